@@ -1,0 +1,163 @@
+//! The one typed event stream. Progress, summary, logs, `why`, timeline and metrics are made from it, nothing else.
+//!
+//! Events of tasks are frequent (one per task and state), so a sink must be cheap; nodes send the events of their
+//! tasks to the job's Owner in the messages that they send anyway, and the Owner emits them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Attempt, JobId, NodeId, TaskId};
+
+/// What happened, where and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Milliseconds since the job was accepted (by the Owner's clock); 0 for events outside a job.
+    pub at_ms: u64,
+    /// Where it happened.
+    pub node: NodeId,
+    /// The job it belongs to, where it belongs to one.
+    pub job: Option<JobId>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// The kinds of events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum EventKind {
+    /// The job's program was started.
+    JobStarted {
+        /// Name and version of the coordinator program.
+        program: String,
+    },
+    /// The job ended; the last event of a job.
+    JobFinished {
+        /// The error as text, where there was one.
+        error: Option<String>,
+    },
+    /// The program says what it is going to do: `tasks` tasks of this stage, over `bytes` bytes of input.
+    StagePlanned {
+        /// Name of the stage: the function's, "sort.map" say.
+        stage: String,
+        /// How many tasks it will have.
+        tasks: u64,
+        /// How many bytes they will read, 0 where not known.
+        bytes: u64,
+    },
+    /// A task was handed to a node.
+    TaskPlaced {
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Name of its stage.
+        stage: Arc<str>,
+    },
+    /// A task completed and was accepted.
+    TaskFinished {
+        /// The task.
+        task: TaskId,
+        /// Which try won.
+        attempt: Attempt,
+        /// Name of its stage.
+        stage: Arc<str>,
+        /// Bytes read: arguments plus what the task reported as read from outside (input files).
+        bytes_in: u64,
+        /// Bytes produced: sealed outputs plus what the task reported as written outside (output files).
+        bytes_out: u64,
+        /// Rows that the task reported.
+        rows: u64,
+        /// Time on the executor, microseconds.
+        micros: u64,
+    },
+    /// An attempt failed; it is tried again unless `last`.
+    TaskFailed {
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Name of its stage.
+        stage: Arc<str>,
+        /// Why.
+        error: String,
+        /// Whether this ends the job.
+        last: bool,
+    },
+    /// Something waits, and this is why ("needs 1 gpu, cluster has 0").
+    Waiting {
+        /// Who waits.
+        what: String,
+        /// For what.
+        reason: String,
+        /// For how long already, milliseconds.
+        for_ms: u64,
+    },
+    /// A node joined (up), was suspected, died or left.
+    Node {
+        /// The node that the event is about.
+        about: NodeId,
+        /// What became of it.
+        state: NodeState,
+    },
+    /// Figures of a node, about once a second while a job runs.
+    NodeFigures(NodeFigures),
+}
+
+/// What became of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeState {
+    /// Joined or came back.
+    Up,
+    /// Missed heartbeats.
+    Suspected,
+    /// Declared dead: its leases ended.
+    Dead,
+    /// Left in order.
+    Left,
+}
+
+/// Figures of one node; counters count since the node's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFigures {
+    /// Byte budget of the store.
+    pub budget_bytes: u64,
+    /// Bytes of the budget in use.
+    pub used_bytes: u64,
+    /// Bytes written to spill files so far.
+    pub spilled_bytes: u64,
+    /// Bytes read back from spill files so far.
+    pub restored_bytes: u64,
+    /// Bytes received from other nodes so far.
+    pub received_bytes: u64,
+    /// Bytes sent to other nodes so far.
+    pub sent_bytes: u64,
+    /// Anonymous and shared memory of the process, each once, now.
+    pub memory_bytes: u64,
+    /// The largest that `memory_bytes` has been.
+    pub peak_memory_bytes: u64,
+    /// Control messages sent so far, over a bus or not.
+    pub control_messages: u64,
+}
+
+/// Where events go. Called from the arbiter of the Owner: it must not block.
+#[derive(Clone)]
+pub struct EventSink(Arc<dyn Fn(Event) + Send + Sync>);
+
+impl EventSink {
+    /// A sink that calls `receive` for each event.
+    pub fn new(receive: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(receive))
+    }
+
+    /// Hands an event over.
+    pub fn emit(&self, event: Event) {
+        (self.0)(event);
+    }
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventSink")
+    }
+}

@@ -1,0 +1,3 @@
+//! The actors of exobus, and the futures API that programs see.
+
+pub mod event;

@@ -1,0 +1,1 @@
+//! exobus: datasets and queries.

@@ -1,0 +1,1 @@
+//! exobus: the strategies.

@@ -1,0 +1,46 @@
+//! Chores of the project: `cargo xtask test` runs every test, `cargo xtask nats` provides a nats-server.
+
+mod nats;
+mod tests;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the exobus workspace", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Runs every test of the workspace, with a nats-server provided when PATH has none.
+    ///
+    /// What follows `--` goes to the test runner, for example a filter; doc tests are then left out.
+    Test {
+        /// Arguments for `cargo nextest run` (or `cargo test` where nextest is not installed)
+        #[arg(last = true)]
+        runner_args: Vec<String>,
+    },
+    /// Prints the path of a nats-server, fetching one below `target/` when PATH has none.
+    Nats,
+}
+
+fn main() -> ExitCode {
+    let result = Workspace::find().and_then(|workspace| match Arguments::parse().chore {
+        Chore::Test { runner_args } => tests::run(&workspace, &runner_args),
+        Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

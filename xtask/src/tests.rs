@@ -1,0 +1,49 @@
+//! `cargo xtask test`: everything, in the order in which failures are cheapest to read.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use crate::{
+    nats::{self, SERVER_VARIABLE},
+    workspace::{Workspace, run_visibly},
+};
+
+/// Tells tests of other packages where the binary under test is.
+const BINARY_VARIABLE: &str = "EXOBUS_BIN";
+
+/// Provides a server, builds the binary, runs unit and integration tests, then doc tests.
+pub fn run(workspace: &Workspace, runner_args: &[String]) -> Result<()> {
+    let server = nats::provide(workspace)?;
+    eprintln!("xtask: {} at {}", server.version, server.path.display());
+
+    // The same selection of packages and features as the test run: one build serves both.
+    run_visibly(&mut workspace.cargo(&["build", "--workspace", "--all-features", "--bins"]))?;
+    let with_environment = |mut command: Command| {
+        command.env(SERVER_VARIABLE, &server.path).env(BINARY_VARIABLE, workspace.target_dir.join("debug/exobus"));
+        command
+    };
+
+    let runner: &[&str] = if has_nextest(workspace) {
+        &["nextest", "run", "--workspace", "--all-features"]
+    } else {
+        eprintln!("xtask: cargo-nextest is not installed, `cargo test` runs the tests instead");
+        &["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"]
+    };
+    run_visibly(with_environment(workspace.cargo(runner)).args(runner_args))?;
+
+    if runner_args.is_empty() {
+        run_visibly(&mut with_environment(workspace.cargo(&["test", "--workspace", "--all-features", "--doc"])))?;
+        eprintln!("xtask: all tests passed, doc tests included");
+    }
+    Ok(())
+}
+
+fn has_nextest(workspace: &Workspace) -> bool {
+    workspace
+        .cargo(&["nextest", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,75 @@
+//! Where the workspace and its build outputs are, and how cargo is called.
+
+use std::{path::PathBuf, process::Command};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The workspace that this xtask belongs to.
+pub struct Workspace {
+    /// The folder of the root `Cargo.toml`.
+    pub root: PathBuf,
+    /// Where cargo puts what it builds; respects `CARGO_TARGET_DIR` and `build.target-dir`.
+    pub target_dir: PathBuf,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub fn find() -> Result<Self> {
+        let output = Command::new(cargo_program())
+            .args(["metadata", "--no-deps", "--format-version", "1"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .context("run `cargo metadata`")?;
+        ensure!(output.status.success(), "`cargo metadata`: {}", String::from_utf8_lossy(&output.stderr));
+        let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("read `cargo metadata`")?;
+        let path = |key: &str| {
+            metadata[key].as_str().map(PathBuf::from).with_context(|| format!("`cargo metadata` has no {key}"))
+        };
+        Ok(Self { root: path("workspace_root")?, target_dir: path("target_directory")? })
+    }
+
+    /// A cargo command in the root of the workspace.
+    pub fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(cargo_program());
+        command.args(args).current_dir(&self.root);
+        command
+    }
+}
+
+/// The cargo that runs us, so that a `cargo +toolchain xtask` keeps its toolchain.
+fn cargo_program() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Runs a command with its output visible; an error when it does not end with status 0.
+pub fn run_visibly(command: &mut Command) -> Result<()> {
+    let line = display(command);
+    eprintln!("xtask: {line}");
+    let status = command.status().with_context(|| format!("start `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs a command silently; an error that carries the last lines of what it said.
+pub fn run_quietly(command: &mut Command) -> Result<String> {
+    let line = display(command);
+    let output = command.output().with_context(|| format!("start `{line}`"))?;
+    if !output.status.success() {
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let mut tail: Vec<&str> = said.lines().filter(|text| !text.trim().is_empty()).rev().take(3).collect();
+        tail.reverse();
+        bail!("`{line}` ended with {}: {}", output.status, tail.join(" / "));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn display(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
+    std::iter::once(name)
+        .chain(command.get_args().map(|arg| arg.to_string_lossy().into_owned()))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
