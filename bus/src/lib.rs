@@ -1,1 +1,19 @@
 //! exobus: the control plane.
+
+pub mod backend;
+mod bus;
+pub mod codec;
+mod error;
+pub mod inproc;
+pub mod message;
+pub mod nats;
+pub mod subject;
+
+pub use backend::{ServiceEndpoint, ServiceInfo};
+pub use bus::{Bus, BusStats, Delivery, FLUSH_DEADLINE, RequestMany, SubscribeOptions, Subscription};
+pub use codec::CodecError;
+pub use error::BusError;
+pub use inproc::InProcessOptions;
+pub use message::{Headers, Message};
+pub use nats::NatsOptions;
+pub use subject::{Address, JobChannel, Pattern, Subject, SubjectError, Subjects};

@@ -1,0 +1,197 @@
+//! What an implementation owes: five operations on bytes. Requests, counting and bounded subscriptions are built on
+//! them once, in [`crate::Bus`], so they behave the same everywhere.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::error::BusError;
+use crate::message::Message;
+use crate::subject::{Pattern, Subject};
+
+/// A message on its way out.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    /// Where it goes.
+    pub subject: Subject,
+    /// Where an answer goes, when one is wanted.
+    pub reply: Option<Subject>,
+    /// What is sent.
+    pub message: Message,
+}
+
+/// A message that arrived.
+#[derive(Clone)]
+pub struct Incoming {
+    /// Where it was sent to.
+    pub subject: Subject,
+    /// Where an answer goes, when one is wanted.
+    pub reply: Option<Subject>,
+    /// What was sent; empty when `no_responders`.
+    pub message: Message,
+    /// Said by the bus, on the reply subject of a request, when nobody subscribes to where the request went.
+    pub no_responders: bool,
+    /// How to answer, where that is more than a publish to `reply` (services count their answers).
+    pub responder: Option<Arc<dyn Respond>>,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("subject", &self.subject)
+            .field("reply", &self.reply)
+            .field("bytes", &self.message.wire_bytes())
+            .field("no_responders", &self.no_responders)
+            .finish()
+    }
+}
+
+/// Answers one request.
+pub trait Respond: Send + Sync {
+    /// Sends the answer without waiting.
+    ///
+    /// # Errors
+    /// As [`Backend::publish`].
+    fn respond(&self, message: Message) -> Result<(), BusError>;
+}
+
+/// Takes what a subscription receives. Called by the backend, in order, one message at a time per publisher; must
+/// return at once (no lock held for long, no waiting).
+pub trait Sink: Send + Sync {
+    /// One message.
+    fn deliver(&self, incoming: Incoming);
+    /// Nothing more will come: the bus was drained or closed. Called once at most.
+    fn closed(&self);
+}
+
+/// Keeps a subscription alive; dropping it ends the subscription.
+pub struct Registration {
+    _guard: Box<dyn Send + Sync>,
+}
+
+impl Registration {
+    /// Wraps whatever ends the subscription when it is dropped.
+    pub fn new(guard: impl Send + Sync + 'static) -> Self {
+        Self { _guard: Box::new(guard) }
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Registration")
+    }
+}
+
+/// Whether there is a connection, and the how manieth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionState {
+    /// Whether it is up now.
+    pub connected: bool,
+    /// How often it came up; 1 after the first connect. When it grows, messages may have been lost.
+    pub connects: u64,
+}
+
+/// What only the backend can count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BackendStats {
+    /// Messages whose subject breaks our syntax; they were dropped.
+    pub malformed_messages: u64,
+    /// Messages that the client library dropped before we saw them.
+    pub dropped_by_client: u64,
+    /// Times the connection came back.
+    pub reconnects: u64,
+    /// Bytes that wait for the socket.
+    pub queued_bytes: u64,
+}
+
+/// How a service presents itself to `nats micro ls / info / stats`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceInfo {
+    /// A token, e.g. `exobus-scheduler`.
+    pub name: String,
+    /// Semantic version, e.g. `1.0.0`.
+    pub version: String,
+    /// One line for people.
+    pub description: String,
+    /// What is asked for on which subject.
+    pub endpoints: Vec<ServiceEndpoint>,
+}
+
+/// One thing that a service is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceEndpoint {
+    /// A token.
+    pub name: String,
+    /// Where requests come in.
+    pub subject: Subject,
+    /// Members of one queue group share the requests.
+    pub queue: String,
+}
+
+/// A bus without comfort. Promises, each with clauses in the contract suite (feature "contract"):
+/// messages of one publisher to one subject arrive in order; of each queue group one member gets a message; a message
+/// with `reply` to a subject without subscribers is answered at once by an [`Incoming`] with `no_responders`.
+/// Messages may be lost (never on the in-process bus, unless a subscriber is full).
+#[async_trait]
+pub trait Backend: Send + Sync {
+    /// Sends without waiting.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Full` (nothing was sent), `Closed`.
+    fn publish(&self, outgoing: Outgoing) -> Result<(), BusError>;
+
+    /// Subscribes; when it returns, the server knows.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Denied`, `Closed`.
+    async fn subscribe(
+        &self,
+        pattern: Pattern,
+        queue: Option<String>,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Registration, BusError>;
+
+    /// Subscribes a service's endpoints to one sink and announces the service where the server has a way to list it.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    async fn serve(&self, service: ServiceInfo, sink: Arc<dyn Sink>) -> Result<Registration, BusError> {
+        let mut registrations = Vec::with_capacity(service.endpoints.len());
+        for endpoint in service.endpoints {
+            registrations.push(self.subscribe(endpoint.subject.into(), Some(endpoint.queue), sink.clone()).await?);
+        }
+        Ok(Registration::new(registrations))
+    }
+
+    /// Returns when the server has seen everything published and subscribed here before.
+    ///
+    /// # Errors
+    /// `TimedOut` after `deadline`, `Closed`.
+    async fn flush(&self, deadline: Duration) -> Result<(), BusError>;
+
+    /// Sends what is queued, ends all subscriptions (each [`Sink::closed`] is called after its last message) and
+    /// closes. A second call does nothing.
+    ///
+    /// # Errors
+    /// `TimedOut` when the server did not take everything within `deadline`; closed it is nevertheless.
+    async fn drain(&self, deadline: Duration) -> Result<(), BusError>;
+
+    /// Largest payload with headers, in bytes.
+    fn payload_max_bytes(&self) -> usize;
+
+    /// What subjects for answers begin with.
+    fn inbox_prefix(&self) -> &str;
+
+    /// Follows the connection.
+    fn connection(&self) -> watch::Receiver<ConnectionState>;
+
+    /// The runtime that serves the socket, for tasks that should run next to it; `None` where there is none.
+    fn runtime(&self) -> Option<Handle>;
+
+    /// What only the backend can count.
+    fn stats(&self) -> BackendStats;
+}

@@ -1,0 +1,546 @@
+//! [`Bus`]: the handle that everybody uses. Adds to a [`Backend`] what is the same for all of them: requests (one
+//! shared subscription for all answers), bounded subscriptions that count what they drop, counters.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::backend::{Backend, ConnectionState, Incoming, Outgoing, Registration, Respond, ServiceInfo, Sink};
+use crate::error::BusError;
+use crate::inproc::{InProcess, InProcessOptions};
+use crate::message::Message;
+use crate::nats::{NatsBackend, NatsOptions};
+use crate::subject::{Pattern, Subject, check_token};
+
+/// How long [`Bus::flush`] and [`Bus::drain`] wait for the server.
+pub const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How to subscribe.
+#[derive(Debug, Clone)]
+pub struct SubscribeOptions {
+    /// A token; of all subscribers of one queue group only one gets a message. `None`: every subscriber gets it.
+    pub queue: Option<String>,
+    /// How many messages may wait to be read. When it is full the newest message is dropped and counted. Default 8192.
+    pub capacity_messages: usize,
+}
+
+impl Default for SubscribeOptions {
+    fn default() -> Self {
+        Self { queue: None, capacity_messages: 8192 }
+    }
+}
+
+impl SubscribeOptions {
+    /// A member of a queue group.
+    pub fn queue(group: &str) -> Self {
+        Self { queue: Some(group.to_owned()), ..Self::default() }
+    }
+}
+
+/// When a request to many is complete: at the first of these.
+#[derive(Debug, Clone)]
+pub struct RequestMany {
+    /// So many answers are there.
+    pub max: usize,
+    /// So long after the request.
+    pub deadline: Duration,
+    /// So long after the latest answer; `None`: no such limit.
+    pub gap: Option<Duration>,
+}
+
+impl Default for RequestMany {
+    fn default() -> Self {
+        Self { max: 1024, deadline: Duration::from_secs(2), gap: Some(Duration::from_millis(200)) }
+    }
+}
+
+/// Counters since the bus was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BusStats {
+    /// Messages handed to the backend.
+    pub published_messages: u64,
+    /// Their bytes, headers included.
+    pub published_bytes: u64,
+    /// Messages that subscriptions received, requests' answers included.
+    pub received_messages: u64,
+    /// Their bytes, headers included.
+    pub received_bytes: u64,
+    /// Messages dropped because a subscription was full.
+    pub dropped_messages: u64,
+    /// Publishes refused because the outgoing queue was full.
+    pub refused_full: u64,
+    /// What only the backend can count.
+    pub backend: crate::backend::BackendStats,
+}
+
+#[derive(Default)]
+struct Counters {
+    published_messages: AtomicU64,
+    published_bytes: AtomicU64,
+    received_messages: AtomicU64,
+    received_bytes: AtomicU64,
+    dropped_messages: AtomicU64,
+    refused_full: AtomicU64,
+}
+
+/// A handle to a bus; clones share it. The handle may be used from any tokio runtime.
+#[derive(Clone)]
+pub struct Bus {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    answers: OnceCell<Answers>,
+    counters: Arc<Counters>,
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bus").field("stats", &self.stats()).finish()
+    }
+}
+
+impl Bus {
+    /// A bus inside this process; clones of the handle see each other, other in-process buses do not.
+    pub fn in_process() -> Self {
+        Self::in_process_with(InProcessOptions::default())
+    }
+
+    /// The same with another payload limit.
+    pub fn in_process_with(options: InProcessOptions) -> Self {
+        Self::over(Arc::new(InProcess::new(options)))
+    }
+
+    /// Connects to a NATS server.
+    ///
+    /// # Errors
+    /// `Connect` names the URL and how long it was tried; `Config` when the settings cannot be used.
+    pub async fn connect(options: NatsOptions) -> Result<Self, BusError> {
+        Ok(Self::over(Arc::new(NatsBackend::connect(options).await?)))
+    }
+
+    /// A bus over any backend, e.g. [`crate::chaos::Chaos`].
+    pub fn over(backend: Arc<dyn Backend>) -> Self {
+        Self { inner: Arc::new(Inner { backend, answers: OnceCell::new(), counters: Arc::default() }) }
+    }
+
+    /// Publishes. `Ok` means handed over, not delivered. Never waits for the socket.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Full`, `Closed`.
+    pub async fn publish(&self, subject: Subject, message: Message) -> Result<(), BusError> {
+        self.try_publish(subject, message)
+    }
+
+    /// [`publish`](Self::publish) for code that is not async.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Full`, `Closed`.
+    pub fn try_publish(&self, subject: Subject, message: Message) -> Result<(), BusError> {
+        self.send(Outgoing { subject, reply: None, message })
+    }
+
+    /// Publishes with a subject for answers that the caller subscribes to itself.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Full`, `Closed`.
+    pub fn publish_with_reply(&self, subject: Subject, reply: Subject, message: Message) -> Result<(), BusError> {
+        self.send(Outgoing { subject, reply: Some(reply), message })
+    }
+
+    fn send(&self, outgoing: Outgoing) -> Result<(), BusError> {
+        let bytes = outgoing.message.wire_bytes();
+        let max_bytes = self.payload_max_bytes();
+        if bytes > max_bytes {
+            return Err(BusError::TooLarge { subject: outgoing.subject.to_string(), bytes, max_bytes });
+        }
+        let result = self.inner.backend.publish(outgoing);
+        let counters = &self.inner.counters;
+        match &result {
+            Ok(()) => {
+                counters.published_messages.fetch_add(1, Ordering::Relaxed);
+                counters.published_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            Err(BusError::Full { .. }) => {
+                counters.refused_full.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Subscribes; when it returns, the server knows, so whatever is published from now on arrives here.
+    ///
+    /// # Errors
+    /// `Subject` when the queue's name is no token; `TimedOut`, `Denied`, `Closed`.
+    pub async fn subscribe(&self, pattern: Pattern, options: SubscribeOptions) -> Result<Subscription, BusError> {
+        if let Some(queue) = &options.queue {
+            check_token(queue)?;
+        }
+        let (sink, receiver) = self.bounded(options.capacity_messages);
+        let registration = self.inner.backend.subscribe(pattern, options.queue, sink.clone()).await?;
+        Ok(Subscription { bus: self.clone(), receiver, sink, _registration: registration })
+    }
+
+    /// Offers a service: its endpoints' requests arrive in one subscription, and servers that can list services do.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub async fn serve(&self, service: ServiceInfo, capacity_messages: usize) -> Result<Subscription, BusError> {
+        check_token(&service.name)?;
+        for endpoint in &service.endpoints {
+            check_token(&endpoint.name)?;
+            check_token(&endpoint.queue)?;
+        }
+        let (sink, receiver) = self.bounded(capacity_messages);
+        let registration = self.inner.backend.serve(service, sink.clone()).await?;
+        Ok(Subscription { bus: self.clone(), receiver, sink, _registration: registration })
+    }
+
+    fn bounded(&self, capacity_messages: usize) -> (Arc<Bounded>, mpsc::Receiver<Incoming>) {
+        let (sender, receiver) = mpsc::channel(capacity_messages.max(1));
+        let counters = self.inner.counters.clone();
+        (Arc::new(Bounded { sender: Mutex::new(Some(sender)), dropped: AtomicU64::new(0), counters }), receiver)
+    }
+
+    /// Subscribes a sink that is called right where messages arrive, without a channel between.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Denied`, `Closed`.
+    pub(crate) async fn attach(&self, pattern: Pattern, sink: Arc<dyn Sink>) -> Result<Registration, BusError> {
+        let counted = Arc::new(Counted { sink, counters: self.inner.counters.clone() });
+        self.inner.backend.subscribe(pattern, None, counted).await
+    }
+
+    /// Asks and waits for one answer.
+    ///
+    /// # Errors
+    /// `NoResponders` at once when nobody subscribes to `subject`, `TimedOut` after `deadline`; as
+    /// [`publish`](Self::publish) otherwise.
+    pub async fn request(&self, subject: Subject, message: Message, deadline: Duration) -> Result<Message, BusError> {
+        let answers = self.answers().await?;
+        let (sender, receiver) = oneshot::channel();
+        let waiting = answers.table.enter(Waiter::One(sender));
+        let what = subject.clone();
+        self.send(Outgoing { subject, reply: Some(answers.reply_subject(waiting.token)?), message })?;
+        match timeout(deadline, receiver).await {
+            Ok(Ok(incoming)) if incoming.no_responders => Err(BusError::NoResponders { subject: what.to_string() }),
+            Ok(Ok(incoming)) => Ok(incoming.message),
+            Ok(Err(_)) => Err(BusError::Closed),
+            Err(_) => Err(BusError::TimedOut { what: format!("request on {what}"), after: deadline }),
+        }
+    }
+
+    /// Asks and collects answers until `many` is satisfied; none in time is an empty list.
+    ///
+    /// # Errors
+    /// `NoResponders` at once when nobody subscribes to `subject`; as [`publish`](Self::publish) otherwise.
+    pub async fn request_many(
+        &self,
+        subject: Subject,
+        message: Message,
+        many: RequestMany,
+    ) -> Result<Vec<Message>, BusError> {
+        let answers = self.answers().await?;
+        // The channel holds all answers that are wanted; whatever comes beyond them is dropped.
+        let (sender, mut receiver) = mpsc::channel(many.max.clamp(1, 1 << 16));
+        let waiting = answers.table.enter(Waiter::Many(sender));
+        let what = subject.clone();
+        let end = Instant::now() + many.deadline;
+        self.send(Outgoing { subject, reply: Some(answers.reply_subject(waiting.token)?), message })?;
+        let mut received = Vec::new();
+        while received.len() < many.max {
+            let until = match many.gap {
+                Some(gap) if !received.is_empty() => end.min(Instant::now() + gap),
+                _ => end,
+            };
+            match timeout_at(until, receiver.recv()).await {
+                Ok(Some(incoming)) if incoming.no_responders => {
+                    return Err(BusError::NoResponders { subject: what.to_string() });
+                }
+                Ok(Some(incoming)) => received.push(incoming.message),
+                Ok(None) => return Err(BusError::Closed),
+                Err(_) => break,
+            }
+        }
+        Ok(received)
+    }
+
+    async fn answers(&self) -> Result<&Answers, BusError> {
+        self.inner
+            .answers
+            .get_or_try_init(|| async {
+                let prefix = format!("{}.{}", self.inner.backend.inbox_prefix(), uuid::Uuid::new_v4().simple());
+                let table = Arc::new(AnswerTable::default());
+                let pattern = Pattern::parse(&format!("{prefix}.*"))?;
+                let registration = self.attach(pattern, table.clone()).await?;
+                Ok(Answers { prefix, table, _registration: registration })
+            })
+            .await
+    }
+
+    /// Returns when the server has seen everything published here before.
+    ///
+    /// # Errors
+    /// `TimedOut` after [`FLUSH_DEADLINE`], `Closed`.
+    pub async fn flush(&self) -> Result<(), BusError> {
+        self.inner.backend.flush(FLUSH_DEADLINE).await
+    }
+
+    /// Sends what is queued, ends all subscriptions after their last message, closes. For all clones.
+    ///
+    /// # Errors
+    /// `TimedOut` when the server did not take everything in time; the bus is closed nevertheless.
+    pub async fn drain(&self) -> Result<(), BusError> {
+        self.inner.backend.drain(FLUSH_DEADLINE).await
+    }
+
+    /// Largest payload with headers, in bytes; what the server says.
+    pub fn payload_max_bytes(&self) -> usize {
+        self.inner.backend.payload_max_bytes()
+    }
+
+    /// Follows the connection: up or down, and how often it came up.
+    pub fn connection(&self) -> watch::Receiver<ConnectionState> {
+        self.inner.backend.connection()
+    }
+
+    /// The runtime that serves the socket, if the backend has one.
+    pub(crate) fn runtime(&self) -> Option<Handle> {
+        self.inner.backend.runtime()
+    }
+
+    /// Counters since the bus was made, shared by all clones.
+    pub fn stats(&self) -> BusStats {
+        let counters = &self.inner.counters;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        BusStats {
+            published_messages: of(&counters.published_messages),
+            published_bytes: of(&counters.published_bytes),
+            received_messages: of(&counters.received_messages),
+            received_bytes: of(&counters.received_bytes),
+            dropped_messages: of(&counters.dropped_messages),
+            refused_full: of(&counters.refused_full),
+            backend: self.inner.backend.stats(),
+        }
+    }
+}
+
+/// One received message.
+#[derive(Clone)]
+pub struct Delivery {
+    /// Where it was sent to.
+    pub subject: Subject,
+    /// What was sent.
+    pub message: Message,
+    /// Where an answer goes; `None` when none is wanted.
+    pub reply: Option<Subject>,
+    responder: Option<Arc<dyn Respond>>,
+    bus: Bus,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("subject", &self.subject)
+            .field("reply", &self.reply)
+            .field("bytes", &self.message.wire_bytes())
+            .finish()
+    }
+}
+
+impl Delivery {
+    /// Answers. `Ok` means handed over, not delivered.
+    ///
+    /// # Errors
+    /// `NoReplyWanted`; as [`Bus::publish`] otherwise.
+    pub async fn reply(&self, message: Message) -> Result<(), BusError> {
+        self.try_reply(message)
+    }
+
+    /// [`reply`](Self::reply) for code that is not async.
+    ///
+    /// # Errors
+    /// `NoReplyWanted`; as [`Bus::publish`] otherwise.
+    pub fn try_reply(&self, message: Message) -> Result<(), BusError> {
+        let Some(reply) = &self.reply else {
+            return Err(BusError::NoReplyWanted { subject: self.subject.to_string() });
+        };
+        match &self.responder {
+            Some(responder) => responder.respond(message),
+            None => self.bus.try_publish(reply.clone(), message),
+        }
+    }
+}
+
+/// Receives messages; a `Stream` too. Dropping it unsubscribes. Ends after the last message when the bus is drained.
+pub struct Subscription {
+    bus: Bus,
+    receiver: mpsc::Receiver<Incoming>,
+    sink: Arc<Bounded>,
+    _registration: Registration,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("dropped", &self.dropped()).finish()
+    }
+}
+
+impl Subscription {
+    /// The next message, or `None` after the bus was drained. Cancel safe.
+    pub async fn recv(&mut self) -> Option<Delivery> {
+        self.receiver.recv().await.map(|incoming| delivery(&self.bus, incoming))
+    }
+
+    /// The next message if one waits.
+    pub fn try_recv(&mut self) -> Option<Delivery> {
+        self.receiver.try_recv().ok().map(|incoming| delivery(&self.bus, incoming))
+    }
+
+    /// How many messages were dropped because this subscription was full.
+    pub fn dropped(&self) -> u64 {
+        self.sink.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Delivery;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let this = &mut *self;
+        this.receiver.poll_recv(context).map(|next| next.map(|incoming| delivery(&this.bus, incoming)))
+    }
+}
+
+fn delivery(bus: &Bus, incoming: Incoming) -> Delivery {
+    let Incoming { subject, reply, message, responder, .. } = incoming;
+    Delivery { subject, message, reply, responder, bus: bus.clone() }
+}
+
+/// Sink of a [`Subscription`]: drops and counts when full.
+struct Bounded {
+    sender: Mutex<Option<mpsc::Sender<Incoming>>>,
+    dropped: AtomicU64,
+    counters: Arc<Counters>,
+}
+
+impl Sink for Bounded {
+    fn deliver(&self, incoming: Incoming) {
+        let sender = self.sender.lock();
+        let Some(sender) = sender.as_ref() else { return };
+        let bytes = incoming.message.wire_bytes() as u64;
+        match sender.try_send(incoming) {
+            Ok(()) => {
+                self.counters.received_messages.fetch_add(1, Ordering::Relaxed);
+                self.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                self.counters.dropped_messages.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => {}
+        }
+    }
+
+    fn closed(&self) {
+        self.sender.lock().take();
+    }
+}
+
+/// Counts for sinks that have no channel of their own.
+struct Counted {
+    sink: Arc<dyn Sink>,
+    counters: Arc<Counters>,
+}
+
+impl Sink for Counted {
+    fn deliver(&self, incoming: Incoming) {
+        self.counters.received_messages.fetch_add(1, Ordering::Relaxed);
+        self.counters.received_bytes.fetch_add(incoming.message.wire_bytes() as u64, Ordering::Relaxed);
+        self.sink.deliver(incoming);
+    }
+
+    fn closed(&self) {
+        self.sink.closed();
+    }
+}
+
+/// The one subscription that receives all answers of a bus: `<inbox>.<id>.<token>`.
+struct Answers {
+    prefix: String,
+    table: Arc<AnswerTable>,
+    _registration: Registration,
+}
+
+impl Answers {
+    fn reply_subject(&self, token: u64) -> Result<Subject, BusError> {
+        Ok(Subject::parse(&format!("{}.{token}", self.prefix))?)
+    }
+}
+
+enum Waiter {
+    One(oneshot::Sender<Incoming>),
+    Many(mpsc::Sender<Incoming>),
+}
+
+#[derive(Default)]
+struct AnswerTable {
+    next_token: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiter>>,
+}
+
+/// Takes a waiter out of the table, whatever way the wait ends.
+struct Waiting<'a> {
+    table: &'a AnswerTable,
+    token: u64,
+}
+
+impl AnswerTable {
+    fn enter(&self, waiter: Waiter) -> Waiting<'_> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        self.waiting.lock().insert(token, waiter);
+        Waiting { table: self, token }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.table.waiting.lock().remove(&self.token);
+    }
+}
+
+impl Sink for AnswerTable {
+    fn deliver(&self, incoming: Incoming) {
+        let Some(token) = incoming.subject.tokens().last().and_then(|token| token.parse().ok()) else { return };
+        let mut waiting = self.waiting.lock();
+        match waiting.get(&token) {
+            Some(Waiter::Many(sender)) => {
+                // Full means that all answers that are wanted are there already.
+                let _ = sender.try_send(incoming);
+            }
+            Some(Waiter::One(_)) => {
+                if let Some(Waiter::One(sender)) = waiting.remove(&token) {
+                    let _ = sender.send(incoming);
+                }
+            }
+            // A late answer: whoever asked has stopped waiting.
+            None => {}
+        }
+    }
+
+    fn closed(&self) {
+        self.waiting.lock().clear();
+    }
+}

@@ -1,0 +1,113 @@
+//! What can go wrong on the bus, made for the caller's `match`.
+
+use std::time::Duration;
+
+use crate::message::HeaderError;
+use crate::subject::SubjectError;
+
+/// Errors of the bus. [`is_retryable`](Self::is_retryable) says whether trying again may help; lost messages are no
+/// error here, since a publish that returned `Ok` was not necessarily delivered.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    /// A name that is no subject, pattern or token.
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
+    /// A header that cannot be sent.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Refused before sending: larger than the payload limit.
+    #[error("message of {bytes} bytes for {subject}, at most {max_bytes} are allowed")]
+    TooLarge {
+        /// Where it was to go.
+        subject: String,
+        /// Payload and headers.
+        bytes: usize,
+        /// The limit of the backend.
+        max_bytes: usize,
+    },
+    /// The outgoing queue is full: the server is away or slow. Nothing was sent.
+    #[error(
+        "outgoing queue is full ({queued_bytes} bytes wait, at most {max_bytes} bytes and {max_messages} messages)"
+    )]
+    Full {
+        /// Bytes that wait for the socket.
+        queued_bytes: usize,
+        /// The limit in bytes.
+        max_bytes: usize,
+        /// The limit in messages.
+        max_messages: usize,
+    },
+    /// Nobody subscribes to the subject of a request.
+    #[error("nobody answers on {subject}")]
+    NoResponders {
+        /// Where the request went.
+        subject: String,
+    },
+    /// No answer in time.
+    #[error("{what}: no answer within {after:?}")]
+    TimedOut {
+        /// What was waited for.
+        what: String,
+        /// The deadline that passed.
+        after: Duration,
+    },
+    /// The bus was closed or drained.
+    #[error("the bus is closed")]
+    Closed,
+    /// The message that was to be answered asked for no answer.
+    #[error("message on {subject} asks for no reply")]
+    NoReplyWanted {
+        /// Its subject.
+        subject: String,
+    },
+    /// The server does not allow it.
+    #[error("the server refuses {subject}: {reason}")]
+    Denied {
+        /// Subject or pattern.
+        subject: String,
+        /// The server's words.
+        reason: String,
+    },
+    /// No connection before the deadline, or one that can never be.
+    #[error("cannot connect to NATS at {url} (tried for {tried_for:?}): {reason}")]
+    Connect {
+        /// The URL, without secrets.
+        url: String,
+        /// How long it was tried.
+        tried_for: Duration,
+        /// The last failure.
+        reason: String,
+        /// Whether a later try may do.
+        retryable: bool,
+    },
+    /// A setting that cannot be used: a missing or readable-by-all secret, a malformed context.
+    #[error("NATS settings: {0}")]
+    Config(String),
+    /// Anything else that the client library says.
+    #[error("{what}: {source}")]
+    Backend {
+        /// What was tried.
+        what: &'static str,
+        /// What the library said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl BusError {
+    /// Whether the same call may succeed later without any change.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::NoResponders { .. } | Self::TimedOut { .. } | Self::Backend { .. } => true,
+            Self::Connect { retryable, .. } => *retryable,
+            _ => false,
+        }
+    }
+
+    /// Whether the caller, not the world, is to blame.
+    pub fn is_callers_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Subject(_) | Self::Header(_) | Self::TooLarge { .. } | Self::NoReplyWanted { .. } | Self::Config(_)
+        )
+    }
+}

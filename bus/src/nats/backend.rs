@@ -1,0 +1,341 @@
+//! [`Backend`] over a NATS connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_nats::client::traits::Publisher;
+use async_nats::message::OutboundMessage;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::client::{Reports, connect};
+use super::options::{NatsOptions, resolve};
+use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
+use crate::error::BusError;
+use crate::message::{Headers, Message};
+use crate::subject::{Pattern, Subject};
+
+/// How long a subscribe waits for the server.
+const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(5);
+/// What is asked in an outage may be lost with the connection, so it is asked again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// The NATS backend. Dropping it ends its thread; [`drain`](Backend::drain) first, or queued messages are lost.
+pub struct NatsBackend {
+    pub(super) client: async_nats::Client,
+    pub(super) runtime: Handle,
+    pub(super) reports: Arc<Reports>,
+    inbox_prefix: String,
+    queued_bytes: Arc<AtomicUsize>,
+    queue_bytes_max: usize,
+    queue_messages_max: usize,
+    draining: AtomicBool,
+    /// Ends the thread when dropped.
+    _running: oneshot::Sender<()>,
+}
+
+impl NatsBackend {
+    /// Connects.
+    ///
+    /// # Errors
+    /// `Connect` names the URL and how long it was tried; `Config` when the settings cannot be used.
+    pub async fn connect(options: NatsOptions) -> Result<Self, BusError> {
+        let resolved = resolve(&options)?;
+        let inbox_prefix = resolved.inbox_prefix.clone();
+        let (queue_bytes_max, queue_messages_max) = (options.queue_bytes_max, options.queue_messages_max);
+        let reports = Reports::new();
+        let (running, ended) = oneshot::channel::<()>();
+        let runtime = spawn_runtime(ended)?;
+        let connecting = {
+            let reports = reports.clone();
+            runtime.spawn(async move { connect(&options, &resolved, &reports).await })
+        };
+        let client = connecting.await.map_err(|error| backend_error("connect", error))??;
+        Ok(Self {
+            client,
+            runtime,
+            reports,
+            inbox_prefix,
+            queued_bytes: Arc::default(),
+            queue_bytes_max,
+            queue_messages_max,
+            draining: AtomicBool::new(false),
+            _running: running,
+        })
+    }
+
+    fn check_open(&self) -> Result<(), BusError> {
+        if self.draining.load(Ordering::Acquire) { Err(BusError::Closed) } else { Ok(()) }
+    }
+
+    fn full(&self) -> BusError {
+        BusError::Full {
+            queued_bytes: self.queued_bytes.load(Ordering::Relaxed),
+            max_bytes: self.queue_bytes_max,
+            max_messages: self.queue_messages_max,
+        }
+    }
+
+    /// The server's first complaint since `from` that names `subject`.
+    fn denial_of(&self, subject: &str) -> Option<String> {
+        let quoted = format!("\"{subject}\"");
+        self.reports.denials.lock().iter().find(|text| text.contains(&quoted)).cloned()
+    }
+}
+
+/// Starts the thread of the client's runtime; it ends when `ended` resolves.
+fn spawn_runtime(ended: oneshot::Receiver<()>) -> Result<Handle, BusError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| backend_error("start the NATS runtime", error))?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("exobus-nats".to_owned())
+        .spawn(move || {
+            let _ = runtime.block_on(ended);
+            // Blocking tasks (name lookups) must not hold up the end of the process.
+            runtime.shutdown_background();
+        })
+        .map_err(|error| backend_error("start the NATS thread", error))?;
+    Ok(handle)
+}
+
+pub(super) fn backend_error(
+    what: &'static str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> BusError {
+    BusError::Backend { what, source: source.into() }
+}
+
+/// A payload that counts as queued until the client has let go of it, that is, until it is written.
+struct Queued {
+    payload: Bytes,
+    queued_bytes: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Queued {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.queued_bytes.fetch_sub(self.payload.len(), Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Backend for NatsBackend {
+    fn publish(&self, outgoing: Outgoing) -> Result<(), BusError> {
+        self.check_open()?;
+        let Outgoing { subject, reply, message } = outgoing;
+        let bytes = message.payload.len();
+        if self.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.queue_bytes_max {
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(self.full());
+        }
+        let queued = Queued { payload: message.payload, queued_bytes: self.queued_bytes.clone() };
+        let outbound = OutboundMessage {
+            subject: subject.as_str().into(),
+            reply: reply.map(|reply| reply.as_str().into()),
+            payload: Bytes::from_owner(queued),
+            headers: to_nats(&message.headers)?,
+        };
+        // Polled once: it is ready unless the queue is full. Unconstrained, or a task that did much would be told
+        // "pending" by the scheduler and we would take that for "full".
+        match unconstrained(self.client.publish_message(outbound)).now_or_never() {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => match error.kind() {
+                async_nats::PublishErrorKind::MaxPayloadExceeded => {
+                    let max_bytes = self.payload_max_bytes();
+                    Err(BusError::TooLarge { subject: subject.to_string(), bytes, max_bytes })
+                }
+                _ => Err(BusError::Closed),
+            },
+            None => Err(self.full()),
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        pattern: Pattern,
+        queue: Option<String>,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Registration, BusError> {
+        self.check_open()?;
+        let timed_out = || BusError::TimedOut { what: format!("subscribe to {pattern}"), after: SUBSCRIBE_DEADLINE };
+        let deadline = Instant::now() + SUBSCRIBE_DEADLINE;
+        self.reports.denials.lock().retain(|text| !text.contains(pattern.as_str()));
+        let subscribing = async {
+            match queue {
+                None => self.client.subscribe(pattern.to_string()).await,
+                Some(queue) => self.client.queue_subscribe(pattern.to_string(), queue).await,
+            }
+        };
+        let mut subscriber = timeout_at(deadline, subscribing)
+            .await
+            .map_err(|_| timed_out())?
+            .map_err(|error| backend_error("subscribe", error))?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let reports = self.reports.clone();
+        self.runtime.spawn(async move {
+            let mut stopped = stopped.fuse();
+            loop {
+                let next = tokio::select! {
+                    // What arrived comes first; after the registration is gone nobody looks at it anyway.
+                    biased;
+                    next = subscriber.next() => next,
+                    _ = &mut stopped => return,
+                };
+                match next {
+                    Some(message) => pass_on(message, &*sink, &reports),
+                    None => {
+                        sink.closed();
+                        return;
+                    }
+                }
+            }
+        });
+        self.flush(deadline.saturating_duration_since(Instant::now())).await.map_err(|error| match error {
+            BusError::TimedOut { .. } => timed_out(),
+            other => other,
+        })?;
+        if let Some(reason) = self.denial_of(pattern.as_str()) {
+            return Err(BusError::Denied { subject: pattern.to_string(), reason });
+        }
+        Ok(Registration::new(parking_lot::Mutex::new(stop)))
+    }
+
+    async fn serve(&self, service: ServiceInfo, sink: Arc<dyn Sink>) -> Result<Registration, BusError> {
+        self.check_open()?;
+        super::service::serve(self, service, sink).await
+    }
+
+    async fn flush(&self, deadline: Duration) -> Result<(), BusError> {
+        if *self.reports.closed.borrow() {
+            return Err(BusError::Closed);
+        }
+        // A question to a subject of our own that nobody listens to: the server says so, in order with everything
+        // that this connection sent before.
+        let end = Instant::now() + deadline;
+        loop {
+            let subject = format!("{}.sync.{}", self.inbox_prefix, uuid::Uuid::new_v4().simple());
+            let left = end.saturating_duration_since(Instant::now()).min(ASK_AGAIN_AFTER);
+            match timeout(left, self.client.request(subject, Bytes::new())).await {
+                Ok(Err(error)) if error.kind() == async_nats::RequestErrorKind::NoResponders => return Ok(()),
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(error)) if *self.reports.closed.borrow() => {
+                    tracing::debug!(%error, "flush on a closed connection");
+                    return Err(BusError::Closed);
+                }
+                Ok(Err(_)) | Err(_) if Instant::now() >= end => {
+                    let what = match self.denial_of(&format!("{}.sync", self.inbox_prefix)) {
+                        Some(reason) => format!("flush ({reason})"),
+                        None => "flush".to_owned(),
+                    };
+                    return Err(BusError::TimedOut { what, after: deadline });
+                }
+                Ok(Err(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn drain(&self, deadline: Duration) -> Result<(), BusError> {
+        if self.draining.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let end = Instant::now() + deadline;
+        let flushed = self.flush(deadline).await;
+        let mut closed = self.reports.closed.subscribe();
+        // The client stops reading its queue when it drains, so this is the last thing that is sent.
+        let draining = async {
+            self.client.drain().await.map_err(|_| BusError::Closed)?;
+            closed.wait_for(|closed| *closed).await.map_err(|_| BusError::Closed).map(drop)
+        };
+        match timeout_at(end.max(Instant::now() + Duration::from_millis(100)), draining).await {
+            Ok(result) => flushed.and(result),
+            Err(_) => Err(BusError::TimedOut { what: "drain".to_owned(), after: deadline }),
+        }
+    }
+
+    fn payload_max_bytes(&self) -> usize {
+        self.client.max_payload()
+    }
+
+    fn inbox_prefix(&self) -> &str {
+        &self.inbox_prefix
+    }
+
+    fn connection(&self) -> watch::Receiver<ConnectionState> {
+        self.reports.connection.subscribe()
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        Some(self.runtime.clone())
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats {
+            malformed_messages: self.reports.malformed.load(Ordering::Relaxed),
+            dropped_by_client: self.reports.dropped_by_client.load(Ordering::Relaxed),
+            reconnects: self.reports.connection.borrow().connects.saturating_sub(1),
+            queued_bytes: self.queued_bytes.load(Ordering::Relaxed) as u64,
+        }
+    }
+}
+
+/// Hands a message of the client to a sink; one whose subject breaks our syntax is counted and dropped.
+fn pass_on(message: async_nats::Message, sink: &dyn Sink, reports: &Reports) {
+    match incoming(message) {
+        Some(incoming) => sink.deliver(incoming),
+        None => {
+            reports.malformed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The client's message as ours; `None` when its subject breaks our syntax. A reply subject that does is dropped:
+/// nobody of ours uses such.
+pub(super) fn incoming(message: async_nats::Message) -> Option<Incoming> {
+    let subject = Subject::parse(&message.subject).ok()?;
+    Some(Incoming {
+        subject,
+        reply: message.reply.and_then(|reply| Subject::parse(&reply).ok()),
+        message: Message { payload: message.payload, headers: from_nats(message.headers) },
+        no_responders: message.status == Some(async_nats::StatusCode::NO_RESPONDERS),
+        responder: None,
+    })
+}
+
+pub(super) fn to_nats(headers: &Headers) -> Result<Option<async_nats::HeaderMap>, BusError> {
+    if headers.is_empty() {
+        return Ok(None);
+    }
+    let mut map = async_nats::HeaderMap::new();
+    for (name, value) in headers.iter() {
+        map.append(name, value);
+    }
+    Ok(Some(map))
+}
+
+/// Headers that ours cannot express (made by other clients) are left out.
+fn from_nats(map: Option<async_nats::HeaderMap>) -> Headers {
+    let mut headers = Headers::new();
+    for (name, values) in map.iter().flat_map(async_nats::HeaderMap::iter) {
+        for value in values {
+            if let Err(error) = headers.append(name.as_ref(), value.as_str()) {
+                tracing::debug!(%error, "header left out");
+            }
+        }
+    }
+    headers
+}

@@ -1,0 +1,499 @@
+//! Subjects: where a message goes, and the scheme of names that exobus uses.
+//!
+//! A [`Subject`] is a full name, a [`Pattern`] may hold wildcards: `*` stands for exactly one token, `>` for one
+//! or more tokens at the end. Tokens are `[A-Za-z0-9_-]+`, so user text never becomes part of a subject and both
+//! backends agree on what is valid. [`Subjects`] builds and takes apart the names of one cluster:
+//!
+//! | subject                                          | publisher          | subscriber              |
+//! |--------------------------------------------------|--------------------|-------------------------|
+//! | `exo.v1.<cluster>.ctl.<service>.<verb>`          | anyone (request)   | the service, one of a queue group |
+//! | `exo.v1.<cluster>.node.<node>.<actor>`           | anyone             | that actor of that node |
+//! | `exo.v1.<cluster>.node.<node>.beat`              | the node           | everyone (`node.*.beat`) |
+//! | `exo.v1.<cluster>.node.<to>.session.<from>`      | node `from`        | node `to` (frames of [sessions](crate::session)) |
+//! | `exo.v1.<cluster>.job.<tenant>.<job>.<channel>`  | see [`JobChannel`] | see [`JobChannel`]      |
+//! | `exo.v1.<cluster>.data.<node>.<rest>`            | only when NATS is the data path | |
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest subject or pattern, in bytes. NATS takes 4096 for a whole control line; names of ours are far shorter.
+pub const SUBJECT_BYTES_MAX: usize = 255;
+
+/// Why a text is no subject, pattern or token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubjectError {
+    /// Nothing between two dots, or nothing at all.
+    #[error("empty token in subject {subject:?}")]
+    EmptyToken {
+        /// The text as given.
+        subject: String,
+    },
+    /// A character outside `[A-Za-z0-9_-]`.
+    #[error("token {token:?} holds {character:?}; only letters, digits, `_` and `-` are allowed")]
+    BadCharacter {
+        /// The token it was found in.
+        token: String,
+        /// The first such character.
+        character: char,
+    },
+    /// `*` mixed with text, `>` not at the end, or either of them in a full subject.
+    #[error("wildcard out of place in {subject:?}")]
+    Wildcard {
+        /// The text as given.
+        subject: String,
+    },
+    /// Longer than [`SUBJECT_BYTES_MAX`].
+    #[error("subject of {bytes} bytes, at most {SUBJECT_BYTES_MAX} are allowed")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A valid subject that does not follow the scheme of this cluster.
+    #[error("subject {subject:?} is none of this cluster's")]
+    Foreign {
+        /// The subject as given.
+        subject: String,
+    },
+}
+
+/// Checks one token.
+///
+/// # Errors
+/// `EmptyToken` or `BadCharacter`.
+pub fn check_token(token: &str) -> Result<(), SubjectError> {
+    if token.is_empty() {
+        return Err(SubjectError::EmptyToken { subject: token.to_owned() });
+    }
+    match token.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '_' || *c == '-')) {
+        Some(character) => Err(SubjectError::BadCharacter { token: token.to_owned(), character }),
+        None => Ok(()),
+    }
+}
+
+fn check_length(text: &str) -> Result<(), SubjectError> {
+    if text.len() > SUBJECT_BYTES_MAX {
+        return Err(SubjectError::TooLong { bytes: text.len() });
+    }
+    if text.is_empty() {
+        return Err(SubjectError::EmptyToken { subject: String::new() });
+    }
+    Ok(())
+}
+
+/// A full subject: where one message goes. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Subject(Arc<str>);
+
+impl Subject {
+    /// Parses and validates.
+    ///
+    /// # Errors
+    /// See [`SubjectError`]; wildcards are refused.
+    pub fn parse(text: &str) -> Result<Self, SubjectError> {
+        check_length(text)?;
+        for token in text.split('.') {
+            match token {
+                "" => return Err(SubjectError::EmptyToken { subject: text.to_owned() }),
+                "*" | ">" => return Err(SubjectError::Wildcard { subject: text.to_owned() }),
+                token => check_token(token)?,
+            }
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text, tokens separated by dots.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The tokens in order; there is at least one.
+    pub fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.0.split('.')
+    }
+}
+
+/// Which subjects a subscription receives. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pattern(Arc<str>);
+
+impl Pattern {
+    /// Parses and validates; a full subject is a pattern too.
+    ///
+    /// # Errors
+    /// See [`SubjectError`].
+    pub fn parse(text: &str) -> Result<Self, SubjectError> {
+        check_length(text)?;
+        let mut ended = false;
+        for token in text.split('.') {
+            if ended {
+                return Err(SubjectError::Wildcard { subject: text.to_owned() });
+            }
+            match token {
+                "" => return Err(SubjectError::EmptyToken { subject: text.to_owned() }),
+                "*" => {}
+                ">" => ended = true,
+                token if token.len() > 1 && token.contains(['*', '>']) => {
+                    return Err(SubjectError::Wildcard { subject: text.to_owned() });
+                }
+                token => check_token(token)?,
+            }
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text, tokens separated by dots.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it holds a wildcard.
+    pub fn is_wild(&self) -> bool {
+        self.0.contains(['*', '>'])
+    }
+
+    /// Whether a subject belongs to it.
+    pub fn matches(&self, subject: &Subject) -> bool {
+        let mut subject_tokens = subject.tokens();
+        for token in self.0.split('.') {
+            match (token, subject_tokens.next()) {
+                (">", Some(_)) => return true,
+                ("*", Some(_)) => {}
+                (mine, Some(theirs)) if mine == theirs => {}
+                _ => return false,
+            }
+        }
+        subject_tokens.next().is_none()
+    }
+}
+
+macro_rules! text_like {
+    ($type:ident) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+        impl TryFrom<String> for $type {
+            type Error = SubjectError;
+            fn try_from(text: String) -> Result<Self, SubjectError> {
+                Self::parse(&text)
+            }
+        }
+        impl std::str::FromStr for $type {
+            type Err = SubjectError;
+            fn from_str(text: &str) -> Result<Self, SubjectError> {
+                Self::parse(text)
+            }
+        }
+        impl From<$type> for String {
+            fn from(value: $type) -> String {
+                value.0.as_ref().to_owned()
+            }
+        }
+    };
+}
+text_like!(Subject);
+text_like!(Pattern);
+
+impl From<Subject> for Pattern {
+    fn from(subject: Subject) -> Self {
+        Self(subject.0)
+    }
+}
+
+/// The last token of a job's subjects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobChannel {
+    /// Commands: submitter -> coordinator.
+    Cmd,
+    /// Events: whoever runs the job -> who watches it.
+    Evt,
+    /// Estimates with their error bounds, coordinator -> who watches it.
+    Est,
+    /// Log lines: whoever runs the job -> who watches it.
+    Log,
+}
+
+impl JobChannel {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cmd, Self::Evt, Self::Est, Self::Log];
+
+    /// The token: `cmd`, `evt`, `est` or `log`.
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Cmd => "cmd",
+            Self::Evt => "evt",
+            Self::Est => "est",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// A subject of the scheme, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// `ctl.<service>.<verb>`: a stateless request.
+    Ctl {
+        /// Which service.
+        service: String,
+        /// What it is asked.
+        verb: String,
+    },
+    /// `node.<node>.<actor>`: an actor of a node.
+    Node {
+        /// The node's token.
+        node: String,
+        /// The actor's token.
+        actor: String,
+    },
+    /// `node.<to>.session.<from>`: a frame of a session.
+    Session {
+        /// The receiving node.
+        to: String,
+        /// The sending node; permissions of the server keep others from claiming it.
+        from: String,
+    },
+    /// `job.<tenant>.<job>.<channel>`.
+    Job {
+        /// Whose job it is.
+        tenant: String,
+        /// The job's token.
+        job: String,
+        /// Which of its channels.
+        channel: JobChannel,
+    },
+    /// `data.<node>.<rest>`.
+    Data {
+        /// The receiving node.
+        node: String,
+        /// The remaining tokens, separated by dots.
+        rest: String,
+    },
+}
+
+/// Names of one cluster: `exo.v1.<cluster>.` and what follows. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subjects {
+    prefix: Arc<str>,
+}
+
+impl Subjects {
+    /// The scheme of the cluster `cluster` (a token).
+    ///
+    /// # Errors
+    /// `cluster` is no token.
+    pub fn new(cluster: &str) -> Result<Self, SubjectError> {
+        check_token(cluster)?;
+        Ok(Self { prefix: format!("exo.v1.{cluster}").into() })
+    }
+
+    /// The cluster's token.
+    pub fn cluster(&self) -> &str {
+        self.prefix.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// `exo.v1.<cluster>`, what every subject of the cluster begins with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// `ctl.<service>.<verb>`: a stateless request to one of a queue group.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn ctl(&self, service: &str, verb: &str) -> Result<Subject, SubjectError> {
+        self.subject(&["ctl", service, verb])
+    }
+
+    /// `ctl.<service>.*`: every verb of a service.
+    ///
+    /// # Errors
+    /// `service` is no token.
+    pub fn ctl_all(&self, service: &str) -> Result<Pattern, SubjectError> {
+        self.pattern(&["ctl", service, "*"])
+    }
+
+    /// `node.<node>.<actor>`: an actor of a node.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn node(&self, node: &str, actor: &str) -> Result<Subject, SubjectError> {
+        self.subject(&["node", node, actor])
+    }
+
+    /// `node.<node>.>`: everything addressed to a node.
+    ///
+    /// # Errors
+    /// `node` is no token.
+    pub fn node_all(&self, node: &str) -> Result<Pattern, SubjectError> {
+        self.pattern(&["node", node, ">"])
+    }
+
+    /// `node.*.<actor>`: what any node says as, or to, `actor`; `beat` for the heartbeats of all.
+    ///
+    /// # Errors
+    /// `actor` is no token.
+    pub fn every_node(&self, actor: &str) -> Result<Pattern, SubjectError> {
+        self.pattern(&["node", "*", actor])
+    }
+
+    /// `node.<to>.session.<from>`: frames of the session from one node to another.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn session(&self, to: &str, from: &str) -> Result<Subject, SubjectError> {
+        self.subject(&["node", to, "session", from])
+    }
+
+    /// `node.<to>.session.*`: frames from all nodes to one.
+    ///
+    /// # Errors
+    /// `to` is no token.
+    pub fn sessions_to(&self, to: &str) -> Result<Pattern, SubjectError> {
+        self.pattern(&["node", to, "session", "*"])
+    }
+
+    /// `job.<tenant>.<job>.<channel>`.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn job(&self, tenant: &str, job: &str, channel: JobChannel) -> Result<Subject, SubjectError> {
+        self.subject(&["job", tenant, job, channel.token()])
+    }
+
+    /// `job.<tenant>.<job>.*`: every channel of a job.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn job_all(&self, tenant: &str, job: &str) -> Result<Pattern, SubjectError> {
+        self.pattern(&["job", tenant, job, "*"])
+    }
+
+    /// `job.*.*.<channel>`: one channel of every job.
+    ///
+    /// # Errors
+    /// None in practice; the tokens are fixed.
+    pub fn every_job(&self, channel: JobChannel) -> Result<Pattern, SubjectError> {
+        self.pattern(&["job", "*", "*", channel.token()])
+    }
+
+    /// `data.<node>.<rest...>`: only when NATS is the data path.
+    ///
+    /// # Errors
+    /// A part is no token, or `rest` is empty.
+    pub fn data(&self, node: &str, rest: &[&str]) -> Result<Subject, SubjectError> {
+        if rest.is_empty() {
+            return Err(SubjectError::EmptyToken { subject: format!("{}.data.{node}.", self.prefix) });
+        }
+        let mut tokens = vec!["data", node];
+        tokens.extend_from_slice(rest);
+        self.subject(&tokens)
+    }
+
+    /// Takes a subject of this cluster apart.
+    ///
+    /// # Errors
+    /// `Foreign` when it is of another cluster or follows none of the forms.
+    pub fn parse(&self, subject: &Subject) -> Result<Address, SubjectError> {
+        let foreign = || SubjectError::Foreign { subject: subject.as_str().to_owned() };
+        let rest = subject.as_str().strip_prefix(&*self.prefix).and_then(|rest| rest.strip_prefix('.'));
+        let tokens: Vec<&str> = rest.ok_or_else(foreign)?.split('.').collect();
+        let own = |token: &str| token.to_owned();
+        match tokens.as_slice() {
+            ["ctl", service, verb] => Ok(Address::Ctl { service: own(service), verb: own(verb) }),
+            ["node", node, actor] => Ok(Address::Node { node: own(node), actor: own(actor) }),
+            ["node", to, "session", from] => Ok(Address::Session { to: own(to), from: own(from) }),
+            ["job", tenant, job, channel] => {
+                let channel = JobChannel::ALL.into_iter().find(|c| c.token() == *channel).ok_or_else(foreign)?;
+                Ok(Address::Job { tenant: own(tenant), job: own(job), channel })
+            }
+            ["data", node, rest @ ..] if !rest.is_empty() => {
+                Ok(Address::Data { node: own(node), rest: rest.join(".") })
+            }
+            _ => Err(foreign()),
+        }
+    }
+
+    fn subject(&self, tokens: &[&str]) -> Result<Subject, SubjectError> {
+        for token in tokens {
+            check_token(token)?;
+        }
+        let text = format!("{}.{}", self.prefix, tokens.join("."));
+        check_length(&text)?;
+        Ok(Subject(text.into()))
+    }
+
+    fn pattern(&self, tokens: &[&str]) -> Result<Pattern, SubjectError> {
+        for token in tokens.iter().filter(|token| !matches!(**token, "*" | ">")) {
+            check_token(token)?;
+        }
+        let text = format!("{}.{}", self.prefix, tokens.join("."));
+        check_length(&text)?;
+        Ok(Pattern(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, subject: &str, expected: bool) {
+        let matched = Pattern::parse(pattern).unwrap().matches(&Subject::parse(subject).unwrap());
+        assert_eq!(matched, expected, "{pattern} against {subject}");
+    }
+
+    #[test]
+    fn patterns_match_as_the_server_does() {
+        check("a.b", "a.b", true);
+        check("a.b", "a.c", false);
+        check("a.b", "a.b.c", false);
+        check("a.b.c", "a.b", false);
+        check("a.*", "a.b", true);
+        check("a.*", "a.b.c", false);
+        check("*.b", "a.b", true);
+        check("a.>", "a.b", true);
+        check("a.>", "a.b.c", true);
+        check("a.>", "a", false);
+        check(">", "a", true);
+    }
+
+    #[test]
+    fn bad_texts_are_refused_with_the_reason() {
+        assert!(matches!(Subject::parse(""), Err(SubjectError::EmptyToken { .. })));
+        assert!(matches!(Subject::parse("a..b"), Err(SubjectError::EmptyToken { .. })));
+        assert!(matches!(Subject::parse("a.*"), Err(SubjectError::Wildcard { .. })));
+        assert!(matches!(Subject::parse("a b"), Err(SubjectError::BadCharacter { character: ' ', .. })));
+        assert!(matches!(Subject::parse("a.b\r\nPUB x"), Err(SubjectError::BadCharacter { .. })));
+        assert!(matches!(Pattern::parse("a.>.b"), Err(SubjectError::Wildcard { .. })));
+        assert!(matches!(Pattern::parse("a.b*"), Err(SubjectError::Wildcard { .. })));
+        assert!(matches!(Subject::parse(&"a".repeat(256)), Err(SubjectError::TooLong { bytes: 256 })));
+        assert!(Subject::parse(&"a".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn user_text_cannot_become_part_of_a_name() {
+        let subjects = Subjects::new("test").unwrap();
+        assert!(subjects.node("n1.evil", "owner").is_err());
+        assert!(subjects.node_all("*").is_ok_and(|p| p.as_str() == "exo.v1.test.node.*.>"));
+        assert!(subjects.ctl("sched", ">").is_err());
+        assert!(Subjects::new("a.b").is_err());
+    }
+
+    #[test]
+    fn another_clusters_subject_is_foreign() {
+        let ours = Subjects::new("one").unwrap();
+        let theirs = Subjects::new("oneandahalf").unwrap();
+        let subject = theirs.ctl("sched", "lease").unwrap();
+        assert!(matches!(ours.parse(&subject), Err(SubjectError::Foreign { .. })));
+        assert_eq!(theirs.cluster(), "oneandahalf");
+    }
+}
