@@ -1,0 +1,205 @@
+//! What a store and a writer are told when they are opened, and what the store tells back.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+/// How a store is set up. Two settings matter to most: `memory_bytes` and `spill_dirs`.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// All memory for objects, scratch and the executors' reserve, in bytes; the region never grows beyond it.
+    pub memory_bytes: u64,
+    /// Directories for spill files, used in turn. Created when first needed; empty means that nothing can spill, so
+    /// that a full store ends in [`DiskFull`](crate::StoreError::DiskFull).
+    pub spill_dirs: Vec<PathBuf>,
+    /// How many tasks run at the same time; each has its fixed reserve.
+    pub executors: usize,
+    /// Fixed reserve of each executor, in bytes, carved from `memory_bytes` at open: one chunk to write with when
+    /// memory is full, the rest for reading streams. At least 2 MiB (less is raised to that).
+    pub reserve_per_executor_bytes: u64,
+    /// Threads that do disk requests, 2 to 4 are right for one disk. At least 1.
+    pub io_threads: usize,
+    /// Name of this node, a file name: its files lie in `<spill_dir>/<node>/`. Empty: a random name, which a later
+    /// process cannot find again, so use it only without `keep_files`.
+    pub node: String,
+    /// Whether spill files stay when the store is dropped, so that a restarted node can announce what it still has
+    /// ([`Store::recovered`](crate::Store::recovered)). Default `false`: everything is deleted, and what a killed
+    /// process without this flag left behind is deleted by the next store that opens in the same directory.
+    pub keep_files: bool,
+    /// Called for every [`StoreEvent`], on whatever thread it happens, without any lock held. It must not block.
+    pub on_event: Option<EventHook>,
+}
+
+/// Who hears of [`StoreEvent`]s.
+pub type EventHook = Arc<dyn Fn(StoreEvent) + Send + Sync>;
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            memory_bytes: 1 << 30,
+            spill_dirs: Vec::new(),
+            executors: 2,
+            reserve_per_executor_bytes: 8 << 20,
+            io_threads: 3,
+            node: String::new(),
+            keep_files: false,
+            on_event: None,
+        }
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("spill_dirs", &self.spill_dirs)
+            .field("executors", &self.executors)
+            .field("reserve_per_executor_bytes", &self.reserve_per_executor_bytes)
+            .field("io_threads", &self.io_threads)
+            .field("node", &self.node)
+            .field("keep_files", &self.keep_files)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// Whose object it is, usually the job: everything of a group can be deleted at once.
+    pub group: u128,
+    /// Where parts may begin.
+    pub align: Align,
+    /// About how many bytes the object will have, zero when that is not known. A good guess saves memory and copying;
+    /// a wrong one costs nothing else.
+    pub bytes_hint: u64,
+    /// Which attempt of its task makes it; kept in the block header, not interpreted.
+    pub attempt: u32,
+}
+
+impl WriterOptions {
+    /// Parts begin at any byte, size unknown, attempt zero.
+    pub fn new(group: u128) -> WriterOptions {
+        WriterOptions { group, align: Align::One, bytes_hint: 0, attempt: 0 }
+    }
+}
+
+/// Where parts of an object may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Align {
+    /// At any byte: parts touch each other, so that a range of parts is one run of bytes without gaps.
+    #[default]
+    One,
+    /// At multiples of 64 bytes, as Arrow wants its buffers.
+    SixtyFour,
+}
+
+impl Align {
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Align::One => 1,
+            Align::SixtyFour => 64,
+        }
+    }
+}
+
+/// In which queue a request for memory waits. Outputs of running tasks come before both and never wait in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Arguments of the next tasks: served in order of arrival, other objects are spilled to make room.
+    Arguments,
+    /// Arguments of tasks further behind: get only memory that is free anyhow, and can be revoked until claimed.
+    Prefetch,
+}
+
+/// What a store tells about itself while it works.
+#[derive(Clone, Debug)]
+pub enum StoreEvent {
+    /// Spilling began after a time without.
+    SpillStarted {
+        /// Bytes of the first request.
+        bytes: u64,
+    },
+    /// A write request of the spiller reached the disk.
+    SpillFinished {
+        /// Bytes of objects in it.
+        bytes: u64,
+        /// How long the request took, in milliseconds.
+        millis: u64,
+    },
+    /// A directory takes no more files.
+    DirRetired {
+        /// The directory.
+        dir: PathBuf,
+        /// What the disk said.
+        error: String,
+    },
+    /// The head of the queue for arguments does not find memory and nothing is left to spill: whoever holds memory for
+    /// work that has not started (prefetched arguments, pushed copies) is asked to give it up.
+    MemoryTight {
+        /// Bytes that all requests in the queue wait for.
+        waiting_bytes: u64,
+        /// Bytes held through tickets of class [`Class::Prefetch`] that were claimed and not promoted.
+        revocable_bytes: u64,
+    },
+    /// The only copy of an object is gone (corrupt or unreadable); it is no longer in the store.
+    ObjectLost {
+        /// The object.
+        object: crate::ids::ObjectId,
+        /// Its group.
+        group: u128,
+        /// Why.
+        reason: String,
+    },
+    /// The index of spill files was damaged and set aside; it was made anew from the files' footers.
+    IndexRebuilt {
+        /// The spill directory.
+        dir: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+/// Figures of a store at one moment. Sizes in bytes, as allocated (rounded up to the allocator's units) unless said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// What `memory_bytes` was.
+    pub budget_bytes: u64,
+    /// The executors' fixed reserve within it.
+    pub reserve_bytes: u64,
+    /// Memory for objects, fills and scratch handed out now, the reserve not counted.
+    pub used_bytes: u64,
+    /// Highest `used_bytes` so far.
+    pub peak_bytes: u64,
+    /// Memory that was ever touched and is backed by the operating system.
+    pub backed_bytes: u64,
+    /// Memory that cannot be spilled now: read, written or filled by somebody.
+    pub pinned_bytes: u64,
+    /// Memory whose content is also on disk, free to drop.
+    pub clean_bytes: u64,
+    /// Requests waiting for memory.
+    pub waiting: u64,
+    /// Bytes that they need.
+    pub waiting_bytes: u64,
+    /// Sealed objects in the table.
+    pub objects: u64,
+    /// Bytes written by the spiller and by writers that found no memory, since the start.
+    pub spilled_bytes: u64,
+    /// The part of `spilled_bytes` that writers put on disk directly.
+    pub written_through_bytes: u64,
+    /// Bytes of objects read back from disk since the start.
+    pub restored_bytes: u64,
+    /// Spill files now.
+    pub spill_files: u64,
+    /// Their sizes.
+    pub spill_file_bytes: u64,
+    /// Blocks whose checksum did not fit when they came back, since the start.
+    pub corrupt_blocks: u64,
+    /// Objects whose only copy was lost, since the start.
+    pub lost_objects: u64,
+    /// Directories out of use.
+    pub retired_dirs: u64,
+    /// Indexes that were damaged and rebuilt, since the start.
+    pub indexes_rebuilt: u64,
+    /// Whether a file system refused direct I/O, so that its files are written through the page cache.
+    pub buffered_io: bool,
+    /// Total time that requests waited for memory, since the start.
+    pub waited: Duration,
+}
