@@ -1,1 +1,5 @@
 //! exobus: the strategies.
+
+pub mod cuts;
+pub mod kernels;
+pub mod records;

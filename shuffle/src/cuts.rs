@@ -1,0 +1,193 @@
+//! Cuts: the keys at which the key space is divided into partitions.
+//!
+//! A cut is a byte string of any length, compared byte by byte, a shorter string before every longer one that it
+//! begins. `R - 1` cuts in ascending order make `R` partitions; partition `r` holds the keys from cut `r - 1`
+//! (included) to cut `r` (excluded). Equal cuts are allowed and leave the partition between them empty, so that the
+//! number of partitions is what the user asked for however few distinct keys a sample shows.
+
+use serde::{Deserialize, Serialize};
+
+/// The borders between the partitions of a key space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Vec<u8>>", into = "Vec<Vec<u8>>")]
+pub struct Cuts {
+    keys: Vec<Vec<u8>>,
+}
+
+/// Why some keys are no cuts. The fault is the caller's and a retry is of no use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CutsError {
+    /// A cut is below the one before it.
+    #[error("cut {index} is below the cut before it: cuts must be in ascending order")]
+    OutOfOrder {
+        /// Index of the cut that is too low.
+        index: usize,
+    },
+    /// No partition was asked for.
+    #[error("at least one partition is needed")]
+    NoPartitions,
+}
+
+impl Cuts {
+    /// The cuts `keys`: one partition more than there are keys.
+    ///
+    /// # Errors
+    /// [`CutsError::OutOfOrder`] names the first key that is below its predecessor.
+    pub fn new(keys: Vec<Vec<u8>>) -> Result<Cuts, CutsError> {
+        match keys.windows(2).position(|pair| pair[1] < pair[0]) {
+            Some(index) => Err(CutsError::OutOfOrder { index: index + 1 }),
+            None => Ok(Cuts { keys }),
+        }
+    }
+
+    /// Cuts that divide the space of uniform keys into `partitions` of equal width; each cut has 8 bytes.
+    ///
+    /// # Errors
+    /// [`CutsError::NoPartitions`].
+    pub fn even(partitions: usize) -> Result<Cuts, CutsError> {
+        if partitions == 0 {
+            return Err(CutsError::NoPartitions);
+        }
+        let cut = |index: usize| (((index as u128) << 64) / partitions as u128) as u64;
+        Ok(Cuts { keys: (1..partitions).map(|index| cut(index).to_be_bytes().to_vec()).collect() })
+    }
+
+    /// Cuts that divide a sample of keys, and so what it stands for, into `partitions` of equally many keys. The
+    /// sample may be in any order and may be empty: then the cuts are even.
+    ///
+    /// # Errors
+    /// [`CutsError::NoPartitions`].
+    pub fn from_sample(mut sample: Vec<Vec<u8>>, partitions: usize) -> Result<Cuts, CutsError> {
+        if partitions == 0 {
+            return Err(CutsError::NoPartitions);
+        }
+        if sample.is_empty() {
+            return Cuts::even(partitions);
+        }
+        sample.sort_unstable();
+        let at = |index: usize| (index as u128 * sample.len() as u128 / partitions as u128) as usize;
+        Ok(Cuts { keys: (1..partitions).map(|index| sample[at(index)].clone()).collect() })
+    }
+
+    /// How many partitions there are; at least 1.
+    pub fn partitions(&self) -> usize {
+        self.keys.len() + 1
+    }
+
+    /// The cuts in ascending order, one fewer than partitions.
+    pub fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// The partition that `key` belongs to.
+    pub fn partition_of(&self, key: &[u8]) -> usize {
+        self.keys.partition_point(|cut| cut.as_slice() <= key)
+    }
+
+    /// The cuts as [`crate::records::key_number`] counts: a record is at or above the cut when its key number is.
+    /// The last value, for a cut above every 10-byte key, is 2^80.
+    pub(crate) fn key_numbers(&self) -> impl Iterator<Item = u128> + '_ {
+        self.keys.iter().map(|cut| {
+            let mut padded = [0u8; 16];
+            let kept = cut.len().min(crate::records::KEY_BYTES);
+            padded[6..6 + kept].copy_from_slice(&cut[..kept]);
+            // A key equal to the first ten bytes of a longer cut is a prefix of it, so it stays below.
+            u128::from_be_bytes(padded) + u128::from(cut.len() > crate::records::KEY_BYTES)
+        })
+    }
+}
+
+impl TryFrom<Vec<Vec<u8>>> for Cuts {
+    type Error = CutsError;
+
+    fn try_from(keys: Vec<Vec<u8>>) -> Result<Cuts, CutsError> {
+        Cuts::new(keys)
+    }
+}
+
+impl From<Cuts> for Vec<Vec<u8>> {
+    fn from(cuts: Cuts) -> Vec<Vec<u8>> {
+        cuts.keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{RECORD_BYTES, key_number};
+    use proptest::prelude::*;
+
+    #[test]
+    fn even_cuts_are_equally_wide() {
+        assert_eq!(Cuts::even(0), Err(CutsError::NoPartitions));
+        assert_eq!(Cuts::even(1).unwrap().keys().len(), 0);
+        let cuts = Cuts::even(4).unwrap();
+        let first_bytes: Vec<u8> = cuts.keys().iter().map(|cut| cut[0]).collect();
+        assert_eq!(first_bytes, [0x40, 0x80, 0xC0]);
+        for partitions in [3usize, 80, 4_000, 100_000] {
+            let cuts = Cuts::even(partitions).unwrap();
+            assert_eq!(cuts.partitions(), partitions);
+            assert_eq!(cuts.partition_of(&[0; 10]), 0);
+            assert_eq!(cuts.partition_of(&[0xFF; 10]), partitions - 1);
+            assert!(cuts.keys().is_sorted());
+        }
+    }
+
+    #[test]
+    fn cuts_out_of_order_are_refused_by_index() {
+        let keys = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+        assert_eq!(Cuts::new(keys(&["b", "c", "a"])), Err(CutsError::OutOfOrder { index: 2 }));
+        assert_eq!(Cuts::new(keys(&["b", "b", "c"])).unwrap().partitions(), 4);
+        assert_eq!(Cuts::new(Vec::new()).unwrap().partitions(), 1);
+    }
+
+    #[test]
+    fn equal_cuts_leave_the_partition_between_them_empty() {
+        let cuts = Cuts::new(vec![b"m".to_vec(), b"m".to_vec()]).unwrap();
+        assert_eq!(cuts.partition_of(b"a"), 0);
+        assert_eq!(cuts.partition_of(b"m"), 2);
+        assert_eq!(cuts.partition_of(b"z"), 2);
+    }
+
+    #[test]
+    fn a_sample_is_divided_into_equal_shares() {
+        let sample: Vec<Vec<u8>> = (0..=255u8).rev().map(|byte| vec![byte]).collect();
+        let cuts = Cuts::from_sample(sample, 4).unwrap();
+        assert_eq!(cuts.keys(), [vec![64], vec![128], vec![192]]);
+        assert_eq!(Cuts::from_sample(Vec::new(), 3), Cuts::even(3));
+        assert_eq!(Cuts::from_sample(vec![vec![5]; 10], 3).unwrap().partitions(), 3);
+        assert_eq!(Cuts::from_sample(vec![vec![5]], 0), Err(CutsError::NoPartitions));
+    }
+
+    #[test]
+    fn cuts_that_come_over_the_wire_are_checked() {
+        let wire = |keys: Vec<Vec<u8>>| serde_json::from_str::<Cuts>(&serde_json::to_string(&keys).unwrap());
+        assert!(wire(vec![vec![1], vec![2]]).is_ok());
+        assert!(wire(vec![vec![2], vec![1]]).unwrap_err().to_string().contains("cut 1"));
+    }
+
+    proptest! {
+        /// The kernels compare numbers; the definition compares byte strings of any length.
+        #[test]
+        fn key_numbers_of_cuts_compare_as_the_bytes_do(
+            cuts in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..13), 0..8),
+            keys in proptest::collection::vec(proptest::collection::vec(0u8..3, 10), 1..20),
+        ) {
+            let mut cuts = cuts;
+            cuts.sort();
+            let cuts = Cuts::new(cuts).unwrap();
+            for key in keys {
+                let mut record = [0; RECORD_BYTES];
+                record[..10].copy_from_slice(&key);
+                let by_number = cuts.key_numbers().filter(|cut| *cut <= key_number(&record)).count();
+                prop_assert_eq!(by_number, cuts.partition_of(&key));
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_above_every_key_has_a_number_above_every_key() {
+        let cuts = Cuts::new(vec![vec![0xFF; 11]]).unwrap();
+        assert_eq!(cuts.key_numbers().collect::<Vec<_>>(), [1u128 << 80]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Sort: a chunk of records in order of their whole key, equal keys in the order they came.
+//!
+//! A record is represented by one `u128` entry: its 10-byte key in the high 80 bits, its index in the low 32. Entries
+//! differ all, compare as (key, index), and so any way to sort them is stable and never looks at a record again.
+//!
+//! 1. A few keys are sampled to choose which bits spread the records over [`BUCKETS`]; the choice affects speed only.
+//! 2. One sweep over the records counts them per bucket, a second one drops their entries into the buckets.
+//! 3. Each bucket, now in the first- or second-level cache, is sorted by itself. Crowded keys make large buckets, which
+//!    the standard library's pattern-defeating sort handles in O(n log n).
+//! 4. [`Sorted::gather`] copies records in order, hashing them on the way. Their addresses are random, so lines are asked
+//!    for [`AHEAD`] records before they are needed.
+
+use std::ops::Range;
+
+use super::memory::{as_numbers, prefetch_record};
+use crate::cuts::Cuts;
+use crate::records::hash::hash_number;
+use crate::records::{KEY_BYTES, Record, RowHash, as_records, as_records_mut, key_number};
+
+/// Log2 of the most buckets: their write positions and the lines being written still fit the second-level cache.
+const BUCKET_BITS: u32 = 11;
+/// Most buckets.
+const BUCKETS: usize = 1 << BUCKET_BITS;
+/// Keys looked at to choose the bits.
+const SAMPLE: usize = 1024;
+/// Records between asking for a line and using it: latency of memory over the time a record takes.
+const AHEAD: usize = 24;
+
+/// Bytes of scratch that [`sort`] needs for `rows` records: 16 a record, and 15 for alignment.
+pub const fn sort_scratch_bytes(rows: usize) -> usize {
+    rows * size_of::<u128>() + align_of::<u128>() - 1
+}
+
+/// Orders the records of `bytes`; nothing is moved yet. The result borrows the records and `scratch`, of which
+/// [`sort_scratch_bytes`] are used.
+///
+/// # Panics
+/// When the length is not a multiple of the record size, when there are 2^32 records or more, or when the scratch is
+/// too small.
+pub fn sort<'a>(bytes: &'a [u8], scratch: &'a mut [u8]) -> Sorted<'a> {
+    let records = as_records(bytes);
+    assert!(records.len() <= u32::MAX as usize, "{} records in one chunk: sort fewer at once", records.len());
+    let entries = as_numbers(scratch, records.len(), "sort");
+    if records.len() <= 256 {
+        for (index, (record, entry)) in records.iter().zip(&mut *entries).enumerate() {
+            *entry = entry_of(record, index);
+        }
+        entries.sort_unstable();
+        return Sorted { records, entries };
+    }
+
+    let spread = Spread::of(records);
+    let mut positions = [0u32; BUCKETS];
+    for record in records {
+        positions[spread.bucket(record)] += 1;
+    }
+    let mut next = 0;
+    for position in &mut positions {
+        next += std::mem::replace(position, next);
+    }
+    for (index, record) in records.iter().enumerate() {
+        let position = &mut positions[spread.bucket(record)];
+        entries[*position as usize] = entry_of(record, index);
+        *position += 1;
+    }
+    // Every position now stands where the next bucket begins.
+    let mut start = 0;
+    for end in positions {
+        entries[start..end as usize].sort_unstable();
+        start = end as usize;
+    }
+    Sorted { records, entries }
+}
+
+#[inline(always)]
+fn entry_of(record: &Record, index: usize) -> u128 {
+    (key_number(record) << 48) | index as u128
+}
+
+/// Maps keys to buckets in order: subtract, shift, and clamp what falls outside the sample's range.
+struct Spread {
+    low: u64,
+    shift: u32,
+}
+
+impl Spread {
+    fn of(records: &[Record]) -> Spread {
+        let (mut low, mut high) = (u64::MAX, 0);
+        let step = records.len().div_ceil(SAMPLE).max(1);
+        for record in records.iter().step_by(step) {
+            let head = head_of(record);
+            low = low.min(head);
+            high = high.max(head);
+        }
+        Spread { low, shift: (u64::BITS - (high - low).leading_zeros()).saturating_sub(BUCKET_BITS) }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, record: &Record) -> usize {
+        let above = head_of(record).saturating_sub(self.low) >> self.shift;
+        (above as usize).min(BUCKETS - 1)
+    }
+}
+
+/// The first 8 bytes of the key as a number.
+#[inline(always)]
+fn head_of(record: &Record) -> u64 {
+    (key_number(record) >> 16) as u64
+}
+
+/// The order of a chunk's records.
+#[derive(Debug)]
+pub struct Sorted<'a> {
+    records: &'a [Record],
+    entries: &'a [u128],
+}
+
+impl<'a> Sorted<'a> {
+    /// How many records there are.
+    pub fn rows(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The record at `position` of the order.
+    pub fn record(&self, position: usize) -> &'a Record {
+        &self.records[self.entries[position] as u32 as usize]
+    }
+
+    /// Where each partition begins and ends in the order: one position more than partitions, ascending, from 0 to
+    /// [`Sorted::rows`]; partition `r` is the half-open range from position `r` to position `r + 1`.
+    pub fn bounds(&self, cuts: &Cuts) -> Vec<usize> {
+        let mut bounds = Vec::with_capacity(cuts.partitions() + 1);
+        let mut from = 0;
+        bounds.push(from);
+        for cut in cuts.key_numbers() {
+            from += self.entries[from..].partition_point(|entry| entry >> 48 < cut);
+            bounds.push(from);
+        }
+        bounds.push(self.rows());
+        bounds
+    }
+
+    /// Copies the records at `positions` of the order into `out` and returns the sum of their row hashes. A partition
+    /// may be gathered piece by piece, as room for it comes.
+    ///
+    /// # Panics
+    /// When `out` is not exactly as long as those records, or `positions` reach beyond [`Sorted::rows`].
+    pub fn gather(&self, positions: Range<usize>, out: &mut [u8]) -> RowHash {
+        let out = as_records_mut(out);
+        assert_eq!(out.len(), positions.len(), "gather: room for as many records as positions");
+        let entries = &self.entries[positions.start..];
+        for entry in entries.iter().take(AHEAD) {
+            prefetch_record(&self.records[*entry as u32 as usize]);
+        }
+        let mut sum = 0u128;
+        for (index, out) in out.iter_mut().enumerate() {
+            // Beyond the range lie the records of the partition that is gathered next.
+            if let Some(later) = entries.get(index + AHEAD) {
+                prefetch_record(&self.records[*later as u32 as usize]);
+            }
+            let record = &self.records[entries[index] as u32 as usize];
+            *out = *record;
+            sum = sum.wrapping_add(hash_number(record));
+        }
+        RowHash(sum)
+    }
+
+    /// About `count` keys at even distances in the order, for cuts: a systematic sample of the chunk.
+    pub fn sample_keys(&self, count: usize) -> Vec<Vec<u8>> {
+        let count = count.min(self.rows());
+        (0..count)
+            .map(|index| (2 * index + 1) * self.rows() / (2 * count))
+            .map(|position| self.record(position)[..KEY_BYTES].to_vec())
+            .collect()
+    }
+}
