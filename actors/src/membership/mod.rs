@@ -1,0 +1,34 @@
+//! Membership: who is in the cluster, who is suspected, dead, back; and whether this node must fence itself.
+//!
+//! Every node publishes a [`Beat`](protocol::Beat) on `node.<node>.beat` every 500 ms, plainly: a beat that waits in a
+//! session behind others says nothing about now. Every node subscribes to `node.*.beat`, its own included: the echo of
+//! its own beats is what proves that the others can hear it.
+//!
+//! # Promises
+//! - A node that stops is suspected after three missed beats and dead after 3 s (configurable).
+//! - Silence of all is the bus being down, not everybody dead: silence is counted only in time in which somebody, this
+//!   node's own echo included, was heard. The same rule covers a node that was itself frozen.
+//! - A node that is cut off fences itself no later than the others call it dead: its clock starts when it *sent* the
+//!   last beat that the bus is known to have taken, theirs when they received it.
+//! - Dead is final for an incarnation. A dead node whose beats resume is told so in the beats of those who hold it
+//!   dead ([`Beat::zombies`](protocol::Beat::zombies)), takes the next incarnation and is back with that. A node that
+//!   was fenced but that nobody called dead (the bus was away for all) keeps its incarnation, and with it its leases
+//!   and running tasks.
+//! - Late messages of an older incarnation, and repeated ones, change nothing; they are counted.
+//!
+//! # Deliberately absent
+//! Gossip, indirect probes and quorums: the bus is a star, so a node that reaches it reaches everybody. Data-plane
+//! reachability is not judged here: a peer that cannot be fetched from is a fetch error, not a dead node.
+//!
+//! # How to drive it
+//! Feed [`State::on`](state::State::on) with every beat received and with a tick at
+//! [`State::next_wakeup`](state::State::next_wakeup); publish from a task of its own with room for one beat (a bare
+//! publish may block for as long as the bus is away), so that a beat that cannot go out is skipped, not queued.
+
+pub mod figures;
+pub mod protocol;
+pub mod state;
+
+pub use figures::{MemoryPeak, ProcessMemory, Sampler, StoreUse};
+pub use protocol::{Beat, Figures, Health, Member, MembershipMsg};
+pub use state::{Effect, Event, MembershipOptions, State};

@@ -1,0 +1,428 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn node(name: &str) -> NodeId {
+    NodeId::new(name)
+}
+
+fn beat(name: &str, incarnation: u64, sequence: u64) -> Beat {
+    Beat {
+        node: node(name),
+        incarnation: Incarnation(incarnation),
+        sequence,
+        figures: Figures::default(),
+        data_address: String::new(),
+        stopping: false,
+        zombies: Vec::new(),
+    }
+}
+
+/// One node, fed by hand; its own echo comes back at once unless told otherwise.
+struct Alone {
+    state: State,
+    echo: bool,
+    log: Vec<(Duration, Effect)>,
+}
+
+impl Alone {
+    fn new() -> Self {
+        let state = State::new(node("me"), Incarnation(5), MembershipOptions::default(), Duration::ZERO);
+        Self { state, echo: true, log: Vec::new() }
+    }
+
+    fn on(&mut self, at: Duration, event: Event) {
+        let mut effects = Vec::new();
+        self.state.on(at, event, &mut effects);
+        for effect in effects {
+            if let Effect::Publish { incarnation, sequence, .. } = &effect
+                && self.echo
+            {
+                let echo = beat("me", incarnation.0, *sequence);
+                self.on(at, Event::Beat(echo));
+            }
+            self.log.push((at, effect));
+        }
+    }
+
+    /// Ticks up to and including `until`, each time the state asks for it.
+    fn run(&mut self, until: Duration) {
+        while let Some(at) = self.state.next_wakeup().filter(|at| *at <= until) {
+            self.on(at, Event::Tick);
+        }
+    }
+
+    /// Beats of `name` every 500 ms in `from..to`, with ticks between; returns the next sequence.
+    fn beats(&mut self, name: &str, incarnation: u64, mut sequence: u64, from: u64, to: u64) -> u64 {
+        for at in (from..to).step_by(500) {
+            self.run(ms(at));
+            self.on(ms(at), Event::Beat(beat(name, incarnation, sequence)));
+            sequence += 1;
+        }
+        sequence
+    }
+
+    /// What was thought of `name`, and when, in order.
+    fn story(&self, name: &str) -> Vec<(u64, u64, Health)> {
+        let of_node = |(at, effect): &(Duration, Effect)| match effect {
+            Effect::Changed { node, incarnation, health, .. } if node.as_str() == name => {
+                Some((at.as_millis() as u64, incarnation.0, *health))
+            }
+            _ => None,
+        };
+        self.log.iter().filter_map(of_node).collect()
+    }
+
+    fn has(&self, wanted: impl Fn(&Effect) -> bool) -> bool {
+        self.log.iter().any(|(_, effect)| wanted(effect))
+    }
+}
+
+#[test]
+fn a_silent_node_is_suspected_after_three_missed_beats_and_dead_after_three_seconds() {
+    let mut world = Alone::new();
+    world.beats("n1", 1, 1, 100, 2000);
+    world.run(ms(10_000));
+    // Heard last at 1600.
+    assert_eq!(
+        world.story("n1"),
+        [(100, 1, Health::Alive), (1600 + 1750, 1, Health::Suspected), (1600 + 3000, 1, Health::Dead)]
+    );
+    assert!(!world.has(|effect| matches!(effect, Effect::Fence { .. } | Effect::BusSilent { .. })));
+}
+
+#[test]
+fn a_suspected_node_that_is_heard_again_is_alive() {
+    let mut world = Alone::new();
+    let next = world.beats("n1", 1, 1, 0, 1000);
+    world.beats("n1", 1, next, 2600, 4000);
+    assert_eq!(
+        world.story("n1"),
+        [(0, 1, Health::Alive), (500 + 1750, 1, Health::Suspected), (2600, 1, Health::Alive)]
+    );
+}
+
+#[test]
+fn late_and_repeated_beats_change_nothing() {
+    // (beat, counted as): after incarnation 3, sequence 10 was heard.
+    let table = [
+        (beat("n1", 2, 99), Counts { stale: 1, ..Counts::default() }),
+        (beat("n1", 3, 10), Counts { repeated: 1, ..Counts::default() }),
+        (beat("n1", 3, 9), Counts { repeated: 1, ..Counts::default() }),
+        (beat("me", 4, 1), Counts { stale: 1, ..Counts::default() }),
+        (beat("me", 5, 77), Counts { repeated: 1, ..Counts::default() }),
+    ];
+    for (late, counts) in table {
+        let mut world = Alone::new();
+        world.on(ms(0), Event::Beat(beat("n1", 3, 10)));
+        let (before, log) = (world.state.members(ms(0)), world.log.len());
+        world.on(ms(0), Event::Beat(late.clone()));
+        assert_eq!(world.state.members(ms(0)), before, "{late:?}");
+        assert_eq!(world.log.len(), log, "{late:?}");
+        assert_eq!(world.state.counts(), counts, "{late:?}");
+    }
+}
+
+#[test]
+fn a_late_beat_does_not_prolong_a_life() {
+    let mut world = Alone::new();
+    world.beats("n1", 2, 1, 0, 1000);
+    for at in (1000..3600).step_by(100) {
+        world.run(ms(at));
+        world.on(ms(at), Event::Beat(beat("n1", 1, at)));
+        world.on(ms(at), Event::Beat(beat("n1", 2, 1)));
+    }
+    assert_eq!(world.story("n1").last(), Some(&(3500, 2, Health::Dead)));
+}
+
+#[test]
+fn a_dead_incarnation_that_beats_again_stays_dead_and_is_told() {
+    let mut world = Alone::new();
+    let next = world.beats("n1", 1, 1, 0, 1000);
+    world.run(ms(6000));
+    assert_eq!(world.state.health(&node("n1")), Some(Health::Dead));
+    let next = world.beats("n1", 1, next, 6000, 7000);
+    assert_eq!(world.state.health(&node("n1")), Some(Health::Dead));
+    let told = |effect: &Effect| matches!(effect, Effect::Publish { zombies, .. } if *zombies == [(node("n1"), Incarnation(1))]);
+    assert!(world.has(told));
+    world.beats("n1", 2, 1, 7000, 8000);
+    assert_eq!(world.story("n1").last(), Some(&(7000, 2, Health::Alive)));
+    // The old incarnation's late words do not count, and nobody is told any more.
+    world.on(ms(7600), Event::Beat(beat("n1", 1, next)));
+    world.log.clear();
+    world.run(ms(8000));
+    assert!(!world.has(told));
+}
+
+#[test]
+fn a_node_that_was_called_dead_takes_the_next_incarnation_once() {
+    let mut world = Alone::new();
+    world.run(ms(1000));
+    for (sequence, teller) in ["n1", "n2", "n1"].into_iter().enumerate() {
+        let told = Beat { zombies: vec![(node("me"), Incarnation(5))], ..beat(teller, 1, sequence as u64 + 1) };
+        world.on(ms(1100), Event::Beat(told));
+    }
+    let renewals: Vec<_> = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Renew { .. })).collect();
+    assert_eq!(renewals, [&(ms(1100), Effect::Renew { incarnation: Incarnation(6), told_by: node("n1") })]);
+    let published =
+        |effect: &Effect| matches!(effect, Effect::Publish { incarnation: Incarnation(6), sequence: 1, .. });
+    assert!(world.has(published), "the new incarnation is announced at once");
+}
+
+#[test]
+fn a_restarted_node_is_alive_under_its_new_incarnation_without_a_death_between() {
+    let mut world = Alone::new();
+    world.beats("n1", 1, 1, 0, 1000);
+    world.beats("n1", 2, 1, 1000, 2000);
+    assert_eq!(world.story("n1"), [(0, 1, Health::Alive), (1000, 2, Health::Alive)]);
+}
+
+#[test]
+fn silence_of_all_is_the_bus_and_nobody_is_dead() {
+    let mut world = Alone::new();
+    let mut next = world.beats("n1", 1, 1, 0, 5000);
+    world.on(ms(4900), Event::Beat(beat("n2", 1, 1)));
+    world.echo = false;
+    world.run(ms(34_900));
+    assert!(world.has(|effect| matches!(effect, Effect::BusSilent { .. })));
+    assert!(world.state.is_fenced(), "the others cannot hear this node either");
+    world.echo = true;
+    // n1 is back 2 s after the bus, n2 never.
+    world.run(ms(37_000));
+    next = world.beats("n1", 1, next, 37_000, 60_000);
+    assert!(next > 50);
+    let back_at = |effect: &Effect| matches!(effect, Effect::BusBack { .. });
+    let bus_back_ms = world.log.iter().find(|(_, effect)| back_at(effect)).unwrap().0.as_millis() as u64;
+    assert!((34_900..35_500).contains(&bus_back_ms));
+    let deaths: Vec<_> = world.story("n1").into_iter().filter(|(_, _, health)| *health == Health::Dead).collect();
+    assert_eq!(deaths, []);
+    assert_eq!(world.story("n2").last(), Some(&(bus_back_ms + 3000, 1, Health::Dead)));
+    assert!(!world.state.is_fenced());
+    assert_eq!(world.state.incarnation(), Incarnation(5), "nobody called it dead: it keeps its incarnation");
+}
+
+#[test]
+fn a_short_absence_of_the_bus_is_not_held_against_anybody() {
+    let mut world = Alone::new();
+    let next = world.beats("n1", 1, 1, 400, 5000);
+    // Heard last at 4900; the bus is away until 7400, too short to be noticed; n1 is back after this node is.
+    world.echo = false;
+    world.run(ms(7400));
+    world.echo = true;
+    world.run(ms(8300));
+    world.beats("n1", 1, next, 8300, 10_000);
+    assert!(!world.has(|effect| matches!(effect, Effect::BusSilent { .. })));
+    assert!(world.story("n1").iter().all(|(_, _, health)| *health != Health::Dead), "{:?}", world.story("n1"));
+}
+
+#[test]
+fn a_fence_falls_at_three_seconds_and_lifts_within_a_second_of_being_heard() {
+    let mut world = Alone::new();
+    world.run(ms(2000));
+    world.echo = false;
+    world.run(ms(12_000));
+    let at = |world: &Alone, wanted: fn(&Effect) -> bool| {
+        world.log.iter().find(|(_, effect)| wanted(effect)).map(|(at, _)| at.as_millis() as u64)
+    };
+    assert_eq!(at(&world, |effect| matches!(effect, Effect::Fence { .. })), Some(2000 + 3000));
+    world.echo = true;
+    world.run(ms(14_000));
+    let lifted = at(&world, |effect| matches!(effect, Effect::Unfence { .. })).unwrap();
+    assert!((12_000..=13_000).contains(&lifted), "{lifted}");
+}
+
+#[test]
+fn a_node_that_hears_others_but_not_itself_fences_itself_and_calls_nobody_dead() {
+    let mut world = Alone::new();
+    world.echo = false;
+    world.beats("n1", 1, 1, 0, 6000);
+    assert!(world.state.is_fenced());
+    assert_eq!(world.story("n1"), [(0, 1, Health::Alive)]);
+    assert!(!world.has(|effect| matches!(effect, Effect::BusSilent { .. })));
+}
+
+#[test]
+fn a_node_that_was_frozen_fences_itself_and_calls_nobody_dead() {
+    let mut world = Alone::new();
+    world.beats("n1", 1, 1, 0, 2000);
+    // Ten seconds without running; beats of n1 and own echoes wait in the queue, behind the tick or before it.
+    for tick_first in [true, false] {
+        let mut world = Alone { state: world.state.clone(), echo: false, log: Vec::new() };
+        let thaw = ms(12_000);
+        if tick_first {
+            world.on(thaw, Event::Tick);
+        }
+        for sequence in 5..25 {
+            world.on(thaw, Event::Beat(beat("n1", 1, sequence)));
+        }
+        world.on(thaw, Event::Tick);
+        assert!(world.state.is_fenced(), "tick first: {tick_first}");
+        assert_eq!(world.state.health(&node("n1")), Some(Health::Alive), "tick first: {tick_first}");
+        let beats = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Publish { .. })).count();
+        assert_eq!(beats, 1, "missed beats are not made up for");
+    }
+}
+
+#[test]
+fn goodbye_is_told_at_once_and_ends_the_beats() {
+    let mut world = Alone::new();
+    world.run(ms(700));
+    world.on(ms(700), Event::Leave);
+    assert!(matches!(world.log.last(), Some((_, Effect::Publish { stopping: true, .. }))));
+    assert_eq!(world.state.next_wakeup(), None);
+    let mut other = Alone::new();
+    other.on(ms(0), Event::Beat(beat("n1", 1, 1)));
+    other.on(ms(500), Event::Beat(Beat { stopping: true, ..beat("n1", 1, 2) }));
+    other.run(ms(9000));
+    assert_eq!(other.story("n1"), [(0, 1, Health::Alive), (500, 1, Health::Left)]);
+}
+
+#[test]
+fn a_second_process_under_the_same_name_is_noticed_by_the_older_one() {
+    let mut world = Alone::new();
+    world.on(ms(100), Event::Beat(beat("me", 6, 1)));
+    assert!(world.has(|effect| *effect == Effect::Impostor { incarnation: Incarnation(6) }));
+}
+
+#[test]
+fn room_is_made_by_forgetting_the_dead_never_the_living() {
+    let mut world = Alone::new();
+    world.state.options.nodes_max = 2;
+    world.on(ms(0), Event::Beat(beat("a", 1, 1)));
+    world.on(ms(0), Event::Beat(beat("b", 1, 1)));
+    world.on(ms(0), Event::Beat(beat("c", 1, 1)));
+    assert_eq!((world.state.health(&node("c")), world.state.counts().refused), (None, 1));
+    world.on(ms(10), Event::Beat(Beat { stopping: true, ..beat("a", 1, 2) }));
+    world.on(ms(20), Event::Beat(beat("c", 1, 1)));
+    assert_eq!(world.state.health(&node("a")), None);
+    assert_eq!(world.state.health(&node("c")), Some(Health::Alive));
+}
+
+/// Several nodes around one bus with virtual time, a fixed delay per node, and cuts.
+struct World {
+    nodes: Vec<State>,
+    delays: Vec<u64>,
+    /// (at, receiver, beat), delivered in order.
+    flying: BTreeSet<(u64, usize, u64)>,
+    beats: Vec<Beat>,
+    log: Vec<(u64, usize, Effect)>,
+}
+
+/// `node` neither sends nor receives in `from..to`.
+#[derive(Clone, Debug)]
+struct Cut {
+    node: usize,
+    from: u64,
+    to: u64,
+}
+
+impl World {
+    fn run(delays: Vec<u64>, cuts: &[Cut], until: u64) -> Self {
+        let new = |at| State::new(node(&format!("n{at}")), Incarnation(1), MembershipOptions::default(), ms(0));
+        let nodes = (0..delays.len()).map(new).collect();
+        let mut world = Self { nodes, delays, flying: BTreeSet::new(), beats: Vec::new(), log: Vec::new() };
+        let cut = |who: usize, at: u64| cuts.iter().any(|cut| cut.node == who && (cut.from..cut.to).contains(&at));
+        for at in 0..until {
+            while let Some((due, to, index)) = world.flying.first().copied().filter(|(due, ..)| *due <= at) {
+                world.flying.pop_first();
+                if !cut(to, due) {
+                    let beat = world.beats[index as usize].clone();
+                    world.on(at, to, Event::Beat(beat), &cut);
+                }
+            }
+            for who in 0..world.nodes.len() {
+                if world.nodes[who].next_wakeup().is_some_and(|due| due <= ms(at)) {
+                    world.on(at, who, Event::Tick, &cut);
+                }
+            }
+        }
+        world
+    }
+
+    fn on(&mut self, at: u64, who: usize, event: Event, cut: &impl Fn(usize, u64) -> bool) {
+        let mut effects = Vec::new();
+        self.nodes[who].on(ms(at), event, &mut effects);
+        for effect in effects {
+            if let Effect::Publish { incarnation, sequence, zombies, .. } = &effect
+                && !cut(who, at)
+            {
+                let name = format!("n{who}");
+                self.beats.push(Beat { zombies: zombies.clone(), ..beat(&name, incarnation.0, *sequence) });
+                for to in 0..self.nodes.len() {
+                    let due = at + self.delays[who] + self.delays[to] + 1;
+                    self.flying.insert((due, to, self.beats.len() as u64 - 1));
+                }
+            }
+            self.log.push((at, who, effect));
+        }
+    }
+
+    /// Deaths seen: (when, by whom, of whom, of which incarnation).
+    fn deaths(&self) -> Vec<(u64, usize, usize, u64)> {
+        let death = |(at, who, effect): &(u64, usize, Effect)| match effect {
+            Effect::Changed { node, incarnation, health: Health::Dead, .. } => {
+                Some((*at, *who, node.as_str()[1..].parse().unwrap(), incarnation.0))
+            }
+            _ => None,
+        };
+        self.log.iter().filter_map(death).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// One node is cut off for a while: it is fenced before anybody calls it dead, and in the end everybody is alive
+    /// to everybody, under one incarnation that all agree on.
+    #[test]
+    fn a_cut_off_node_is_fenced_before_it_is_called_dead_and_everybody_comes_back(
+        delays in proptest::collection::vec(0_u64..100, 2..5),
+        from in 1000_u64..4000,
+        lasts in 0_u64..12_000,
+    ) {
+        let cut = Cut { node: 0, from, to: from + lasts };
+        let world = World::run(delays, std::slice::from_ref(&cut), from + lasts + 9000);
+        for (at, by, of, incarnation) in world.deaths() {
+            prop_assert!(of == 0 || by == 0, "{of} was never cut, {by} called it dead");
+            prop_assert!(of == 0, "a node without a bus called {of} dead at {at}");
+            prop_assert_eq!(incarnation, 1, "dead once");
+            let fence = |(when, who, effect): &(u64, usize, Effect)| {
+                *who == 0 && *when <= at && matches!(effect, Effect::Fence { .. })
+            };
+            prop_assert!(world.log.iter().any(fence), "called dead at {at} without being fenced");
+            prop_assert!((from + 2500..=from + 3300).contains(&at) || at > cut.to, "called dead at {at}");
+        }
+        let renewed = !world.deaths().is_empty();
+        for (index, state) in world.nodes.iter().enumerate() {
+            prop_assert!(!state.is_fenced(), "{index} is fenced still");
+            for member in state.members(ms(0)) {
+                prop_assert_eq!(member.health, Health::Alive);
+                let cut_off = member.node == node("n0");
+                prop_assert_eq!(member.incarnation.0, if cut_off && renewed { 2 } else { 1 });
+            }
+        }
+    }
+
+    /// The bus goes away for all: nobody dies, nobody changes incarnation, all are back within a second of its return
+    /// (two beats, and the way there and back).
+    #[test]
+    fn a_bus_that_goes_away_for_all_kills_nobody(
+        delays in proptest::collection::vec(0_u64..100, 1..5),
+        from in 1000_u64..4000,
+        lasts in 0_u64..40_000,
+    ) {
+        let cuts: Vec<_> = (0..delays.len()).map(|node| Cut { node, from, to: from + lasts }).collect();
+        let world = World::run(delays, &cuts, from + lasts + 1700);
+        prop_assert_eq!(world.deaths(), Vec::new());
+        for state in &world.nodes {
+            prop_assert_eq!(state.incarnation(), Incarnation(1));
+            prop_assert!(!state.is_fenced());
+        }
+    }
+}
