@@ -1,0 +1,43 @@
+//! Scheduler: lends the slots of nodes to jobs, fairly. One per cluster.
+//!
+//! It sees leases, never single tasks: an Owner says how many slots of which shape its job could use
+//! ([`Demand`](protocol::SchedulerMsg::Demand)), the Scheduler lends slots on nodes for a few seconds and renews the
+//! loan while the demand is repeated. Which task runs in which slot is the Owner's business.
+//!
+//! # Promises
+//! - A node is never over-committed: what is lent on it, plus what is being given back but may still be in use, never
+//!   exceeds what it has.
+//! - Fair, max-min by dominant share, first between tenants, then between the jobs of a tenant: a second job makes the
+//!   leases of the first one shrink. What is taken away is free again when the Owner says so, or when the old loan
+//!   would have ended, not before.
+//! - Nobody starves: jobs for which there is no slot take turns with those that have one ([`SchedulerOptions::turn`]).
+//! - Work conserving: no slot that fits an unmet demand stays unlent.
+//! - A demand that waits says why; one that no node of the cluster can ever meet says so ("needs 1 gpu, cluster has 0").
+//! - The death of a node ends its leases at once; words of older incarnations change nothing.
+//! - Deterministic: the same events at the same times give the same effects.
+//!
+//! # Time and silence
+//! A lease names how long it lasts from its arrival ([`Lease::lasts_ms`](protocol::Lease::lasts_ms)), never a point in
+//! time: clocks of nodes are not compared. The Scheduler itself waits a grace longer before it lends the slots again.
+//! While no Scheduler speaks, nodes and Owners extend the leases they have; the first word of a Scheduler of a higher
+//! [`Epoch`](crate::ids::Epoch) replaces them. A Scheduler that takes over lends nothing until the loans of its
+//! predecessor would have ended ([`State::take_over`](state::State::take_over)).
+//!
+//! # Deliberately absent
+//! Preemption of started tasks (their slots come back when they end), weights and quotas of tenants, reservations in
+//! advance, gang scheduling, election (a later issue; the epoch is in every lease already). Packing is greedy: a demand
+//! of one shape is met whenever it can be, several shapes of different sizes may leave a gap that a perfect packing
+//! would not.
+
+mod lend;
+mod loan;
+pub mod plan;
+pub mod protocol;
+pub mod state;
+mod why;
+
+pub use protocol::{JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape, Wait};
+pub use state::{Effect, Event, SchedulerOptions, State};
+
+#[cfg(test)]
+mod property_tests;

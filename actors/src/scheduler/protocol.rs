@@ -1,0 +1,323 @@
+//! Scheduler: which job gets which slots on which nodes. One per cluster.
+//!
+//! | message     | from                              | answer                             | if repeated                  | if lost                                  |
+//! |-------------|-----------------------------------|------------------------------------|------------------------------|------------------------------------------|
+//! | `NodeUp`    | NodeManager, at start and every few seconds | –                        | replaces what was known      | the next one comes                       |
+//! | `NodeDown`  | Membership of the Scheduler's node | `Leases` to the jobs concerned    | ignored by incarnation       | said again until accepted                |
+//! | `SubmitJob` | client                            | `Result<Placement, Refusal>`       | same answer again            | asked again after the deadline           |
+//! | `Demand`    | Owner, on change and every second | `Leases`, and `Unplaceable` if any | ignored by sequence          | the next one comes; leases run out after |
+//! | `Release`   | Owner                             | –                                  | harmless                     | the next `Demand` says the same          |
+//! | `JobDone`   | Owner                             | –                                  | ignored                      | leases run out                           |
+//! | `ListNodes` | anybody                           | `Vec<NodeInfo>`                    | –                            | asked again after the deadline           |
+//! | `ListJobs`  | anybody                           | `Vec<JobInfo>`                     | –                            | asked again after the deadline           |
+//! | `Tick`      | itself                            | –                                  | harmless                     | never leaves the process                 |
+//!
+//! What it tells others: `OwnerMsg::Leases` (all leases of the job, replacing the earlier ones) and
+//! `OwnerMsg::Unplaceable`, repeated at every renewal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
+use crate::shell::{Reply, Wire};
+use crate::task::Resources;
+
+/// Everything a Scheduler can be told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SchedulerMsg {
+    /// A node is there, or has changed.
+    NodeUp(NodeSpec),
+    /// An incarnation of a node is over.
+    NodeDown {
+        /// The node.
+        node: NodeId,
+        /// Its incarnation; later ones are not concerned.
+        incarnation: Incarnation,
+        /// For people: "silent for 3 s".
+        reason: String,
+    },
+    /// A job wants a node that hosts its Owner and coordinator.
+    SubmitJob {
+        /// The job.
+        job: JobId,
+        /// For whom it runs.
+        tenant: Arc<str>,
+        /// Functions, "name@version", that the hosting node must have: the coordinator's program.
+        functions: Vec<Arc<str>>,
+        /// The node, or why there is none.
+        reply: Reply<Result<Placement, Refusal>>,
+    },
+    /// What a job could use now, all of it: replaces the demand before.
+    Demand {
+        /// The job.
+        job: JobId,
+        /// For whom it runs.
+        tenant: Arc<str>,
+        /// The node of its Owner: where `Leases` go.
+        owner: NodeId,
+        /// Which life of that node.
+        incarnation: Incarnation,
+        /// Rises with every demand of this Owner; older ones are ignored.
+        sequence: u64,
+        /// Slots wanted. At most [`SHAPES_MAX`]; the rest is ignored.
+        shapes: Vec<Shape>,
+        /// What is in use of each lease that the Owner knows of.
+        leases: Vec<LeaseUse>,
+    },
+    /// Slots that the Owner was asked to give back are idle now.
+    Release {
+        /// The job.
+        job: JobId,
+        /// What is in use of the lease still.
+        lease: LeaseUse,
+    },
+    /// A job is over: all its leases end, nothing of it runs any more.
+    JobDone {
+        /// The job.
+        job: JobId,
+    },
+    /// Which nodes are there?
+    ListNodes {
+        /// All of them, by name.
+        reply: Reply<Vec<NodeInfo>>,
+    },
+    /// Which jobs are there?
+    ListJobs {
+        /// All of them, by id.
+        reply: Reply<Vec<JobInfo>>,
+    },
+    /// Time has passed.
+    #[serde(skip)]
+    Tick,
+}
+
+impl Wire for SchedulerMsg {
+    const PROTOCOL: &'static str = "scheduler";
+}
+
+/// The name under which the Scheduler is registered on its node.
+pub const ACTOR: &str = "scheduler";
+
+/// Most shapes in one demand.
+pub const SHAPES_MAX: usize = 128;
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// The node.
+    pub node: NodeId,
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// What can be lent there.
+    pub resources: Resources,
+    /// Key=value labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Functions and programs that it can run, "name@version".
+    #[serde(default)]
+    pub functions: Vec<Arc<str>>,
+    /// Where its Transfer listens, `host:port`; empty where it has none.
+    #[serde(default)]
+    pub data_address: String,
+}
+
+/// Slots that a job could use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// What one slot has. Nothing at all is allowed and never scarce.
+    pub resources: Resources,
+    /// How many such slots.
+    pub count: u32,
+    /// Labels that the node must have.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The node, where only this one will do.
+    #[serde(default)]
+    pub node: Option<NodeId>,
+}
+
+impl Shape {
+    /// `count` slots of `resources`, anywhere.
+    pub fn anywhere(resources: Resources, count: u32) -> Self {
+        Self { resources, count, labels: BTreeMap::new(), node: None }
+    }
+}
+
+/// Slots of one node, lent to one job. A later `version` of a lease replaces the earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The loan.
+    pub id: LeaseId,
+    /// Which reign of a Scheduler made it; those of older ones are void.
+    pub epoch: Epoch,
+    /// Rises whenever `resources` change.
+    pub version: u64,
+    /// Who may use it.
+    pub job: JobId,
+    /// Where.
+    pub node: NodeId,
+    /// Which life of the node; it ends with it.
+    pub incarnation: Incarnation,
+    /// What may be used, in all. Empty: everything is to be given back; start nothing new there.
+    pub resources: Resources,
+    /// How long from now, milliseconds; longer while no Scheduler speaks.
+    pub lasts_ms: u64,
+}
+
+/// What an Owner uses of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseUse {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The version of it that the Owner keeps to. A report on an older version releases nothing.
+    pub version: u64,
+    /// What started tasks occupy there.
+    pub in_use: Resources,
+}
+
+/// Where the Owner and the coordinator of a job are to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The node.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+}
+
+/// Why a job cannot be hosted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Refusal {
+    /// There is no node at all.
+    #[error("the cluster has no nodes")]
+    NoNodes,
+    /// No node has all the functions that were asked for.
+    #[error("no node has {missing}; asked: {}", .nodes.join(", "))]
+    UnknownFunction {
+        /// The first function that is missing somewhere.
+        missing: Arc<str>,
+        /// Nodes that lack it.
+        nodes: Vec<String>,
+    },
+    /// The job was done before.
+    #[error("the job is over")]
+    Over,
+}
+
+/// Why a demand, or part of it, is not met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// For people.
+    pub reason: String,
+    /// True: no node of the cluster could, even when idle.
+    pub ever: bool,
+}
+
+/// A node as the Scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// What it says of itself.
+    pub spec: NodeSpec,
+    /// Whether this incarnation is alive.
+    pub up: bool,
+    /// What could be lent there now.
+    pub free: Resources,
+    /// How many jobs have their Owner there.
+    pub hosts: u32,
+    /// How many leases there are on it.
+    pub leases: u32,
+}
+
+/// A job as the Scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobInfo {
+    /// The job.
+    pub job: JobId,
+    /// For whom it runs.
+    pub tenant: Arc<str>,
+    /// Where its Owner runs; `None` when that node died.
+    pub home: Option<NodeId>,
+    /// Slots that it could use.
+    pub wanted_slots: u64,
+    /// Slots that it has.
+    pub slots: u64,
+    /// What it has, on all nodes.
+    pub resources: Resources,
+    /// Its dominant share of the cluster, thousandths.
+    pub share_milli: u32,
+    /// Why it has no more.
+    pub wait: Option<Wait>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(prefix: &str) -> String {
+        format!("{prefix}{}", "x".repeat(60 - prefix.len()))
+    }
+
+    fn resources() -> Resources {
+        ["cpu", "gpu", "disk"].into_iter().fold(Resources::default(), |all, name| all.with(name, u64::MAX))
+    }
+
+    /// The session carries items of up to 256 KiB.
+    const LIMIT: usize = 256 * 1024;
+
+    #[test]
+    fn the_largest_of_each_message_stays_far_under_the_payload_limit_and_survives_the_wire() {
+        let labels: BTreeMap<_, _> = (0..4).map(|at| (long(&format!("k{at}")), long("v"))).collect();
+        let (job, node, tenant) = (JobId::from_u128(u128::MAX), NodeId::new(&long("n")), Arc::from(long("t")));
+        let in_use = |at| LeaseUse { lease: LeaseId(u64::MAX - at), version: u64::MAX, in_use: resources() };
+        let shape = Shape { resources: resources(), count: u32::MAX, labels: labels.clone(), node: Some(node.clone()) };
+        let functions: Vec<Arc<str>> = (0..500).map(|at| long(&format!("f{at}")).into()).collect();
+        let samples = [
+            SchedulerMsg::NodeUp(NodeSpec {
+                node: node.clone(),
+                incarnation: Incarnation(u64::MAX),
+                resources: resources(),
+                labels,
+                functions: functions.clone(),
+                data_address: long("a"),
+            }),
+            SchedulerMsg::NodeDown { node: node.clone(), incarnation: Incarnation(u64::MAX), reason: long("r") },
+            SchedulerMsg::SubmitJob { job, tenant: Arc::clone(&tenant), functions, reply: Reply::to(node.clone(), 7) },
+            SchedulerMsg::Demand {
+                job,
+                tenant,
+                owner: node.clone(),
+                incarnation: Incarnation(u64::MAX),
+                sequence: u64::MAX,
+                shapes: vec![shape; SHAPES_MAX],
+                leases: (0..500).map(in_use).collect(),
+            },
+            SchedulerMsg::Release { job, lease: in_use(0) },
+            SchedulerMsg::JobDone { job },
+            SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 8) },
+            SchedulerMsg::ListJobs { reply: Reply::to(node, 9) },
+        ];
+        for sample in samples {
+            let bytes = rmp_serde::to_vec_named(&sample).unwrap();
+            let name = format!("{sample:.40?}").chars().take(20).collect::<String>();
+            assert!(bytes.len() < LIMIT * 3 / 4, "{} bytes: {name}", bytes.len());
+            assert!(rmp_serde::from_slice::<SchedulerMsg>(&bytes).unwrap() == sample, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_thousand_leases_fit_into_one_message() {
+        let lease = Lease {
+            id: LeaseId(u64::MAX),
+            epoch: Epoch(u64::MAX),
+            version: u64::MAX,
+            job: JobId::from_u128(u128::MAX),
+            node: NodeId::new("node-0001"),
+            incarnation: Incarnation(u64::MAX),
+            resources: Resources::cpu(64_000).with("gpu", 8000),
+            lasts_ms: 4000,
+        };
+        let bytes = rmp_serde::to_vec_named(&vec![lease; 1000]).unwrap();
+        assert!(bytes.len() < LIMIT * 3 / 4, "{} bytes", bytes.len());
+    }
+}

@@ -1,0 +1,556 @@
+//! The Scheduler's decisions. Time comes in with every event; what is to be done comes out as effects.
+//!
+//! | event                                        | then                                                              |
+//! |----------------------------------------------|-------------------------------------------------------------------|
+//! | new node, changed node                       | divided anew                                                      |
+//! | node up with an incarnation that is over     | ignored                                                           |
+//! | node down, or up with a later incarnation    | its leases end at once                                            |
+//! | demand changed                               | divided anew; leases that must shrink shrink now, what was taken  |
+//! |                                              | is lent again when it is reported idle or its loan has run out    |
+//! | demand repeated                              | renewed at the next renewal                                       |
+//! | demand not repeated for 3 s                  | not renewed: the leases run out                                   |
+//! | slots reported in use after their loan ended | stay the job's for as long as they are reported                   |
+//! | job done                                     | everything of it is free at once                                  |
+//! | time for renewal                             | divided anew, all leases renewed                                  |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::loan::{Loan, add};
+use super::plan;
+use super::protocol::{JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait};
+use super::why;
+use crate::ids::{Epoch, Incarnation, JobId, NodeId};
+use crate::task::Resources;
+
+/// The times of the Scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedulerOptions {
+    /// How long a lease lasts; 4 s.
+    pub lease: Duration,
+    /// How much later than its end a lease's slots are lent again: what a message may take; 1 s.
+    pub grace: Duration,
+    /// Time between two renewals; 1 s.
+    pub renew_every: Duration,
+    /// A demand that is not repeated for so long counts no more; 3 s.
+    pub demand_lasts: Duration,
+    /// How long a job keeps its only slot before one that has none may get it; 10 s.
+    pub turn: Duration,
+    /// A job without leases from which nothing was heard for so long is forgotten; 60 s.
+    pub forget_after: Duration,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(4),
+            grace: Duration::from_secs(1),
+            renew_every: Duration::from_secs(1),
+            demand_lasts: Duration::from_secs(3),
+            turn: Duration::from_secs(10),
+            forget_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What happens to the Scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A node is there, or has changed.
+    NodeUp(NodeSpec),
+    /// An incarnation of a node is over.
+    NodeDown {
+        /// The node.
+        node: NodeId,
+        /// Which life.
+        incarnation: Incarnation,
+    },
+    /// A job wants a host; answered with [`Effect::Answer`].
+    Submit {
+        /// Whom to answer.
+        ask: u64,
+        /// The job.
+        job: JobId,
+        /// For whom it runs.
+        tenant: Arc<str>,
+        /// Functions that the host must have.
+        functions: Vec<Arc<str>>,
+    },
+    /// What a job could use.
+    Demand {
+        /// The job.
+        job: JobId,
+        /// For whom it runs.
+        tenant: Arc<str>,
+        /// Where its Owner runs.
+        owner: NodeId,
+        /// Which life of that node.
+        incarnation: Incarnation,
+        /// Rises with every demand of the Owner.
+        sequence: u64,
+        /// Slots.
+        shapes: Vec<Shape>,
+        /// What is in use of each lease.
+        leases: Vec<LeaseUse>,
+    },
+    /// Slots are idle.
+    Release {
+        /// The job.
+        job: JobId,
+        /// What is in use still.
+        lease: LeaseUse,
+    },
+    /// A job is over.
+    JobDone {
+        /// The job.
+        job: JobId,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What the Scheduler wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Tell the job's Owner all leases that it has; at every change and at every renewal.
+    Leases {
+        /// The job.
+        job: JobId,
+        /// The node of its Owner.
+        owner: NodeId,
+        /// All of them, by node.
+        leases: Vec<Lease>,
+    },
+    /// Tell the job's Owner why its demand is not met, or (`None`) that it is. Once per change.
+    Wait {
+        /// The job.
+        job: JobId,
+        /// The node of its Owner.
+        owner: NodeId,
+        /// Why.
+        wait: Option<Wait>,
+    },
+    /// Answer a submission.
+    Answer {
+        /// The question.
+        ask: u64,
+        /// The node, or why there is none.
+        answer: Result<Placement, Refusal>,
+    },
+    /// The node that hosts a job's Owner is dead: the job must be picked up elsewhere.
+    HomeLost {
+        /// The job.
+        job: JobId,
+        /// The node that died.
+        node: NodeId,
+    },
+}
+
+/// The pure core of the Scheduler.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(super) epoch: Epoch,
+    pub(super) options: SchedulerOptions,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) loans: BTreeMap<(JobId, NodeId), Loan>,
+    /// What each tenant has used, share x milliseconds.
+    pub(super) tenants_used: BTreeMap<Arc<str>, u128>,
+    over: VecDeque<JobId>,
+    pub(super) next_lease: u64,
+    accounted_at: Duration,
+    renew_at: Duration,
+    pub(super) lend_from: Duration,
+    /// Something changed that may change the division.
+    pub(super) stale: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) spec: NodeSpec,
+    pub(super) up: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) tenant: Arc<str>,
+    pub(super) home: Option<Placement>,
+    sequence: u64,
+    pub(super) shapes: Vec<Shape>,
+    heard_at: Duration,
+    pub(super) used: u128,
+    /// Since when it has any slot without interruption.
+    pub(super) lent_since: Option<Duration>,
+    pub(super) share: u64,
+    pub(super) wait: Option<Wait>,
+}
+
+impl Job {
+    /// Whether the last demand still counts.
+    pub(super) fn speaks(&self, now: Duration, options: &SchedulerOptions) -> bool {
+        now.saturating_sub(self.heard_at) < options.demand_lasts
+    }
+}
+
+/// Jobs remembered as done, so that a late word of theirs does not bring them back.
+const OVER_MAX: usize = 4096;
+
+impl State {
+    /// The first Scheduler of a cluster.
+    pub fn new(epoch: Epoch, options: SchedulerOptions) -> Self {
+        Self {
+            epoch,
+            options,
+            nodes: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            loans: BTreeMap::new(),
+            tenants_used: BTreeMap::new(),
+            over: VecDeque::new(),
+            next_lease: 1,
+            accounted_at: Duration::ZERO,
+            renew_at: Duration::ZERO,
+            lend_from: Duration::ZERO,
+            stale: false,
+        }
+    }
+
+    /// A Scheduler after another one: lends nothing until what its predecessor lent has run out.
+    pub fn take_over(epoch: Epoch, options: SchedulerOptions, now: Duration) -> Self {
+        Self { lend_from: now + options.lease + options.grace, ..Self::new(epoch, options) }
+    }
+
+    /// Which reign this is.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> Vec<NodeInfo> {
+        let mut free = self.free();
+        let info = |(name, node): (&NodeId, &Node)| NodeInfo {
+            spec: node.spec.clone(),
+            up: node.up,
+            free: free.remove(name).unwrap_or_default(),
+            hosts: self.hosts(name),
+            leases: self.loans.keys().filter(|(_, on)| on == name).count() as u32,
+        };
+        self.nodes.iter().map(info).collect()
+    }
+
+    /// All jobs, by id.
+    pub fn jobs(&self) -> Vec<JobInfo> {
+        let info = |(id, job): (&JobId, &Job)| {
+            let mut resources = Resources::default();
+            let mut slots = 0;
+            for loan in self.loans_of(*id).map(|(_, loan)| loan) {
+                add(&mut resources, &loan.resources(), 1);
+                slots += loan.slots.values().map(|count| u64::from(*count)).sum::<u64>();
+            }
+            JobInfo {
+                job: *id,
+                tenant: Arc::clone(&job.tenant),
+                home: job.home.as_ref().map(|home| home.node.clone()),
+                wanted_slots: job.shapes.iter().map(|shape| u64::from(shape.count)).sum(),
+                slots,
+                resources,
+                share_milli: (job.share / (plan::WHOLE / 1000)) as u32,
+                wait: job.wait.clone(),
+            }
+        };
+        self.jobs.iter().map(info).collect()
+    }
+
+    /// When the next tick has something to do; `None` while there are no jobs.
+    pub fn next_wakeup(&self) -> Option<Duration> {
+        if self.jobs.is_empty() {
+            return None;
+        }
+        let ends = self.loans.values().filter(|loan| !loan.returning.0.is_empty() && loan.kept.0.is_empty());
+        ends.map(|loan| loan.returning_until).chain([self.renew_at]).min()
+    }
+
+    /// Takes one event in; what is to be done is appended to `effects`, in order.
+    pub fn on(&mut self, now: Duration, event: Event, effects: &mut Vec<Effect>) {
+        self.account(now);
+        let mut changed = BTreeSet::new();
+        match event {
+            Event::NodeUp(spec) => self.node_up(spec, &mut changed, effects),
+            Event::NodeDown { node, incarnation } => self.node_down(&node, incarnation, &mut changed, effects),
+            Event::Submit { ask, job, tenant, functions } => {
+                let answer = self.submit(now, job, tenant, &functions);
+                effects.push(Effect::Answer { ask, answer });
+            }
+            Event::Demand { job, tenant, owner, incarnation, sequence, shapes, leases } => {
+                let home = Placement { node: owner, incarnation };
+                if self.demand(now, job, tenant, home, sequence, shapes) {
+                    for lease in leases {
+                        self.in_use(job, &lease);
+                    }
+                }
+            }
+            Event::Release { job, lease } => self.in_use(job, &lease),
+            Event::JobDone { job } => self.job_done(job),
+            Event::Tick => {}
+        }
+        let renew = now >= self.renew_at;
+        if renew {
+            self.renew_at = now + self.options.renew_every;
+            self.forget(now);
+        }
+        self.run_out(now);
+        if renew || std::mem::take(&mut self.stale) {
+            self.stale = false;
+            self.divide(now, renew, &mut changed);
+            self.explain(now, effects);
+        }
+        for job in changed {
+            self.tell(job, now, effects);
+        }
+    }
+
+    pub(super) fn loans_of(&self, job: JobId) -> impl Iterator<Item = (&NodeId, &Loan)> {
+        let first = (job, least_node());
+        self.loans.range(first..).take_while(move |((of, _), _)| *of == job).map(|((_, node), loan)| (node, loan))
+    }
+
+    fn hosts(&self, node: &NodeId) -> u32 {
+        self.jobs.values().filter(|job| job.home.as_ref().is_some_and(|home| home.node == *node)).count() as u32
+    }
+
+    /// What was used since the last event goes on the bills.
+    fn account(&mut self, now: Duration) {
+        let millis = now.saturating_sub(self.accounted_at).as_millis();
+        if millis == 0 {
+            return;
+        }
+        self.accounted_at = now;
+        for job in self.jobs.values_mut() {
+            let used = u128::from(job.share) * millis;
+            job.used += used;
+            *self.tenants_used.entry(Arc::clone(&job.tenant)).or_default() += used;
+        }
+    }
+
+    fn node_up(&mut self, spec: NodeSpec, changed: &mut BTreeSet<JobId>, effects: &mut Vec<Effect>) {
+        if let Some(known) = self.nodes.get(&spec.node) {
+            let (older, same) = (spec.incarnation < known.spec.incarnation, spec.incarnation == known.spec.incarnation);
+            if older || (same && !known.up) || (same && known.spec == spec) {
+                return;
+            }
+            if !same {
+                let before = known.spec.incarnation;
+                self.node_down(&spec.node, before, changed, effects);
+            }
+        }
+        self.stale = true;
+        self.nodes.insert(spec.node.clone(), Node { spec, up: true });
+    }
+
+    fn node_down(
+        &mut self,
+        name: &NodeId,
+        incarnation: Incarnation,
+        changed: &mut BTreeSet<JobId>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        if incarnation < node.spec.incarnation || !node.up {
+            return;
+        }
+        node.spec.incarnation = incarnation;
+        node.up = false;
+        self.stale = true;
+        let lost: Vec<_> = self.loans.keys().filter(|(_, on)| on == name).cloned().collect();
+        for key in lost {
+            changed.insert(key.0);
+            self.loans.remove(&key);
+        }
+        for (id, job) in &mut self.jobs {
+            if job.home.as_ref().is_some_and(|home| home.node == *name && home.incarnation <= incarnation) {
+                job.home = None;
+                job.shapes.clear();
+                job.sequence = 0;
+                job.wait = None;
+                effects.push(Effect::HomeLost { job: *id, node: name.clone() });
+            }
+        }
+    }
+
+    fn submit(
+        &mut self,
+        now: Duration,
+        id: JobId,
+        tenant: Arc<str>,
+        functions: &[Arc<str>],
+    ) -> Result<Placement, Refusal> {
+        if self.over.contains(&id) {
+            return Err(Refusal::Over);
+        }
+        if let Some(home) = self.jobs.get(&id).and_then(|job| job.home.clone()) {
+            return Ok(home);
+        }
+        let up = || self.nodes.iter().filter(|(_, node)| node.up);
+        if up().next().is_none() {
+            return Err(Refusal::NoNodes);
+        }
+        let able = up().filter(|(_, node)| functions.iter().all(|function| node.spec.functions.contains(function)));
+        let free = self.free();
+        // Least loaded: fewest jobs hosted, then most free of what is scarcest.
+        let best = able.min_by_key(|(name, node)| {
+            let part = node.spec.resources.0.iter().filter(|(_, all)| **all > 0).map(|(kind, all)| {
+                u64::MAX - (u128::from(free[*name].get(kind)) * u128::from(plan::WHOLE) / u128::from(*all)) as u64
+            });
+            (self.hosts(name), part.max().unwrap_or(u64::MAX), (*name).clone())
+        });
+        let Some((name, node)) = best else {
+            let lacks = |function: &&Arc<str>| up().any(|(_, node)| !node.spec.functions.contains(function));
+            let missing = functions.iter().find(lacks).cloned().unwrap_or_else(|| "".into());
+            let nodes = up().filter(|(_, node)| !node.spec.functions.contains(&missing));
+            let nodes = nodes.map(|(name, _)| name.as_str().to_owned()).collect();
+            return Err(Refusal::UnknownFunction { missing, nodes });
+        };
+        let home = Placement { node: name.clone(), incarnation: node.spec.incarnation };
+        self.job(now, id, tenant).home = Some(home.clone());
+        Ok(home)
+    }
+
+    /// The record of a job, made when it is new.
+    fn job(&mut self, now: Duration, id: JobId, tenant: Arc<str>) -> &mut Job {
+        let job = self.jobs.entry(id).or_insert_with(|| Job {
+            tenant: Arc::clone(&tenant),
+            home: None,
+            sequence: 0,
+            shapes: Vec::new(),
+            heard_at: now,
+            used: 0,
+            lent_since: None,
+            share: 0,
+            wait: None,
+        });
+        job.heard_at = now;
+        job
+    }
+
+    /// False when the demand is not the newest.
+    fn demand(
+        &mut self,
+        now: Duration,
+        id: JobId,
+        tenant: Arc<str>,
+        home: Placement,
+        sequence: u64,
+        mut shapes: Vec<Shape>,
+    ) -> bool {
+        let over = |node: &Node| {
+            home.incarnation < node.spec.incarnation || (home.incarnation == node.spec.incarnation && !node.up)
+        };
+        if self.over.contains(&id) || self.nodes.get(&home.node).is_some_and(over) {
+            return false;
+        }
+        if let Some(job) = self.jobs.get(&id)
+            && job.home.as_ref() == Some(&home)
+            && sequence <= job.sequence
+        {
+            return false;
+        }
+        shapes.truncate(SHAPES_MAX);
+        shapes.retain(|shape| shape.count > 0);
+        let idle = self.jobs.get(&id).is_none_or(|job| job.shapes.is_empty());
+        if idle && !shapes.is_empty() {
+            self.join(now, id, &tenant);
+        }
+        let job = self.job(now, id, tenant);
+        let same = job.shapes == shapes && job.home.as_ref() == Some(&home);
+        (job.home, job.sequence) = (Some(home), sequence);
+        if !same {
+            job.shapes = shapes;
+            self.stale = true;
+        }
+        true
+    }
+
+    /// A job that wants something after it wanted nothing has no claim for the time in which it wanted nothing.
+    fn join(&mut self, now: Duration, id: JobId, tenant: &Arc<str>) {
+        let wanting = || self.jobs.iter().filter(|(other, job)| **other != id && !job.shapes.is_empty());
+        let least = wanting().filter(|(_, job)| job.tenant == *tenant).map(|(_, job)| job.used).min();
+        let least_of_tenants = wanting().filter_map(|(_, job)| self.tenants_used.get(&job.tenant)).min().copied();
+        let alone_in_tenant = least.is_none();
+        let job = self.job(now, id, Arc::clone(tenant));
+        job.used = job.used.max(least.unwrap_or(0));
+        if alone_in_tenant {
+            let used = self.tenants_used.entry(Arc::clone(tenant)).or_default();
+            *used = (*used).max(least_of_tenants.unwrap_or(0));
+        }
+    }
+
+    /// The Owner says what it uses of a lease: what it was to give back and does not use is free.
+    fn in_use(&mut self, job: JobId, report: &LeaseUse) {
+        let mut of_job = self.loans.range_mut((job, least_node())..).take_while(|((of, _), _)| *of == job);
+        if let Some((_, loan)) = of_job.find(|(_, loan)| loan.id == report.lease) {
+            self.stale |= loan.report(report.version, &report.in_use);
+        }
+    }
+
+    fn job_done(&mut self, id: JobId) {
+        if self.jobs.remove(&id).is_some() {
+            self.loans.retain(|(job, _), _| *job != id);
+            self.stale = true;
+        }
+        if !self.over.contains(&id) {
+            self.over.push_back(id);
+            if self.over.len() > OVER_MAX {
+                self.over.pop_front();
+            }
+        }
+    }
+
+    /// Jobs of which nothing was heard for long, and that have nothing, are gone.
+    fn forget(&mut self, now: Duration) {
+        let limit = self.options.forget_after;
+        let with_loans: BTreeSet<_> = self.loans.keys().map(|(job, _)| *job).collect();
+        self.jobs.retain(|id, job| now.saturating_sub(job.heard_at) < limit || with_loans.contains(id));
+        let tenants: BTreeSet<_> = self.jobs.values().map(|job| Arc::clone(&job.tenant)).collect();
+        self.tenants_used.retain(|tenant, _| tenants.contains(tenant));
+    }
+
+    /// Says what changed in the reasons of waiting.
+    fn explain(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+        let speaking = self.jobs.iter().filter(|(_, job)| job.speaks(now, &self.options));
+        let speaking: Vec<_> = speaking.map(|(id, _)| *id).collect();
+        for id in speaking {
+            let wait = why::wait(self, id);
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            if job.wait != wait
+                && let Some(home) = &job.home
+            {
+                effects.push(Effect::Wait { job: id, owner: home.node.clone(), wait: wait.clone() });
+                job.wait = wait;
+            }
+        }
+    }
+
+    fn tell(&self, id: JobId, now: Duration, effects: &mut Vec<Effect>) {
+        let Some(home) = self.jobs.get(&id).and_then(|job| job.home.as_ref()) else { return };
+        let leases = self.loans_of(id).map(|(node, loan)| Lease {
+            id: loan.id,
+            epoch: self.epoch,
+            version: loan.version,
+            job: id,
+            node: node.clone(),
+            incarnation: loan.incarnation,
+            resources: loan.resources(),
+            lasts_ms: loan.ends_at.saturating_sub(now).saturating_sub(self.options.grace).as_millis() as u64,
+        });
+        effects.push(Effect::Leases { job: id, owner: home.node.clone(), leases: leases.collect() });
+    }
+}
+
+/// The first of all node names, for ranges: `-` is the smallest character of a token.
+fn least_node() -> NodeId {
+    NodeId::new("-")
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,0 +1,382 @@
+use super::*;
+use crate::ids::LeaseId;
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn node(name: &str, cpu: u64) -> NodeSpec {
+    NodeSpec {
+        node: NodeId::new(name),
+        incarnation: Incarnation(1),
+        resources: Resources::cpu(cpu),
+        labels: BTreeMap::new(),
+        functions: vec!["f@1".into()],
+        data_address: String::new(),
+    }
+}
+
+fn job(number: u128) -> JobId {
+    JobId::from_u128(number)
+}
+
+/// A Scheduler, fed by hand, and what it told the Owners last.
+struct World {
+    state: State,
+    leases: BTreeMap<JobId, Vec<Lease>>,
+    waits: BTreeMap<JobId, Option<Wait>>,
+    log: Vec<Effect>,
+    sequence: u64,
+}
+
+impl World {
+    fn new(nodes: &[NodeSpec]) -> Self {
+        let state = State::new(Epoch(1), SchedulerOptions::default());
+        let mut world = Self { state, leases: BTreeMap::new(), waits: BTreeMap::new(), log: Vec::new(), sequence: 0 };
+        for node in nodes {
+            world.on(0.0, Event::NodeUp(node.clone()));
+        }
+        world
+    }
+
+    fn on(&mut self, at: f64, event: Event) {
+        let mut effects = Vec::new();
+        self.state.on(secs(at), event, &mut effects);
+        for effect in &effects {
+            match effect {
+                Effect::Leases { job, leases, .. } => drop(self.leases.insert(*job, leases.clone())),
+                Effect::Wait { job, wait, .. } => drop(self.waits.insert(*job, wait.clone())),
+                Effect::Answer { .. } | Effect::HomeLost { .. } => {}
+            }
+        }
+        self.log.extend(effects);
+    }
+
+    fn demand_with(&mut self, at: f64, number: u128, shapes: Vec<Shape>, leases: Vec<LeaseUse>) {
+        self.sequence += 1;
+        let demand = Event::Demand {
+            job: job(number),
+            tenant: format!("tenant-{number}").into(),
+            owner: NodeId::new("home"),
+            incarnation: Incarnation(1),
+            sequence: self.sequence,
+            shapes,
+            leases,
+        };
+        self.on(at, demand);
+    }
+
+    fn demand(&mut self, at: f64, number: u128, cpus: u32) {
+        self.demand_with(at, number, vec![Shape::anywhere(Resources::cpu(1000), cpus)], Vec::new());
+    }
+
+    /// Repeats the demands of both jobs each second in `from..to`.
+    fn keep(&mut self, from: u32, to: u32, demands: &[(u128, u32)]) {
+        for second in from..to {
+            self.on(f64::from(second), Event::Tick);
+            for (number, cpus) in demands {
+                self.demand(f64::from(second), *number, *cpus);
+            }
+        }
+    }
+
+    /// Milli-cpus lent to a job.
+    fn cpu(&self, number: u128) -> u64 {
+        self.leases.get(&job(number)).map_or(0, |leases| leases.iter().map(|lease| lease.resources.get("cpu")).sum())
+    }
+
+    fn lease(&self, number: u128) -> &Lease {
+        &self.leases[&job(number)][0]
+    }
+
+    fn wait(&self, number: u128) -> Option<(&str, bool)> {
+        self.waits.get(&job(number))?.as_ref().map(|wait| (wait.reason.as_str(), wait.ever))
+    }
+}
+
+#[test]
+fn a_demand_is_met_at_once_and_says_where_and_how_long() {
+    let mut world = World::new(&[node("a", 2000), node("b", 2000)]);
+    world.demand(0.5, 1, 3);
+    assert_eq!(world.cpu(1), 3000);
+    let lease = world.lease(1);
+    assert_eq!((lease.epoch, lease.job, lease.incarnation, lease.lasts_ms), (Epoch(1), job(1), Incarnation(1), 4000));
+    assert_eq!(world.wait(1), None);
+}
+
+#[test]
+fn a_lease_is_renewed_while_demanded_and_runs_out_when_it_is_not() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.keep(0, 20, &[(1, 2)]);
+    assert_eq!(world.cpu(1), 2000);
+    let id = world.lease(1).id;
+    assert_eq!(id, LeaseId(1), "renewed, not made anew");
+    // The Owner falls silent at 19 s. Another job finds nothing at first, then everything.
+    world.keep(20, 22, &[(2, 2)]);
+    assert_eq!(world.cpu(2), 0);
+    world.keep(22, 28, &[(2, 2)]);
+    assert_eq!((world.cpu(1), world.cpu(2)), (0, 2000));
+}
+
+#[test]
+fn a_second_job_gets_its_half_when_the_first_gives_it_back() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(0.0, 1, 4);
+    assert_eq!(world.cpu(1), 4000);
+    world.demand(1.0, 2, 4);
+    assert_eq!((world.cpu(1), world.cpu(2)), (2000, 0), "taken back, but perhaps in use still");
+    // A report from before the first job knew says nothing.
+    let stale = LeaseUse { lease: LeaseId(1), version: 1, in_use: Resources::cpu(2000) };
+    world.on(1.1, Event::Release { job: job(1), lease: stale.clone() });
+    assert_eq!(world.cpu(2), 0);
+    let version = world.lease(1).version;
+    world.on(
+        1.2,
+        Event::Release { job: job(1), lease: LeaseUse { version, in_use: Resources::cpu(3000), ..stale.clone() } },
+    );
+    assert_eq!(world.cpu(2), 1000, "one slot is idle, one still in use");
+    world.on(1.3, Event::Release { job: job(1), lease: LeaseUse { version, in_use: Resources::cpu(1000), ..stale } });
+    assert_eq!((world.cpu(1), world.cpu(2)), (2000, 2000));
+}
+
+#[test]
+fn slots_come_back_at_the_end_of_the_loan_when_nobody_speaks_of_them() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.keep(0, 3, &[(1, 4)]);
+    world.keep(3, 7, &[(1, 4), (2, 4)]);
+    assert_eq!((world.cpu(1), world.cpu(2)), (2000, 0));
+    world.keep(7, 10, &[(1, 4), (2, 4)]);
+    assert_eq!((world.cpu(1), world.cpu(2)), (2000, 2000));
+}
+
+#[test]
+fn a_started_task_keeps_its_slot_for_as_long_as_it_is_reported() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.demand(0.0, 1, 2);
+    let shapes = |count| vec![Shape::anywhere(Resources::cpu(1000), count)];
+    let busy =
+        |world: &World| LeaseUse { lease: LeaseId(1), version: world.lease(1).version, in_use: Resources::cpu(2000) };
+    for second in 1..60 {
+        world.demand(f64::from(second), 2, 1);
+        let in_use = busy(&world);
+        world.demand_with(f64::from(second), 1, shapes(2), vec![in_use]);
+        world.on(f64::from(second), Event::Tick);
+        assert_eq!(world.cpu(2), 0, "at {second}");
+    }
+    assert_eq!(world.cpu(1), 1000);
+    let (reason, ever) = world.wait(2).unwrap();
+    assert!(reason.contains("0 of 1 slots of 1 cpu") && reason.contains("giving back") && !ever, "{reason}");
+    let idle = LeaseUse { in_use: Resources::cpu(1000), ..busy(&world) };
+    world.on(60.0, Event::Release { job: job(1), lease: idle });
+    assert_eq!(world.cpu(2), 1000);
+}
+
+#[test]
+fn a_job_takes_back_what_it_was_giving_back_itself() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(0.0, 1, 4);
+    world.demand(0.1, 1, 1);
+    assert_eq!(world.cpu(1), 1000);
+    world.demand(0.2, 1, 4);
+    assert_eq!(world.cpu(1), 4000, "without waiting for the loan to end");
+    // Slots of another size likewise.
+    world.demand_with(0.3, 1, vec![Shape::anywhere(Resources::cpu(2000), 2)], Vec::new());
+    assert_eq!(world.cpu(1), 4000);
+}
+
+#[test]
+fn a_dead_node_takes_its_leases_along_and_its_old_incarnation_does_not_come_back() {
+    let mut world = World::new(&[node("a", 2000), node("b", 2000)]);
+    world.demand(0.0, 1, 4);
+    let down = Event::NodeDown { node: NodeId::new("a"), incarnation: Incarnation(1) };
+    world.on(1.0, down.clone());
+    assert_eq!(world.cpu(1), 2000);
+    assert!(world.leases[&job(1)].iter().all(|lease| lease.node.as_str() == "b"));
+    world.on(1.1, Event::NodeUp(node("a", 3000)));
+    assert_eq!(world.cpu(1), 2000, "that incarnation is over");
+    world.on(1.2, Event::NodeUp(NodeSpec { incarnation: Incarnation(2), ..node("a", 2000) }));
+    assert_eq!(world.cpu(1), 4000);
+    world.on(1.3, down);
+    assert_eq!(world.cpu(1), 4000, "late news of the older one");
+}
+
+#[test]
+fn a_node_that_comes_back_without_a_death_between_ends_its_old_leases() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.demand(0.0, 1, 2);
+    world.on(0.5, Event::NodeUp(NodeSpec { incarnation: Incarnation(2), ..node("a", 2000) }));
+    let lease = world.lease(1);
+    assert_eq!((lease.id, lease.incarnation, lease.resources.get("cpu")), (LeaseId(2), Incarnation(2), 2000));
+}
+
+#[test]
+fn a_demand_that_no_node_can_meet_says_why() {
+    let gpu = |count: u64| Resources::cpu(1000).with("gpu", count * 1000);
+    let labelled = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let spec = NodeSpec { labels: labelled("zone", "x"), ..node("a", 2000) };
+    let anywhere = Shape::anywhere(gpu(1), 1);
+    let table = [
+        (vec![], anywhere.clone(), "needs 1 cpu, 1 gpu, cluster has no nodes"),
+        (vec![spec.clone()], anywhere.clone(), "needs 1 gpu, cluster has 0"),
+        (
+            vec![spec.clone(), node("b", 3000)],
+            Shape::anywhere(Resources::cpu(4000), 1),
+            "needs 4 cpu on one node, the largest in cluster has 3",
+        ),
+        (
+            vec![spec.clone()],
+            Shape { labels: labelled("zone", "y"), ..Shape::anywhere(Resources::cpu(1), 1) },
+            "needs a node with zone=y, cluster has none",
+        ),
+        (
+            vec![spec.clone(), NodeSpec { resources: gpu(1), ..node("g", 0) }],
+            Shape { labels: labelled("zone", "x"), ..anywhere.clone() },
+            "needs 1 gpu, cluster (nodes with zone=x) has 0",
+        ),
+        (
+            vec![spec.clone()],
+            Shape { node: Some(NodeId::new("z")), ..Shape::anywhere(Resources::cpu(1), 1) },
+            "needs node z, which is not in the cluster",
+        ),
+        (
+            vec![spec.clone()],
+            Shape { node: Some(NodeId::new("a")), ..Shape::anywhere(Resources::cpu(2500), 1) },
+            "needs 2.5 cpu, a has 2",
+        ),
+        (
+            vec![node("b", 4000), NodeSpec { resources: gpu(1), ..node("g", 0) }],
+            Shape::anywhere(Resources::cpu(2000).with("gpu", 1000), 1),
+            "needs 2 cpu, 1 gpu on one node, cluster has none with all of it",
+        ),
+    ];
+    for (nodes, shape, expected) in table {
+        let mut world = World::new(&nodes);
+        world.demand_with(0.0, 1, vec![shape], Vec::new());
+        assert_eq!(world.wait(1), Some((expected, true)));
+        // It is told once, and again only when it changes: a node that can do it ends the waiting.
+        let told = world.log.len();
+        world.on(0.1, Event::Tick);
+        assert_eq!(world.log.len(), told, "{:?}", world.log);
+        let able = NodeSpec {
+            resources: Resources::cpu(9000).with("gpu", 9000),
+            labels: BTreeMap::from([("zone".to_owned(), if expected.contains("=y") { "y" } else { "x" }.to_owned())]),
+            ..node(if expected.contains('z') && expected.contains("not in") { "z" } else { "new" }, 0)
+        };
+        let able = if expected.contains("a has") { NodeSpec { node: NodeId::new("a"), ..able } } else { able };
+        world.on(0.2, Event::NodeUp(able));
+        assert_eq!(world.wait(1), None, "{expected}");
+    }
+}
+
+#[test]
+fn a_demand_beyond_the_cluster_gets_all_and_says_how_much_waits() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.demand(0.0, 1, 10);
+    assert_eq!(world.cpu(1), 2000);
+    assert_eq!(world.wait(1), Some(("has 2 of 10 slots of 1 cpu; the cluster has no more", false)));
+}
+
+#[test]
+fn slots_that_need_nothing_are_a_lease_all_the_same() {
+    let mut world = World::new(&[node("a", 1000)]);
+    world.demand(0.0, 1, 1);
+    world.demand_with(0.1, 2, vec![Shape::anywhere(Resources::default(), 5)], Vec::new());
+    assert_eq!(world.lease(2).resources, Resources::cpu(0));
+    assert_eq!((world.cpu(1), world.wait(2)), (1000, None));
+}
+
+#[test]
+fn repeated_and_late_demands_change_nothing() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(0.0, 1, 1);
+    world.demand(0.1, 1, 3);
+    world.sequence = 0;
+    world.demand(0.2, 1, 1);
+    assert_eq!(world.cpu(1), 3000, "sequence 1 came again");
+}
+
+#[test]
+fn a_job_that_is_over_leaves_nothing_and_does_not_come_back() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.demand(0.0, 1, 2);
+    world.demand(0.0, 2, 2);
+    world.on(0.5, Event::JobDone { job: job(1) });
+    assert_eq!(world.cpu(2), 2000, "all of it, at once");
+    world.demand(0.6, 1, 2);
+    assert_eq!(world.state.jobs().len(), 1);
+    let submit = Event::Submit { ask: 1, job: job(1), tenant: "t".into(), functions: Vec::new() };
+    world.on(0.7, submit);
+    assert_eq!(world.log.last(), Some(&Effect::Answer { ask: 1, answer: Err(Refusal::Over) }));
+}
+
+fn submit(world: &mut World, number: u128, functions: &[&str]) -> Result<Placement, Refusal> {
+    let functions = functions.iter().map(|name| Arc::from(*name)).collect();
+    world.on(0.0, Event::Submit { ask: 7, job: job(number), tenant: "t".into(), functions });
+    match world.log.last() {
+        Some(Effect::Answer { ask: 7, answer }) => answer.clone(),
+        other => panic!("no answer but {other:?}"),
+    }
+}
+
+#[test]
+fn jobs_are_hosted_where_fewest_are_and_a_repeated_submission_gets_the_same_answer() {
+    let mut world = World::new(&[]);
+    assert_eq!(submit(&mut world, 1, &[]), Err(Refusal::NoNodes));
+    world = World::new(&[node("a", 2000), node("b", 2000)]);
+    let on = |name: &str| Ok(Placement { node: NodeId::new(name), incarnation: Incarnation(1) });
+    assert_eq!(submit(&mut world, 1, &["f@1"]), on("a"));
+    assert_eq!(submit(&mut world, 2, &["f@1"]), on("b"));
+    assert_eq!(submit(&mut world, 1, &["f@1"]), on("a"));
+    assert_eq!(
+        submit(&mut world, 3, &["f@1", "g@1"]),
+        Err(Refusal::UnknownFunction { missing: "g@1".into(), nodes: vec!["a".into(), "b".into()] })
+    );
+}
+
+#[test]
+fn a_lost_home_is_told_and_the_job_wants_nothing_until_it_speaks_again() {
+    let mut world = World::new(&[node("a", 2000), node("home", 0)]);
+    world.demand(0.0, 1, 2);
+    world.on(1.0, Event::NodeDown { node: NodeId::new("home"), incarnation: Incarnation(1) });
+    assert!(world.log.contains(&Effect::HomeLost { job: job(1), node: NodeId::new("home") }));
+    world.demand(1.1, 1, 2);
+    assert_eq!(world.state.jobs()[0].home, None, "a late word of the dead");
+    world.on(7.0, Event::Tick);
+    assert_eq!(world.state.nodes()[0].free, Resources::cpu(2000));
+}
+
+#[test]
+fn a_scheduler_that_takes_over_waits_for_its_predecessors_loans_to_end() {
+    let mut world = World::new(&[]);
+    world.state = State::take_over(Epoch(2), SchedulerOptions::default(), secs(10.0));
+    world.on(10.0, Event::NodeUp(node("a", 2000)));
+    for second in 10..15 {
+        world.demand(f64::from(second), 1, 2);
+        world.on(f64::from(second), Event::Tick);
+        assert_eq!(world.cpu(1), 0, "at {second}");
+    }
+    world.on(15.0, Event::Tick);
+    assert_eq!((world.cpu(1), world.lease(1).epoch), (2000, Epoch(2)));
+}
+
+#[test]
+fn a_node_that_shrinks_is_lent_from_again_when_there_is_room() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(0.0, 1, 4);
+    world.on(0.1, Event::NodeUp(node("a", 1000)));
+    assert_eq!(world.cpu(1), 1000);
+    world.demand(0.2, 2, 1);
+    assert_eq!(world.cpu(2), 0);
+    assert_eq!(world.state.nodes()[0].free, Resources::default());
+}
+
+#[test]
+fn lists_tell_what_there_is() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(0.0, 1, 3);
+    let nodes = world.state.nodes();
+    assert_eq!((nodes[0].up, nodes[0].leases, nodes[0].free.clone()), (true, 1, Resources::cpu(1000)));
+    let jobs = world.state.jobs();
+    assert_eq!((jobs[0].wanted_slots, jobs[0].slots, jobs[0].share_milli), (3, 3, 750));
+    assert_eq!(jobs[0].resources, Resources::cpu(3000));
+}
