@@ -7,6 +7,7 @@ mod error;
 pub mod inproc;
 pub mod message;
 pub mod nats;
+pub mod session;
 pub mod subject;
 
 pub use backend::{ServiceEndpoint, ServiceInfo};

@@ -1,0 +1,405 @@
+//! The task that runs all sessions of an endpoint: gives the [states](super::state) frames, times and items, and does
+//! what they say. It takes everything that is there, then lets each touched session send once, so frames and
+//! acknowledgements gather by themselves while it is busy and go out at once when it is not.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::endpoint::{Link, Shared};
+use super::frame::{Actors, FrameError, Half, read_items};
+use super::state::{Consumed, Counts, Effect, Session};
+use super::{Event, Peer, SessionStats};
+use crate::backend::{ConnectionState, Incoming, Registration};
+use crate::error::BusError;
+use crate::message::Message;
+
+/// Frames that may wait for the driver. Windows bound what honest peers send; this is for the others.
+const INBOX_FRAMES_MAX: usize = 64 * 1024;
+const INBOX_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Senders of nonsense that are logged.
+const LOGGED_SENDERS_MAX: usize = 1024;
+
+/// Frames that arrived and were not looked at yet.
+#[derive(Default)]
+pub(super) struct Inbox {
+    frames: Vec<Incoming>,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl Inbox {
+    pub(super) fn push(&mut self, incoming: Incoming) {
+        let bytes = incoming.message.payload.len();
+        if self.frames.len() >= INBOX_FRAMES_MAX || self.bytes + bytes > INBOX_BYTES_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes += bytes;
+        self.frames.push(incoming);
+    }
+}
+
+/// Answer to drains.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Idle {
+    /// The latest drain that was seen.
+    pub(super) answers: u64,
+    /// Unacknowledged frames, and 1 for each peer with something queued.
+    pub(super) outstanding: usize,
+    pub(super) ended: bool,
+}
+
+/// An event, and what its reading gives back.
+pub(super) struct Envelope {
+    pub(super) event: Event,
+    pub(super) taken: Option<Taken>,
+}
+
+pub(super) struct Taken {
+    pub(super) link: Arc<Link>,
+    pub(super) epoch: u32,
+    pub(super) amount: Consumed,
+}
+
+struct Slot {
+    link: Arc<Link>,
+    session: Session,
+    touched: bool,
+    /// What of its counters is in the endpoint's already.
+    counted: Counts,
+}
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<Envelope>,
+    _registration: Registration,
+    connection: watch::Receiver<ConnectionState>,
+    link_state: ConnectionState,
+    started: Instant,
+    slots: Vec<Slot>,
+    touched: Vec<usize>,
+    actors: Actors,
+    /// When the timer goes off; may be earlier than needed.
+    armed: Option<Duration>,
+    logged: HashSet<String>,
+    malformed: u64,
+    refused: u64,
+    alive: bool,
+    // Reused from turn to turn.
+    frames: Vec<Incoming>,
+    dirty: Vec<Arc<Link>>,
+    effects: Vec<Effect>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        events: mpsc::UnboundedSender<Envelope>,
+        registration: Registration,
+    ) -> Self {
+        let mut connection = shared.bus.connection();
+        let link_state = *connection.borrow_and_update();
+        Self {
+            shared,
+            events,
+            _registration: registration,
+            connection,
+            link_state,
+            started: Instant::now(),
+            slots: Vec::new(),
+            touched: Vec::new(),
+            actors: Actors::default(),
+            armed: None,
+            logged: HashSet::new(),
+            malformed: 0,
+            refused: 0,
+            alive: true,
+            frames: Vec::new(),
+            dirty: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let shared = self.shared.clone();
+        let mut connection = self.connection.clone();
+        let sleep = sleep_until(self.started);
+        tokio::pin!(sleep);
+        let mut sleeps_until = None;
+        while self.alive && !shared.closed.load(Ordering::Acquire) {
+            let worked = self.turn();
+            if self.armed != sleeps_until
+                && let Some(at) = self.armed
+            {
+                sleep.as_mut().reset(self.started + at);
+            }
+            sleeps_until = self.armed;
+            if worked {
+                // Lets the socket's task write what was published, and more work gather meanwhile.
+                tokio::task::yield_now().await;
+            }
+            tokio::select! {
+                biased;
+                () = shared.woken() => {}
+                changed = connection.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    let state = *connection.borrow_and_update();
+                    self.on_link(state);
+                }
+                () = &mut sleep, if self.armed.is_some() => self.on_time(),
+                () = self.events.closed() => break,
+            }
+        }
+        shared.closed.store(true, Ordering::Release);
+        self.publish_stats();
+        shared.idle.send_modify(|idle| idle.ended = true);
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Takes what is there. Says whether there was anything.
+    fn turn(&mut self) -> bool {
+        let drains = self.shared.drains.load(Ordering::Acquire);
+        {
+            let mut inbox = self.shared.inbox.lock();
+            std::mem::swap(&mut inbox.frames, &mut self.frames);
+            inbox.bytes = 0;
+            self.malformed += std::mem::take(&mut inbox.dropped);
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.shared.take_dirty(&mut dirty);
+        let forgotten = std::mem::take(&mut *self.shared.forgotten.lock());
+        let worked = !(self.frames.is_empty() && dirty.is_empty() && forgotten.is_empty() && self.touched.is_empty());
+        if worked {
+            let now = self.now();
+            for link in forgotten {
+                let slot = self.slot(&link);
+                slot.session.forget(&mut link.outbox.lock());
+            }
+            let mut frames = std::mem::take(&mut self.frames);
+            for incoming in frames.drain(..) {
+                self.on_frame(now, incoming);
+            }
+            self.frames = frames;
+            for link in dirty.drain(..) {
+                self.slot(&link);
+                self.touch(link.index);
+            }
+            self.pump_touched(now);
+            self.publish_stats();
+        }
+        self.dirty = dirty;
+        self.answer_drains(drains);
+        worked
+    }
+
+    fn answer_drains(&self, drains: u64) {
+        let idle = *self.shared.idle.borrow();
+        if idle.answers == drains && idle.outstanding == 0 {
+            return;
+        }
+        let of = |slot: &Slot| slot.session.unacked() + usize::from(!slot.link.outbox.lock().is_empty());
+        let outstanding = self.slots.iter().map(of).sum();
+        self.shared.idle.send_replace(Idle { answers: drains, outstanding, ended: false });
+    }
+
+    /// The slot of a link; made when the link is new.
+    fn slot(&mut self, link: &Arc<Link>) -> &mut Slot {
+        if self.slots.len() <= link.index {
+            let links = self.shared.links.read();
+            for link in &links.list[self.slots.len()..] {
+                let (incarnation, settings) = (self.shared.me.incarnation, self.shared.settings.clone());
+                let session = Session::new(incarnation, settings, self.link_state.connected);
+                link.reading.lock().epoch = session.epoch();
+                self.slots.push(Slot { link: link.clone(), session, touched: false, counted: Counts::default() });
+            }
+        }
+        &mut self.slots[link.index]
+    }
+
+    fn touch(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.slots[index].touched, true) {
+            self.touched.push(index);
+        }
+    }
+
+    fn on_frame(&mut self, now: Duration, incoming: Incoming) {
+        let Some(node) = incoming.subject.as_str().rsplit('.').next() else { return };
+        let Some(link) = self.shared.link(node).filter(|link| link.node != self.shared.me.node) else {
+            self.malformed += 1;
+            return;
+        };
+        let mut effects = std::mem::take(&mut self.effects);
+        let slot = self.slot(&link);
+        let result = slot.session.on_frame(now, &incoming.message.payload, &mut link.outbox.lock(), &mut effects);
+        if let Err(error) = result {
+            self.complain(&link.node, &error);
+        }
+        self.apply(&link, &mut effects);
+        self.effects = effects;
+        self.touch(link.index);
+    }
+
+    /// Counts nonsense, and logs the first of each sender.
+    fn complain(&mut self, node: &str, error: &FrameError) {
+        self.malformed += 1;
+        if self.logged.len() < LOGGED_SENDERS_MAX && self.logged.insert(node.to_owned()) {
+            tracing::warn!(node, %error, "malformed frame; more from this node are counted only");
+        }
+    }
+
+    fn pump_touched(&mut self, now: Duration) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            let slot = &mut self.slots[index];
+            slot.touched = false;
+            let link = slot.link.clone();
+            let consumed = link.consumed(slot.session.epoch());
+            slot.session.pump(now, &mut link.outbox.lock(), consumed, &mut effects);
+            link.unsupported.store(slot.session.is_unsupported(), Ordering::Release);
+            if let Some(at) = slot.session.deadline() {
+                self.armed = Some(self.armed.map_or(at, |armed| armed.min(at)));
+            }
+            self.apply(&link, &mut effects);
+        }
+        self.touched = touched;
+        self.effects = effects;
+    }
+
+    fn on_time(&mut self) {
+        let now = self.now();
+        self.armed = None;
+        let mut effects = std::mem::take(&mut self.effects);
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            match slot.session.deadline() {
+                Some(at) if at <= now => {
+                    let link = slot.link.clone();
+                    slot.session.on_time(now, &link.outbox.lock(), &mut effects);
+                    self.apply(&link, &mut effects);
+                    self.touch(index);
+                }
+                Some(at) => self.armed = Some(self.armed.map_or(at, |armed| armed.min(at))),
+                None => {}
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn on_link(&mut self, state: ConnectionState) {
+        let now = self.now();
+        let before = std::mem::replace(&mut self.link_state, state);
+        let mut effects = std::mem::take(&mut self.effects);
+        for index in 0..self.slots.len() {
+            // Down and up again between two looks counts as well.
+            if before.connected == state.connected && before.connects == state.connects {
+                break;
+            }
+            let slot = &mut self.slots[index];
+            let link = slot.link.clone();
+            slot.session.on_link(now, state.connected, &mut effects);
+            self.apply(&link, &mut effects);
+            self.touch(index);
+        }
+        self.effects = effects;
+    }
+
+    /// Does what a session says, in order.
+    fn apply(&mut self, link: &Arc<Link>, effects: &mut Vec<Effect>) {
+        let peer = |incarnation| Peer { node: link.node.clone(), incarnation };
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send(frame) => {
+                    match self.shared.bus.try_publish(link.subject.clone(), Message::new(frame)) {
+                        Ok(()) => {}
+                        Err(BusError::Closed) => self.alive = false,
+                        // As if it were lost: the session sends it again.
+                        Err(error) => {
+                            self.refused += 1;
+                            tracing::debug!(node = link.node, %error, "frame not sent");
+                        }
+                    }
+                }
+                Effect::Deliver { from, items, body } => self.deliver(link, from, items, &body),
+                Effect::Reset { incarnation, reason } => {
+                    tracing::info!(node = link.node, incarnation, ?reason, "session reset");
+                    self.tell(Event::Reset { peer: peer(incarnation), reason });
+                }
+                Effect::Silent { incarnation, silent_for } => {
+                    self.tell(Event::Silent { peer: peer(incarnation), since: silent_for });
+                }
+                Effect::Unsupported { incarnation, theirs } => {
+                    tracing::warn!(node = link.node, incarnation, ?theirs, "no session version in common");
+                    self.tell(Event::Unsupported { peer: peer(incarnation), theirs });
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, link: &Arc<Link>, from: Half, declared: u32, body: &Bytes) {
+        let (items, result) = read_items(body, declared, &mut self.actors);
+        let from = Peer { node: link.node.clone(), incarnation: from.incarnation };
+        let epoch = self.slots[link.index].session.epoch();
+        // Before the reader can take the event, or what it takes would not count.
+        link.consumed(epoch);
+        let amount = Consumed { items: u64::from(declared), bytes: body.len() as u64 };
+        let mut taken = Some(Taken { link: link.clone(), epoch, amount });
+        if !items.is_empty() {
+            let event = Event::Items { from: from.clone(), items };
+            self.send_event(Envelope { event, taken: taken.take() });
+        }
+        if let Err(error) = result {
+            self.complain(&link.node, &error);
+            self.send_event(Envelope { event: Event::Undecodable { from, error }, taken });
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.send_event(Envelope { event, taken: None });
+    }
+
+    fn send_event(&mut self, envelope: Envelope) {
+        // Credit bounds the channel; without a reader there is no use in going on.
+        self.alive &= self.events.send(envelope).is_ok();
+    }
+
+    fn publish_stats(&mut self) {
+        let mut stats = self.shared.stats.lock();
+        for slot in &mut self.slots {
+            let (now, before) = (slot.session.counts, slot.counted);
+            if now != before {
+                add(&mut stats, &now, &before);
+                slot.counted = now;
+            }
+        }
+        stats.peers = self.slots.len() as u64;
+        stats.frames_malformed = self.malformed;
+        stats.frames_refused = self.refused;
+    }
+}
+
+fn add(stats: &mut SessionStats, now: &Counts, before: &Counts) {
+    stats.frames_sent += now.frames_sent - before.frames_sent;
+    stats.frames_resent += now.frames_resent - before.frames_resent;
+    stats.acks_sent += now.acks_sent - before.acks_sent;
+    stats.items_sent += now.items_sent - before.items_sent;
+    stats.bytes_sent += now.bytes_sent - before.bytes_sent;
+    stats.frames_received += now.frames_received - before.frames_received;
+    stats.items_received += now.items_received - before.items_received;
+    stats.bytes_received += now.bytes_received - before.bytes_received;
+    stats.frames_repeated += now.frames_repeated - before.frames_repeated;
+    stats.frames_out_of_order += now.frames_out_of_order - before.frames_out_of_order;
+    stats.frames_stale += now.frames_stale - before.frames_stale;
+    stats.resets += now.resets - before.resets;
+}

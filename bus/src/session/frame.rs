@@ -1,0 +1,268 @@
+//! What travels: one message on `node.<to>.session.<from>` is one frame, a header of 64 bytes and a body.
+//!
+//! | bytes  | field                                                                          |
+//! |--------|--------------------------------------------------------------------------------|
+//! | 0      | magic `0xe5`                                                                   |
+//! | 1      | version of the layout of the body                                              |
+//! | 2      | kind: 0 hello, 1 welcome, 2 refuse, 3 data, 4 ack                              |
+//! | 3      | flags: bit 0 "a frame is missing here", bit 1 "acknowledge at once"            |
+//! | 4..16  | half of the sender: incarnation u64, epoch u32                                 |
+//! | 16..28 | half of the receiver as the sender knows it; zero in a hello                   |
+//! | 28..36 | data: number of the frame, from 1                                              |
+//! | 36..44 | all frames up to this number have arrived here                                 |
+//! | 44..52 | credit: so many items in all may be sent here                                  |
+//! | 52..60 | credit: so many body bytes in all may be sent here                             |
+//! | 60..64 | data: how many items the body holds                                            |
+//! | 64..   | data: items; hello, welcome, refuse: lowest and highest version spoken, u16 each |
+//!
+//! Numbers are little-endian. An item is: actor, length (varint), bytes. The actor is a varint: 0 and then length
+//! (varint) and text, which enters the frame's own table; n > 0 for the n-th entry of that table. Nothing refers to
+//! another frame, so a frame can be sent again as it is. Sending node and receiving node are named by the subject
+//! only, where the server's permissions can check them. Header and hello keep their layout for ever.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::subject::check_token;
+
+/// Bytes before the body.
+pub(crate) const HEADER_BYTES: usize = 64;
+const MAGIC: u8 = 0xe5;
+const FLAG_GAP: u8 = 1;
+const FLAG_ACK_NOW: u8 = 2;
+
+/// One side of a session: a process, and how often it started this session anew. Later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Half {
+    pub(crate) incarnation: u64,
+    pub(crate) epoch: u32,
+}
+
+impl Half {
+    /// Nobody yet.
+    pub(crate) const NONE: Self = Self { incarnation: 0, epoch: 0 };
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// "I am here; who are you?"
+    Hello,
+    /// Answer to a hello.
+    Welcome,
+    /// Answer to a hello: no version in common.
+    Refuse,
+    /// Items.
+    Data,
+    /// Acknowledgement and credit only.
+    Ack,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) version: u8,
+    pub(crate) kind: Kind,
+    pub(crate) gap: bool,
+    pub(crate) ack_now: bool,
+    pub(crate) from: Half,
+    pub(crate) to: Half,
+    pub(crate) seq: u64,
+    pub(crate) ack: u64,
+    pub(crate) credit_items: u64,
+    pub(crate) credit_bytes: u64,
+    pub(crate) items: u32,
+}
+
+/// Why a frame, or the rest of its items, cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Shorter than a header, or another magic byte.
+    #[error("no frame of a session")]
+    NotAFrame,
+    /// A kind, half or length that nothing produces.
+    #[error("frame header makes no sense: {0}")]
+    Header(&'static str),
+    /// A layout of the body that was not agreed on.
+    #[error("frame of version {0}")]
+    Version(u8),
+    /// The body breaks off or breaks its own rules at this byte.
+    #[error("items cannot be read from byte {at} of the body: {why}")]
+    Items {
+        /// Offset in the body.
+        at: usize,
+        /// What is wrong there.
+        why: &'static str,
+    },
+}
+
+impl Header {
+    pub(crate) fn write(&self, out: &mut [u8]) {
+        out[0] = MAGIC;
+        out[1] = self.version;
+        out[2] = match self.kind {
+            Kind::Hello => 0,
+            Kind::Welcome => 1,
+            Kind::Refuse => 2,
+            Kind::Data => 3,
+            Kind::Ack => 4,
+        };
+        out[3] = u8::from(self.gap) * FLAG_GAP + u8::from(self.ack_now) * FLAG_ACK_NOW;
+        out[4..12].copy_from_slice(&self.from.incarnation.to_le_bytes());
+        out[12..16].copy_from_slice(&self.from.epoch.to_le_bytes());
+        out[16..24].copy_from_slice(&self.to.incarnation.to_le_bytes());
+        out[24..28].copy_from_slice(&self.to.epoch.to_le_bytes());
+        out[28..36].copy_from_slice(&self.seq.to_le_bytes());
+        out[36..44].copy_from_slice(&self.ack.to_le_bytes());
+        out[44..52].copy_from_slice(&self.credit_items.to_le_bytes());
+        out[52..60].copy_from_slice(&self.credit_bytes.to_le_bytes());
+        out[60..64].copy_from_slice(&self.items.to_le_bytes());
+    }
+
+    pub(crate) fn read(frame: &[u8]) -> Result<Self, FrameError> {
+        let Some(bytes) = frame.first_chunk::<HEADER_BYTES>().filter(|bytes| bytes[0] == MAGIC) else {
+            return Err(FrameError::NotAFrame);
+        };
+        let long = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+        let short = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk));
+        let kind = match bytes[2] {
+            0 => Kind::Hello,
+            1 => Kind::Welcome,
+            2 => Kind::Refuse,
+            3 => Kind::Data,
+            4 => Kind::Ack,
+            _ => return Err(FrameError::Header("unknown kind")),
+        };
+        let header = Self {
+            version: bytes[1],
+            kind,
+            gap: bytes[3] & FLAG_GAP != 0,
+            ack_now: bytes[3] & FLAG_ACK_NOW != 0,
+            from: Half { incarnation: long(4), epoch: short(12) },
+            to: Half { incarnation: long(16), epoch: short(24) },
+            seq: long(28),
+            ack: long(36),
+            credit_items: long(44),
+            credit_bytes: long(52),
+            items: short(60),
+        };
+        if header.from.epoch == 0 {
+            return Err(FrameError::Header("nobody sent it"));
+        }
+        if (header.kind == Kind::Hello) != (header.to == Half::NONE) {
+            return Err(FrameError::Header("addressed to nobody"));
+        }
+        if (header.kind == Kind::Data) != (header.seq > 0) {
+            return Err(FrameError::Header("number of frame"));
+        }
+        Ok(header)
+    }
+}
+
+/// Lowest and highest version, the body of hello, welcome and refuse.
+pub(crate) fn versions(frame: &[u8]) -> Result<(u16, u16), FrameError> {
+    match frame.get(HEADER_BYTES..HEADER_BYTES + 4) {
+        Some(&[a, b, c, d]) => Ok((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))),
+        _ => Err(FrameError::Header("no versions")),
+    }
+}
+
+/// Appends a varint: 7 bits a byte, lowest first.
+pub(crate) fn put_varint(out: &mut BytesMut, mut value: u64) {
+    while value >= 0x80 {
+        out.extend_from_slice(&[value as u8 | 0x80]);
+        value >>= 7;
+    }
+    out.extend_from_slice(&[value as u8]);
+}
+
+fn varint(body: &[u8], at: &mut usize) -> Result<usize, FrameError> {
+    let start = *at;
+    let mut value = 0_u64;
+    // Five bytes are enough for every length that fits in a message.
+    for shift in (0..35).step_by(7) {
+        let Some(&byte) = body.get(*at) else { break };
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value as usize);
+        }
+    }
+    Err(FrameError::Items { at: start, why: "a number without end" })
+}
+
+/// Actor tokens seen, so that equal ones share memory. Bounded, since peers choose them.
+#[derive(Default)]
+pub(crate) struct Actors {
+    known: HashMap<Box<str>, Arc<str>>,
+}
+
+impl Actors {
+    const KNOWN_MAX: usize = 4096;
+
+    fn intern(&mut self, actor: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(actor) {
+            return known.clone();
+        }
+        if self.known.len() >= Self::KNOWN_MAX {
+            self.known.clear();
+        }
+        let shared: Arc<str> = actor.into();
+        self.known.insert(actor.into(), shared.clone());
+        shared
+    }
+}
+
+/// Reads the items of a body. What comes before a broken one is returned with the error.
+pub(crate) fn read_items(
+    body: &Bytes,
+    declared: u32,
+    actors: &mut Actors,
+) -> (Vec<(Arc<str>, Bytes)>, Result<(), FrameError>) {
+    // An item takes two bytes at least, so a declared count is never trusted beyond what is there.
+    let mut items = Vec::with_capacity((declared as usize).min(body.len() / 2));
+    let mut table: Vec<Arc<str>> = Vec::new();
+    let mut at = 0;
+    while at < body.len() {
+        match read_item(body, &mut at, &mut table, actors) {
+            Ok(item) => items.push(item),
+            Err(error) => return (items, Err(error)),
+        }
+    }
+    let whole = items.len() == declared as usize;
+    let result =
+        if whole { Ok(()) } else { Err(FrameError::Items { at, why: "another number of items than declared" }) };
+    (items, result)
+}
+
+fn read_item(
+    body: &Bytes,
+    at: &mut usize,
+    table: &mut Vec<Arc<str>>,
+    actors: &mut Actors,
+) -> Result<(Arc<str>, Bytes), FrameError> {
+    let start = *at;
+    let bad = |why| FrameError::Items { at: start, why };
+    let take = |at: &mut usize| {
+        let bytes = varint(body, at)?;
+        let range = *at..at.saturating_add(bytes);
+        if range.end > body.len() {
+            return Err(bad("longer than the frame"));
+        }
+        *at = range.end;
+        Ok(range)
+    };
+    let reference = varint(body, at)?;
+    let actor = if reference == 0 {
+        let range = take(at)?;
+        let text = std::str::from_utf8(&body[range]).map_err(|_| bad("actor is no text"))?;
+        check_token(text).map_err(|_| bad("actor is no token"))?;
+        let actor = actors.intern(text);
+        table.push(actor.clone());
+        actor
+    } else {
+        table.get(reference - 1).cloned().ok_or(bad("actor was not named before"))?
+    };
+    let range = take(at)?;
+    Ok((actor, body.slice(range)))
+}

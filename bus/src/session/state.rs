@@ -1,0 +1,621 @@
+//! What one side of a session knows and decides: frames and times in, effects out; no clock, no I/O.
+//!
+//! A session joins two *halves*, one in each process. A half is (incarnation of the process, epoch); whenever a side
+//! has to forget, because the other side did or because it is told to, it goes on as a new half with a higher epoch,
+//! and everything queued or unacknowledged is gone ([`Effect::Reset`]). Rules:
+//! - a hello says which half we are; the answer, a welcome, is addressed to that half. A half is *bound* to another
+//!   by the first frame that is addressed to it, which proves that the other side knows it: a stray hello of the past
+//!   binds nothing;
+//! - frames of a half older than one seen before are dropped. One of a later half makes a bound half reset, an unbound
+//!   one not. So each restart or forgetting resets the other side once, and then both are unbound and bind;
+//! - a frame addressed to a former half of ours is answered by a hello, which tells the sender to reset.
+//!
+//! Within a bound session: go-back-N. Data frames are numbered from 1 and accepted in order only; each frame carries a
+//! cumulative acknowledgement and the receiver's credit. A receiver that misses a frame says so once; then, and after
+//! a reconnect, all unacknowledged frames are sent again. After silence only the first is, then more with every
+//! acknowledgement, so that a frozen server does not find heaps of copies when it wakes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{FrameError, HEADER_BYTES, Half, Header, Kind, versions};
+use super::outbox::Outbox;
+
+/// Most unacknowledged data frames.
+pub(crate) const WINDOW_FRAMES: usize = 64;
+/// So many unanswered data frames are acknowledged at once, also when there is nothing to send.
+const ACK_EVERY_FRAMES: u32 = 16;
+/// The versions of the body that this build speaks.
+pub(crate) const VERSIONS: (u16, u16) = (1, 1);
+/// The layout of hello, welcome and refuse.
+const HELLO_VERSION: u8 = 1;
+
+/// Times and sizes; the rest of [`super::SessionOptions`] concerns the driver.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) credit_items: u64,
+    pub(crate) credit_bytes: u64,
+    pub(crate) ack_delay: Duration,
+    pub(crate) retry_min: Duration,
+    pub(crate) retry_max: Duration,
+    pub(crate) silent_after: Duration,
+    pub(crate) versions: (u16, u16),
+}
+
+/// So many items and body bytes of one half, in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Consumed {
+    pub(crate) items: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Why a session was reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResetReason {
+    /// Another process runs under the node's name now.
+    NewIncarnation,
+    /// The same process, but it forgot this session.
+    PeerForgot,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Publish this frame to the peer.
+    Send(Bytes),
+    /// The next data frame in order.
+    Deliver { from: Half, items: u32, body: Bytes },
+    /// All that was queued or unacknowledged is gone; `incarnation` is the peer's.
+    Reset { incarnation: u64, reason: ResetReason },
+    /// Nothing heard for so long, although an answer is due.
+    Silent { incarnation: u64, silent_for: Duration },
+    /// No version in common; what was queued is gone.
+    Unsupported { incarnation: u64, theirs: (u16, u16) },
+}
+
+/// Counters of one session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) frames_sent: u64,
+    pub(crate) frames_resent: u64,
+    pub(crate) acks_sent: u64,
+    pub(crate) hellos_sent: u64,
+    pub(crate) items_sent: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) frames_received: u64,
+    pub(crate) items_received: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) frames_repeated: u64,
+    pub(crate) frames_out_of_order: u64,
+    pub(crate) frames_stale: u64,
+    pub(crate) resets: u64,
+}
+
+#[derive(Debug)]
+struct Unacked {
+    seq: u64,
+    frame: Bytes,
+    sent_at: Duration,
+    resent: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing to say yet.
+    Idle,
+    /// Hellos are being sent.
+    Greeting,
+    /// Bound to this half; frames have this version.
+    Bound { peer: Half, version: u8 },
+    /// The peer speaks no version of ours.
+    Unsupported,
+}
+
+/// One side of a session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    settings: Settings,
+    me: Half,
+    /// The latest half of the peer that was heard of.
+    seen: Half,
+    phase: Phase,
+    link_up: bool,
+
+    next_seq: u64,
+    unacked: VecDeque<Unacked>,
+    /// Sent by this half in all.
+    sent: Consumed,
+    /// What the peer lets us send in all.
+    credit: Consumed,
+    /// After a timeout: the next frame to send again, and how many at the next acknowledgement.
+    resend: Option<(u64, usize)>,
+    /// The first missing frame that the peer's latest complaint was answered for.
+    gap_answered: u64,
+
+    received_seq: u64,
+    acks_owed: u32,
+    ack_now: bool,
+    gap: bool,
+    ack_due: Option<Duration>,
+    /// What the last frame of ours let the peer send in all.
+    granted: Consumed,
+
+    smoothed: Option<(Duration, Duration)>,
+    timeouts: u32,
+    retry_at: Option<Duration>,
+    heard_at: Duration,
+    waiting_since: Option<Duration>,
+    silence_told: bool,
+    hello_answered_at: Option<Duration>,
+
+    pub(crate) counts: Counts,
+}
+
+impl Session {
+    pub(crate) fn new(incarnation: u64, settings: Settings, link_up: bool) -> Self {
+        let granted = Consumed { items: settings.credit_items, bytes: settings.credit_bytes };
+        Self {
+            settings,
+            me: Half { incarnation, epoch: 1 },
+            seen: Half::NONE,
+            phase: Phase::Idle,
+            link_up,
+            next_seq: 1,
+            unacked: VecDeque::new(),
+            sent: Consumed::default(),
+            credit: Consumed::default(),
+            resend: None,
+            gap_answered: 0,
+            received_seq: 0,
+            acks_owed: 0,
+            ack_now: false,
+            gap: false,
+            ack_due: None,
+            granted,
+            smoothed: None,
+            timeouts: 0,
+            retry_at: None,
+            heard_at: Duration::ZERO,
+            waiting_since: None,
+            silence_told: false,
+            hello_answered_at: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The epoch that consumption counts for.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.me.epoch
+    }
+
+    /// Frames that wait for an acknowledgement.
+    pub(crate) fn unacked(&self) -> usize {
+        self.unacked.len()
+    }
+
+    pub(crate) fn is_unsupported(&self) -> bool {
+        self.phase == Phase::Unsupported
+    }
+
+    /// When [`on_time`](Self::on_time) has to be called, if nothing else happens.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        let silence = self.silence_at();
+        [self.retry_at, self.ack_due, silence].into_iter().flatten().min()
+    }
+
+    fn silence_at(&self) -> Option<Duration> {
+        let since = self.waiting_since.filter(|_| !self.silence_told && self.link_up)?;
+        Some(since.max(self.heard_at) + self.settings.silent_after)
+    }
+
+    /// Takes a frame of the peer. Call [`pump`](Self::pump) after all that are there.
+    pub(crate) fn on_frame(
+        &mut self,
+        now: Duration,
+        frame: &Bytes,
+        outbox: &mut Outbox,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), FrameError> {
+        let header = Header::read(frame)?;
+        if header.from < self.seen {
+            self.counts.frames_stale += 1;
+            return Ok(());
+        }
+        if header.from > self.seen {
+            let same_process = header.from.incarnation == self.seen.incarnation;
+            self.seen = header.from;
+            match self.phase {
+                Phase::Bound { .. } => {
+                    let reason = if same_process { ResetReason::PeerForgot } else { ResetReason::NewIncarnation };
+                    self.renew(outbox);
+                    effects.push(Effect::Reset { incarnation: header.from.incarnation, reason });
+                }
+                Phase::Unsupported => self.phase = Phase::Idle,
+                Phase::Idle | Phase::Greeting => {}
+            }
+        }
+        if header.kind == Kind::Hello {
+            return self.on_hello(now, frame, &header, outbox, effects);
+        }
+        if header.to != self.me {
+            self.counts.frames_stale += 1;
+            // A former half of ours: the sender must learn that. A later one: then we are the former, and keep quiet.
+            let recently = self.hello_answered_at.is_some_and(|at| now < at + self.settings.retry_min / 2);
+            if header.to < self.me && !recently {
+                self.hello_answered_at = Some(now);
+                self.say_hello(effects);
+            }
+            return Ok(());
+        }
+        self.heard_at = now;
+        self.silence_told = false;
+        if header.kind == Kind::Refuse {
+            if matches!(self.phase, Phase::Bound { .. }) {
+                return Ok(());
+            }
+            self.unsupported(header.from.incarnation, versions(frame)?, outbox, effects);
+            return Ok(());
+        }
+        let version = match (self.phase, header.kind) {
+            (Phase::Bound { version, .. }, _) => version,
+            (_, Kind::Welcome) => {
+                let theirs = versions(frame)?;
+                let Some(version) = common_version(self.settings.versions, theirs) else {
+                    self.unsupported(header.from.incarnation, theirs, outbox, effects);
+                    return Ok(());
+                };
+                self.bind(header.from, version);
+                // The third step of the greeting, without which the peer stays unbound.
+                self.ack_now = true;
+                version
+            }
+            (_, _) => {
+                let ours = self.settings.versions;
+                if !(ours.0..=ours.1).contains(&u16::from(header.version)) {
+                    return Err(FrameError::Version(header.version));
+                }
+                self.bind(header.from, header.version);
+                header.version
+            }
+        };
+        if header.kind != Kind::Welcome && header.version != version {
+            return Err(FrameError::Version(header.version));
+        }
+        self.on_ack(now, &header, effects)?;
+        if header.kind == Kind::Data {
+            self.on_data(&header, frame, effects);
+        }
+        self.ack_now |= header.ack_now;
+        Ok(())
+    }
+
+    fn on_hello(
+        &mut self,
+        now: Duration,
+        frame: &Bytes,
+        header: &Header,
+        outbox: &mut Outbox,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), FrameError> {
+        let theirs = versions(frame)?;
+        self.heard_at = now;
+        self.silence_told = false;
+        let supported = common_version(self.settings.versions, theirs).is_some();
+        self.send_versions(if supported { Kind::Welcome } else { Kind::Refuse }, header.from, effects);
+        if !supported {
+            self.unsupported(header.from.incarnation, theirs, outbox, effects);
+        }
+        Ok(())
+    }
+
+    fn unsupported(&mut self, incarnation: u64, theirs: (u16, u16), outbox: &mut Outbox, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Unsupported {
+            self.phase = Phase::Unsupported;
+            self.retry_at = None;
+            self.waiting_since = None;
+            outbox.clear();
+            effects.push(Effect::Unsupported { incarnation, theirs });
+        }
+    }
+
+    fn bind(&mut self, peer: Half, version: u8) {
+        self.phase = Phase::Bound { peer, version };
+        self.retry_at = None;
+        self.timeouts = 0;
+    }
+
+    fn on_ack(&mut self, now: Duration, header: &Header, effects: &mut Vec<Effect>) -> Result<(), FrameError> {
+        if header.ack >= self.next_seq {
+            return Err(FrameError::Header("acknowledges what was never sent"));
+        }
+        self.credit.items = self.credit.items.max(header.credit_items);
+        self.credit.bytes = self.credit.bytes.max(header.credit_bytes);
+        let mut acked = 0;
+        while let Some(first) = self.unacked.front().filter(|first| first.seq <= header.ack) {
+            if !first.resent {
+                self.measure(now.saturating_sub(first.sent_at));
+            }
+            self.unacked.pop_front();
+            acked += 1;
+        }
+        if acked > 0 {
+            self.timeouts = 0;
+            self.retry_at = (!self.unacked.is_empty()).then(|| now + self.retry_after());
+            self.waiting_since = (!self.unacked.is_empty()).then_some(now);
+            if let Some((cursor, burst)) = self.resend.take() {
+                self.send_again(now, cursor, burst * 2, effects);
+            }
+        }
+        if header.gap
+            && let Some(first) = self.unacked.front().map(|first| first.seq)
+            && first == header.ack + 1
+            && first > self.gap_answered
+        {
+            self.gap_answered = first;
+            self.send_again(now, first, WINDOW_FRAMES, effects);
+        }
+        Ok(())
+    }
+
+    fn on_data(&mut self, header: &Header, frame: &Bytes, effects: &mut Vec<Effect>) {
+        if header.seq <= self.received_seq {
+            self.counts.frames_repeated += 1;
+            self.ack_now = true;
+        } else if header.seq > self.received_seq + 1 {
+            self.counts.frames_out_of_order += 1;
+            self.ack_now = true;
+            self.gap = true;
+        } else {
+            self.received_seq = header.seq;
+            self.acks_owed += 1;
+            self.counts.frames_received += 1;
+            self.counts.items_received += u64::from(header.items);
+            let body = frame.slice(HEADER_BYTES..);
+            self.counts.bytes_received += body.len() as u64;
+            effects.push(Effect::Deliver { from: header.from, items: header.items, body });
+        }
+    }
+
+    /// Sends what may be sent, and what is owed.
+    pub(crate) fn pump(&mut self, now: Duration, outbox: &mut Outbox, consumed: Consumed, effects: &mut Vec<Effect>) {
+        if !self.link_up {
+            return;
+        }
+        match self.phase {
+            Phase::Unsupported => outbox.clear(),
+            Phase::Idle if outbox.is_empty() => {}
+            Phase::Idle => {
+                self.phase = Phase::Greeting;
+                self.waiting_since = Some(now);
+                self.retry_at = Some(now + self.retry_after());
+                self.say_hello(effects);
+            }
+            Phase::Greeting => {}
+            Phase::Bound { peer, version } => {
+                let told = self.granted;
+                self.granted.items = consumed.items + self.settings.credit_items;
+                self.granted.bytes = consumed.bytes + self.settings.credit_bytes;
+                // Half of the credit is worth a frame of its own; less rides along with whatever is sent.
+                self.ack_now |= self.granted.items.saturating_sub(told.items) >= self.settings.credit_items / 2
+                    || self.granted.bytes.saturating_sub(told.bytes) >= self.settings.credit_bytes / 2;
+                let sent_data = self.send_data(now, peer, version, outbox, effects);
+                let sent_ack = self.send_ack_if_due(now, peer, version, effects);
+                if !sent_data && !sent_ack {
+                    self.granted = told;
+                }
+                let waiting = !self.unacked.is_empty() || !outbox.is_empty();
+                if waiting {
+                    self.retry_at.get_or_insert(now + self.retry_after());
+                    self.waiting_since.get_or_insert(now);
+                } else {
+                    self.retry_at = None;
+                    self.waiting_since = None;
+                }
+            }
+        }
+    }
+
+    fn send_data(
+        &mut self,
+        now: Duration,
+        peer: Half,
+        version: u8,
+        outbox: &mut Outbox,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let mut sent = false;
+        while self.unacked.len() < WINDOW_FRAMES && self.resend.is_none() {
+            let Some((items, body_bytes)) = outbox.next_size() else { break };
+            let after =
+                Consumed { items: self.sent.items + u64::from(items), bytes: self.sent.bytes + body_bytes as u64 };
+            if after.items > self.credit.items || after.bytes > self.credit.bytes {
+                break;
+            }
+            let Some(mut draft) = outbox.pop() else { break };
+            let header = Header { seq: self.next_seq, items, ..self.header(Kind::Data, version, peer) };
+            header.write(&mut draft.bytes);
+            let frame = draft.bytes.freeze();
+            self.unacked.push_back(Unacked { seq: self.next_seq, frame: frame.clone(), sent_at: now, resent: false });
+            self.next_seq += 1;
+            self.sent = after;
+            self.counts.frames_sent += 1;
+            self.counts.items_sent += u64::from(items);
+            self.counts.bytes_sent += body_bytes as u64;
+            self.acknowledged();
+            effects.push(Effect::Send(frame));
+            sent = true;
+        }
+        sent
+    }
+
+    fn send_ack_if_due(&mut self, now: Duration, peer: Half, version: u8, effects: &mut Vec<Effect>) -> bool {
+        if self.ack_now || self.acks_owed >= ACK_EVERY_FRAMES {
+            self.send_bare(self.header(Kind::Ack, version, peer), effects);
+            self.counts.acks_sent += 1;
+            self.acknowledged();
+            return true;
+        }
+        if self.acks_owed > 0 {
+            self.ack_due.get_or_insert(now + self.settings.ack_delay);
+        }
+        false
+    }
+
+    /// A frame that carries our acknowledgement was made.
+    fn acknowledged(&mut self) {
+        self.acks_owed = 0;
+        self.ack_due = None;
+        self.ack_now = false;
+        self.gap = false;
+    }
+
+    /// Does what is due. Call [`pump`](Self::pump) afterwards.
+    pub(crate) fn on_time(&mut self, now: Duration, outbox: &Outbox, effects: &mut Vec<Effect>) {
+        if self.silence_at().is_some_and(|at| at <= now) {
+            self.silence_told = true;
+            let silent_for = now.saturating_sub(self.waiting_since.unwrap_or(now).max(self.heard_at));
+            effects.push(Effect::Silent { incarnation: self.seen.incarnation, silent_for });
+        }
+        if self.ack_due.is_some_and(|at| at <= now) {
+            self.ack_due = None;
+            self.ack_now = true;
+        }
+        if self.retry_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.link_up {
+            self.timeouts += 1;
+            match self.phase {
+                Phase::Greeting => self.say_hello(effects),
+                Phase::Bound { peer, version } => match self.unacked.front().map(|first| first.seq) {
+                    Some(first) => self.send_again(now, first, 1, effects),
+                    // Out of credit: the frame that brought more may be lost.
+                    None if !outbox.is_empty() => {
+                        let header = Header { ack_now: true, ..self.header(Kind::Ack, version, peer) };
+                        self.send_bare(header, effects);
+                        self.counts.acks_sent += 1;
+                    }
+                    None => {}
+                },
+                Phase::Idle | Phase::Unsupported => {}
+            }
+        }
+        self.retry_at = Some(now + self.retry_after());
+    }
+
+    /// The connection went, or came back; then everything that was on its way may be lost.
+    pub(crate) fn on_link(&mut self, now: Duration, up: bool, effects: &mut Vec<Effect>) {
+        self.link_up = up;
+        if !up {
+            return;
+        }
+        self.timeouts = 0;
+        match self.phase {
+            Phase::Greeting => {
+                self.say_hello(effects);
+                self.retry_at = Some(now + self.retry_after());
+            }
+            Phase::Bound { .. } => {
+                if let Some(first) = self.unacked.front().map(|first| first.seq) {
+                    self.send_again(now, first, WINDOW_FRAMES, effects);
+                }
+                // Asks the peer for what it sent meanwhile.
+                self.gap = true;
+                self.ack_now = true;
+            }
+            Phase::Idle | Phase::Unsupported => {}
+        }
+    }
+
+    /// Forgets what is queued and unacknowledged, as if the peer had never been met. The peer resets when it speaks
+    /// to us again or we to it.
+    pub(crate) fn forget(&mut self, outbox: &mut Outbox) {
+        self.renew(outbox);
+    }
+
+    fn renew(&mut self, outbox: &mut Outbox) {
+        outbox.clear();
+        let me = Half { epoch: self.me.epoch + 1, ..self.me };
+        let fresh = Self::new(me.incarnation, self.settings.clone(), self.link_up);
+        let counts = Counts { resets: self.counts.resets + 1, ..self.counts };
+        *self = Self { me, seen: self.seen, heard_at: self.heard_at, counts, ..fresh };
+    }
+
+    fn send_again(&mut self, now: Duration, from_seq: u64, burst: usize, effects: &mut Vec<Effect>) {
+        let mut left = burst;
+        let mut next = from_seq;
+        for unacked in self.unacked.iter_mut().filter(|unacked| unacked.seq >= from_seq) {
+            next = unacked.seq;
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            next += 1;
+            unacked.resent = true;
+            unacked.sent_at = now;
+            self.counts.frames_resent += 1;
+            effects.push(Effect::Send(unacked.frame.clone()));
+        }
+        self.resend = (next < self.next_seq && !self.unacked.is_empty()).then_some((next, burst));
+        self.retry_at = Some(now + self.retry_after());
+    }
+
+    fn say_hello(&mut self, effects: &mut Vec<Effect>) {
+        self.counts.hellos_sent += 1;
+        self.send_versions(Kind::Hello, Half::NONE, effects);
+    }
+
+    fn send_versions(&self, kind: Kind, to: Half, effects: &mut Vec<Effect>) {
+        let mut bytes = BytesMut::zeroed(HEADER_BYTES);
+        // A welcome may come before we are bound, so it acknowledges nothing.
+        Header { ack: 0, ..self.header(kind, HELLO_VERSION, to) }.write(&mut bytes);
+        bytes.extend_from_slice(&self.settings.versions.0.to_le_bytes());
+        bytes.extend_from_slice(&self.settings.versions.1.to_le_bytes());
+        effects.push(Effect::Send(bytes.freeze()));
+    }
+
+    fn send_bare(&self, header: Header, effects: &mut Vec<Effect>) {
+        let mut bytes = BytesMut::zeroed(HEADER_BYTES);
+        header.write(&mut bytes);
+        effects.push(Effect::Send(bytes.freeze()));
+    }
+
+    fn header(&self, kind: Kind, version: u8, to: Half) -> Header {
+        Header {
+            version,
+            kind,
+            gap: self.gap,
+            ack_now: false,
+            from: self.me,
+            to,
+            seq: 0,
+            ack: self.received_seq,
+            credit_items: self.granted.items,
+            credit_bytes: self.granted.bytes,
+            items: 0,
+        }
+    }
+
+    /// Smoothed round trip and its variation (RFC 6298).
+    fn measure(&mut self, round_trip: Duration) {
+        self.smoothed = Some(match self.smoothed {
+            None => (round_trip, round_trip / 2),
+            Some((smoothed, variation)) => {
+                ((smoothed * 7 + round_trip) / 8, (variation * 3 + smoothed.abs_diff(round_trip)) / 4)
+            }
+        });
+    }
+
+    fn retry_after(&self) -> Duration {
+        let measured = self.smoothed.map_or(Duration::ZERO, |(smoothed, variation)| smoothed + variation * 4);
+        let doubled = measured.max(self.settings.retry_min) * (1 << self.timeouts.min(10));
+        doubled.min(self.settings.retry_max)
+    }
+}
+
+fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u8> {
+    let highest = ours.1.min(theirs.1);
+    (highest >= ours.0.max(theirs.0)).then(|| u8::try_from(highest).ok()).flatten()
+}
