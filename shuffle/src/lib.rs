@@ -1,5 +1,6 @@
 //! exobus: the strategies.
 
 pub mod cuts;
+pub mod files;
 pub mod kernels;
 pub mod records;

@@ -1,0 +1,248 @@
+//! Writes benchmark records to files, a thread per request in flight: each makes records in its own buffer and writes
+//! them where they belong, so CPU and disk overlap without any hand-over.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::direct::DirectFile;
+use super::input::lock;
+use super::output::{part_name, prepare_output_dir, remove_quietly, sync_dir};
+use super::{ALIGNMENT, AlignedBuffer, FileError, REQUEST_BYTES};
+use crate::records::{Generator, Mode, RECORD_BYTES, RowHash, checksum, row_hash_sum};
+
+/// Records of one request.
+const REQUEST_ROWS: u64 = (REQUEST_BYTES / RECORD_BYTES) as u64;
+
+/// What was generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Generated {
+    /// Records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The benchmark's checksum, as the validator will report it.
+    pub checksum: u128,
+    /// Sum of the row hashes.
+    pub row_hash: RowHash,
+}
+
+/// Writes `records` records from number `start` on to the file `path`, with `threads` threads of a request buffer each.
+/// The file gets its name when it is complete and on the disk.
+///
+/// # Errors
+/// [`FileError::Exists`], [`FileError::DiskFull`], or what the system says; nothing is left behind then.
+pub fn generate_file(
+    path: &Path,
+    mode: Mode,
+    start: u128,
+    records: u64,
+    threads: usize,
+) -> Result<Generated, FileError> {
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Err(FileError::Exists { path: path.to_path_buf() });
+    }
+    let Some(name) = path.file_name() else {
+        return Err(FileError::WrongKind { path: path.to_path_buf(), expected: "name for a file" });
+    };
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let temp = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+    let part = Part { temp_path: temp, final_path: path.to_path_buf(), start, records };
+    let generated = Parts(vec![part]).generate(mode, threads)?;
+    sync_dir(directory)?;
+    Ok(generated)
+}
+
+/// As [`generate_file`], to `files` files [`part_name`] of `directory`, which is created or empty. They hold the records
+/// in order and their numbers of records differ by one at most.
+///
+/// # Errors
+/// [`FileError::NotEmpty`], [`FileError::DiskFull`], or what the system says; nothing is left behind then.
+pub fn generate_dir(
+    directory: &Path,
+    mode: Mode,
+    start: u128,
+    records: u64,
+    files: usize,
+    threads: usize,
+) -> Result<Generated, FileError> {
+    let created = prepare_output_dir(directory)?;
+    let first_of = |index: usize| (u128::from(records) * index as u128 / files as u128) as u64;
+    let parts = (0..files).map(|index| {
+        let name = part_name(index, files);
+        Part {
+            temp_path: directory.join(format!(".{name}.{}.tmp", std::process::id())),
+            final_path: directory.join(name),
+            start: start.wrapping_add(u128::from(first_of(index))),
+            records: first_of(index + 1) - first_of(index),
+        }
+    });
+    let generated = Parts(parts.collect()).generate(mode, threads);
+    if generated.is_err() && created {
+        // It is empty again; somebody may have put something in meanwhile, then it stays.
+        let _ = std::fs::remove_dir(directory);
+    }
+    let generated = generated?;
+    sync_dir(directory)?;
+    Ok(generated)
+}
+
+/// One file to write.
+struct Part {
+    temp_path: PathBuf,
+    final_path: PathBuf,
+    start: u128,
+    records: u64,
+}
+
+/// All files to write; those that did not get their name are removed at the end.
+struct Parts(Vec<Part>);
+
+/// A file that is being written; closed when the last of its requests lets go of it.
+struct Open {
+    file: Mutex<Option<Arc<DirectFile>>>,
+    /// Records that are not in the file yet; whoever writes the last ones makes it durable.
+    unwritten: AtomicU64,
+}
+
+impl Parts {
+    fn generate(mut self, mode: Mode, threads: usize) -> Result<Generated, FileError> {
+        let generator = Generator::new(mode);
+        let state = Mutex::new(Progress::default());
+        thread::scope(|scope| {
+            let work = || {
+                // A buffer costs nothing before it is touched.
+                let mut buffer = AlignedBuffer::new(REQUEST_BYTES);
+                while let Some(request) = Progress::next(&state, &self.0) {
+                    let written = request.run(&generator, &mut buffer);
+                    lock(&state).account(written);
+                }
+            };
+            for _ in 1..threads {
+                // Without a thread the others do its share.
+                if thread::Builder::new().name("generate".to_owned()).spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+        let progress = state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(error) = progress.failure {
+            return Err(error);
+        }
+        for part in &self.0 {
+            std::fs::rename(&part.temp_path, &part.final_path)
+                .map_err(|error| FileError::io(&part.final_path, "rename", 0, error))?;
+        }
+        self.0.clear();
+        Ok(progress.done)
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        for part in &self.0 {
+            remove_quietly(&part.temp_path);
+        }
+    }
+}
+
+/// What has been handed out and what has come back.
+#[derive(Default)]
+struct Progress {
+    part: usize,
+    /// Records of the part that have been handed out.
+    handed_out: u64,
+    open: Option<Arc<Open>>,
+    done: Generated,
+    failure: Option<FileError>,
+}
+
+/// A range of one file for one thread to make and write.
+struct Request<'a> {
+    part: &'a Part,
+    open: Arc<Open>,
+    /// First record, counted from the start of the part.
+    from: u64,
+    records: u64,
+}
+
+impl Progress {
+    /// The next range, in order of files and offsets, so that few files are open at a time.
+    fn next<'a>(state: &Mutex<Progress>, parts: &'a [Part]) -> Option<Request<'a>> {
+        let mut progress = lock(state);
+        let part = parts.get(progress.part)?;
+        if progress.failure.is_some() {
+            return None;
+        }
+        let from = progress.handed_out;
+        let records = REQUEST_ROWS.min(part.records - from);
+        let unwritten = AtomicU64::new(part.records);
+        let open = progress.open.get_or_insert_with(|| Arc::new(Open { file: Mutex::new(None), unwritten })).clone();
+        progress.handed_out += records;
+        if progress.handed_out == part.records {
+            progress.part += 1;
+            progress.handed_out = 0;
+            progress.open = None;
+        }
+        Some(Request { part, open, from, records })
+    }
+
+    fn account(&mut self, written: Result<Generated, FileError>) {
+        match written {
+            Ok(written) => {
+                self.done.records += written.records;
+                self.done.bytes += written.bytes;
+                self.done.checksum += written.checksum;
+                self.done.row_hash += written.row_hash;
+            }
+            Err(error) => {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl Request<'_> {
+    fn run(&self, generator: &Generator, buffer: &mut AlignedBuffer) -> Result<Generated, FileError> {
+        let file = self.open.get(self.part)?;
+        let bytes = self.records as usize * RECORD_BYTES;
+        let records = &mut buffer[..bytes];
+        generator.fill(self.part.start.wrapping_add(u128::from(self.from)), records);
+        let generated = Generated {
+            records: self.records,
+            bytes: bytes as u64,
+            checksum: checksum(records),
+            row_hash: row_hash_sum(records),
+        };
+        let padded = bytes.next_multiple_of(ALIGNMENT);
+        buffer[bytes..padded].fill(0);
+        file.write_at(self.from * RECORD_BYTES as u64, &buffer[..padded])?;
+        if padded > bytes {
+            // Only the last range of a file is unaligned, so nobody writes behind this.
+            file.set_len(self.part.records * RECORD_BYTES as u64)?;
+        }
+        if self.open.unwritten.fetch_sub(self.records, Ordering::AcqRel) == self.records {
+            file.sync()?;
+        }
+        Ok(generated)
+    }
+}
+
+impl Open {
+    /// The file, created by whichever thread needs it first.
+    fn get(&self, part: &Part) -> Result<Arc<DirectFile>, FileError> {
+        let mut open = lock(&self.file);
+        if let Some(file) = &*open {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(DirectFile::create(&part.temp_path)?);
+        file.reserve(part.records * RECORD_BYTES as u64)?;
+        *open = Some(file.clone());
+        Ok(file)
+    }
+}

@@ -1,0 +1,184 @@
+//! Input: which record files there are, how they are cut into chunks, and how a chunk gets into memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use super::direct::DirectFile;
+use super::{ALIGNMENT, FileError, REQUEST_BYTES, STRIDE_BYTES};
+use crate::records::RECORD_BYTES;
+
+/// A record file and its length when it was listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes, a multiple of the record size.
+    pub bytes: u64,
+}
+
+/// A range of whole records of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// The file.
+    pub path: PathBuf,
+    /// Byte offset of the first record.
+    pub offset: u64,
+    /// Length in bytes, a multiple of the record size.
+    pub bytes: u64,
+}
+
+/// How a chunk is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Bytes of one request, rounded up to the alignment; default [`REQUEST_BYTES`].
+    pub request_bytes: usize,
+    /// Requests under way at once, each on a thread of its own while the chunk is read; default 4, 0 counts as 1.
+    pub requests_in_flight: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions { request_bytes: REQUEST_BYTES, requests_in_flight: 4 }
+    }
+}
+
+/// The record files that `paths` name: a file stands for itself, a directory for the files in it, in order of their
+/// names, without those whose names begin with `.` or `_` (temporaries, markers). Empty files are kept.
+///
+/// # Errors
+/// A path that is missing or unreadable, a directory without files, a file that ends inside a record.
+pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
+    let mut files = Vec::new();
+    for path in paths {
+        let metadata = std::fs::metadata(path).map_err(|error| FileError::io(path, "look up", 0, error))?;
+        if metadata.is_dir() {
+            let names = visible_names(path)?;
+            let before = files.len();
+            for name in names {
+                let path = path.join(name);
+                let metadata = std::fs::metadata(&path).map_err(|error| FileError::io(&path, "look up", 0, error))?;
+                if metadata.is_file() {
+                    files.push(whole_records(path, metadata.len())?);
+                }
+            }
+            if files.len() == before {
+                return Err(FileError::NoFiles { path: path.clone() });
+            }
+        } else if metadata.is_file() {
+            files.push(whole_records(path.clone(), metadata.len())?);
+        } else {
+            return Err(FileError::WrongKind { path: path.clone(), expected: "regular file or directory" });
+        }
+    }
+    Ok(files)
+}
+
+fn visible_names(directory: &Path) -> Result<Vec<std::ffi::OsString>, FileError> {
+    let failed = |error| FileError::io(directory, "list", 0, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_')) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn whole_records(path: PathBuf, bytes: u64) -> Result<InputFile, FileError> {
+    match bytes % RECORD_BYTES as u64 {
+        0 => Ok(InputFile { path, bytes }),
+        rest => Err(FileError::Truncated { path, bytes, offset: bytes - rest }),
+    }
+}
+
+/// Cuts `files` into chunks of about `chunk_bytes` and at most [`STRIDE_BYTES`] more. The chunks of a file are equally
+/// long but for the last, begin at multiples of [`STRIDE_BYTES`], and follow the order of files and offsets; an empty
+/// file has none.
+pub fn chunks(files: &[InputFile], chunk_bytes: u64) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    for file in files {
+        let count = file.bytes.div_ceil(chunk_bytes.max(1)).max(1);
+        let step = file.bytes.div_ceil(count).next_multiple_of(STRIDE_BYTES as u64);
+        let mut offset = 0;
+        while offset < file.bytes {
+            let bytes = step.min(file.bytes - offset);
+            chunks.push(Chunk { path: file.path.clone(), offset, bytes });
+            offset += bytes;
+        }
+    }
+    chunks
+}
+
+impl Chunk {
+    /// Bytes of scratch that [`read_chunk`] needs: the chunk, rounded to blocks at both ends.
+    pub fn scratch_bytes(&self) -> usize {
+        let (from, to) = self.blocks();
+        (to - from) as usize
+    }
+
+    /// Offsets in the file, at multiples of the alignment, that enclose the chunk.
+    fn blocks(&self) -> (u64, u64) {
+        let alignment = ALIGNMENT as u64;
+        (self.offset / alignment * alignment, (self.offset + self.bytes).next_multiple_of(alignment))
+    }
+}
+
+/// Reads `chunk` into `scratch` and returns where it is in there. The address of `scratch` should be a multiple of
+/// [`ALIGNMENT`]; at any other the read goes through the page cache.
+///
+/// # Errors
+/// With file and offset: what the system says, and [`FileError::EndedEarly`] when the file has become shorter.
+///
+/// # Panics
+/// When `scratch` is shorter than [`Chunk::scratch_bytes`].
+pub fn read_chunk<'a>(chunk: &Chunk, scratch: &'a mut [u8], options: &ReadOptions) -> Result<&'a mut [u8], FileError> {
+    let needed = chunk.scratch_bytes();
+    assert!(scratch.len() >= needed, "a chunk of {needed} bytes with its blocks, {} bytes of scratch", scratch.len());
+    let file = DirectFile::open(&chunk.path)?;
+    let (from, _) = chunk.blocks();
+    let end = chunk.offset + chunk.bytes;
+    let request_bytes = options.request_bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+    let workers = options.requests_in_flight.clamp(1, needed.div_ceil(request_bytes).max(1));
+
+    let requests = scratch[..needed].chunks_mut(request_bytes).enumerate();
+    let requests = Mutex::new(requests.map(|(index, buffer)| (from + (index * request_bytes) as u64, buffer)));
+    let failure = Mutex::new(None);
+    let work = || {
+        loop {
+            let next = lock(&requests).next();
+            let Some((offset, buffer)) = next else { return };
+            // The last block of a file is rarely full, and what lies behind the chunk is not wanted.
+            let wanted = (end.saturating_sub(offset) as usize).min(buffer.len());
+            if let Err(error) = file.read_at(offset, buffer, wanted) {
+                lock(&failure).get_or_insert(error);
+            }
+            if lock(&failure).is_some() {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..workers {
+            // Without a thread the request is merely done by the others.
+            if thread::Builder::new().name("read-chunk".to_owned()).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let start = (chunk.offset - from) as usize;
+    Ok(&mut scratch[start..start + chunk.bytes as usize])
+}
+
+/// Locks; what a worker that panicked left behind is still whole, for every critical section is one assignment.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,272 @@
+//! Record files end to end: generated, listed, cut into chunks, read, written again, validated; and what goes wrong.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use exobus_shuffle::files::{
+    ALIGNMENT, AlignedBuffer, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, REQUEST_BYTES, ReadOptions,
+    STRIDE_BYTES, abort, chunks, commit, generate_dir, generate_file, list_inputs, part_name, prepare_output_dir,
+    read_chunk, sync_dir, validate_files,
+};
+use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES, Summary, row_hash_sum};
+use proptest::prelude::*;
+
+fn records(start: u128, rows: usize) -> Vec<u8> {
+    let mut bytes = vec![0; rows * RECORD_BYTES];
+    Generator::new(Mode::default()).fill(start, &mut bytes);
+    bytes
+}
+
+fn buffers(count: usize, bytes: usize) -> Vec<IoBuffer> {
+    (0..count).map(|_| Box::new(AlignedBuffer::new(bytes)) as IoBuffer).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_generated_file_has_the_records_of_the_generator() {
+    let directory = tempfile::tempdir().unwrap();
+    // Less than a record stride, more than a request, an exact number of requests, none at all.
+    for rows in [1, 2 * REQUEST_BYTES / RECORD_BYTES + 12_345, REQUEST_BYTES / RECORD_BYTES, 0] {
+        let path = directory.path().join(format!("{rows}.dat"));
+        let generated = generate_file(&path, Mode::default(), 5, rows as u64, 3).unwrap();
+        let expected = records(5, rows);
+        assert!(fs::read(&path).unwrap() == expected, "{rows} rows");
+        let summary = Summary::of(&expected);
+        assert_eq!(generated.records, rows as u64);
+        assert_eq!(generated.bytes, expected.len() as u64);
+        assert_eq!((generated.checksum, generated.row_hash), (summary.checksum, row_hash_sum(&expected)));
+        assert_eq!(validate_files(&list_inputs(&[path]).unwrap(), 3).unwrap(), summary);
+    }
+    assert!(names(directory.path()).iter().all(|name| name.ends_with(".dat")));
+}
+
+#[test]
+fn a_generated_directory_holds_the_same_records_in_name_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("a/b");
+    let mode = Mode { ascii: true, skewed: true };
+    let generated = generate_dir(&out, mode, 1 << 70, 250_001, 7, 4).unwrap();
+    assert_eq!(names(&out).first().unwrap(), "part-00000");
+    assert_eq!(names(&out).len(), 7);
+    let mut expected = vec![0; 250_001 * RECORD_BYTES];
+    Generator::new(mode).fill(1 << 70, &mut expected);
+    let files = list_inputs(std::slice::from_ref(&out)).unwrap();
+    let written: Vec<u8> = files.iter().flat_map(|file| fs::read(&file.path).unwrap()).collect();
+    assert!(written == expected);
+    let summary = validate_files(&files, 4).unwrap();
+    assert_eq!(summary, Summary::of(&expected));
+    assert_eq!(generated.checksum, summary.checksum);
+
+    let more_files_than_records = directory.path().join("c");
+    generate_dir(&more_files_than_records, mode, 0, 2, 5, 4).unwrap();
+    let files = list_inputs(&[more_files_than_records]).unwrap();
+    assert_eq!(files.iter().map(|file| file.bytes).sum::<u64>(), 200);
+    assert_eq!(files.len(), 5);
+}
+
+#[test]
+fn outputs_that_exist_are_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    fs::write(&path, b"mine").unwrap();
+    let error = generate_file(&path, Mode::default(), 0, 10, 2).unwrap_err();
+    assert!(matches!(&error, FileError::Exists { path: named } if *named == path), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+    let error = generate_dir(directory.path(), Mode::default(), 0, 10, 2, 2).unwrap_err();
+    assert!(matches!(&error, FileError::NotEmpty { found, .. } if found == "out"), "{error}");
+    let error = generate_dir(&path, Mode::default(), 0, 10, 2, 2).unwrap_err();
+    assert!(matches!(&error, FileError::WrongKind { expected: "directory", .. }), "{error}");
+    assert_eq!(names(directory.path()), ["out"]);
+    let error = generate_file(&directory.path().join("no/where"), Mode::default(), 0, 10, 2).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("no/"), "{error}");
+}
+
+#[test]
+fn a_disk_without_room_leaves_nothing_under_any_name() {
+    let directory = tempfile::tempdir().unwrap();
+    // More than any disk has: the space is claimed before the first record is made.
+    let path = directory.path().join("huge");
+    let error = generate_file(&path, Mode::default(), 0, 1 << 45, 2).unwrap_err();
+    assert!(matches!(error, FileError::DiskFull { .. } | FileError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("huge"), "{error}");
+    assert_eq!(names(directory.path()), [""; 0]);
+    let out = directory.path().join("dir");
+    generate_dir(&out, Mode::default(), 0, 1 << 45, 2, 2).unwrap_err();
+    assert!(!out.exists(), "the directory was made for this");
+    let options = OutputOptions { bytes_hint: 1 << 52, ..OutputOptions::default() };
+    OutputFile::create(directory.path(), "part", "1", buffers(1, 4096), options).unwrap_err();
+    assert_eq!(names(directory.path()), [""; 0]);
+}
+
+#[test]
+fn listing_takes_visible_files_in_name_order_and_refuses_torn_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = |path: &Path| list_inputs(&[path.to_path_buf()]);
+    assert!(matches!(list(directory.path()).unwrap_err(), FileError::NoFiles { .. }));
+    for (name, bytes) in [("part-00001", 200), ("part-00000", 100), (".part.tmp", 7), ("_done", 3), ("part-2", 0)] {
+        fs::write(directory.path().join(name), vec![0; bytes]).unwrap();
+    }
+    fs::create_dir(directory.path().join("sub")).unwrap();
+    let files = list(directory.path()).unwrap();
+    let listed: Vec<_> =
+        files.iter().map(|file| (file.path.file_name().unwrap().to_str().unwrap(), file.bytes)).collect();
+    assert_eq!(listed, [("part-00000", 100), ("part-00001", 200), ("part-2", 0)]);
+
+    let torn = directory.path().join("part-00001");
+    fs::write(&torn, vec![0; 250]).unwrap();
+    let error = list(directory.path()).unwrap_err();
+    assert!(matches!(&error, FileError::Truncated { path, bytes: 250, offset: 200 } if *path == torn), "{error}");
+    assert!(error.is_bad_input() && !error.retry_is_of_use());
+    let error = list(&directory.path().join("missing")).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("missing"), "{error}");
+}
+
+#[test]
+fn a_file_that_was_cut_after_listing_is_an_error_with_its_offset() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cut");
+    fs::write(&path, vec![7; 30_000]).unwrap();
+    let files = list_inputs(std::slice::from_ref(&path)).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(12_345).unwrap();
+    let error = validate_files(&files, 2).unwrap_err();
+    assert!(matches!(&error, FileError::EndedEarly { offset: 12_345, expected: 30_000, .. }), "{error}");
+    assert!(error.to_string().contains("cut"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn chunks_cover_every_record_once(rows in proptest::collection::vec(0u64..40_000, 0..5), chunk_bytes in 1u64..5_000_000) {
+        let file = |(index, rows): (usize, &u64)| InputFile { path: PathBuf::from(index.to_string()), bytes: rows * 100 };
+        let files: Vec<InputFile> = rows.iter().enumerate().map(file).collect();
+        let chunks = chunks(&files, chunk_bytes);
+        for file in &files {
+            let mut offset = 0;
+            for chunk in chunks.iter().filter(|chunk| chunk.path == file.path) {
+                prop_assert_eq!(chunk.offset, offset);
+                prop_assert!(chunk.bytes > 0 && chunk.bytes % 100 == 0);
+                prop_assert!(chunk.bytes <= chunk_bytes + STRIDE_BYTES as u64);
+                prop_assert_eq!(chunk.offset % ALIGNMENT as u64, 0);
+                offset += chunk.bytes;
+            }
+            prop_assert_eq!(offset, file.bytes);
+        }
+    }
+
+    /// Any range, also one that begins inside a block, by requests of any size, into memory of any alignment.
+    #[test]
+    fn a_chunk_reads_as_the_bytes_of_the_file(
+        from in 0usize..900, rows in 0usize..900, request in 1usize..60_000, in_flight in 0usize..5, shift in 0usize..2,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("input");
+        let bytes = records(0, 1000);
+        fs::write(&path, &bytes).unwrap();
+        let rows = rows.min(1000 - from);
+        let chunk = exobus_shuffle::files::Chunk { path, offset: from as u64 * 100, bytes: rows as u64 * 100 };
+        let mut scratch = AlignedBuffer::new(chunk.scratch_bytes() + shift);
+        let options = ReadOptions { request_bytes: request, requests_in_flight: in_flight };
+        let read = read_chunk(&chunk, &mut scratch[shift..], &options).unwrap();
+        prop_assert!(*read == bytes[from * 100..(from + rows) * 100]);
+    }
+
+    #[test]
+    fn an_output_file_holds_what_was_written(
+        pieces in proptest::collection::vec(0usize..9_000, 0..30), count in 1usize..4, blocks in 1usize..4, shift in 0usize..50,
+        durable in any::<bool>(), hint in 0u64..100_000,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let buffers = buffers(count, blocks * ALIGNMENT + shift);
+        let options = OutputOptions { bytes_hint: hint, durable };
+        let mut output = OutputFile::create(directory.path(), "part-00000", "a1", buffers, options).unwrap();
+        let mut expected = Vec::new();
+        for (index, piece) in pieces.into_iter().enumerate() {
+            let bytes: Vec<u8> = (0..piece).map(|at| (at * 7 + index) as u8).collect();
+            if index % 2 == 0 {
+                output.write(&bytes).unwrap();
+                expected.extend_from_slice(&bytes);
+            } else {
+                let room = output.spare().unwrap();
+                prop_assert!(!room.is_empty());
+                let filled = room.len().min(bytes.len());
+                room[..filled].copy_from_slice(&bytes[..filled]);
+                output.advance(filled);
+                expected.extend_from_slice(&bytes[..filled]);
+            }
+            prop_assert_eq!(output.bytes(), expected.len() as u64);
+        }
+        let (token, buffers) = output.finish().unwrap();
+        prop_assert_eq!(buffers.len(), count);
+        prop_assert_eq!(token.bytes, expected.len() as u64);
+        prop_assert_eq!(names(directory.path()), [".part-00000.a1.tmp"]);
+        commit(&token).unwrap();
+        commit(&token).unwrap();
+        abort(&token).unwrap();
+        sync_dir(directory.path()).unwrap();
+        prop_assert_eq!(names(directory.path()), ["part-00000"]);
+        prop_assert!(fs::read(&token.final_path).unwrap() == expected);
+    }
+}
+
+#[test]
+fn attempts_do_not_touch_each_other_and_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |attempt: &str, byte: u8| {
+        let mut output =
+            OutputFile::create(directory.path(), "part", attempt, buffers(2, 4096), OutputOptions::default()).unwrap();
+        output.write(&[byte; 10_000]).unwrap();
+        output
+    };
+    let (lost, _) = write("1", 1).finish().unwrap();
+    let (won, _) = write("2", 2).finish().unwrap();
+    drop(write("3", 3));
+    assert_eq!(names(directory.path()), [".part.1.tmp", ".part.2.tmp"]);
+    commit(&won).unwrap();
+    abort(&lost).unwrap();
+    abort(&lost).unwrap();
+    assert_eq!(fs::read(directory.path().join("part")).unwrap(), [2; 10_000]);
+    assert_eq!(names(directory.path()), ["part"]);
+    // Neither the temporary nor the file it would have become is there.
+    fs::remove_file(&won.final_path).unwrap();
+    assert!(commit(&won).unwrap_err().to_string().contains(".part.2.tmp"));
+}
+
+#[test]
+fn file_systems_without_direct_io_work_too() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let out = directory.path().join("out");
+    generate_dir(&out, Mode::default(), 0, 100_001, 2, 3).unwrap();
+    let files = list_inputs(&[out]).unwrap();
+    assert_eq!(validate_files(&files, 3).unwrap(), Summary::of(&records(0, 100_001)));
+}
+
+#[test]
+fn output_directories_are_created_or_must_be_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("x/y");
+    assert!(prepare_output_dir(&out).unwrap());
+    assert!(!prepare_output_dir(&out).unwrap());
+    fs::File::create(out.join("z")).unwrap().write_at(b"z", 0).unwrap();
+    assert!(matches!(prepare_output_dir(&out).unwrap_err(), FileError::NotEmpty { .. }));
+    fs::remove_file(out.join("z")).unwrap();
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o500)).unwrap();
+    // Root may write everywhere.
+    if !rustix::process::geteuid().is_root() {
+        assert!(prepare_output_dir(&out).unwrap_err().is_bad_input());
+    }
+}
+
+#[test]
+fn names_of_parts_sort_as_their_numbers() {
+    assert_eq!(part_name(7, 80), "part-00007");
+    assert_eq!(part_name(99_999, 100_000), "part-99999");
+    assert_eq!(part_name(7, 100_001), "part-000007");
+}
