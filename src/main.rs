@@ -1,2 +1,37 @@
-//! The command line.
-fn main() {}
+//! The binary: parse, start logging, run, exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use exobus::{
+    cli::{Cli, Command},
+    commands,
+    exit::Failure,
+    logging,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logging::start(match cli.command {
+        // These run for long, and their log is what there is to see.
+        Command::Node(_) | Command::Dev(_) => "info",
+        _ => "warn",
+    });
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Dev(args) => commands::dev::run(&args),
+        Command::Config(args) => commands::config::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::RunWithParent(args) => commands::run_with_parent::run(&args),
+        _ => unreachable!(),
+    }
+}

@@ -1,0 +1,310 @@
+//! The command line: what can be said. What it does is in `commands/`, one file each.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    config::{
+        MemoryBudget, Overrides,
+        units::{UnitError, parse_size},
+    },
+    exit::Exit,
+};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "exobus",
+    version,
+    about = "Sorts, shuffles and moves data between all workers of a cluster, or on this machine alone",
+    after_help = exit_codes(),
+    disable_help_subcommand = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sort files of 100-byte records
+    Sort(SortArgs),
+    /// Measure the runtime
+    Bench(BenchArgs),
+    /// Run a node of a cluster until Ctrl-C or SIGTERM
+    Node(NodeArgs),
+    /// Run a whole cluster on this machine: a nats-server and several nodes
+    Dev(DevArgs),
+    /// Print or check configuration
+    Config(ConfigArgs),
+    /// Print a sample of each message that nodes exchange
+    Protocols(ProtocolsArgs),
+    /// Check this machine, and a cluster, for what would make jobs fail or crawl
+    Doctor(DoctorArgs),
+    /// Become a program that ends when our parent does; used by `dev`
+    #[command(hide = true)]
+    RunWithParent(RunWithParentArgs),
+}
+
+/// `exobus sort`
+#[derive(Debug, Clone, Args)]
+pub struct SortArgs {
+    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files
+    #[arg(required_unless_present = "generate", conflicts_with = "generate")]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty
+    #[arg(long, short, value_name = "DIR", required_unless_present = "generate")]
+    pub output: Option<PathBuf>,
+    /// Byte budget, per node; the rest is spilled [default: 60% of what is available]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<MemoryBudget>,
+    /// Folder for spill files, may be repeated [default: a hidden folder in the output's]
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    pub spill: Vec<PathBuf>,
+    /// When and where data moves
+    #[arg(long, value_enum, default_value_t = StrategyName::Simple)]
+    pub strategy: StrategyName,
+    /// Number of output files [default: chosen from the input's size and the memory]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub partitions: Option<u32>,
+    /// Tasks that run at a time [default: one for each cpu]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
+    pub executors: Option<u32>,
+    /// Run on the cluster behind this NATS server; all its nodes must see input and output under the same paths
+    #[arg(long, value_name = "URL")]
+    pub cluster: Option<String>,
+    /// Configuration with the [cluster] to use: its name, credentials, TLS
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the summary as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Make so much input first, and validate the output; both are removed unless --output names a folder
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub generate: Option<u64>,
+}
+
+/// Strategies that `--strategy` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StrategyName {
+    /// Each reducer pulls its part of every map output
+    Simple,
+}
+
+impl StrategyName {
+    /// As written on the command line and in summaries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+        }
+    }
+}
+
+/// `exobus bench`
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum)]
+    pub what: BenchName,
+    /// Measure on the cluster behind this NATS server instead of in this process
+    #[arg(long, value_name = "URL")]
+    pub cluster: Option<String>,
+    /// Configuration with the [cluster] to use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the figures as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `exobus bench` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchName {
+    /// No-op tasks a second, 10 000 outstanding
+    Tasks,
+    /// Submit to result of one task at a time
+    Latency,
+    /// Objects put into the store: 100 MB and 1 kB
+    Put,
+    /// Objects of 100 MB between two nodes
+    Transfer,
+    /// Objects through a store that is smaller than they are, and back
+    Spill,
+    /// Memory of the Owner with a million live references
+    Metadata,
+}
+
+/// Settings that `exobus node` takes over from the configuration when given.
+#[derive(Debug, Clone, Args)]
+pub struct NodeArgs {
+    /// Configuration; every key has a default, see `exobus config default`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Name of the node, unique in its cluster
+    #[arg(long, value_parser = node_name)]
+    pub name: Option<String>,
+    /// NATS server of the cluster
+    #[arg(long, value_name = "URL")]
+    pub cluster: Option<String>,
+    /// Address and port where other nodes fetch data
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Byte budget: a size, or a share such as 60%
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<MemoryBudget>,
+    /// Folder for spill files, may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub spill: Vec<PathBuf>,
+    /// Tasks that run at a time; 0: one for each cpu
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub executors: Option<u32>,
+    /// Listen beyond this machine although data crosses the network unencrypted
+    #[arg(long)]
+    pub insecure_no_tls: bool,
+    /// Listen beyond this machine although everybody who reaches the port may read the data
+    #[arg(long)]
+    pub insecure_no_token: bool,
+}
+
+impl NodeArgs {
+    /// What the flags set.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            name: self.name.clone(),
+            nats_url: self.cluster.clone(),
+            listen: self.listen,
+            memory: self.memory,
+            spill_dirs: self.spill.clone(),
+            executors: self.executors,
+            insecure_no_tls: self.insecure_no_tls,
+            insecure_no_token: self.insecure_no_token,
+        }
+    }
+}
+
+/// `exobus dev`
+#[derive(Debug, Clone, Args)]
+pub struct DevArgs {
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub nodes: u32,
+    /// Byte budget of each node [default: 60% of what is available, divided by the number of nodes]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Executors of each node [default: the cpus divided by the number of nodes, at least 1]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub executors: Option<u32>,
+    /// Port of the nats-server; 0: any free one [default: 4222, or any free one when that is taken]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Folder for configurations and spill files [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Program of the nats-server [default: EXOBUS_NATS_SERVER, PATH, what `cargo xtask nats` fetched]
+    #[arg(long, value_name = "FILE")]
+    pub nats_server: Option<PathBuf>,
+}
+
+/// `exobus config`
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+/// What `exobus config` can do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigAction {
+    /// Print every key with its meaning and default, as a file
+    Default,
+    /// Check a file, together with the environment, as `exobus node` would
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// `exobus protocols`
+#[derive(Debug, Clone, Args)]
+pub struct ProtocolsArgs {
+    /// Only the protocols whose name contains this
+    pub filter: Option<String>,
+}
+
+/// `exobus doctor`
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Also check the cluster behind this NATS server
+    #[arg(long, value_name = "URL")]
+    pub cluster: Option<String>,
+    /// Configuration to check along
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `exobus run-with-parent`, hidden.
+#[derive(Debug, Clone, Args)]
+pub struct RunWithParentArgs {
+    /// Process id of the parent
+    #[arg(long)]
+    pub parent: i32,
+    /// The program and its arguments
+    #[arg(required = true, last = true)]
+    pub program: Vec<PathBuf>,
+}
+
+fn size(text: &str) -> Result<u64, UnitError> {
+    parse_size(text)
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    if exobus_actors::ids::NodeId::is_valid(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a node's name is 1 to 64 characters of A-Z a-z 0-9 _ -".into())
+    }
+}
+
+fn exit_codes() -> String {
+    let mut text = String::from("Exit codes:\n");
+    for (exit, meaning) in Exit::ALL {
+        text.push_str(&format!("  {:>3}  {meaning}\n", exit.code()));
+    }
+    text.push_str("\nLogs go to stderr; EXOBUS_LOG (or RUST_LOG) says which, for example EXOBUS_LOG=debug.");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sort_takes_what_the_readme_says() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("exobus sort --generate 1GB").is_ok());
+        assert!(parse("exobus sort a b --output out --memory 4GiB --spill x --spill y --partitions 7 --json").is_ok());
+        for wrong in [
+            "exobus sort",
+            "exobus sort a",
+            "exobus sort a --generate 1GB --output out",
+            "exobus sort a --output out --memory lots",
+            "exobus sort a --output out --strategy magic",
+            "exobus sort a --output out --partitions 0",
+            "exobus sort --generate 0",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `exobus dev`: a whole cluster on this machine, for as long as the command runs.
+
+mod children;
+mod nats_server;
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use self::children::{Children, Happening};
+use crate::{
+    cli::DevArgs,
+    commands::node::READY,
+    config::MemoryBudget,
+    exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
+    machine,
+};
+
+/// The configuration of the server, the one that is shipped for one machine.
+const NATS_CONFIG: &str = include_str!("../../configs/nats/local.conf");
+
+/// How long a nats-server may take to listen.
+const NATS_READY: Duration = Duration::from_secs(15);
+/// How long all nodes may take to be in the cluster.
+const NODES_READY: Duration = Duration::from_secs(60);
+/// How long nodes may take to stop in order.
+const STOP: Duration = Duration::from_secs(12);
+
+/// Runs until Ctrl-C, or until a process that should run does not.
+pub fn run(args: &DevArgs) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+    let server = nats_server::find(args.nats_server.as_deref()).or_exit(Exit::Usage)?;
+    let folder = Folder::make(args.dir.as_deref()).map_err(|failure| failure.context("make the folder of the cluster"))?;
+
+    let mut children = Children::new(interrupt);
+    let outcome = start_and_watch(args, &server, folder.path(), &mut children);
+    let stopped = children.stop_all(STOP);
+    drop(folder);
+    outcome?;
+    if let Some(late) = stopped {
+        return Err(Failure::text(Exit::JobFailed, format!("{late} did not stop in order within {} s", STOP.as_secs())));
+    }
+    Ok(())
+}
+
+fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<(), Failure> {
+    let Some(port) = start_nats(args, server, folder, children)? else { return Ok(()) };
+    let url = format!("nats://127.0.0.1:{port}");
+
+    let names: Vec<String> = (1..=args.nodes).map(|number| format!("n{number}")).collect();
+    let program = std::env::current_exe().or_exit(Exit::InputOutput)?;
+    for name in &names {
+        let config = write_node_config(args, folder, name, &url)?;
+        children.start(name, &program, &["node".as_ref(), "--config".as_ref(), config.as_os_str()])?;
+    }
+    let mut missing: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut all_ready = |who: &str, line: &str| {
+        if line.starts_with(READY) {
+            missing.retain(|name| *name != who);
+        }
+        missing.is_empty()
+    };
+    match children.watch_until(Some(NODES_READY), &mut all_ready)? {
+        Happening::Found => {}
+        Happening::Interrupted => return Ok(()),
+        Happening::TooLate => {
+            return Err(Failure::text(
+                Exit::Unreachable,
+                format!("not in the cluster after {} s: {}", NODES_READY.as_secs(), missing.join(", ")),
+            ));
+        }
+    }
+
+    say(&format!(
+        "{} node{} ready at {url}\n\
+         \n  sort      exobus sort --cluster {url} --generate 1GB\
+         \n  bench     exobus bench tasks --cluster {url}\
+         \n  files     {}\
+         \n\nCtrl-C stops everything.",
+        names.len(),
+        if names.len() == 1 { " is" } else { "s are" },
+        folder.display(),
+    ));
+    children.watch_until(None, &mut |_, _| false)?;
+    Ok(())
+}
+
+/// Starts the server; its port, or nothing when interrupted.
+fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<Option<u16>, Failure> {
+    let config = folder.join("nats.conf");
+    fs::write(&config, NATS_CONFIG).or_exit(Exit::InputOutput)?;
+    let port = match args.port {
+        // What the server calls "any free port".
+        Some(0) => "-1".to_owned(),
+        Some(port) => port.to_string(),
+        None if nats_server::port_is_free(nats_server::DEFAULT_PORT) => nats_server::DEFAULT_PORT.to_string(),
+        None => {
+            say(&format!("port {} is taken, using another one", nats_server::DEFAULT_PORT));
+            "-1".to_owned()
+        }
+    };
+    let store = folder.join("nats");
+    children.start(
+        "nats",
+        server,
+        &["-c".as_ref(), config.as_os_str(), "-p".as_ref(), port.as_ref(), "-sd".as_ref(), store.as_os_str()],
+    )?;
+    let mut listening = None;
+    let happening = children.watch_until(Some(NATS_READY), &mut |_, line| {
+        if let Some((_, address)) = line.split_once("Listening for client connections on ") {
+            listening = address.rsplit(':').next().and_then(|port| port.trim().parse().ok());
+        }
+        line.contains("Server is ready") && listening.is_some()
+    })?;
+    match happening {
+        Happening::Found => Ok(listening),
+        Happening::Interrupted => Ok(None),
+        Happening::TooLate => {
+            Err(Failure::text(Exit::Unreachable, format!("nats-server was not ready after {} s", NATS_READY.as_secs())))
+        }
+    }
+}
+
+fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
+    let share = machine::available_memory_bytes() / u64::from(args.nodes);
+    let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
+    let executors = args.executors.unwrap_or((machine::cpus() / args.nodes).max(1));
+    let token = folder.join("token");
+    if !token.exists() {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&token).or_exit(Exit::InputOutput)?;
+        writeln!(file, "{}", uuid::Uuid::new_v4().simple()).or_exit(Exit::InputOutput)?;
+    }
+    // Debug of a text is a TOML string, as long as there are no control characters in a path.
+    let text = format!(
+        "# Made by `exobus dev`.\n\
+         [cluster]\nnats_url = {url:?}\n\n\
+         [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nspill_dirs = [{:?}]\n\n\
+         [security]\ntoken_file = {token:?}\n",
+        folder.join("spill"),
+    );
+    let path = folder.join(format!("{name}.toml"));
+    fs::write(&path, text).or_exit(Exit::InputOutput)?;
+    Ok(path)
+}
+
+/// Where configurations and spill files of the cluster are.
+enum Folder {
+    /// Made by us, and removed when dropped.
+    Own(TempDir),
+    /// Named by the user, and kept.
+    Given(PathBuf),
+}
+
+impl Folder {
+    fn make(given: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = given else {
+            return tempfile::Builder::new()
+                .prefix("exobus-dev-")
+                .permissions(fs::Permissions::from_mode(0o700))
+                .tempdir_in(machine::big_temporary_folder())
+                .map(Self::Own)
+                .or_exit(Exit::InputOutput);
+        };
+        fs::create_dir_all(path).or_exit(Exit::InputOutput)?;
+        Ok(Self::Given(path.canonicalize().or_exit(Exit::InputOutput)?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own(folder) => folder.path(),
+            Self::Given(path) => path,
+        }
+    }
+}
+
+fn say(text: &str) {
+    // A closed stdout is no reason to stop the cluster.
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}

@@ -1,0 +1,175 @@
+//! `exobus doctor`: what about this machine would make jobs fail or crawl, and what to do about it.
+
+use std::{
+    fmt,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use rustix::{
+    fs::{MemfdFlags, OFlags, ftruncate, memfd_create, statfs, statvfs},
+    process::{Resource, getrlimit},
+};
+
+use crate::{
+    cli::DoctorArgs,
+    config::{NodeConfig, Overrides, units::size},
+    exit::{Exit, Failure, OrExit},
+    machine,
+    report::bytes,
+};
+
+/// Below this, spilling has little room; a warning only, as small jobs need none.
+const SPILL_SPACE_LOW_BYTES: u64 = 10_000_000_000;
+/// Input, output, spill files and sockets of a large job.
+const OPEN_FILES_LOW: u64 = 4096;
+/// A store below this has room for a task or two.
+const MEMORY_LOW_BYTES: u64 = 1 << 30;
+
+/// What was found about one thing.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    what: String,
+    verdict: Verdict,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Good,
+    Warning,
+    Bad,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Good => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Bad => "BAD",
+        };
+        write!(f, "{verdict:<8} {:<14} {}", self.what, self.text)
+    }
+}
+
+/// Prints all findings; fails when one is bad.
+pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
+    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    config.token().or_exit(Exit::Usage)?;
+
+    let mut findings = vec![memory(&config), shared_memory(), cpus(), open_files()];
+    findings.extend(config.node.spill_dirs.iter().map(|folder| spill_folder(folder)));
+    let worst = findings.iter().map(|finding| finding.verdict).max();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if worst == Some(Verdict::Bad) {
+        return Err(Failure::text(Exit::InputOutput, "jobs will fail here; see the lines marked BAD"));
+    }
+    Ok(())
+}
+
+fn finding(what: &str, verdict: Verdict, text: String) -> Finding {
+    Finding { what: what.to_owned(), verdict, text }
+}
+
+fn memory(config: &NodeConfig) -> Finding {
+    let available = machine::available_memory_bytes();
+    let budget = config.node.memory.bytes(available);
+    let text = format!("{} available, budget {} (node.memory = {})", size(available), size(budget), config.node.memory);
+    if budget > available {
+        return finding("memory", Verdict::Bad, format!("{text}: the budget is more than there is"));
+    }
+    let verdict = if budget < MEMORY_LOW_BYTES { Verdict::Warning } else { Verdict::Good };
+    finding("memory", verdict, text)
+}
+
+/// The store's region is a memfd: it must be possible to make one and to give it memory.
+fn shared_memory() -> Finding {
+    let made = memfd_create("exobus-doctor", MemfdFlags::CLOEXEC).and_then(|file| ftruncate(&file, 1 << 20));
+    match made {
+        Ok(()) => finding("shared memory", Verdict::Good, "memfd works".into()),
+        Err(error) => finding("shared memory", Verdict::Bad, format!("no memfd: {error}; the store needs one")),
+    }
+}
+
+fn cpus() -> Finding {
+    let cpus = machine::cpus();
+    finding("cpus", Verdict::Good, format!("{cpus}, so {cpus} executors unless node.executors says otherwise"))
+}
+
+fn open_files() -> Finding {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if limit < OPEN_FILES_LOW {
+        let text = format!("limit {limit}; raise it to {OPEN_FILES_LOW} or more (`ulimit -n {OPEN_FILES_LOW}`)");
+        return finding("open files", Verdict::Warning, text);
+    }
+    finding("open files", Verdict::Good, format!("limit {limit}"))
+}
+
+fn spill_folder(folder: &Path) -> Finding {
+    let what = "spill folder";
+    let shown = folder.display();
+    match probe(folder) {
+        Err(error) => finding(what, Verdict::Bad, format!("{shown}: {error}")),
+        Ok(Probe { in_memory: true, .. }) => {
+            finding(what, Verdict::Bad, format!("{shown} is memory itself; spilling there cannot free any"))
+        }
+        Ok(Probe { direct: false, .. }) => {
+            finding(what, Verdict::Warning, format!("{shown} has no direct I/O; spilling will be slower"))
+        }
+        Ok(Probe { free_bytes, .. }) if free_bytes < SPILL_SPACE_LOW_BYTES => {
+            finding(what, Verdict::Warning, format!("{shown} has only {} free", bytes(free_bytes)))
+        }
+        Ok(Probe { free_bytes, .. }) => {
+            finding(what, Verdict::Good, format!("{shown}: {} free, direct I/O", bytes(free_bytes)))
+        }
+    }
+}
+
+struct Probe {
+    in_memory: bool,
+    direct: bool,
+    free_bytes: u64,
+}
+
+/// Writes a file as the store would, in the folder or in the nearest one above it that exists, and removes it.
+fn probe(folder: &Path) -> io::Result<Probe> {
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    let existing = folder
+        .ancestors()
+        .find(|path| path.is_dir())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such folder, nor one above it"))?;
+    let file = tempfile::NamedTempFile::new_in(existing)?;
+    let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(file.path()).is_ok();
+    let kind = statfs(existing)?.f_type as u64;
+    let space = statvfs(existing)?;
+    fs::remove_file(file.path())?;
+    Ok(Probe { in_memory: [TMPFS, RAMFS].contains(&kind), direct, free_bytes: space.f_bavail * space.f_frsize })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_bad() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        // Below a file there is no folder, so the probe goes to the folder of the file.
+        assert_ne!(spill_folder(&file.path().join("below")).text, "");
+        let finding = spill_folder(Path::new("/proc/self/spill"));
+        assert_eq!(finding.verdict, Verdict::Bad, "{finding}");
+    }
+
+    #[test]
+    fn memory_file_systems_are_no_place_to_spill() {
+        if fs::metadata("/dev/shm").is_ok() {
+            let finding = spill_folder(Path::new("/dev/shm/exobus"));
+            assert!(finding.text.contains("memory itself"), "{finding}");
+        }
+    }
+}

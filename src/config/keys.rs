@@ -1,0 +1,265 @@
+//! Every configuration key, once: from this table come `configs/default.toml`, the checks of files and of environment
+//! variables, and the text of their errors.
+
+use std::{net::SocketAddr, path::Path};
+
+use super::units::{MemoryBudget, parse_duration};
+
+/// A section of the file, in the order of `configs/default.toml`.
+pub struct Section {
+    /// Its name, dotted where it is nested.
+    pub name: &'static str,
+    /// What it is about.
+    pub doc: &'static str,
+    /// Where users choose the key names themselves (labels, say): the kind of the values and an example line.
+    pub free: Option<(Kind, &'static str)>,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// One key of a section.
+pub struct Key {
+    /// Its name within the section.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// The default as TOML; none: not set unless somebody sets it.
+    pub default: Option<&'static str>,
+    /// An example as TOML, shown as a comment where there is no default.
+    pub example: &'static str,
+    /// One or more lines for people.
+    pub doc: &'static str,
+}
+
+/// What values a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// A subject token: `[A-Za-z0-9_-]`, 1 to 64 characters.
+    Token,
+    /// true or false.
+    Flag,
+    /// An integer from 0.
+    Count,
+    /// Bytes, or a share of the memory that is available.
+    Memory,
+    /// A time with its unit.
+    Duration,
+    /// The path of a file or folder.
+    Path,
+    /// Several of them.
+    Paths,
+    /// Several texts.
+    Texts,
+    /// `address:port`.
+    Listen,
+    /// `nats://` or `tls://`, without a password.
+    NatsUrl,
+}
+
+impl Kind {
+    /// For "expected ...".
+    pub fn expected(self) -> &'static str {
+        match self {
+            Self::Text => "text in quotes",
+            Self::Token => "1 to 64 characters of A-Z a-z 0-9 _ -, in quotes",
+            Self::Flag => "true or false",
+            Self::Count => "a whole number, 0 or more",
+            Self::Memory => r#"a size such as "4GiB" or a share of the available memory such as "60%""#,
+            Self::Duration => r#"a time with its unit such as "3s" or "500ms""#,
+            Self::Path => r#"a path in quotes such as "/var/lib/exobus""#,
+            Self::Paths => r#"a list of paths such as ["/disk1", "/disk2"]"#,
+            Self::Texts => r#"a list of texts such as ["gpu0", "gpu1"]"#,
+            Self::Listen => r#"an IP address and a port such as "127.0.0.1:7400" (port 0: any free one)"#,
+            Self::NatsUrl => {
+                r#"a URL such as "nats://127.0.0.1:4222" or "tls://nats.example.org:4222", without user and password"#
+            }
+        }
+    }
+
+    /// Whether a text is a value of this kind; the kinds that are no texts take none.
+    pub fn accepts_text(self, text: &str) -> bool {
+        match self {
+            Self::Text => true,
+            Self::Token => exobus_actors::ids::NodeId::is_valid(text),
+            Self::Memory => text.parse::<MemoryBudget>().is_ok(),
+            Self::Duration => parse_duration(text).is_ok(),
+            Self::Path => !text.is_empty() && !Path::new(text).as_os_str().is_empty(),
+            Self::Listen => text.parse::<SocketAddr>().is_ok(),
+            Self::NatsUrl => is_nats_url(text),
+            Self::Flag | Self::Count | Self::Paths | Self::Texts => false,
+        }
+    }
+
+    /// Whether it is written as a list.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::Paths | Self::Texts)
+    }
+}
+
+/// Passwords do not belong in URLs: those end in logs and process lists.
+fn is_nats_url(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("nats://").or_else(|| text.strip_prefix("tls://")) else { return false };
+    let host = rest.split_once(':').map_or(rest, |(host, _)| host);
+    let port_is_right = match rest.strip_prefix('[') {
+        // An IPv6 address: its own colons are inside the brackets.
+        Some(rest) => match rest.split_once(']') {
+            Some((_, "")) => true,
+            Some((_, port)) => port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()),
+            None => false,
+        },
+        None => rest.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok()),
+    };
+    !host.is_empty() && !rest.contains(['@', '/', ' ', ',']) && port_is_right
+}
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    example: &'static str,
+    doc: &'static str,
+) -> Key {
+    Key { name, kind, default, example, doc }
+}
+
+/// All of them.
+pub const SECTIONS: &[Section] = &[
+    Section {
+        name: "cluster",
+        doc: "Which cluster, and how to reach its NATS servers.",
+        free: None,
+        keys: &[
+            key("name", Kind::Token, Some(r#""local""#), "", "Clusters of different names share a NATS server without seeing each other."),
+            key("nats_url", Kind::NatsUrl, Some(r#""nats://127.0.0.1:4222""#), "", "One server; it tells about the others."),
+            key("connect_deadline", Kind::Duration, Some(r#""10s""#), "", "How long to try before giving up with exit code 4."),
+            key("nats_creds_file", Kind::Path, None, r#""/etc/exobus/node.creds""#, "Credentials (JWT and seed); mode 0600."),
+            key("nats_nkey_seed_file", Kind::Path, None, r#""/etc/exobus/node.nk""#, "Seed of an nkey; mode 0600."),
+            key("nats_context_file", Kind::Path, None, r#""/home/me/.config/nats/context/lab.json""#, "A context of the `nats` tool: URL, credentials and TLS files at once."),
+            key("nats_ca_file", Kind::Path, None, r#""/etc/exobus/ca.pem""#, "Certificates that the server's is checked against, besides the system's."),
+            key("nats_cert_file", Kind::Path, None, r#""/etc/exobus/node.pem""#, "Our own certificate, for mutual TLS; needs nats_key_file."),
+            key("nats_key_file", Kind::Path, None, r#""/etc/exobus/node.key""#, "Its private key; mode 0600."),
+            key("nats_inbox_prefix", Kind::Text, None, r#""_INBOX_node1""#, "For accounts that may subscribe only to their own inbox."),
+        ],
+    },
+    Section {
+        name: "node",
+        doc: "This process.",
+        free: None,
+        keys: &[
+            key("name", Kind::Token, None, r#""n1""#, "Unique in the cluster. Not set: the host's name and a number, kept in the first spill folder."),
+            key("listen", Kind::Listen, Some(r#""127.0.0.1:0""#), "", "Where other nodes fetch data. Port 0: any free one."),
+            key("memory", Kind::Memory, Some(r#""60%""#), "", "Byte budget of the node; what does not fit goes to the spill folders.\nA size, or a share of what is available (the limit of a control group counts)."),
+            key("spill_dirs", Kind::Paths, Some(r#"["/var/tmp/exobus"]"#), "", "Folders for spill files, best one for each disk; not on a memory file system."),
+            key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: one for each cpu."),
+            key("scheduler", Kind::Flag, Some("true"), "", "Whether this node may be the cluster's Scheduler."),
+        ],
+    },
+    Section {
+        name: "node.resources",
+        doc: "What tasks can ask for. Not set: 1000 milli-cpu for each executor, no gpu.",
+        free: None,
+        keys: &[
+            key("cpu_milli", Kind::Count, None, "2000", "In thousandths of a cpu."),
+            key("gpus", Kind::Texts, None, r#"["gpu0"]"#, "Names of devices."),
+        ],
+    },
+    Section { name: "node.labels", doc: "Names and texts of your own that tasks can ask for.", free: Some((Kind::Text, r#"zone = "a""#)), keys: &[] },
+    Section {
+        name: "security",
+        doc: "A listener on any other address than loopback needs a token and TLS, or the word for each that it goes without.",
+        free: None,
+        keys: &[
+            key("token_file", Kind::Path, None, r#""/etc/exobus/token""#, "The cluster's token, the same on all its nodes: one line, 16 characters or more; mode 0600."),
+            key("insecure_no_tls", Kind::Flag, Some("false"), "", "Data may cross the network unencrypted."),
+            key("insecure_no_token", Kind::Flag, Some("false"), "", "Everybody who reaches the port may read the data."),
+        ],
+    },
+];
+
+/// The section of this name.
+pub fn section(name: &str) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.name == name)
+}
+
+/// Dotted names of all keys.
+pub fn all_paths() -> impl Iterator<Item = (String, Kind)> {
+    SECTIONS
+        .iter()
+        .flat_map(|section| section.keys.iter().map(move |key| (format!("{}.{}", section.name, key.name), key.kind)))
+}
+
+/// The kind of the key with this dotted name.
+pub fn kind_of(path: &str) -> Option<Kind> {
+    let (section_name, name) = path.rsplit_once('.')?;
+    let section = section(section_name)?;
+    section.free.map(|(kind, _)| kind).or_else(|| section.keys.iter().find(|key| key.name == name).map(|key| key.kind))
+}
+
+/// The known key or section that is most like `unknown`, where one is like it.
+pub fn nearest(unknown: &str) -> Option<String> {
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    // The right name in a wrong section is one slip, whatever the sections are called.
+    let distance = |known: &str| {
+        let whole = strsim::damerau_levenshtein(unknown, known);
+        whole.min(1 + strsim::damerau_levenshtein(&last(unknown), &last(known)))
+    };
+    let sections = SECTIONS.iter().map(|section| section.name.to_owned());
+    let allowed = (last(unknown).chars().count() / 3).max(2);
+    all_paths()
+        .map(|(path, _)| path)
+        .chain(sections)
+        .map(|known| (distance(&known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= allowed)
+        .map(|(_, known)| known)
+}
+
+/// `configs/default.toml`: every key with its meaning, unset ones as comments.
+pub fn default_toml() -> String {
+    let mut text = String::from(
+        "# Every key with its default. Made by `exobus config default`; a test keeps it so.\n\
+         # Later wins: these defaults, the file, environment variables (EXOBUS_NODE__MEMORY=8GiB), command line.\n",
+    );
+    for section in SECTIONS {
+        text.push_str(&format!("\n# {}\n[{}]\n", section.doc.replace('\n', "\n# "), section.name));
+        if let Some((_, example)) = section.free {
+            text.push_str(&format!("# {example}\n"));
+        }
+        for key in section.keys {
+            text.push_str(&format!("# {}\n", key.doc.replace('\n', "\n# ")));
+            match key.default {
+                Some(default) => text.push_str(&format!("{} = {default}\n", key.name)),
+                None => text.push_str(&format!("# {} = {}\n", key.name, key.example)),
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_key() {
+        let check = |unknown, known: Option<&str>| assert_eq!(nearest(unknown).as_deref(), known, "{unknown}");
+        check("node.memroy", Some("node.memory"));
+        check("node.nats_url", Some("cluster.nats_url"));
+        check("node.spill_dir", Some("node.spill_dirs"));
+        check("security.insecure_notls", Some("security.insecure_no_tls"));
+        check("nodes", Some("node"));
+        check("node.colour", None);
+    }
+
+    #[test]
+    fn nats_urls_have_a_scheme_a_host_and_no_password() {
+        for good in ["nats://127.0.0.1:4222", "tls://nats.example.org", "nats://[::1]:4222", "nats://host"] {
+            assert!(is_nats_url(good), "{good}");
+        }
+        for bad in ["", "127.0.0.1:4222", "http://host", "nats://", "nats://me:secret@host:4222", "nats://host:port", "nats://h:70000", "nats://a,b"] {
+            assert!(!is_nats_url(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Events in, figures out.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use exobus_actors::{
+    event::{Event, EventKind, NodeFigures, NodeState},
+    ids::NodeId,
+};
+
+use super::text;
+
+/// What is known about a job so far.
+#[derive(Debug, Default)]
+pub struct Progress {
+    stages: Vec<Stage>,
+    nodes: BTreeMap<NodeId, NodeFigures>,
+    dead_nodes: u64,
+    failed_attempts: u64,
+    waiting: Option<String>,
+    last_at_ms: u64,
+    finished: bool,
+}
+
+/// A step of a job: all tasks of one function.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// Its name, `sort.map` say.
+    pub name: String,
+    /// How many tasks it will have; grows while the program plans.
+    pub tasks: u64,
+    /// How many of them are done.
+    pub tasks_done: u64,
+    /// Bytes that its tasks will read, 0 where not known.
+    pub bytes_planned: u64,
+    /// Bytes that the tasks which are done have read.
+    pub bytes_in: u64,
+    /// Bytes that they wrote.
+    pub bytes_out: u64,
+    /// Rows that they reported.
+    pub rows: u64,
+    /// Time of the first task that was placed, milliseconds.
+    pub started_ms: Option<u64>,
+    /// Time of the last task that finished, milliseconds.
+    pub finished_ms: u64,
+}
+
+impl Stage {
+    /// How long it has been, or was, at work; `now_ms` on the job's clock.
+    pub fn busy(&self, now_ms: u64) -> Duration {
+        let end = if self.is_done() { self.finished_ms } else { now_ms };
+        Duration::from_millis(self.started_ms.map_or(0, |start| end.saturating_sub(start)))
+    }
+
+    /// Whether all planned tasks are done.
+    pub fn is_done(&self) -> bool {
+        self.tasks > 0 && self.tasks_done >= self.tasks
+    }
+}
+
+impl Progress {
+    /// Takes an event in; says whether it is one that people want to read at once, and then how.
+    pub fn on(&mut self, event: &Event) -> Option<String> {
+        self.last_at_ms = self.last_at_ms.max(event.at_ms);
+        match &event.kind {
+            EventKind::JobStarted { .. } | EventKind::JobFinished { .. } => {
+                self.finished = matches!(event.kind, EventKind::JobFinished { .. });
+                self.waiting = None;
+            }
+            EventKind::StagePlanned { stage, tasks, bytes } => {
+                let stage = self.stage(stage);
+                stage.tasks += tasks;
+                stage.bytes_planned += bytes;
+            }
+            EventKind::TaskPlaced { stage, .. } => {
+                self.waiting = None;
+                let at_ms = event.at_ms;
+                self.stage(stage).started_ms.get_or_insert(at_ms);
+            }
+            EventKind::TaskFinished { stage, bytes_in, bytes_out, rows, .. } => {
+                self.waiting = None;
+                let stage = self.stage(stage);
+                stage.tasks_done += 1;
+                stage.bytes_in += bytes_in;
+                stage.bytes_out += bytes_out;
+                stage.rows += rows;
+                stage.finished_ms = stage.finished_ms.max(event.at_ms);
+            }
+            EventKind::TaskFailed { stage, attempt, error, last, .. } => {
+                self.failed_attempts += 1;
+                let then = if *last { "" } else { "; trying again" };
+                return Some(format!("{stage} failed on {} (attempt {attempt}): {error}{then}", event.node));
+            }
+            EventKind::Waiting { what, reason, for_ms } => {
+                let text = format!("{what} waits: {reason}");
+                let news = self.waiting.as_ref() != Some(&text);
+                self.waiting = Some(text.clone());
+                return news.then(|| format!("{text} ({} so far)", text::duration(Duration::from_millis(*for_ms))));
+            }
+            EventKind::Node { about, state } => {
+                let what = match state {
+                    NodeState::Up => return None,
+                    NodeState::Suspected => "is silent",
+                    NodeState::Dead => {
+                        self.dead_nodes += 1;
+                        "is dead; what was lost with it runs again"
+                    }
+                    NodeState::Left => "left",
+                };
+                return Some(format!("node {about} {what}"));
+            }
+            EventKind::NodeFigures(figures) => {
+                self.nodes.insert(event.node.clone(), *figures);
+            }
+        }
+        None
+    }
+
+    /// The stages in the order in which they were planned.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// Milliseconds on the job's clock of the latest event.
+    pub fn last_at_ms(&self) -> u64 {
+        self.last_at_ms
+    }
+
+    /// Attempts that failed so far.
+    pub fn failed_attempts(&self) -> u64 {
+        self.failed_attempts
+    }
+
+    /// Whether the job has ended.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Figures of all nodes together; budgets and peaks are sums.
+    pub fn totals(&self) -> NodeFigures {
+        self.nodes.values().fold(NodeFigures::default(), |mut sum, node| {
+            sum.budget_bytes += node.budget_bytes;
+            sum.used_bytes += node.used_bytes;
+            sum.spilled_bytes += node.spilled_bytes;
+            sum.restored_bytes += node.restored_bytes;
+            sum.received_bytes += node.received_bytes;
+            sum.sent_bytes += node.sent_bytes;
+            sum.memory_bytes += node.memory_bytes;
+            sum.peak_memory_bytes += node.peak_memory_bytes;
+            sum.control_messages += node.control_messages;
+            sum
+        })
+    }
+
+    /// `store 1.2 GiB of 2.0 GiB, spilled 3.20 GB`, and what it waits for.
+    pub fn state_line(&self) -> String {
+        let totals = self.totals();
+        let mut line = String::new();
+        if totals.budget_bytes > 0 {
+            let size = crate::config::units::size;
+            line.push_str(&format!("store {} of {}", size(totals.used_bytes), size(totals.budget_bytes)));
+            if totals.spilled_bytes > 0 {
+                line.push_str(&format!(", spilled {}", text::bytes(totals.spilled_bytes)));
+            }
+            if totals.received_bytes > 0 {
+                line.push_str(&format!(", moved {}", text::bytes(totals.received_bytes)));
+            }
+        }
+        if let Some(waiting) = &self.waiting {
+            line.push_str(if line.is_empty() { "" } else { ", " });
+            line.push_str(waiting);
+        }
+        line
+    }
+
+    /// Everything in one line, for logs.
+    pub fn line(&self, now_ms: u64) -> String {
+        let mut parts: Vec<String> = self
+            .stages
+            .iter()
+            .filter(|stage| stage.started_ms.is_some())
+            .map(|stage| {
+                let rate = text::rate(stage.bytes_in, stage.busy(now_ms));
+                format!("{} {}/{} {} {rate}", stage.name, stage.tasks_done, stage.tasks, text::bytes(stage.bytes_in))
+            })
+            .collect();
+        parts.push(self.state_line());
+        parts.retain(|part| !part.is_empty());
+        parts.join(" | ")
+    }
+
+    fn stage(&mut self, name: &str) -> &mut Stage {
+        let index = self.stages.iter().position(|stage| stage.name == name).unwrap_or_else(|| {
+            self.stages.push(Stage { name: name.to_owned(), ..Stage::default() });
+            self.stages.len() - 1
+        });
+        &mut self.stages[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_actors::ids::{Attempt, TaskId};
+
+    use super::*;
+
+    fn event(at_ms: u64, node: &str, kind: EventKind) -> Event {
+        Event { at_ms, node: NodeId::new(node), job: None, kind }
+    }
+
+    fn finished(bytes_in: u64) -> EventKind {
+        EventKind::TaskFinished {
+            task: TaskId::from_u128(1),
+            attempt: Attempt(1),
+            stage: "sort.map".into(),
+            bytes_in,
+            bytes_out: bytes_in,
+            rows: bytes_in / 100,
+            micros: 10,
+        }
+    }
+
+    #[test]
+    fn stages_fill_up_and_rates_are_taken_over_their_own_time() {
+        let mut progress = Progress::default();
+        progress.on(&event(0, "n1", EventKind::StagePlanned { stage: "sort.map".into(), tasks: 2, bytes: 2_000_000 }));
+        progress.on(&event(0, "n1", EventKind::StagePlanned { stage: "sort.merge".into(), tasks: 4, bytes: 0 }));
+        assert_eq!(progress.line(500), "", "nothing started, nothing to say");
+        let placed =
+            EventKind::TaskPlaced { task: TaskId::from_u128(1), attempt: Attempt(1), stage: "sort.map".into() };
+        progress.on(&event(1_000, "n1", placed));
+        progress.on(&event(2_000, "n2", finished(1_000_000)));
+        assert_eq!(progress.line(3_000), "sort.map 1/2 1.00 MB 500 kB/s");
+        progress.on(&event(3_000, "n1", finished(1_000_000)));
+        let map = &progress.stages()[0];
+        assert!(map.is_done());
+        assert_eq!((map.rows, map.bytes_out), (20_000, 2_000_000));
+        assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s", "a stage that is done keeps its rate");
+    }
+
+    #[test]
+    fn the_latest_figures_of_each_node_count_once() {
+        let mut progress = Progress::default();
+        for (node, used) in [("n1", 1 << 30), ("n2", 1 << 30), ("n1", 2 << 30)] {
+            let figures = NodeFigures {
+                budget_bytes: 4 << 30,
+                used_bytes: used,
+                spilled_bytes: 500_000_000,
+                ..NodeFigures::default()
+            };
+            progress.on(&event(1, node, EventKind::NodeFigures(figures)));
+        }
+        assert_eq!(progress.state_line(), "store 3.0 GiB of 8.0 GiB, spilled 1.00 GB");
+    }
+
+    #[test]
+    fn a_wait_is_told_once_and_forgotten_when_work_goes_on() {
+        let mut progress = Progress::default();
+        let waiting = |for_ms| EventKind::Waiting { what: "sort.merge".into(), reason: "memory on n3".into(), for_ms };
+        assert_eq!(
+            progress.on(&event(1, "n1", waiting(5_000))).as_deref(),
+            Some("sort.merge waits: memory on n3 (5.0 s so far)")
+        );
+        assert_eq!(progress.on(&event(2, "n1", waiting(6_000))), None);
+        assert_eq!(progress.state_line(), "sort.merge waits: memory on n3");
+        progress.on(&event(3, "n1", finished(1)));
+        assert_eq!(progress.state_line(), "");
+    }
+}

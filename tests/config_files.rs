@@ -1,0 +1,131 @@
+//! The shipped configurations: the examples are right, and each wrong one gives the error that it promises.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use exobus::config::{ConfigError, NodeConfig, Overrides, keys, units::size};
+
+fn folder(name: &str) -> Vec<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
+    let mut files: Vec<PathBuf> = fs::read_dir(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{}", path.display());
+    files
+}
+
+fn load(file: Option<&Path>, environment: &[(&str, &str)]) -> Result<NodeConfig, ConfigError> {
+    let environment = environment.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    NodeConfig::load_with(file, &Overrides::default(), environment)
+}
+
+fn written(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), text).unwrap();
+    file
+}
+
+#[test]
+fn the_default_file_is_what_the_defaults_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/default.toml");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        text,
+        keys::default_toml(),
+        "configs/default.toml is old; renew it with `cargo run -- config default > configs/default.toml`"
+    );
+    assert_eq!(load(Some(&path), &[]).unwrap(), load(None, &[]).unwrap());
+}
+
+#[test]
+fn every_example_of_a_key_is_right() {
+    let uncommented: String = keys::default_toml()
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.split_once(" = ").is_some_and(|(name, _)| !name.contains(' ')) => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    // The files of the examples do not exist, which is the first thing after the keys that is checked.
+    let error = load(Some(written(&uncommented).path()), &[]).unwrap_err();
+    assert!(matches!(error, ConfigError::Unsafe(_)), "{error}");
+}
+
+#[test]
+fn local_and_cluster_examples_load() {
+    for file in folder("local").into_iter().chain(folder("cluster")) {
+        let config = load(Some(&file), &[]).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(config.node.name.is_some(), "{}", file.display());
+    }
+    let names: std::collections::BTreeSet<_> =
+        folder("cluster").iter().map(|file| load(Some(file), &[]).unwrap().node.name).collect();
+    assert_eq!(names.len(), 3, "three nodes of different names");
+}
+
+#[test]
+fn invalid_files_give_the_error_that_they_promise() {
+    for file in folder("invalid") {
+        let text = fs::read_to_string(&file).unwrap();
+        let shown = file.display().to_string();
+        let expected: Vec<String> =
+            text.lines().map_while(|line| line.strip_prefix("# error: ")).map(|line| line.replace("{file}", &shown)).collect();
+        assert!(!expected.is_empty(), "{shown} names no error");
+        let error = load(Some(&file), &[]).expect_err(&shown).to_string();
+        let given: Vec<&str> = error.lines().map(str::trim).collect();
+        assert_eq!(given, expected, "{shown}");
+    }
+}
+
+#[test]
+fn later_layers_win() {
+    let file = written("[node]\nname = \"from-file\"\nmemory = \"1GiB\"\nexecutors = 2\n");
+    let environment = [("EXOBUS_NODE__NAME", "from-environment"), ("EXOBUS_NODE__MEMORY", "2GiB")];
+    let overrides = Overrides { name: Some("from-flag".into()), ..Overrides::default() };
+    let environment = environment.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let config = NodeConfig::load_with(Some(file.path()), &overrides, environment).unwrap();
+    assert_eq!(config.node.name.as_deref(), Some("from-flag"));
+    assert_eq!(size(config.node.memory.bytes(0)), size(2 << 30));
+    assert_eq!(config.node.executors, 2);
+    assert_eq!(config.cluster.name, "local", "a default");
+}
+
+#[test]
+fn environment_variables_are_checked_like_files() {
+    let lists = load(None, &[("EXOBUS_NODE__SPILL_DIRS", "/a:/b"), ("EXOBUS_NODE__LABELS__zone", "z1")]).unwrap();
+    assert_eq!(lists.node.spill_dirs, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(lists.node.labels["zone"], "z1");
+    assert_eq!(load(None, &[("EXOBUS_LOG", "debug"), ("EXOBUS_BIN", "x")]).unwrap(), load(None, &[]).unwrap());
+
+    let message = |name, value| load(None, &[(name, value)]).unwrap_err().to_string();
+    assert_eq!(
+        message("EXOBUS_NODE__MEMROY", "1GiB"),
+        "environment variable EXOBUS_NODE__MEMROY: unknown key `node.memroy`; did you mean `node.memory`?"
+    );
+    assert_eq!(
+        message("EXOBUS_NODE__EXECUTORS", "many"),
+        "environment variable EXOBUS_NODE__EXECUTORS: `node.executors` cannot be \"many\"; expected a whole number, 0 or more"
+    );
+}
+
+#[test]
+fn secrets_that_others_can_read_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let token = written("0123456789abcdef0123456789abcdef\n");
+    let file = written(&format!("[security]\ntoken_file = {:?}\n", token.path()));
+    let config = load(Some(file.path()), &[]).unwrap();
+    assert_eq!(config.token().unwrap().unwrap().reveal(), "0123456789abcdef0123456789abcdef");
+    assert_eq!(format!("{:?}", config.token().unwrap().unwrap()), "***");
+
+    fs::set_permissions(token.path(), fs::Permissions::from_mode(0o644)).unwrap();
+    let error = config.token().unwrap_err().to_string();
+    assert!(error.contains("mode is 0644"), "{error}");
+
+    fs::set_permissions(token.path(), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(token.path(), "short\n").unwrap();
+    assert!(config.token().unwrap_err().to_string().contains("the token has 5 characters"));
+}
