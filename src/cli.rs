@@ -5,8 +5,10 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
+    commands::{generate::GenerateArgs, validate::ValidateArgs},
     config::{
         MemoryBudget, Overrides,
+        keys::Kind,
         units::{UnitError, parse_size},
     },
     exit::Exit,
@@ -31,6 +33,10 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make records of the sort benchmark
+    Generate(GenerateArgs),
+    /// Check that records are in order, and sum them up
+    Validate(ValidateArgs),
     /// Sort files of 100-byte records
     Sort(SortArgs),
     /// Measure the runtime
@@ -75,7 +81,7 @@ pub struct SortArgs {
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
     pub executors: Option<u32>,
     /// Run on the cluster behind this NATS server; all its nodes must see input and output under the same paths
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = nats_url)]
     pub cluster: Option<String>,
     /// Configuration with the [cluster] to use: its name, credentials, TLS
     #[arg(long, value_name = "FILE")]
@@ -111,7 +117,7 @@ pub struct BenchArgs {
     #[arg(value_enum)]
     pub what: BenchName,
     /// Measure on the cluster behind this NATS server instead of in this process
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = nats_url)]
     pub cluster: Option<String>,
     /// Configuration with the [cluster] to use
     #[arg(long, value_name = "FILE")]
@@ -148,7 +154,7 @@ pub struct NodeArgs {
     #[arg(long, value_parser = node_name)]
     pub name: Option<String>,
     /// NATS server of the cluster
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = nats_url)]
     pub cluster: Option<String>,
     /// Address and port where other nodes fetch data
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -162,10 +168,13 @@ pub struct NodeArgs {
     /// Tasks that run at a time; 0: one for each cpu
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub executors: Option<u32>,
+    /// Run the cluster's Scheduler here; exactly one node of a cluster does
+    #[arg(long)]
+    pub scheduler: bool,
     /// Listen beyond this machine although data crosses the network unencrypted
     #[arg(long)]
     pub insecure_no_tls: bool,
-    /// Listen beyond this machine although everybody who reaches the port may read the data
+    /// Go without a token although everybody who reaches the port may read the data
     #[arg(long)]
     pub insecure_no_token: bool,
 }
@@ -180,6 +189,7 @@ impl NodeArgs {
             memory: self.memory,
             spill_dirs: self.spill.clone(),
             executors: self.executors,
+            scheduler: self.scheduler,
             insecure_no_tls: self.insecure_no_tls,
             insecure_no_token: self.insecure_no_token,
         }
@@ -227,6 +237,11 @@ pub enum ConfigAction {
         /// The file
         file: PathBuf,
     },
+    /// Make a file with a new random token for a cluster, readable by its owner only
+    Token {
+        /// The file; it must not exist yet
+        file: PathBuf,
+    },
 }
 
 /// `exobus protocols`
@@ -240,7 +255,7 @@ pub struct ProtocolsArgs {
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
     /// Also check the cluster behind this NATS server
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = nats_url)]
     pub cluster: Option<String>,
     /// Configuration to check along
     #[arg(long, value_name = "FILE")]
@@ -260,6 +275,11 @@ pub struct RunWithParentArgs {
 
 fn size(text: &str) -> Result<u64, UnitError> {
     parse_size(text)
+}
+
+/// The same check as for `cluster.nats_url`.
+fn nats_url(text: &str) -> Result<String, String> {
+    if Kind::NatsUrl.accepts_text(text) { Ok(text.to_owned()) } else { Err(format!("expected {}", Kind::NatsUrl.expected())) }
 }
 
 fn node_name(text: &str) -> Result<String, String> {

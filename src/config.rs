@@ -41,7 +41,7 @@ pub struct NodeConfig {
 #[allow(missing_docs, reason = "keys.rs has the text, once")]
 pub struct ClusterSection {
     pub name: String,
-    pub nats_url: String,
+    pub nats_url: Option<String>,
     #[serde(deserialize_with = "units::deserialize_duration")]
     pub connect_deadline: Duration,
     pub nats_creds_file: Option<PathBuf>,
@@ -50,6 +50,7 @@ pub struct ClusterSection {
     pub nats_ca_file: Option<PathBuf>,
     pub nats_cert_file: Option<PathBuf>,
     pub nats_key_file: Option<PathBuf>,
+    pub nats_tls_first: bool,
     pub nats_inbox_prefix: Option<String>,
 }
 
@@ -89,6 +90,9 @@ pub struct SecuritySection {
     pub insecure_no_tls: bool,
     pub insecure_no_token: bool,
 }
+
+/// What nodes that go without a token show each other; no secret.
+pub const NO_TOKEN: &str = "exobus-no-token-at-all";
 
 /// A text that prints as `***`.
 #[derive(Clone, PartialEq, Eq)]
@@ -153,6 +157,8 @@ pub struct Overrides {
     pub spill_dirs: Vec<PathBuf>,
     /// `node.executors`.
     pub executors: Option<u32>,
+    /// `node.scheduler`, when true.
+    pub scheduler: bool,
     /// `security.insecure_no_tls`, when true.
     pub insecure_no_tls: bool,
     /// `security.insecure_no_token`, when true.
@@ -223,24 +229,27 @@ impl NodeConfig {
     fn apply(&mut self, overrides: &Overrides) {
         let set = overrides.clone();
         self.node.name = set.name.or(self.node.name.take());
-        if let Some(nats_url) = set.nats_url {
-            self.cluster.nats_url = nats_url;
-        }
+        self.cluster.nats_url = set.nats_url.or(self.cluster.nats_url.take());
         self.node.listen = set.listen.unwrap_or(self.node.listen);
         self.node.memory = set.memory.unwrap_or(self.node.memory);
         if !set.spill_dirs.is_empty() {
             self.node.spill_dirs = set.spill_dirs;
         }
         self.node.executors = set.executors.unwrap_or(self.node.executors);
+        self.node.scheduler |= set.scheduler;
         self.security.insecure_no_tls |= set.insecure_no_tls;
         self.security.insecure_no_token |= set.insecure_no_token;
     }
 
-    /// The cluster's token, where one is configured.
+    /// The cluster's token; [`NO_TOKEN`] where it is said that there is none.
     ///
     /// # Errors
-    /// When the file cannot be read, others can read it too, or the token is too short.
-    pub fn token(&self) -> Result<Option<Secret>, ConfigError> {
-        Ok(self.security.token_file.as_deref().map(security::read_token).transpose()?)
+    /// When none is configured, the file cannot be read, others can read it too, or the token is too short.
+    pub fn token(&self) -> Result<Secret, ConfigError> {
+        match &self.security.token_file {
+            Some(path) => Ok(security::read_token(path)?),
+            None if self.security.insecure_no_token => Ok(Secret::new(NO_TOKEN.to_owned())),
+            None => Err(SecurityError::NoToken.into()),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! exobus: configuration, commands and the public facade.
 
 pub mod cli;
+pub mod cluster;
 pub mod commands;
 pub mod config;
 pub mod exit;

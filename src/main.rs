@@ -6,7 +6,7 @@ use clap::Parser;
 use exobus::{
     cli::{Cli, Command},
     commands,
-    exit::Failure,
+    exit::{Exit, Failure},
     logging,
 };
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         _ => "warn",
     });
     match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => ExitCode::from(exit.code()),
         Err(failure) => {
             eprintln!("error: {failure}");
             ExitCode::from(failure.exit.code())
@@ -26,8 +26,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Generate(args) => commands::generate::run(args),
+        Command::Validate(args) => commands::validate::run(args),
         Command::Dev(args) => commands::dev::run(&args),
         Command::Config(args) => commands::config::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),

@@ -118,8 +118,13 @@ fn secrets_that_others_can_read_are_refused() {
     let token = written("0123456789abcdef0123456789abcdef\n");
     let file = written(&format!("[security]\ntoken_file = {:?}\n", token.path()));
     let config = load(Some(file.path()), &[]).unwrap();
-    assert_eq!(config.token().unwrap().unwrap().reveal(), "0123456789abcdef0123456789abcdef");
-    assert_eq!(format!("{:?}", config.token().unwrap().unwrap()), "***");
+    assert_eq!(config.token().unwrap().reveal(), "0123456789abcdef0123456789abcdef");
+    assert_eq!(format!("{:?}", config.token().unwrap()), "***");
+
+    let error = load(None, &[]).unwrap().token().unwrap_err().to_string();
+    assert!(error.contains("needs security.token_file"), "{error}");
+    let without = load(None, &[("EXOBUS_SECURITY__INSECURE_NO_TOKEN", "true")]).unwrap();
+    assert_eq!(without.token().unwrap().reveal(), exobus::config::NO_TOKEN);
 
     fs::set_permissions(token.path(), fs::Permissions::from_mode(0o644)).unwrap();
     let error = config.token().unwrap_err().to_string();

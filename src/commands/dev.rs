@@ -6,7 +6,7 @@ mod nats_server;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use self::children::{Children, Happening};
 use crate::{
     cli::DevArgs,
-    commands::node::READY,
+    commands::{config::make_token, node::READY},
     config::MemoryBudget,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
@@ -34,7 +34,7 @@ const NODES_READY: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(12);
 
 /// Runs until Ctrl-C, or until a process that should run does not.
-pub fn run(args: &DevArgs) -> Result<(), Failure> {
+pub fn run(args: &DevArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let server = nats_server::find(args.nats_server.as_deref()).or_exit(Exit::Usage)?;
     let folder = Folder::make(args.dir.as_deref()).map_err(|failure| failure.context("make the folder of the cluster"))?;
@@ -47,7 +47,7 @@ pub fn run(args: &DevArgs) -> Result<(), Failure> {
     if let Some(late) = stopped {
         return Err(Failure::text(Exit::JobFailed, format!("{late} did not stop in order within {} s", STOP.as_secs())));
     }
-    Ok(())
+    Ok(Exit::Success)
 }
 
 fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<(), Failure> {
@@ -57,7 +57,8 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
     let names: Vec<String> = (1..=args.nodes).map(|number| format!("n{number}")).collect();
     let program = std::env::current_exe().or_exit(Exit::InputOutput)?;
     for name in &names {
-        let config = write_node_config(args, folder, name, &url)?;
+        // The first one lends the slots of all.
+        let config = write_node_config(args, folder, name, &url, *name == names[0])?;
         children.start(name, &program, &["node".as_ref(), "--config".as_ref(), config.as_os_str()])?;
     }
     let mut missing: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -128,20 +129,19 @@ fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Child
     }
 }
 
-fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
+fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str, scheduler: bool) -> Result<PathBuf, Failure> {
     let share = machine::available_memory_bytes() / u64::from(args.nodes);
     let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
     let executors = args.executors.unwrap_or((machine::cpus() / args.nodes).max(1));
     let token = folder.join("token");
     if !token.exists() {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&token).or_exit(Exit::InputOutput)?;
-        writeln!(file, "{}", uuid::Uuid::new_v4().simple()).or_exit(Exit::InputOutput)?;
+        make_token(&token).or_exit(Exit::InputOutput)?;
     }
     // Debug of a text is a TOML string, as long as there are no control characters in a path.
     let text = format!(
         "# Made by `exobus dev`.\n\
          [cluster]\nnats_url = {url:?}\n\n\
-         [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nspill_dirs = [{:?}]\n\n\
+         [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nscheduler = {scheduler}\nspill_dirs = [{:?}]\n\n\
          [security]\ntoken_file = {token:?}\n",
         folder.join("spill"),
     );

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Does not return when all goes well.
-pub fn run(args: &RunWithParentArgs) -> Result<(), Failure> {
+pub fn run(args: &RunWithParentArgs) -> Result<Exit, Failure> {
     set_parent_process_death_signal(Some(Signal::TERM)).or_exit(Exit::InputOutput)?;
     // The parent may have died before that.
     if getppid().map(Pid::as_raw_nonzero).map(std::num::NonZero::get) != Some(args.parent) {

@@ -23,6 +23,12 @@ pub enum SecurityError {
         /// The flag that goes without it.
         flag: &'static str,
     },
+    /// A node without a token.
+    #[error(
+        "a node needs security.token_file, the same token on all nodes of a cluster (`exobus config token FILE` makes one), \
+         or say --insecure-no-token if everybody who reaches its port may read the data"
+    )]
+    NoToken,
     /// Others on this machine can read the secret.
     #[error("{path}: mode is {mode:04o}, but a secret must be readable by its owner only; chmod 600 it")]
     ReadableByOthers {
@@ -40,7 +46,7 @@ pub enum SecurityError {
         source: std::io::Error,
     },
     /// The token is too short to keep anybody out.
-    #[error("{path}: the token has {length} characters; 16 are the least (`openssl rand -hex 32` makes one)")]
+    #[error("{path}: the token has {length} characters; 16 are the least (`exobus config token FILE` makes one)")]
     TokenTooShort {
         /// The file.
         path: PathBuf,
