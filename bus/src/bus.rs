@@ -135,6 +135,11 @@ impl Bus {
         Self { inner: Arc::new(Inner { backend, answers: OnceCell::new(), counters: Arc::default() }) }
     }
 
+    /// What it stands on, e.g. to put a [`crate::chaos::Chaos`] around it.
+    pub fn backend(&self) -> Arc<dyn Backend> {
+        self.inner.backend.clone()
+    }
+
     /// Publishes. `Ok` means handed over, not delivered. Never waits for the socket.
     ///
     /// # Errors

@@ -2,7 +2,10 @@
 
 pub mod backend;
 mod bus;
+pub mod chaos;
 pub mod codec;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 pub mod inproc;
 pub mod message;

@@ -1,0 +1,47 @@
+//! Subscribers that do not read.
+
+use super::{next, read, text, texts_until, unique};
+use crate::{Bus, SubscribeOptions};
+
+/// Of 100 messages a subscription with room for 10 keeps the first 10 and counts 90, on the bus as well.
+pub async fn a_full_subscriber_drops_the_newest_and_counts(a: Bus, b: Bus) {
+    let subject = unique("full");
+    let options = SubscribeOptions { capacity_messages: 10, ..SubscribeOptions::default() };
+    let mut full = b.subscribe(subject.clone().into(), options).await.unwrap();
+    let mut witness = b.subscribe(subject.clone().into(), SubscribeOptions::default()).await.unwrap();
+    let dropped_before = b.stats().dropped_messages;
+    for number in 0..100 {
+        a.publish(subject.clone(), text(number.to_string())).await.unwrap();
+    }
+    // The witness saw the last one; the full one, served by a task of its own, may be a moment behind.
+    for _ in 0..100 {
+        next(&mut witness).await;
+    }
+    let deadline = tokio::time::Instant::now() + super::PATIENCE;
+    while full.dropped() < 90 && tokio::time::Instant::now() < deadline {
+        b.flush().await.unwrap();
+    }
+    assert_eq!(full.dropped(), 90);
+    assert_eq!(b.stats().dropped_messages - dropped_before, 90);
+    for number in 0..10 {
+        assert_eq!(read(&next(&mut full).await.message), number.to_string());
+    }
+    // There is room again.
+    a.publish(subject, text("after")).await.unwrap();
+    assert_eq!(read(&next(&mut full).await.message), "after");
+}
+
+/// One that never reads costs others nothing.
+pub async fn a_full_subscriber_does_not_harm_another(a: Bus, b: Bus) {
+    let subject = unique("lazy");
+    let options = SubscribeOptions { capacity_messages: 1, ..SubscribeOptions::default() };
+    let _lazy = b.subscribe(subject.clone().into(), options).await.unwrap();
+    let mut eager = b.subscribe(subject.clone().into(), SubscribeOptions::default()).await.unwrap();
+    for number in 0..1000 {
+        a.publish(subject.clone(), text(number.to_string())).await.unwrap();
+    }
+    a.publish(subject, text("end")).await.unwrap();
+    let texts = texts_until(&mut eager, "end").await;
+    assert_eq!(texts, (0..1000).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(eager.dropped(), 0);
+}
