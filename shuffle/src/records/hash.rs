@@ -1,8 +1,8 @@
 //! The row hash of a record: XXH3-128 of its 100 bytes, seed 0.
 //!
-//! [`row_hash`] is the library's algorithm for inputs of 97 to 128 bytes, written out for exactly 100: no length is
-//! tested and the secret is part of the code, so it runs in about half the time of the general function and can be
-//! inlined into the copy loops. A test holds it to `twox-hash`.
+//! [`row_hash`] is the library's algorithm for inputs of 97 to 128 bytes, written out for exactly 100, so that no length
+//! is tested and it is inlined into the copy loops: 7.4 ns a cached record on the reference machine, where `twox-hash`
+//! takes 9.7. A test holds it to that crate's answers.
 
 pub use exobus_store::RowHash;
 
@@ -12,8 +12,9 @@ const PRIME_1: u64 = 0x9E3779B185EBCA87;
 const PRIME_2: u64 = 0xC2B2AE3D27D4EB4F;
 const PRIME_4: u64 = 0x85EBCA77C2B2AE63;
 
-/// The first 128 bytes of XXH3's default secret, as little-endian words.
-const SECRET: [u64; 16] = secret_words();
+/// The first 128 bytes of XXH3's default secret, as little-endian words. A static, not a constant: as constants in the
+/// code the words cost an instruction of ten bytes each, and 2 ns a record.
+static SECRET: [u64; 16] = secret_words();
 
 const fn secret_words() -> [u64; 16] {
     const BYTES: [u8; 128] = [
@@ -52,12 +53,15 @@ pub fn row_hash_sum(bytes: &[u8]) -> RowHash {
 /// The row hash as a plain number, for the inner loops of the kernels.
 #[inline(always)]
 pub(crate) fn hash_number(record: &Record) -> u128 {
+    // The rounds take words from the front and, 4 bytes out of step, from the back. Where the compiler sees that they
+    // overlap it pieces the words together from 4-byte loads, which costs 2 ns more than loading everything twice.
+    let back = std::hint::black_box(record);
     let mut low = (record.len() as u64).wrapping_mul(PRIME_1);
     let mut high = 0u64;
-    (low, high) = mix_pair::<12>(low, high, word(record, 48), word(record, 56), word(record, 36), word(record, 44));
-    (low, high) = mix_pair::<8>(low, high, word(record, 32), word(record, 40), word(record, 52), word(record, 60));
-    (low, high) = mix_pair::<4>(low, high, word(record, 16), word(record, 24), word(record, 68), word(record, 76));
-    (low, high) = mix_pair::<0>(low, high, word(record, 0), word(record, 8), word(record, 84), word(record, 92));
+    (low, high) = mix_pair::<12>(low, high, word(record, 48), word(record, 56), word(back, 36), word(back, 44));
+    (low, high) = mix_pair::<8>(low, high, word(record, 32), word(record, 40), word(back, 52), word(back, 60));
+    (low, high) = mix_pair::<4>(low, high, word(record, 16), word(record, 24), word(back, 68), word(back, 76));
+    (low, high) = mix_pair::<0>(low, high, word(record, 0), word(record, 8), word(back, 84), word(back, 92));
     let hash_low = avalanche(low.wrapping_add(high));
     let hash_high = low
         .wrapping_mul(PRIME_1)
