@@ -101,6 +101,7 @@ impl World {
             labels: BTreeMap::new(),
             functions: Vec::new(),
             data_address: String::new(),
+            memory_bytes: 0,
         };
         let owner = |at: usize| Owner {
             id: JobId::from_u128(at as u128 + 1),

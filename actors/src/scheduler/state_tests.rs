@@ -13,6 +13,7 @@ fn node(name: &str, cpu: u64) -> NodeSpec {
         labels: BTreeMap::new(),
         functions: vec!["f@1".into()],
         data_address: String::new(),
+        memory_bytes: 0,
     }
 }
 

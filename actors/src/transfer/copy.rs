@@ -1,0 +1,95 @@
+//! Copies of objects of other nodes, kept as objects of this node's store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exobus_store::{Align, ObjectId, ObjectMeta, PartMeta, Parts, Store, StoreError, WriterOptions};
+use twox_hash::XxHash3_128;
+
+use super::error::LinkError;
+use super::fetch::Progress;
+use super::link::Link;
+
+/// What a copy is made with.
+pub(super) struct Target {
+    pub(super) store: Store,
+    pub(super) object: ObjectId,
+    pub(super) parts: Parts,
+    pub(super) group: u128,
+}
+
+/// Why there is no copy.
+#[derive(Debug)]
+pub(super) enum CopyError {
+    Link(LinkError),
+    Store(StoreError),
+    /// The first part whose checksum does not fit.
+    Corrupt(String),
+}
+
+impl From<LinkError> for CopyError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<StoreError> for CopyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The id of a copy: like no other, so that a copy is never taken for the original.
+fn copy_id(target: &Target) -> ObjectId {
+    static COPIES: AtomicU64 = AtomicU64::new(0);
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let salt = uuid::Uuid::new_v4().as_u128();
+    let mut bytes = Vec::with_capacity(56);
+    bytes.extend_from_slice(&target.object.0.to_le_bytes());
+    bytes.extend_from_slice(&salt.to_le_bytes());
+    bytes.extend_from_slice(&number.to_le_bytes());
+    ObjectId(XxHash3_128::oneshot(&bytes))
+}
+
+/// Writes the parts that come over `link` as a new object; its id. A writer that is dropped frees everything.
+pub(super) fn receive(
+    link: &mut Link,
+    parts: &[PartMeta],
+    target: &Target,
+    progress: &Progress,
+) -> Result<ObjectId, CopyError> {
+    let id = copy_id(target);
+    let bytes = parts.iter().map(|part| part.bytes).sum();
+    // Parts in the original may be aligned for who reads them in place; so are they here then.
+    let aligned = parts.iter().all(|part| part.offset.is_multiple_of(64));
+    let options = WriterOptions {
+        align: if aligned { Align::SixtyFour } else { Align::One },
+        bytes_hint: bytes,
+        ..WriterOptions::new(target.group)
+    };
+    let mut writer = target.store.writer(id, options);
+    for part in parts {
+        writer.begin_part(Some(part.bytes))?;
+        let mut left = part.bytes;
+        while left > 0 {
+            let spare = writer.spare()?;
+            let most = spare.len().min(super::client::CHUNK_BYTES).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = link.read(&mut spare[..most])?;
+            writer.advance(count);
+            progress.add(count as u64);
+            left -= count as u64;
+        }
+        writer.end_part(part.rows, part.row_hash)?;
+    }
+    let meta = writer.seal()?;
+    verify(&meta, parts).inspect_err(|_| target.store.delete(&[id]))?;
+    Ok(id)
+}
+
+/// Compares what was written with what should have been.
+fn verify(copy: &ObjectMeta, parts: &[PartMeta]) -> Result<(), CopyError> {
+    let differs = |(copy, part): &(&PartMeta, &PartMeta)| copy.checksum != part.checksum || copy.bytes != part.bytes;
+    match copy.parts.iter().zip(parts).position(|pair| differs(&pair)) {
+        Some(part) => Err(CopyError::Corrupt(format!("checksum of part {part} of those asked for does not fit"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,407 @@
+//! Serves the objects of this node's store to others.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use exobus_store::{Clock, PartMeta, RangeRead, Store, StoreError};
+use parking_lot::Mutex;
+use tracing::{debug, warn};
+
+use super::error::LinkError;
+use super::link::Link;
+use super::wire::{self, Item, Kind, Status};
+use super::token::ClusterToken;
+use super::{Counter, ServerOptions, ServerStats};
+
+/// Answers below this size are collected before they are written.
+const COLLECT_BYTES: usize = 128 * 1024;
+/// Bodies from this size on are written from where they are instead of being copied to the others.
+const DIRECT_BYTES: usize = 32 * 1024;
+
+/// Everything large of a connection is on the heap.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The listening side.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: SocketAddr,
+    listener: TcpListener,
+    /// Dropped to stop.
+    stop: Option<Sender<()>>,
+    accepting: Option<JoinHandle<()>>,
+    service: Arc<Service>,
+    connections: Arc<Connections>,
+}
+
+/// What each connection needs.
+struct Service {
+    options: ServerOptions,
+    token: ClusterToken,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    items: Counter,
+    bytes: Counter,
+    accepted: Counter,
+    refused: Counter,
+    garbled: Counter,
+    accept_errors: Counter,
+}
+
+/// The sockets that are served, so that they can be shut down, and their threads.
+#[derive(Debug, Default)]
+struct Connections {
+    open: Mutex<BTreeMap<u64, Arc<TcpStream>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Serves `store` to who connects.
+    pub(super) fn start(
+        options: ServerOptions,
+        token: ClusterToken,
+        store: Store,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(options.listen)?;
+        let address = listener.local_addr()?;
+        let connections = Arc::new(Connections::default());
+        let (stop, stopped) = bounded(0);
+        let service = Arc::new(Service { options, token, store, clock, counters: Counters::default() });
+        let (listening, own, open) = (listener.try_clone()?, Arc::clone(&service), Arc::clone(&connections));
+        let accepting = std::thread::Builder::new()
+            .name("transfer-accept".to_owned())
+            .spawn(move || accept(&listening, &stopped, &own, &open))?;
+        Ok(Self { address, listener, stop: Some(stop), accepting: Some(accepting), service, connections })
+    }
+
+    pub(super) fn stats(&self) -> ServerStats {
+        let Counters { items, bytes, accepted, refused, garbled, accept_errors } = &self.service.counters;
+        ServerStats {
+            items: items.get(),
+            bytes: bytes.get(),
+            accepted: accepted.get(),
+            refused: refused.get(),
+            garbled: garbled.get(),
+            accept_errors: accept_errors.get(),
+        }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop = None;
+        // Wakes the thread that is blocked in accept.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+        for socket in self.connections.open.lock().values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        for thread in self.connections.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How long to wait after so many failed accepts in a row: 20 ms, doubled each time, at most 1 s. The listener's
+/// backlog keeps the callers meanwhile.
+fn backoff(failures: u32) -> Duration {
+    Duration::from_millis(10 << failures.min(7)).min(Duration::from_secs(1))
+}
+
+fn accept(listener: &TcpListener, stopped: &Receiver<()>, service: &Arc<Service>, connections: &Arc<Connections>) {
+    let mut failures = 0;
+    let mut next = 0;
+    loop {
+        let accepted = listener.accept();
+        let stopping = |wait| !matches!(stopped.recv_timeout(wait), Err(RecvTimeoutError::Timeout));
+        if stopping(Duration::ZERO) {
+            return;
+        }
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors or memory: taking in nobody for a moment lets connections end.
+                failures += 1;
+                service.counters.accept_errors.add(1);
+                warn!(%error, failures, "connection not accepted");
+                if stopping(backoff(failures)) {
+                    return;
+                }
+                continue;
+            }
+        };
+        failures = 0;
+        next += 1;
+        connections.threads.lock().retain(|thread| !thread.is_finished());
+        if connections.open.lock().len() >= service.options.connections_max {
+            service.counters.refused.add(1);
+            refuse_busy(&stream, service.options.connections_max);
+            continue;
+        }
+        let link = match Link::new(stream, Arc::clone(&service.clock), service.options.stall) {
+            Ok(link) => link,
+            Err(error) => {
+                debug!(%from, %error, "connection not set up");
+                continue;
+            }
+        };
+        service.counters.accepted.add(1);
+        connections.open.lock().insert(next, Arc::clone(link.socket()));
+        let (own, open) = (Arc::clone(service), Arc::clone(connections));
+        let work = move || {
+            serve(&own, link, from);
+            open.open.lock().remove(&next);
+        };
+        match std::thread::Builder::new().name(format!("transfer-serve-{next}")).stack_size(STACK_BYTES).spawn(work) {
+            Ok(thread) => connections.threads.lock().push(thread),
+            Err(error) => {
+                // Threads run out as descriptors do: this caller is turned away, the node goes on.
+                connections.open.lock().remove(&next);
+                service.counters.accept_errors.add(1);
+                warn!(%from, %error, "no thread for a connection");
+            }
+        }
+    }
+}
+
+/// Turns a caller away. What it said is read first, or the kernel would throw the refusal away with it.
+fn refuse_busy(mut stream: &TcpStream, most: usize) {
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
+    let _ = stream.set_write_timeout(Some(Duration::from_millis(50)));
+    let _ = stream.read(&mut [0; 1024]);
+    let _ = stream.write_all(&wire::encode_welcome(Err(&format!("{BUSY}: serves {most} connections"))));
+}
+
+/// Begins a refusal that time heals.
+pub(super) const BUSY: &str = "busy";
+
+fn serve(service: &Service, mut link: Link, from: SocketAddr) {
+    let caller = match welcome(service, &mut link) {
+        Ok(caller) => caller,
+        Err(error) => {
+            service.counters.refused.add(1);
+            warn!(%from, %error, "connection refused");
+            return;
+        }
+    };
+    let mut out = Vec::new();
+    while matches!(link.wait(service.options.idle), Ok(true)) {
+        link.begin();
+        match answer(service, &mut link, &mut out) {
+            Ok(()) => {}
+            // Cancelled by the other side, or it died: its own business.
+            Err(LinkError::Ended | LinkError::Io(_)) => break,
+            Err(LinkError::Garbled(cause)) => {
+                service.counters.garbled.add(1);
+                warn!(node = caller, %from, cause, "garbled request");
+                break;
+            }
+            Err(error) => {
+                warn!(node = caller, %from, %error, "connection given up");
+                break;
+            }
+        }
+        out.clear();
+    }
+}
+
+/// Exchanges hello and welcome; the caller's name.
+fn welcome(service: &Service, link: &mut Link) -> Result<String, LinkError> {
+    if !link.wait(service.options.welcome).map_err(LinkError::Io)? {
+        return Err(LinkError::Garbled("said nothing".to_owned()));
+    }
+    link.begin();
+    let head = link.read_array::<{ wire::HELLO_BYTES }>()?;
+    let lengths = match wire::decode_hello_head(&head) {
+        Ok(lengths) => lengths,
+        Err(error) => return refuse(link, &error.to_string()),
+    };
+    let texts = link.read_vec(lengths.iter().sum::<usize>() as u64)?;
+    let hello = wire::decode_hello_texts(lengths, &texts)?;
+    let me = service.options.node.as_str();
+    if !service.token.matches(hello.token) {
+        return refuse(link, "wrong cluster token");
+    }
+    if !hello.to.is_empty() && !me.is_empty() && hello.to != me {
+        return refuse(link, &format!("this is node {me}, not {}", hello.to));
+    }
+    link.write(&wire::encode_welcome(Ok(me)), &[])?;
+    Ok(hello.from.to_owned())
+}
+
+fn refuse(link: &mut Link, reason: &str) -> Result<String, LinkError> {
+    link.write(&wire::encode_welcome(Err(reason)), &[])?;
+    Err(LinkError::Garbled(reason.to_owned()))
+}
+
+fn answer(service: &Service, link: &mut Link, out: &mut Vec<u8>) -> Result<(), LinkError> {
+    let head = wire::decode_request_head(&link.read_array::<{ wire::REQUEST_BYTES }>()?)?;
+    let body = link.read_vec((head.items * wire::ITEM_BYTES) as u64)?;
+    let items = wire::decode_items(&head, &body)?;
+    drop(body);
+    let mut bytes = 0;
+    for (index, item) in items.iter().enumerate() {
+        let index = index as u32;
+        let parts = match find(&service.store, item) {
+            Found::Parts(parts) => parts,
+            Found::Absent => {
+                wire::encode_answer_head(out, index, Status::Absent, 0, &[]);
+                continue;
+            }
+            Found::Failed(reason) => {
+                fail(out, index, &reason);
+                continue;
+            }
+        };
+        match head.kind {
+            Kind::Directory => {
+                let body = wire::encode_parts(&parts);
+                wire::encode_answer_head(out, index, Status::Here, body.len() as u64, &body);
+                put(link, out, &body)?;
+            }
+            Kind::Read => bytes += send(service, link, out, index, item, &parts)?,
+        }
+        if out.len() >= COLLECT_BYTES {
+            link.write(out, &[])?;
+            out.clear();
+        }
+    }
+    link.write(out, &[])?;
+    service.counters.items.add(items.len() as u64);
+    service.counters.bytes.add(bytes);
+    Ok(())
+}
+
+enum Found {
+    Parts(Vec<PartMeta>),
+    Absent,
+    Failed(String),
+}
+
+fn find(store: &Store, item: &Item) -> Found {
+    let Some(meta) = store.meta(&item.object) else { return Found::Absent };
+    match item.parts.range(meta.parts.len()) {
+        Some(range) => Found::Parts(meta.parts[range].to_vec()),
+        None => Found::Failed(format!("it has {} parts, {:?} were asked for", meta.parts.len(), item.parts)),
+    }
+}
+
+fn fail(out: &mut Vec<u8>, index: u32, reason: &str) {
+    let body = &reason.as_bytes()[..reason.floor_char_boundary(wire::TEXT_BYTES_MAX as usize)];
+    wire::encode_answer_head(out, index, Status::Failed, body.len() as u64, body);
+    out.extend_from_slice(body);
+}
+
+/// Collects a small body, writes a large one together with what was collected.
+fn put(link: &mut Link, out: &mut Vec<u8>, body: &[u8]) -> Result<(), LinkError> {
+    if body.len() < DIRECT_BYTES {
+        out.extend_from_slice(body);
+        return Ok(());
+    }
+    link.write(out, body)?;
+    out.clear();
+    Ok(())
+}
+
+/// Sends the bytes of `parts`; how many there were.
+fn send(
+    service: &Service,
+    link: &mut Link,
+    out: &mut Vec<u8>,
+    index: u32,
+    item: &Item,
+    parts: &[PartMeta],
+) -> Result<u64, LinkError> {
+    let bytes = parts.iter().map(|part| part.bytes).sum();
+    let mut begun = false;
+    for (offset, length) in runs(parts) {
+        let read = match service.store.read_range(&item.object, offset, length) {
+            Ok(read) => read,
+            Err(StoreError::NotFound(_)) if !begun => {
+                wire::encode_answer_head(out, index, Status::Absent, 0, &[]);
+                return Ok(0);
+            }
+            Err(error) if !begun => {
+                fail(out, index, &error.to_string());
+                return Ok(0);
+            }
+            Err(error) => return Err(gone(item, &error)),
+        };
+        if !begun {
+            wire::encode_answer_head(out, index, Status::Here, bytes, &[]);
+            begun = true;
+        }
+        match read {
+            RangeRead::Memory(block) => put(link, out, &block)?,
+            RangeRead::Disk(mut disk) => {
+                while let Some(chunk) = disk.next_chunk().map_err(|error| gone(item, &error))? {
+                    put(link, out, chunk)?;
+                }
+            }
+        }
+    }
+    if !begun {
+        wire::encode_answer_head(out, index, Status::Here, 0, &[]);
+    }
+    Ok(bytes)
+}
+
+/// An object that went away in the middle of its bytes: all that can be said is to say no more.
+fn gone(item: &Item, error: &StoreError) -> LinkError {
+    warn!(object_id = %item.object, %error, "object lost while it was sent");
+    LinkError::Ended
+}
+
+/// The runs of bytes, (offset, length), that parts make up: gaps made by alignment are not sent.
+fn runs(parts: &[PartMeta]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for part in parts.iter().filter(|part| part.bytes > 0) {
+        match runs.last_mut() {
+            Some((offset, length)) if *offset + *length == part.offset => *length += part.bytes,
+            _ => runs.push((part.offset, part.bytes)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_touch_are_one_run_and_gaps_are_left_out() {
+        let part = |offset, bytes| PartMeta { offset, bytes, ..PartMeta::default() };
+        let parts = [part(10, 5), part(15, 0), part(15, 3), part(64, 2), part(66, 1)];
+        assert_eq!(runs(&parts), [(10, 8), (64, 3)]);
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[part(7, 0)]), []);
+    }
+
+    #[test]
+    fn accepting_backs_off_up_to_a_second() {
+        let waits: Vec<_> = (1..10).map(|failures| backoff(failures).as_millis()).collect();
+        assert_eq!(waits, [20, 40, 80, 160, 320, 640, 1000, 1000, 1000]);
+    }
+}

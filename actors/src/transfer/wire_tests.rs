@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn parts() -> impl Strategy<Value = Parts> {
+    prop_oneof![
+        Just(Parts::All),
+        (0..u32::MAX, 0..1000_u32).prop_map(|(first, more)| Parts::Range(first, first.saturating_add(more))),
+    ]
+}
+
+fn items() -> impl Strategy<Value = Vec<Item>> {
+    let item = (any::<u128>(), parts()).prop_map(|(object, parts)| Item { object: ObjectId(object), parts });
+    proptest::collection::vec(item, 0..50)
+}
+
+fn decode_request(bytes: &[u8]) -> Result<(Kind, Vec<Item>), WireError> {
+    let head = decode_request_head(bytes)?;
+    Ok((head.kind, decode_items(&head, &bytes[REQUEST_BYTES..])?))
+}
+
+/// Every decoder there is, on the same bytes.
+fn decode_all(bytes: &[u8]) -> Vec<WireError> {
+    let mut errors = Vec::new();
+    let lengths = decode_hello_head(bytes);
+    errors.extend(lengths.clone().err());
+    errors.extend(lengths.and_then(|lengths| decode_hello_texts(lengths, bytes).map(drop)).err());
+    errors.extend(decode_welcome_head(bytes).err());
+    errors.extend(decode_request(bytes).err());
+    errors.extend(decode_answer_head(bytes).and_then(|head| head.verify(&[])).err());
+    errors.extend(decode_parts(bytes).err());
+    errors
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+    /// Every decoder takes a slice that has arrived and allocates no more than a constant times its length; here: none
+    /// of them panics, whatever comes.
+    #[test]
+    fn garbage_is_an_error_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        decode_all(&bytes);
+    }
+}
+
+proptest! {
+    #[test]
+    fn requests_come_back_as_they_went(kind in prop_oneof![Just(Kind::Directory), Just(Kind::Read)], items in items()) {
+        prop_assert_eq!(decode_request(&encode_request(kind, &items)), Ok((kind, items)));
+    }
+
+    /// The check finds every flipped bit of a request, so that no other part is sent than the one that was asked for.
+    #[test]
+    fn a_flipped_bit_of_a_request_is_found(items in items(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let mut bytes = encode_request(Kind::Read, &items);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(decode_request(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_flipped_bit_of_an_answer_is_found(
+        length in any::<u64>(), text in "[a-z]{0,40}", at in any::<prop::sample::Index>(), bit in 0..8_u8,
+    ) {
+        for (status, length, body) in [
+            (Status::Here, length, ""), (Status::Absent, 0, ""), (Status::Failed, text.len() as u64, text.as_str()),
+        ] {
+            let mut bytes = Vec::new();
+            encode_answer_head(&mut bytes, 7, status, length, body.as_bytes());
+            let head = decode_answer_head(&bytes).unwrap();
+            prop_assert_eq!((head.index, head.status, head.length), (7, status, length));
+            prop_assert_eq!(head.verify(body.as_bytes()), Ok(()));
+            bytes.extend_from_slice(body.as_bytes());
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            let seen = decode_answer_head(&bytes).and_then(|head| head.verify(&bytes[ANSWER_BYTES..]));
+            prop_assert!(seen.is_err());
+        }
+    }
+
+    #[test]
+    fn directories_come_back_as_they_went(
+        parts in proptest::collection::vec(any::<(u64, u64, u64, u128, u64)>(), 0..50),
+    ) {
+        let part = |(offset, bytes, rows, hash, checksum)| {
+            PartMeta { offset, bytes, rows, row_hash: RowHash(hash), checksum }
+        };
+        let parts: Vec<_> = parts.into_iter().map(part).collect();
+        prop_assert_eq!(decode_parts(&encode_parts(&parts)), Ok(parts));
+    }
+
+    #[test]
+    fn hellos_come_back_as_they_went(
+        token in proptest::collection::vec(any::<u8>(), 0..=HELLO_TEXT_MAX), from in "[a-zA-Z0-9_-]{0,64}", to in "ä?[a-z]{0,30}",
+    ) {
+        let hello = Hello { token: &token, from: &from, to: &to };
+        let bytes = encode_hello(&hello);
+        let lengths = decode_hello_head(&bytes).unwrap();
+        prop_assert!(decode_hello_texts(lengths, &bytes[HELLO_BYTES..]) == Ok(hello));
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let item = Item { object: ObjectId(5), parts: Parts::Range(1, 2) };
+    let request = encode_request(Kind::Read, &[item]);
+    for length in 0..request.len() {
+        let head = decode_request_head(&request[..length]);
+        let items = head.and_then(|head| decode_items(&head, request[..length].get(REQUEST_BYTES..).unwrap_or(&[])));
+        assert!(items.is_err(), "{length} bytes");
+    }
+    let mut answer = Vec::new();
+    encode_answer_head(&mut answer, 0, Status::Here, 9, &[]);
+    let hello = encode_hello(&Hello { token: b"t", from: "a", to: "b" });
+    let welcome = encode_welcome(Ok("n"));
+    for length in 0..ANSWER_BYTES {
+        assert!(decode_answer_head(&answer[..length]).is_err(), "{length} bytes");
+    }
+    for length in 0..HELLO_BYTES {
+        assert!(decode_hello_head(&hello[..length]).is_err(), "{length} bytes");
+    }
+    for length in 0..WELCOME_BYTES {
+        assert!(decode_welcome_head(&welcome[..length]).is_err(), "{length} bytes");
+    }
+}
+
+#[test]
+fn impossible_fields_are_named() {
+    let request = encode_request(Kind::Read, &[]);
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = request.clone();
+        changed[at..at + bytes.len()].copy_from_slice(bytes);
+        decode_request_head(&changed).unwrap_err().to_string()
+    };
+    assert_eq!(with(0, &[9]), "kind of a request is 9");
+    assert_eq!(with(4, &u32::MAX.to_le_bytes()), "number of items is 4294967295");
+    assert_eq!(with(2, &[1]), "padding of a request is 1");
+    let hello = encode_hello(&Hello { token: b"t", from: "a", to: "b" });
+    let mut long = hello.clone();
+    long[6..8].copy_from_slice(&257_u16.to_le_bytes());
+    assert_eq!(decode_hello_head(&long).unwrap_err().to_string(), "length of a text in a hello is 257");
+    let mut other = hello;
+    other[4] = 9;
+    assert_eq!(decode_hello_head(&other).unwrap_err(), WireError::Version { theirs: 9 });
+    assert_eq!(decode_hello_head(b"GET / HTTP/1.1\r\n").unwrap_err(), WireError::Magic);
+}
+
+#[test]
+fn a_refusal_of_another_version_is_understood() {
+    let mut refusal = encode_welcome(Err("speaks version 1, this node 2"));
+    refusal[4] = 2;
+    assert_eq!(decode_welcome_head(&refusal), Ok((true, 29)));
+    let mut welcome = encode_welcome(Ok("n1"));
+    assert_eq!(decode_welcome_head(&welcome), Ok((false, 2)));
+    welcome[4] = 2;
+    assert_eq!(decode_welcome_head(&welcome), Err(WireError::Version { theirs: 2 }));
+}
