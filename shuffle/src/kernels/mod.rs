@@ -1,7 +1,7 @@
 //! Kernels: what a task does with records in memory, on plain slices.
 //!
-//! - [`sort`]: order the records of a chunk, find the partition bounds, gather them into place;
-//! - [`partition`]: group the records of a chunk by partition without ordering them;
+//! - [`mod@sort`]: order the records of a chunk, find the partition bounds, gather them into place;
+//! - [`mod@partition`]: group the records of a chunk by partition without ordering them;
 //! - [`merge`]: many sorted runs into one, resumable, from memory or from streams.
 //!
 //! They know neither actors nor the store. Memory that grows with the input is handed in by the caller, and each

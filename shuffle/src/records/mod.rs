@@ -4,7 +4,7 @@
 //!
 //! - [`random`]: the 128-bit congruential generator with a jump to any number in O(log n);
 //! - [`generator`]: the four kinds of records (binary or text, plain or skewed), the same bytes as gensort 1.5;
-//! - [`checksum`]: the sum of CRC-32 that generator and validator report;
+//! - [`mod@checksum`]: the sum of CRC-32 that generator and validator report;
 //! - [`hash`]: the row hash of conservation (law 1), which is *not* the benchmark's checksum;
 //! - [`summary`]: what the validator says of a run of records, mergeable in order, the same bytes as valsort 1.5.
 //!
