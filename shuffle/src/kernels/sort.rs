@@ -11,8 +11,8 @@
 //! 4. [`Sorted::gather`] copies records in order, hashing them on the way. Their addresses are random, so lines are asked
 //!    for 24 records before they are needed.
 //!
-//! Measured for 1.3 million uniform records on one core of the reference machine (AMD EPYC, AVX2), entries at hand: the
-//! standard sort 43 ms, `rdst` 52 ms, buckets sorted by the standard sort 46 ms, as here 33 ms.
+//! Measured for 1.3 million uniform records on one core of the reference machine (AMD EPYC, AVX2): 30 ms from records to
+//! ordered entries; with the entries at hand, whose making takes 10 ms, the standard sort takes 43 ms and `rdst` 52 ms.
 
 use std::ops::Range;
 
