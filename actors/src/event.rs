@@ -104,6 +104,13 @@ pub enum EventKind {
     NodeFigures(NodeFigures),
 }
 
+impl EventKind {
+    /// Whether clients in other processes are sent this event: all but the placing of single tasks.
+    pub fn for_clients(&self) -> bool {
+        !matches!(self, Self::TaskPlaced { .. })
+    }
+}
+
 /// What became of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeState {

@@ -1,3 +1,46 @@
 //! The actors of exobus, and the futures API that programs see.
 
+extern crate self as exobus_actors;
+
+mod arena;
 pub mod event;
+pub mod futures;
+pub mod host;
+pub mod ids;
+pub mod membership;
+pub mod node;
+pub mod node_manager;
+pub mod owner;
+pub mod registry;
+pub mod scheduler;
+pub mod shell;
+pub mod task;
+pub mod transfer;
+
+pub use ::futures::future::LocalBoxFuture;
+pub use exobus_macros::{program, task};
+pub use inventory;
+
+/// The text of a panic, as far as it has one.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+/// Decodes the parameters of a task or a program: what the macros call.
+///
+/// # Errors
+/// The bytes are no such parameters.
+#[doc(hidden)]
+pub fn decode_params<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, registry::TaskError> {
+    futures::decode(bytes).map_err(|error| registry::TaskError::fatal(format!("parameters: {error}")))
+}
+
+/// Encodes what a program returned: what the macros call.
+///
+/// # Errors
+/// The value cannot be encoded.
+#[doc(hidden)]
+pub fn encode_result<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, task::JobError> {
+    rmp_serde::to_vec_named(value).map_err(task::JobError::program)
+}

@@ -1,6 +1,26 @@
-//! exobus: the strategies.
+//! Shuffle strategies and jobs over distributed futures, and the kernels that they run.
+//!
+//! A [`Job`] says *what* happens to data (map, reduce); a strategy says *when* and *where*. A [`Plan`] holds all counts and
+//! sizes; they are derived in one place.
+//!
+//! | strategy | blocks | bytes moved | peak memory | when |
+//! |---|---|---|---|---|
+//! | [`simple`](strategies::simple) | maps x partitions parts in `maps` objects | D from maps to reduces | whatever the budget is; all of D is stored between the two phases | inputs up to some hundred GB, partitions up to some thousands |
+//!
+//! # How to add a strategy
+//! A file in `strategies/` with one `run`, a variant of [`Strategy`], a row in the table above.
 
 pub mod cuts;
+mod error;
 pub mod files;
+mod job;
+pub mod jobs;
 pub mod kernels;
+mod plan;
 pub mod records;
+pub mod strategies;
+
+pub use error::ShuffleError;
+pub use job::Job;
+pub use plan::{Plan, PlanError, Sizes};
+pub use strategies::Strategy;

@@ -25,10 +25,13 @@
 //! [`State::next_wakeup`](state::State::next_wakeup); publish from a task of its own with room for one beat (a bare
 //! publish may block for as long as the bus is away), so that a beat that cannot go out is skipped, not queued.
 
+mod actor;
 pub mod figures;
 pub mod protocol;
 pub mod state;
 
+pub use actor::{Change, Directory};
+pub(crate) use actor::{Membership, MembershipParts};
 pub use figures::{MemoryPeak, ProcessMemory, Sampler, StoreUse};
 pub use protocol::{Beat, Figures, Health, Member, MembershipMsg};
 pub use state::{Effect, Event, MembershipOptions, State};

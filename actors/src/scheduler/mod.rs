@@ -29,6 +29,7 @@
 //! of one shape is met whenever it can be, several shapes of different sizes may leave a gap that a perfect packing
 //! would not.
 
+mod actor;
 mod lend;
 mod loan;
 pub mod plan;
@@ -36,7 +37,10 @@ pub mod protocol;
 pub mod state;
 mod why;
 
-pub use protocol::{JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape, Wait};
+pub use actor::Scheduler;
+pub use protocol::{
+    ACTOR, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape, Wait,
+};
 pub use state::{Effect, Event, SchedulerOptions, State};
 
 #[cfg(test)]

@@ -121,6 +121,9 @@ pub struct NodeSpec {
     /// Where its Transfer listens, `host:port`; empty where it has none.
     #[serde(default)]
     pub data_address: String,
+    /// Byte budget of its store; what plans are made with, not lent.
+    #[serde(default)]
+    pub memory_bytes: u64,
 }
 
 /// Slots that a job could use.
@@ -280,6 +283,7 @@ mod tests {
                 labels,
                 functions: functions.clone(),
                 data_address: long("a"),
+                memory_bytes: u64::MAX,
             }),
             SchedulerMsg::NodeDown { node: node.clone(), incarnation: Incarnation(u64::MAX), reason: long("r") },
             SchedulerMsg::SubmitJob { job, tenant: Arc::clone(&tenant), functions, reply: Reply::to(node.clone(), 7) },

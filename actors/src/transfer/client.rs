@@ -10,14 +10,13 @@ use super::copy::{self, CopyError, Target};
 use super::error::{LinkError, PeerName, TransferError};
 use super::fetch::Progress;
 use super::link::Link;
-use super::server::BUSY;
-use super::wire::{self, AnswerHead, Hello, Item, Kind, Status};
 use super::pool::Counters;
+use super::server::BUSY;
 use super::token::ClusterToken;
+use super::wire::{self, AnswerHead, Hello, Item, Kind, Status};
 use super::{ClientOptions, DirectoryList, FetchItem};
 
-/// Read from the socket in pieces of this size: small enough to be in the core's cache still when the checksum is
-/// taken, large enough for few calls.
+/// Read from the socket in pieces of this size.
 pub(super) const CHUNK_BYTES: usize = 256 * 1024;
 
 /// A connection whose peer has welcomed this node.
@@ -45,16 +44,17 @@ impl Connection {
             |error: io::Error| TransferError::Unreachable { peer: peer.clone(), cause: error.to_string() };
         let no_address = || io::Error::new(io::ErrorKind::NotFound, "no such host");
         let address = peer.address.to_socket_addrs().map_err(unreachable)?.next().ok_or_else(no_address);
-        let stream = TcpStream::connect_timeout(&address.map_err(unreachable)?, options.connect).map_err(unreachable)?;
+        let stream =
+            TcpStream::connect_timeout(&address.map_err(unreachable)?, options.connect).map_err(unreachable)?;
         let mut link = Link::new(stream, clock, options.stall).map_err(unreachable)?;
         progress.holds(link.socket())?;
         let hello = Hello { token: token.expose(), from: &options.node, to: &peer.node };
-        introduce(&mut link, &hello, options)
-            .map_err(|error| error.of(peer, 0))?
-            .map_err(|reason| match reason.strip_prefix(BUSY) {
+        introduce(&mut link, &hello, options).map_err(|error| error.of(peer, 0))?.map_err(|reason| {
+            match reason.strip_prefix(BUSY) {
                 Some(_) => TransferError::Busy { peer: peer.clone(), reason },
                 None => TransferError::Refused { peer: peer.clone(), reason },
-            })?;
+            }
+        })?;
         Ok(Self { link, peer: peer.clone() })
     }
 
@@ -109,10 +109,7 @@ impl Connection {
         Ok(list)
     }
 
-    fn directory(
-        &mut self,
-        head: &AnswerHead,
-    ) -> Result<Result<Option<Vec<PartMeta>>, String>, LinkError> {
+    fn directory(&mut self, head: &AnswerHead) -> Result<Result<Option<Vec<PartMeta>>, String>, LinkError> {
         if head.length > wire::DIRECTORY_BYTES_MAX {
             return Err(LinkError::Garbled(format!("a directory of {} bytes", head.length)));
         }
@@ -199,7 +196,8 @@ impl Connection {
     fn receive(&mut self, head: &AnswerHead, item: FetchItem, progress: &Progress) -> Result<Block, Failure> {
         let FetchItem { object, mut fill, .. } = item;
         self.bytes_follow(head, object)?;
-        pour(&mut self.link, &mut fill, head.length, progress)?;
+        expect(head, fill.bytes())?;
+        pour(&mut self.link, &mut fill, progress)?;
         fill.finish().map_err(|error| match error {
             StoreError::Corrupt { .. } => Failure::Corrupt(error.to_string()),
             StoreError::Incomplete { .. } => Failure::Link(LinkError::Garbled(error.to_string())),
@@ -217,12 +215,9 @@ impl Connection {
         progress: &Progress,
     ) -> Result<ObjectId, TransferError> {
         let object = target.object;
-        let expected: u64 = parts.iter().map(|part| part.bytes).sum();
-        let failure = match self.bytes_follow(head, object) {
-            Ok(()) if head.length != expected => {
-                let text = format!("{} bytes came, its directory says {expected}", head.length);
-                Failure::Link(LinkError::Garbled(text))
-            }
+        let range = wire::byte_range(parts);
+        let begun = self.bytes_follow(head, object);
+        let failure = match begun.and_then(|()| Ok(expect(head, range.end - range.start)?)) {
             Ok(()) => match copy::receive(&mut self.link, parts, target, progress) {
                 Ok(copy) => return Ok(copy),
                 Err(CopyError::Link(error)) => Failure::Link(error),
@@ -261,21 +256,26 @@ impl From<wire::WireError> for Failure {
     }
 }
 
-/// Moves `length` bytes from the socket to where they belong.
-fn pour(link: &mut Link, fill: &mut Fill, length: u64, progress: &Progress) -> Result<(), LinkError> {
-    let mut left = length;
-    while left > 0 {
+/// Whether as many bytes come as the directory said.
+fn expect(head: &AnswerHead, bytes: u64) -> Result<(), LinkError> {
+    match head.length == bytes {
+        true => Ok(()),
+        false => Err(LinkError::Garbled(format!("{} bytes come, its directory said {bytes}", head.length))),
+    }
+}
+
+/// Moves bytes from the socket to where they belong.
+fn pour(link: &mut Link, fill: &mut Fill, progress: &Progress) -> Result<(), LinkError> {
+    loop {
         let spare = fill.spare();
         if spare.is_empty() {
-            return Err(LinkError::Garbled(format!("{length} bytes came, {} more than its directory says", left)));
+            return Ok(());
         }
-        let most = spare.len().min(CHUNK_BYTES).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let most = spare.len().min(CHUNK_BYTES);
         let count = link.read(&mut spare[..most])?;
         fill.advance(count);
         progress.add(count as u64);
-        left -= count as u64;
     }
-    Ok(())
 }
 
 /// Hello and welcome; `Err` of the inner: the reason of a refusal.

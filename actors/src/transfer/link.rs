@@ -135,6 +135,16 @@ impl Link {
         Ok(())
     }
 
+    /// Reads so many bytes for nothing.
+    pub(super) fn skip(&mut self, mut count: u64) -> Result<(), LinkError> {
+        let mut nothing = [0; 64];
+        while count > 0 {
+            let step = count.min(nothing.len() as u64) as usize;
+            count -= self.read(&mut nothing[..step])? as u64;
+        }
+        Ok(())
+    }
+
     /// A header of a fixed size.
     pub(super) fn read_array<const N: usize>(&mut self) -> Result<[u8; N], LinkError> {
         let mut bytes = [0; N];

@@ -197,12 +197,7 @@ impl TransferServer {
     ///
     /// # Errors
     /// What the operating system says; a token of less than [`TOKEN_BYTES_MIN`] or more than 256 bytes.
-    pub fn start_with(
-        options: ServerOptions,
-        token: &str,
-        store: Store,
-        clock: Arc<dyn Clock>,
-    ) -> io::Result<Self> {
+    pub fn start_with(options: ServerOptions, token: &str, store: Store, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let token = ClusterToken::new(token);
         if !token.is_acceptable() {
             let text = format!("a cluster token has {TOKEN_BYTES_MIN} to {} bytes", wire::HELLO_TEXT_MAX);

@@ -14,8 +14,8 @@ use tracing::{debug, warn};
 
 use super::error::LinkError;
 use super::link::Link;
-use super::wire::{self, Item, Kind, Status};
 use super::token::ClusterToken;
+use super::wire::{self, Item, Kind, Status};
 use super::{Counter, ServerOptions, ServerStats};
 
 /// Answers below this size are collected before they are written.
@@ -334,36 +334,31 @@ fn send(
     item: &Item,
     parts: &[PartMeta],
 ) -> Result<u64, LinkError> {
-    let bytes = parts.iter().map(|part| part.bytes).sum();
-    let mut begun = false;
-    for (offset, length) in runs(parts) {
-        let read = match service.store.read_range(&item.object, offset, length) {
-            Ok(read) => read,
-            Err(StoreError::NotFound(_)) if !begun => {
-                wire::encode_answer_head(out, index, Status::Absent, 0, &[]);
-                return Ok(0);
-            }
-            Err(error) if !begun => {
-                fail(out, index, &error.to_string());
-                return Ok(0);
-            }
-            Err(error) => return Err(gone(item, &error)),
-        };
-        if !begun {
-            wire::encode_answer_head(out, index, Status::Here, bytes, &[]);
-            begun = true;
-        }
-        match read {
-            RangeRead::Memory(block) => put(link, out, &block)?,
-            RangeRead::Disk(mut disk) => {
-                while let Some(chunk) = disk.next_chunk().map_err(|error| gone(item, &error))? {
-                    put(link, out, chunk)?;
-                }
-            }
-        }
-    }
-    if !begun {
+    let range = wire::byte_range(parts);
+    let bytes = range.end - range.start;
+    if bytes == 0 {
         wire::encode_answer_head(out, index, Status::Here, 0, &[]);
+        return Ok(0);
+    }
+    let read = match service.store.read_range(&item.object, range.start, bytes) {
+        Ok(read) => read,
+        Err(StoreError::NotFound(_)) => {
+            wire::encode_answer_head(out, index, Status::Absent, 0, &[]);
+            return Ok(0);
+        }
+        Err(error) => {
+            fail(out, index, &error.to_string());
+            return Ok(0);
+        }
+    };
+    wire::encode_answer_head(out, index, Status::Here, bytes, &[]);
+    match read {
+        RangeRead::Memory(block) => put(link, out, &block)?,
+        RangeRead::Disk(mut disk) => {
+            while let Some(chunk) = disk.next_chunk().map_err(|error| gone(item, &error))? {
+                put(link, out, chunk)?;
+            }
+        }
     }
     Ok(bytes)
 }
@@ -374,30 +369,9 @@ fn gone(item: &Item, error: &StoreError) -> LinkError {
     LinkError::Ended
 }
 
-/// The runs of bytes, (offset, length), that parts make up: gaps made by alignment are not sent.
-fn runs(parts: &[PartMeta]) -> Vec<(u64, u64)> {
-    let mut runs: Vec<(u64, u64)> = Vec::new();
-    for part in parts.iter().filter(|part| part.bytes > 0) {
-        match runs.last_mut() {
-            Some((offset, length)) if *offset + *length == part.offset => *length += part.bytes,
-            _ => runs.push((part.offset, part.bytes)),
-        }
-    }
-    runs
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_that_touch_are_one_run_and_gaps_are_left_out() {
-        let part = |offset, bytes| PartMeta { offset, bytes, ..PartMeta::default() };
-        let parts = [part(10, 5), part(15, 0), part(15, 3), part(64, 2), part(66, 1)];
-        assert_eq!(runs(&parts), [(10, 8), (64, 3)]);
-        assert_eq!(runs(&[]), []);
-        assert_eq!(runs(&[part(7, 0)]), []);
-    }
 
     #[test]
     fn accepting_backs_off_up_to_a_second() {

@@ -17,12 +17,14 @@
 //! | answer to   | status | body                                                                             |
 //! |-------------|--------|----------------------------------------------------------------------------------|
 //! | directory   | here   | 48 bytes for each part: offset, bytes, rows u64; row hash u128; checksum u64     |
-//! | read        | here   | the bytes of the parts, one after the other, without the gaps that alignment made |
+//! | read        | here   | the bytes from the first part's start to the last one's end, gaps between included |
 //! | any         | absent | –                                                                                |
 //! | any         | failed | why, UTF-8                                                                       |
 //!
 //! After a failure in the middle of a body there is no way to say so: the server closes the connection, and the
 //! receiver drops what it has.
+
+use std::ops::Range;
 
 use exobus_store::{ObjectId, PartMeta, Parts, RowHash};
 use twox_hash::XxHash3_64;
@@ -213,7 +215,8 @@ fn check_of(header: &[u8], body: &[u8]) -> u64 {
 
 /// Encodes a hello. Texts longer than [`HELLO_TEXT_MAX`] are cut, so that the server refuses them.
 pub fn encode_hello(hello: &Hello<'_>) -> Vec<u8> {
-    let texts = [hello.token, hello.from.as_bytes(), hello.to.as_bytes()].map(|text| &text[..text.len().min(HELLO_TEXT_MAX)]);
+    let texts =
+        [hello.token, hello.from.as_bytes(), hello.to.as_bytes()].map(|text| &text[..text.len().min(HELLO_TEXT_MAX)]);
     let mut bytes = Vec::with_capacity(HELLO_BYTES + texts.iter().map(|text| text.len()).sum::<usize>());
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -252,7 +255,8 @@ pub fn decode_hello_texts(lengths: [usize; 3], bytes: &[u8]) -> Result<Hello<'_>
     let token = fields.take(lengths[0])?;
     let mut name = |length| {
         let bytes = fields.take(length)?;
-        str::from_utf8(bytes).map_err(|_| WireError::Field { field: "name in a hello, not text, length", value: length as u64 })
+        str::from_utf8(bytes)
+            .map_err(|_| WireError::Field { field: "name in a hello, not text, length", value: length as u64 })
     };
     Ok(Hello { token, from: name(lengths[1])?, to: name(lengths[2])? })
 }
@@ -368,7 +372,9 @@ pub fn decode_items(head: &RequestHead, bytes: &[u8]) -> Result<Vec<Item>, WireE
         let parts = match (fields.u32()?, fields.u32()?) {
             (u32::MAX, u32::MAX) => Parts::All,
             (first, end) if first <= end => Parts::Range(first, end),
-            (first, _) => return Err(WireError::Field { field: "first part, after the last one,", value: u64::from(first) }),
+            (first, _) => {
+                return Err(WireError::Field { field: "first part, after the last one,", value: u64::from(first) });
+            }
         };
         items.push(Item { object, parts });
     }
@@ -431,6 +437,15 @@ impl AnswerHead {
             false => Err(WireError::Check),
         }
     }
+}
+
+/// Where in their object the bytes of consecutive parts are, gaps made by alignment included: what a read sends. Parts
+/// without bytes do not count; empty when none has any.
+pub fn byte_range(parts: &[PartMeta]) -> Range<u64> {
+    let with_bytes = |part: &&PartMeta| part.bytes > 0;
+    let first = parts.iter().find(with_bytes).map_or(0, |part| part.offset);
+    let end = parts.iter().rfind(with_bytes).map_or(0, |part| part.offset.saturating_add(part.bytes));
+    first..end.max(first)
 }
 
 /// The body of a directory.

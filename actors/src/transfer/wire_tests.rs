@@ -155,3 +155,20 @@ fn a_refusal_of_another_version_is_understood() {
     welcome[4] = 2;
     assert_eq!(decode_welcome_head(&welcome), Err(WireError::Version { theirs: 2 }));
 }
+
+#[test]
+fn a_read_sends_from_the_first_byte_to_the_last() {
+    let part = |offset, bytes| PartMeta { offset, bytes, rows: 0, row_hash: RowHash(0), checksum: 0 };
+    let table = [
+        (vec![], 0..0),
+        (vec![part(7, 0)], 0..0),
+        (vec![part(10, 5)], 10..15),
+        (vec![part(3, 0), part(10, 5), part(64, 2), part(66, 0)], 10..66),
+        (vec![part(10, 5), part(u64::MAX, u64::MAX)], 10..u64::MAX),
+        // Nonsense from another node is a wrong length, not a panic.
+        (vec![part(10, 5), part(2, 1)], 10..10),
+    ];
+    for (parts, range) in table {
+        assert_eq!(byte_range(&parts), range, "{parts:?}");
+    }
+}

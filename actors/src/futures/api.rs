@@ -1,0 +1,428 @@
+//! The futures API.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use exobus_store::{Block, Store};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, oneshot};
+
+use super::call::{Notify, ProgramCall};
+use super::choices::{Choice, Choices, NodeShape};
+use super::reference::{ObjectRef, ObjectSet, ObjectStream};
+use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::owner::{Exchange, OwnerMsg};
+use crate::registry::TaskFunction;
+use crate::shell::Address;
+use crate::task::{Arg, Description, JobError, Output, Returns, TaskOptions};
+
+/// A job's way to the cluster. Cheap to clone; lives on the arbiter of the job's Owner.
+#[derive(Clone)]
+pub struct Futures(Rc<Inner>);
+
+struct Inner {
+    job: JobId,
+    owner: Rc<Address<OwnerMsg>>,
+    store: Store,
+    functions: BTreeMap<Arc<str>, Vec<NodeId>>,
+    nodes: Vec<NodeShape>,
+    choices: RefCell<Choices>,
+    random: Cell<u64>,
+}
+
+/// What a [`Futures`] is made of.
+pub(crate) struct FuturesParts {
+    pub(crate) job: JobId,
+    pub(crate) owner: Address<OwnerMsg>,
+    pub(crate) store: Store,
+    /// Which nodes offer each function, when the job started.
+    pub(crate) functions: BTreeMap<Arc<str>, Vec<NodeId>>,
+    pub(crate) nodes: Vec<NodeShape>,
+    pub(crate) choices: Choices,
+    pub(crate) seed: u64,
+}
+
+impl fmt::Debug for Futures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Futures({})", self.0.job)
+    }
+}
+
+impl Futures {
+    pub(crate) fn new(parts: FuturesParts) -> Self {
+        Self(Rc::new(Inner {
+            job: parts.job,
+            owner: Rc::new(parts.owner),
+            store: parts.store,
+            functions: parts.functions,
+            nodes: parts.nodes,
+            choices: RefCell::new(parts.choices),
+            random: Cell::new(parts.seed | 1),
+        }))
+    }
+
+    /// The job.
+    pub fn job(&self) -> JobId {
+        self.0.job
+    }
+
+    /// Submits a task that returns one object.
+    ///
+    /// # Errors
+    /// No node knows the function, or the runtime has ended.
+    pub fn submit<F: TaskFunction>(
+        &self,
+        _function: F,
+        params: &F::Params,
+        args: &[Arg],
+    ) -> Result<ObjectRef, JobError> {
+        self.submit_with(_function, params, args, TaskOptions::default())
+    }
+
+    /// Submits a task that returns one object, with options.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_with<F: TaskFunction>(
+        &self,
+        _function: F,
+        params: &F::Params,
+        args: &[Arg],
+        options: TaskOptions,
+    ) -> Result<ObjectRef, JobError> {
+        let options = TaskOptions { returns: Returns::One, ..options };
+        let id = self.submit_named(F::key(), encode(params)?, args, options)?;
+        Ok(ObjectRef::adopt(&self.0.owner, id.output(0)))
+    }
+
+    /// Submits a task that returns `returns` objects.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_many<F: TaskFunction>(
+        &self,
+        _function: F,
+        params: &F::Params,
+        args: &[Arg],
+        returns: u32,
+        options: TaskOptions,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        let options = TaskOptions { returns: Returns::Many(returns), ..options };
+        let id = self.submit_named(F::key(), encode(params)?, args, options)?;
+        Ok((0..returns).map(|index| ObjectRef::adopt(&self.0.owner, id.output(index))).collect())
+    }
+
+    /// Submits a task that returns a stream of objects of about `options.target_bytes`.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_stream<F: TaskFunction>(
+        &self,
+        _function: F,
+        params: &F::Params,
+        args: &[Arg],
+        options: TaskOptions,
+    ) -> Result<ObjectStream, JobError> {
+        let options = TaskOptions { returns: Returns::Stream, ..options };
+        let task = self.submit_named(F::key(), encode(params)?, args, options)?;
+        let (queue, items) = mpsc::unbounded_channel();
+        self.call(ProgramCall::TrackStream { task, queue })?;
+        Ok(ObjectStream::adopt(&self.0.owner, task, items))
+    }
+
+    /// Submits by name; the references of the outputs are the caller's to adopt.
+    fn submit_named(
+        &self,
+        function: Arc<str>,
+        params: Bytes,
+        args: &[Arg],
+        options: TaskOptions,
+    ) -> Result<TaskId, JobError> {
+        if !self.0.functions.contains_key(&function) {
+            let lacking = self.0.nodes.iter().map(|shape| shape.node.to_string()).collect();
+            return Err(JobError::UnknownFunction { function: function.to_string(), lacking });
+        }
+        let description = Description { function, params, args: args.to_vec(), options };
+        let id = description.id(self.0.job);
+        self.call(ProgramCall::Submit { id, description })?;
+        Ok(id)
+    }
+
+    /// Waits until `n` of the objects exist, or for `timeout` (as long as it takes when `None`). Returns which exist, in
+    /// the order in which they came, and which do not.
+    ///
+    /// # Errors
+    /// A task failed, or the runtime has ended.
+    pub async fn wait(
+        &self,
+        objects: &[ObjectRef],
+        n: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(Vec<ObjectRef>, Vec<ObjectRef>), JobError> {
+        let replayed = self.0.choices.borrow_mut().replayed();
+        let ready = match replayed {
+            Some(Choice::Ready(ready)) => ready,
+            Some(other) => return Err(not_deterministic("wait", &other)),
+            None => {
+                let ready = self.first(objects, n.min(objects.len()), timeout).await?;
+                self.0.choices.borrow_mut().append(Choice::Ready(ready.clone()));
+                ready
+            }
+        };
+        let by_id: BTreeMap<ObjectId, &ObjectRef> = objects.iter().map(|object| (object.id(), object)).collect();
+        let is_ready: std::collections::BTreeSet<_> = ready.iter().copied().collect();
+        let first = ready.iter().filter_map(|id| by_id.get(id).map(|object| (*object).clone())).collect();
+        let rest = objects.iter().filter(|object| !is_ready.contains(&object.id())).cloned().collect();
+        Ok((first, rest))
+    }
+
+    async fn first(
+        &self,
+        objects: &[ObjectRef],
+        n: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<ObjectId>, JobError> {
+        let (queue, mut news) = mpsc::unbounded_channel();
+        for object in objects {
+            self.call(ProgramCall::Track { object: object.id(), notify: Notify::Queue(queue.clone()) })?;
+        }
+        drop(queue);
+        let mut ready = Vec::with_capacity(n);
+        let collect = async {
+            while ready.len() < n
+                && let Some((id, outcome)) = news.recv().await
+            {
+                outcome?;
+                ready.push(id);
+            }
+            Ok::<(), JobError>(())
+        };
+        match timeout {
+            None => collect.await?,
+            Some(timeout) => match tokio::time::timeout(timeout, collect).await {
+                Ok(outcome) => outcome?,
+                Err(_) => {}
+            },
+        }
+        Ok(ready)
+    }
+
+    /// Waits until all of the objects exist.
+    ///
+    /// # Errors
+    /// A task failed, or the runtime has ended.
+    pub async fn wait_all(&self, objects: &[ObjectRef]) -> Result<(), JobError> {
+        // All of them: nothing is chosen, so nothing is logged.
+        self.first(objects, objects.len(), None).await.map(drop)
+    }
+
+    /// Waits until one object exists.
+    ///
+    /// # Errors
+    /// Its task failed, or the runtime has ended.
+    pub async fn ready(&self, object: &ObjectRef) -> Result<(), JobError> {
+        let (sender, outcome) = oneshot::channel();
+        self.call(ProgramCall::Track { object: object.id(), notify: Notify::Once(sender) })?;
+        outcome.await.map_err(|_| JobError::Cancelled)?
+    }
+
+    /// The bytes of an object (or of the parts that are meant), when it exists, in this node's memory.
+    ///
+    /// # Errors
+    /// Its task failed, the bytes cannot be had, or the runtime has ended.
+    pub async fn get(&self, object: &ObjectRef) -> Result<Block, JobError> {
+        let (answer, block) = oneshot::channel();
+        self.call(ProgramCall::Get { object: object.id(), parts: object.parts_meant(), answer })?;
+        block.await.map_err(|_| JobError::Cancelled)?
+    }
+
+    /// Bytes, rows and row hash of an object, when it exists; its bytes stay where they are.
+    ///
+    /// # Errors
+    /// Its task failed, or the runtime has ended.
+    pub async fn stat(&self, object: &ObjectRef) -> Result<Output, JobError> {
+        let (answer, output) = oneshot::channel();
+        self.call(ProgramCall::Stat { object: object.id(), answer })?;
+        output.await.map_err(|_| JobError::Cancelled)?
+    }
+
+    /// The value that a task returned.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and bytes that are no such value.
+    pub async fn get_value<T: DeserializeOwned>(&self, object: &ObjectRef) -> Result<T, JobError> {
+        let block = self.get(object).await?;
+        decode(&block)
+    }
+
+    /// Puts bytes into the store of this node. The same bytes are the same object.
+    ///
+    /// # Errors
+    /// The store cannot take them.
+    pub fn put(&self, bytes: &[u8]) -> Result<ObjectRef, JobError> {
+        let meta = self.0.store.put(self.0.job.group(), bytes)?;
+        let output = Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash };
+        self.call(ProgramCall::Put { object: meta.id, output })?;
+        Ok(ObjectRef::adopt(&self.0.owner, meta.id))
+    }
+
+    /// Puts a value, as MessagePack.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_value<T: Serialize>(&self, value: &T) -> Result<ObjectRef, JobError> {
+        self.put(&encode(value)?)
+    }
+
+    /// Makes an interned list of objects.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn set(&self, objects: &[ObjectRef]) -> Result<ObjectSet, JobError> {
+        self.make_set(objects, None)
+    }
+
+    /// Makes an interned list of objects with `parts` parts each and declares that `readers` tasks read each part: the
+    /// job fails unless rows, bytes and hashes that come out are those that went in (law 1).
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn exchange(&self, name: &str, objects: &[ObjectRef], parts: u32, readers: u32) -> Result<ObjectSet, JobError> {
+        self.make_set(objects, Some(Exchange { name: name.to_owned(), parts, readers }))
+    }
+
+    fn make_set(&self, objects: &[ObjectRef], exchange: Option<Exchange>) -> Result<ObjectSet, JobError> {
+        let members: Vec<_> = objects.iter().map(ObjectRef::id).collect();
+        let set = SetId::of(&members);
+        self.call(ProgramCall::MakeSet { set, members, exchange })?;
+        Ok(ObjectSet::adopt(&self.0.owner, set, objects.len()))
+    }
+
+    /// The task of this object is not wanted any more; whoever waits for it gets [`JobError::Cancelled`].
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn cancel(&self, object: &ObjectRef) -> Result<(), JobError> {
+        self.call(ProgramCall::Cancel(object.id()))
+    }
+
+    /// The nodes that hold an object; none while it does not exist.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub async fn locations(&self, object: &ObjectRef) -> Result<Vec<NodeId>, JobError> {
+        let replayed = self.0.choices.borrow_mut().replayed();
+        match replayed {
+            Some(Choice::Locations(nodes)) => Ok(nodes),
+            Some(other) => Err(not_deterministic("locations", &other)),
+            None => {
+                let (answer, nodes) = oneshot::channel();
+                self.call(ProgramCall::Locations { object: object.id(), answer })?;
+                let nodes = nodes.await.map_err(|_| JobError::Cancelled)?;
+                self.0.choices.borrow_mut().append(Choice::Locations(nodes.clone()));
+                Ok(nodes)
+            }
+        }
+    }
+
+    /// The nodes that there were when the job started.
+    pub fn nodes(&self) -> Vec<NodeShape> {
+        let mut choices = self.0.choices.borrow_mut();
+        match choices.replayed() {
+            Some(Choice::Nodes(nodes)) => nodes,
+            Some(other) => panic!("{}", not_deterministic("nodes", &other)),
+            None => {
+                choices.append(Choice::Nodes(self.0.nodes.clone()));
+                self.0.nodes.clone()
+            }
+        }
+    }
+
+    /// A random number; the same one when the program is run again.
+    pub fn random(&self) -> u64 {
+        let mut choices = self.0.choices.borrow_mut();
+        match choices.replayed() {
+            Some(Choice::Random(number)) => number,
+            Some(other) => panic!("{}", not_deterministic("random", &other)),
+            None => {
+                // xorshift64*: seeded by the host, so that simulated runs repeat.
+                let mut x = self.0.random.get();
+                x ^= x >> 12;
+                x ^= x << 25;
+                x ^= x >> 27;
+                self.0.random.set(x);
+                let number = x.wrapping_mul(0x2545_f491_4f6c_dd1d);
+                choices.append(Choice::Random(number));
+                number
+            }
+        }
+    }
+
+    /// Says what the program is going to do, for progress and ETA.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn plan_stage(&self, stage: &str, tasks: u64, bytes: u64) -> Result<(), JobError> {
+        self.call(ProgramCall::Plan { stage: stage.to_owned(), tasks, bytes })
+    }
+
+    /// Bytes that the Owner's tables take now.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub async fn owner_bytes(&self) -> Result<u64, JobError> {
+        let (answer, bytes) = oneshot::channel();
+        self.call(ProgramCall::OwnerBytes { answer })?;
+        bytes.await.map_err(|_| JobError::Cancelled)
+    }
+
+    /// What the program has learned so far, for a later run to replay.
+    pub fn choices(&self) -> Vec<Choice> {
+        self.0.choices.borrow().log().to_vec()
+    }
+
+    pub(super) fn track(
+        &self,
+        object: ObjectId,
+        queue: &mpsc::UnboundedSender<(ObjectId, Result<(), JobError>)>,
+    ) -> Result<(), JobError> {
+        self.call(ProgramCall::Track { object, notify: Notify::Queue(queue.clone()) })
+    }
+
+    /// The object that was ready first in the run that is replayed; `None` once live.
+    pub(super) fn replayed_ready(&self) -> Result<Option<ObjectId>, JobError> {
+        match self.0.choices.borrow_mut().replayed() {
+            None => Ok(None),
+            Some(Choice::Ready(ready)) if ready.len() == 1 => Ok(Some(ready[0])),
+            Some(other) => Err(not_deterministic("a window", &other)),
+        }
+    }
+
+    pub(super) fn log_ready(&self, object: ObjectId) {
+        self.0.choices.borrow_mut().append(Choice::Ready(vec![object]));
+    }
+
+    fn call(&self, call: ProgramCall) -> Result<(), JobError> {
+        self.0.owner.send(OwnerMsg::Program(call)).map_err(|error| JobError::Runtime { reason: error.to_string() })
+    }
+}
+
+fn not_deterministic(asked: &str, logged: &Choice) -> JobError {
+    JobError::program(format!("the program asked for {asked} where its log has {logged:?}: it is not deterministic"))
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<Bytes, JobError> {
+    rmp_serde::to_vec_named(value).map(Bytes::from).map_err(JobError::program)
+}
+
+/// Decodes a value that a task or a program returned; nothing at all stands for `()`.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JobError> {
+    let nil = [0xc0];
+    rmp_serde::from_slice(if bytes.is_empty() { &nil } else { bytes }).map_err(JobError::program)
+}

@@ -1,0 +1,106 @@
+//! What a program asks of its Owner. Both live on the same arbiter, so these calls never leave the process.
+
+use exobus_store::Block;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::ids::{NodeId, ObjectId, SetId, TaskId};
+use crate::owner::Exchange;
+use crate::task::{Description, JobError, Output, Parts};
+
+/// Who is told that an object exists, or never will.
+#[derive(Debug)]
+pub enum Notify {
+    /// One who waits for this object only.
+    Once(oneshot::Sender<Result<(), JobError>>),
+    /// One who waits for the first of several.
+    Queue(mpsc::UnboundedSender<(ObjectId, Result<(), JobError>)>),
+}
+
+/// One call of a program.
+#[derive(Debug)]
+pub enum ProgramCall {
+    /// A task; its outputs get one reference each.
+    Submit {
+        /// The hash of the description.
+        id: TaskId,
+        /// What to run.
+        description: Description,
+    },
+    /// Bytes that the program put into the node's store.
+    Put {
+        /// The hash of the bytes.
+        object: ObjectId,
+        /// How many.
+        output: Output,
+    },
+    /// Tell when an object exists.
+    Track {
+        /// The object.
+        object: ObjectId,
+        /// Whom to tell.
+        notify: Notify,
+    },
+    /// Tell of each output of a stream, then of its end.
+    TrackStream {
+        /// The streaming task.
+        task: TaskId,
+        /// Whom to tell; each object comes with a reference.
+        queue: mpsc::UnboundedSender<Result<Option<ObjectId>, JobError>>,
+    },
+    /// The bytes of an object, when it exists.
+    Get {
+        /// The object.
+        object: ObjectId,
+        /// Which parts.
+        parts: Parts,
+        /// Whom to give them.
+        answer: oneshot::Sender<Result<Block, JobError>>,
+    },
+    /// Size, rows and hash of an object, when it exists.
+    Stat {
+        /// The object.
+        object: ObjectId,
+        /// Whom to tell.
+        answer: oneshot::Sender<Result<Output, JobError>>,
+    },
+    /// A list of objects, with one reference.
+    MakeSet {
+        /// The hash of the list.
+        set: SetId,
+        /// The list.
+        members: Vec<ObjectId>,
+        /// What is declared, where it is an exchange.
+        exchange: Option<Exchange>,
+    },
+    /// One reference less.
+    ReleaseObject(ObjectId),
+    /// One reference less.
+    ReleaseSet(SetId),
+    /// One reference less.
+    ReleaseStream(TaskId),
+    /// The task is not wanted any more.
+    Cancel(ObjectId),
+    /// Which nodes hold an object?
+    Locations {
+        /// The object.
+        object: ObjectId,
+        /// Whom to tell.
+        answer: oneshot::Sender<Vec<NodeId>>,
+    },
+    /// The program says what it is going to do, for progress.
+    Plan {
+        /// Name of the stage.
+        stage: String,
+        /// How many tasks.
+        tasks: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// How many bytes does the Owner take?
+    OwnerBytes {
+        /// Whom to tell.
+        answer: oneshot::Sender<u64>,
+    },
+    /// The program is over.
+    Finished(Result<Vec<u8>, JobError>),
+}

@@ -1,0 +1,19 @@
+//! What strategies see: distributed futures.
+//!
+//! A program submits tasks and holds references to objects that may not exist yet; references are arguments of further
+//! tasks. Dropping the last reference releases the object. Everything that a program learns and that could have been
+//! different goes through [`Futures`] and is logged ([`Choices`]), so that a resumed program makes the same tasks
+//! (law 3).
+
+mod api;
+mod call;
+mod choices;
+mod reference;
+mod window;
+
+pub use api::Futures;
+pub(crate) use api::{FuturesParts, decode};
+pub use call::{Notify, ProgramCall};
+pub use choices::{Choice, Choices, NodeShape};
+pub use reference::{ObjectRef, ObjectSet, ObjectStream};
+pub use window::Window;

@@ -1,0 +1,149 @@
+//! A process that submits jobs to a cluster and is told of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::session::{Endpoint, Peer, SessionOptions};
+use exobus_bus::{Bus, BusError, Subjects};
+use exobus_store::Clock;
+use tokio::sync::mpsc;
+
+use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::event::Event;
+use crate::ids::{Incarnation, JobId, NodeId};
+use crate::node::{NodeError, find_scheduler, pump};
+use crate::scheduler::{self, NodeInfo, Refusal, SchedulerMsg};
+use crate::shell::{Address, AskError, Post, PostOptions, mailbox};
+
+/// A host that says nothing for so long has lost the job: it reports at least twice a second.
+const HOST_SILENCE: Duration = Duration::from_secs(15);
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How a client connects.
+pub struct ClientOptions {
+    /// The way to the cluster.
+    pub bus: Bus,
+    /// The names of the cluster.
+    pub subjects: Subjects,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// How long to look for the Scheduler.
+    pub deadline: Duration,
+}
+
+/// Why a client cannot do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The bus does not do what is asked.
+    #[error("bus")]
+    Bus(#[from] BusError),
+    /// No Scheduler answers.
+    #[error(transparent)]
+    NoScheduler(#[from] NodeError),
+    /// The Scheduler does not answer any more.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// No node can host the job.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The host says nothing any more.
+    #[error("node {host}, which hosts the job, has been silent for {silent:?}")]
+    HostSilent {
+        /// The node.
+        host: NodeId,
+        /// For how long.
+        silent: Duration,
+    },
+}
+
+/// A connected client.
+pub struct Client {
+    post: Post,
+    endpoint: Endpoint,
+    scheduler: Address<SchedulerMsg>,
+    inbox: mpsc::UnboundedReceiver<ClientMsg>,
+    pump: tokio::task::JoinHandle<()>,
+}
+
+impl Client {
+    /// Connects, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn connect(options: ClientOptions) -> Result<Self, ClientError> {
+        let name = format!("client-{}", uuid::Uuid::new_v4().simple());
+        let incarnation = options.clock.unix_ms();
+        let post = Post::new(PostOptions {
+            node: NodeId::new(&name),
+            incarnation: Incarnation(incarnation),
+            clock: options.clock.clone(),
+            on_fatal: Box::new(|_| {}),
+        });
+        let me = Peer { node: name, incarnation };
+        let (endpoint, events) =
+            Endpoint::open(options.bus.clone(), options.subjects.clone(), me, SessionOptions::default()).await?;
+        post.connect(endpoint.clone());
+        let (_, inbox) = mailbox::<ClientMsg>(&post, CLIENT_ACTOR);
+        let pump = tokio::spawn(pump(events, post.clone()));
+        let at = find_scheduler(&options.bus, &options.subjects, options.deadline, &options.clock).await?;
+        let scheduler = post.address(&at, scheduler::ACTOR);
+        Ok(Self { post, endpoint, scheduler, inbox, pump })
+    }
+
+    /// The nodes of the cluster.
+    ///
+    /// # Errors
+    /// The Scheduler does not answer.
+    pub async fn nodes(&self, deadline: Duration) -> Result<Vec<NodeInfo>, ClientError> {
+        Ok(self.scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, deadline).await?)
+    }
+
+    /// Runs a job and returns how it ended; `news` is called for every event on the way. When `cancel` resolves, the job
+    /// is ended.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; an error of the job itself is in [`JobEnd::result`].
+    pub async fn run(
+        &mut self,
+        spec: JobSpec,
+        mut news: impl FnMut(Event),
+        cancel: impl Future<Output = ()>,
+    ) -> Result<JobEnd, ClientError> {
+        let (job, tenant) = (spec.job, spec.tenant.clone());
+        let functions = vec![Arc::from(spec.program.as_str())];
+        let submit = |reply| SchedulerMsg::SubmitJob { job, tenant, functions, reply };
+        let placement = self.scheduler.ask(submit, HOST_SILENCE).await??;
+        let host = self.post.address::<HostMsg>(&placement.node, ACTOR);
+        host.send(HostMsg::Start { spec, client: self.post.node().clone() }).map_err(AskError::from)?;
+        let mut cancel = std::pin::pin!(cancel);
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                biased;
+                message = tokio::time::timeout(HOST_SILENCE, self.inbox.recv()) => match message {
+                    Ok(Some(ClientMsg::Events(events))) => events.into_iter().for_each(&mut news),
+                    Ok(Some(ClientMsg::Finished { job: finished, end })) if finished == job => return Ok(end),
+                    Ok(Some(ClientMsg::Finished { .. })) => {}
+                    Ok(None) | Err(_) => {
+                        return Err(ClientError::HostSilent { host: placement.node, silent: HOST_SILENCE });
+                    }
+                },
+                () = &mut cancel, if !cancelled => {
+                    cancelled = true;
+                    host.send(HostMsg::Cancel { job }).map_err(AskError::from)?;
+                }
+            }
+        }
+    }
+
+    /// A job id that nobody else has.
+    pub fn new_job(&self) -> JobId {
+        JobId::new()
+    }
+
+    /// Says farewell to the cluster.
+    pub async fn close(self) {
+        let _ = self.endpoint.drain(FAREWELL).await;
+        self.pump.abort();
+    }
+}

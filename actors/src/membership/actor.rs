@@ -1,0 +1,190 @@
+//! Membership's shell: beats in and out, changes to whoever listens.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::{Bus, Message, Subject, codec};
+use exobus_store::Store;
+use parking_lot::RwLock;
+use tokio::sync::broadcast;
+use tracing::{info, warn};
+
+use super::figures::{MemoryPeak, Sampler, StoreUse};
+use super::protocol::{Beat, Health, Member, MembershipMsg};
+use super::state::{Effect, Event, State};
+use crate::event::NodeState;
+use crate::ids::{Incarnation, NodeId};
+use crate::scheduler::SchedulerMsg;
+use crate::shell::{Actor, Address, Fatal, Post, Scope, Wire};
+
+impl Wire for MembershipMsg {
+    const PROTOCOL: &'static str = "membership";
+}
+
+const TICK_MIN: Duration = Duration::from_millis(10);
+const TICK_MAX: Duration = Duration::from_millis(500);
+
+/// What became of a node, for those who listen.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The node.
+    pub node: NodeId,
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// What became of it.
+    pub state: NodeState,
+}
+
+/// Who is in the cluster, readable from everywhere in the process.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    members: Arc<RwLock<BTreeMap<NodeId, Member>>>,
+    changes: broadcast::Sender<Change>,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self { members: Arc::default(), changes: broadcast::channel(256).0 }
+    }
+}
+
+impl Directory {
+    /// Where the Transfer of a node listens.
+    pub fn data_address(&self, node: &NodeId) -> Option<String> {
+        let members = self.members.read();
+        members.get(node).map(|member| member.data_address.clone()).filter(|address| !address.is_empty())
+    }
+
+    /// Everybody who was heard, by name.
+    pub fn members(&self) -> Vec<Member> {
+        self.members.read().values().cloned().collect()
+    }
+
+    /// What becomes of nodes from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+}
+
+/// What Membership is made of.
+pub(crate) struct MembershipParts {
+    pub(crate) post: Post,
+    pub(crate) state: State,
+    pub(crate) bus: Bus,
+    pub(crate) subject: Subject,
+    pub(crate) store: Store,
+    pub(crate) peak: Arc<MemoryPeak>,
+    pub(crate) data_address: String,
+    pub(crate) directory: Directory,
+    /// The Scheduler, where it lives in this process.
+    pub(crate) scheduler: Option<Address<SchedulerMsg>>,
+}
+
+/// The actor.
+pub(crate) struct Membership {
+    parts: MembershipParts,
+    sampler: Sampler,
+    effects: Vec<Effect>,
+}
+
+impl Membership {
+    pub(crate) fn new(parts: MembershipParts) -> Self {
+        Self { parts, sampler: Sampler::new(), effects: Vec::new() }
+    }
+
+    fn publish(
+        &mut self,
+        incarnation: Incarnation,
+        sequence: u64,
+        stopping: bool,
+        zombies: Vec<(NodeId, Incarnation)>,
+    ) {
+        let stats = self.parts.store.stats();
+        let store = StoreUse {
+            budget_bytes: stats.budget_bytes,
+            used_bytes: stats.used_bytes,
+            spilled_bytes: stats.spill_file_bytes,
+        };
+        let figures = self.sampler.sample(&self.parts.peak, store);
+        let node = self.parts.post.node().clone();
+        let data_address = self.parts.data_address.clone();
+        let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, zombies };
+        let bytes = codec::encode(&MembershipMsg::Beat(beat)).expect("a beat is small and flat");
+        // A beat that cannot go out now is skipped: a late one says nothing.
+        let _ = self.parts.bus.try_publish(self.parts.subject.clone(), Message::new(bytes));
+    }
+
+    fn changed(&self, node: NodeId, incarnation: Incarnation, health: Health, silent: Duration) {
+        let state = match health {
+            Health::Alive => NodeState::Up,
+            Health::Suspected => NodeState::Suspected,
+            Health::Dead => NodeState::Dead,
+            Health::Left => NodeState::Left,
+        };
+        info!(node = %node, ?state, silent_ms = silent.as_millis() as u64, "node changed");
+        if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health >= Health::Dead) {
+            let reason = format!("{state:?} after {silent:?} of silence");
+            if let Err(error) = scheduler.send(SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason }) {
+                warn!(%error, "scheduler not told of a dead node");
+            }
+        }
+        // Nobody listens when no job runs.
+        let _ = self.parts.directory.changes.send(Change { node, incarnation, state });
+    }
+
+    fn act(&mut self, effect: Effect) {
+        match effect {
+            Effect::Publish { incarnation, sequence, stopping, zombies } => {
+                self.publish(incarnation, sequence, stopping, zombies);
+            }
+            Effect::Changed { node, incarnation, health, silent, .. } => {
+                self.changed(node, incarnation, health, silent);
+            }
+            Effect::Fence { silent } => warn!(silent_ms = silent.as_millis() as u64, "this node is not heard"),
+            Effect::Unfence { fenced } => info!(fenced_ms = fenced.as_millis() as u64, "this node is heard again"),
+            Effect::BusSilent { silent } => warn!(silent_ms = silent.as_millis() as u64, "the bus is silent"),
+            Effect::BusBack { silent } => info!(silent_ms = silent.as_millis() as u64, "the bus is back"),
+            // Taking a new incarnation while jobs run is recovery's part; until then the process ends and says why.
+            Effect::Renew { told_by, .. } => self.end(format!("declared dead by {told_by}; start it again")),
+            Effect::Impostor { .. } => self.end("another process runs under this node's name".to_owned()),
+        }
+    }
+
+    fn end(&self, reason: String) {
+        self.parts.post.fatal(Fatal { actor: "membership".to_owned(), reason });
+    }
+}
+
+impl Actor for Membership {
+    type Message = MembershipMsg;
+
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        scope.after(TICK_MIN, MembershipMsg::Tick);
+    }
+
+    fn handle(&mut self, message: MembershipMsg, scope: &mut Scope<'_, Self>) {
+        let now = self.parts.post.clock().now();
+        let event = match message {
+            MembershipMsg::Beat(beat) => Event::Beat(beat),
+            MembershipMsg::Tick => Event::Tick,
+            MembershipMsg::Leave => Event::Leave,
+        };
+        let tick = event == Event::Tick;
+        self.parts.state.on(now, event, &mut self.effects);
+        if tick {
+            let wakeup = self.parts.state.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(now));
+            scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), MembershipMsg::Tick);
+        }
+    }
+
+    fn flush(&mut self, _scope: &mut Scope<'_, Self>) {
+        // Before the changes are told: whoever hears of one finds it in the directory.
+        let members = self.parts.state.members(self.parts.post.clock().now());
+        *self.parts.directory.members.write() =
+            members.into_iter().map(|member| (member.node.clone(), member)).collect();
+        for effect in std::mem::take(&mut self.effects) {
+            self.act(effect);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Putting a node together, on its control thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::session::{Endpoint, EndpointEvents, Event as SessionEvent, Peer, SessionOptions};
+use exobus_bus::{Bus, Message, Subjects, SubscribeOptions, codec};
+use exobus_store::{Clock, Store};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::{info, warn};
+
+use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
+use crate::event::NodeFigures;
+use crate::host::{self, Host};
+use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::membership::{Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, State as MembershipState};
+use crate::node_manager::{self, NodeManager, NodeManagerParts, Stager, ThreadExecutors};
+use crate::registry::{functions, programs};
+use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
+use crate::shell::{self, Address, Fatal, Post, PostOptions};
+use crate::transfer::{TransferClient, TransferServer};
+
+/// How often a node tells the Scheduler that it is there.
+const REGISTER_EVERY: Duration = Duration::from_secs(2);
+/// How long the farewell to the other processes may take.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
+
+pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
+    let fatal: Arc<Mutex<Option<Fatal>>> = Arc::default();
+    let broken = Arc::new(Notify::new());
+    let on_fatal = {
+        let (fatal, broken) = (fatal.clone(), broken.clone());
+        Box::new(move |reason: Fatal| {
+            tracing::error!(actor = reason.actor, reason = reason.reason, "actor panicked, the node ends");
+            fatal.lock().get_or_insert(reason);
+            broken.notify_one();
+        })
+    };
+    let post = Post::new(PostOptions {
+        node: options.name.clone(),
+        incarnation: Incarnation(options.clock.unix_ms()),
+        clock: options.clock.clone(),
+        on_fatal,
+    });
+    let (stop, stopped) = oneshot::channel();
+    let (work, queue) = mpsc::unbounded_channel::<Work>();
+    let (ready, outcome) = std::sync::mpsc::channel();
+    let run = move || {
+        let system = actix_rt::System::new();
+        system.block_on(async move {
+            match Running::assemble(options, post).await {
+                Ok(running) => {
+                    let _ = ready.send(Ok(running.parts.clone()));
+                    running.serve(queue, stopped, &broken).await;
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("exobus-control".into()).spawn(run);
+    let thread = thread.map_err(|source| NodeError::Io { what: "start the control thread".into(), source })?;
+    let parts = match outcome.recv() {
+        Ok(parts) => parts?,
+        Err(_) => return Err(NodeError::Other("the control thread ended while it started".into())),
+    };
+    Ok(Node { parts, work: Some(work), stop: Some(stop), thread: Some(thread), fatal })
+}
+
+/// A node that is put together, as long as it runs.
+struct Running {
+    parts: NodeParts,
+    jobs: Option<actix_rt::Arbiter>,
+    cluster: Option<Joined>,
+}
+
+/// What only a node of a cluster has.
+struct Joined {
+    endpoint: Endpoint,
+    membership: Address<MembershipMsg>,
+    server: TransferServer,
+}
+
+/// What everything is made of before there are actors.
+struct Base {
+    post: Post,
+    store: Store,
+    peak: Arc<MemoryPeak>,
+    directory: Directory,
+    transfer: TransferClient,
+}
+
+impl Running {
+    async fn assemble(options: NodeOptions, post: Post) -> Result<Self, NodeError> {
+        let disk = Arc::new(exobus_store::DirectDisk::default());
+        let store_options = exobus_store::StoreOptions {
+            executors: options.executors,
+            node: options.name.to_string(),
+            ..options.store.clone()
+        };
+        let store = Store::open(store_options, disk, options.clock.clone())?;
+        let directory = Directory::default();
+        let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
+        let transfer = TransferClient::new(&token, options.clock.clone());
+        let base = Base { post, store, peak: Arc::default(), directory, transfer };
+        match options.cluster {
+            None => Ok(Self::alone(&base, options.executors, &options)?),
+            Some(ref cluster) => Self::join(&base, &options, cluster).await,
+        }
+    }
+
+    fn alone(base: &Base, executors: usize, options: &NodeOptions) -> Result<Self, NodeError> {
+        let spec = node_spec(base, options, String::new());
+        let scheduler = shell::spawn(
+            &base.post,
+            scheduler::ACTOR,
+            Scheduler::new(base.post.clone(), Epoch(1), SchedulerOptions::default()),
+        );
+        let _ = scheduler.send(SchedulerMsg::NodeUp(spec));
+        let parts = base.parts(scheduler);
+        spawn_node_manager(base, &parts, options, executors)?;
+        Ok(Self { parts, jobs: None, cluster: None })
+    }
+
+    async fn join(base: &Base, options: &NodeOptions, cluster: &ClusterOptions) -> Result<Self, NodeError> {
+        let me = Peer { node: options.name.to_string(), incarnation: base.post.incarnation().0 };
+        let (endpoint, events) =
+            Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
+        base.post.connect(endpoint.clone());
+        let server =
+            TransferServer::start(cluster.listen, &cluster.token, base.store.clone(), base.post.clock().clone())
+                .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
+        let data_address = server.address().to_string();
+
+        let local_scheduler = if cluster.scheduler {
+            let epoch = Epoch(base.post.incarnation().0);
+            let scheduler = Scheduler::new(base.post.clone(), epoch, SchedulerOptions::default());
+            let scheduler = shell::spawn(&base.post, scheduler::ACTOR, scheduler);
+            serve_where(cluster, &options.name).await?;
+            Some(scheduler)
+        } else {
+            None
+        };
+        let membership = spawn_membership(base, cluster, data_address.clone(), local_scheduler.clone()).await?;
+        let scheduler = match local_scheduler {
+            Some(scheduler) => scheduler,
+            None => {
+                let clock = base.post.clock();
+                let at = find_scheduler(&cluster.bus, &cluster.subjects, cluster.join_deadline, clock).await?;
+                base.post.address(&at, scheduler::ACTOR)
+            }
+        };
+        let parts = base.parts(scheduler.clone());
+        // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
+        spawn_node_manager(base, &parts, options, options.executors)?;
+        let jobs = actix_rt::Arbiter::new();
+        let (hosting, hosted) = oneshot::channel();
+        let host_parts = parts.clone();
+        jobs.spawn(async move {
+            let post = host_parts.post.clone();
+            shell::spawn(&post, host::ACTOR, Host::new(host_parts));
+            let _ = hosting.send(());
+        });
+        hosted.await.map_err(|_| NodeError::Other("the arbiter of jobs did not start".into()))?;
+        actix_rt::spawn(pump(events, base.post.clone()));
+
+        let spec = node_spec(base, options, data_address);
+        register(&scheduler, &spec, cluster).await?;
+        actix_rt::spawn(keep_registered(scheduler, spec));
+        info!(node = %options.name, "joined the cluster");
+        Ok(Self { parts, jobs: Some(jobs), cluster: Some(Joined { endpoint, membership, server }) })
+    }
+
+    async fn serve(self, mut queue: mpsc::UnboundedReceiver<Work>, stopped: oneshot::Receiver<()>, broken: &Notify) {
+        let (parts, jobs) = (self.parts.clone(), self.jobs.as_ref().map(actix_rt::Arbiter::handle));
+        let accept = async {
+            while let Some(work) = queue.recv().await {
+                let parts = parts.clone();
+                match &jobs {
+                    Some(arbiter) => drop(arbiter.spawn_fn(move || drop(actix_rt::spawn(work(parts))))),
+                    None => drop(actix_rt::spawn(work(parts))),
+                }
+            }
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            biased;
+            () = broken.notified() => {}
+            _ = stopped => {}
+            () = accept => {}
+        }
+        if let Some(joined) = self.cluster {
+            let _ = joined.membership.send(MembershipMsg::Leave);
+            if let Err(error) = joined.endpoint.drain(DRAIN_DEADLINE).await {
+                info!(%error, "not everything was said before the end");
+            }
+            joined.server.stop();
+        }
+        if let Some(jobs) = self.jobs {
+            jobs.stop();
+            let _ = tokio::task::spawn_blocking(move || jobs.join()).await;
+        }
+    }
+}
+
+impl Base {
+    fn parts(&self, scheduler: Address<SchedulerMsg>) -> NodeParts {
+        let directory = self.directory.clone();
+        let stager = Stager {
+            node: self.post.node().clone(),
+            store: self.store.clone(),
+            transfer: self.transfer.clone(),
+            addresses: Arc::new(move |node| directory.data_address(node)),
+        };
+        let (store, peak, transfer, post) =
+            (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
+        let figures = move || {
+            let stats = store.stats();
+            let memory_bytes = peak.look();
+            NodeFigures {
+                budget_bytes: stats.budget_bytes,
+                used_bytes: stats.used_bytes,
+                spilled_bytes: stats.spilled_bytes,
+                restored_bytes: stats.restored_bytes,
+                received_bytes: transfer.received_bytes(),
+                sent_bytes: 0,
+                memory_bytes,
+                peak_memory_bytes: peak.bytes(),
+                control_messages: post.messages(),
+            }
+        };
+        NodeParts {
+            post: self.post.clone(),
+            store: self.store.clone(),
+            stager,
+            scheduler,
+            directory: self.directory.clone(),
+            figures: Arc::new(figures),
+        }
+    }
+}
+
+fn node_spec(base: &Base, options: &NodeOptions, data_address: String) -> NodeSpec {
+    let programs = programs().keys().map(|key| Arc::from(key.as_str()));
+    NodeSpec {
+        node: options.name.clone(),
+        incarnation: base.post.incarnation(),
+        resources: options.resources.clone(),
+        labels: options.labels.clone(),
+        functions: functions().keys().cloned().chain(programs).collect(),
+        data_address,
+        memory_bytes: options.store.memory_bytes,
+    }
+}
+
+fn spawn_node_manager(
+    base: &Base,
+    parts: &NodeParts,
+    options: &NodeOptions,
+    executors: usize,
+) -> Result<(), NodeError> {
+    let mut refused = None;
+    shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
+        let threads = ThreadExecutors::start(executors, &base.store, base.post.clock(), address);
+        let threads = threads.unwrap_or_else(|error| {
+            refused = Some(error);
+            ThreadExecutors::none()
+        });
+        let figures = parts.figures.clone();
+        NodeManager::new(NodeManagerParts {
+            post: base.post.clone(),
+            store: base.store.clone(),
+            stager: parts.stager.clone(),
+            executors: Box::new(threads),
+            resources: options.resources.clone(),
+            figures: Box::new(move || figures()),
+        })
+    });
+    refused.map_or(Ok(()), |source| Err(NodeError::Io { what: format!("start {executors} executors"), source }))
+}
+
+async fn spawn_membership(
+    base: &Base,
+    cluster: &ClusterOptions,
+    data_address: String,
+    scheduler: Option<Address<SchedulerMsg>>,
+) -> Result<Address<MembershipMsg>, NodeError> {
+    let me = base.post.node();
+    let subject = |error: exobus_bus::SubjectError| NodeError::Other(error.to_string());
+    let every_beat = cluster.subjects.every_node("beat").map_err(subject)?;
+    let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::default()).await?;
+    let now = base.post.clock().now();
+    let state = MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership.clone(), now);
+    let membership = shell::spawn(
+        &base.post,
+        "membership",
+        Membership::new(MembershipParts {
+            post: base.post.clone(),
+            state,
+            bus: cluster.bus.clone(),
+            subject: cluster.subjects.node(me.as_str(), "beat").map_err(subject)?,
+            store: base.store.clone(),
+            peak: base.peak.clone(),
+            data_address,
+            directory: base.directory.clone(),
+            scheduler,
+        }),
+    );
+    let (address, subjects) = (membership.clone(), cluster.subjects.clone());
+    actix_rt::spawn(async move {
+        let mut refused = 0u64;
+        while let Some(delivery) = beats.recv().await {
+            // The node in the payload must be the one in the subject.
+            let beat = codec::decode::<MembershipMsg>(&delivery.message.payload).ok();
+            let genuine = beat.filter(|message| match message {
+                MembershipMsg::Beat(beat) => {
+                    subjects.node(beat.node.as_str(), "beat").is_ok_and(|subject| subject == delivery.subject)
+                }
+                _ => false,
+            });
+            match genuine {
+                Some(beat) => drop(address.send(beat)),
+                None => {
+                    refused += 1;
+                    if refused.is_power_of_two() {
+                        warn!(subject = delivery.subject.as_str(), count = refused, "heartbeat refused");
+                    }
+                }
+            }
+        }
+    });
+    Ok(membership)
+}
+
+/// Answers whoever looks for the Scheduler.
+async fn serve_where(cluster: &ClusterOptions, me: &NodeId) -> Result<(), NodeError> {
+    let pattern = cluster.subjects.ctl_all("scheduler").map_err(|error| NodeError::Other(error.to_string()))?;
+    let mut asked = cluster.bus.subscribe(pattern, SubscribeOptions::queue("scheduler")).await?;
+    let answer = codec::encode(me).map_err(|error| NodeError::Other(error.to_string()))?;
+    actix_rt::spawn(async move {
+        while let Some(question) = asked.recv().await {
+            let _ = question.try_reply(Message::new(answer.clone()));
+        }
+    });
+    Ok(())
+}
+
+/// Asks until somebody says where the Scheduler is.
+pub(crate) async fn find_scheduler(
+    bus: &Bus,
+    subjects: &Subjects,
+    deadline: Duration,
+    clock: &Arc<dyn Clock>,
+) -> Result<NodeId, NodeError> {
+    let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
+    let started = clock.now();
+    loop {
+        let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), Duration::from_millis(500)).await;
+        if let Ok(node) =
+            answer.map_err(|_| ()).and_then(|message| codec::decode::<NodeId>(&message.payload).map_err(|_| ()))
+        {
+            return Ok(node);
+        }
+        let waited = clock.now().saturating_sub(started);
+        if waited >= deadline {
+            return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited });
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Registers and waits until the Scheduler knows this node.
+async fn register(
+    scheduler: &Address<SchedulerMsg>,
+    spec: &NodeSpec,
+    cluster: &ClusterOptions,
+) -> Result<(), NodeError> {
+    let other = |error: &dyn std::fmt::Display| NodeError::Other(format!("register with the scheduler: {error}"));
+    scheduler.send(SchedulerMsg::NodeUp(spec.clone())).map_err(|error| other(&error))?;
+    // Messages of one sender keep their order, so the answer comes from a Scheduler that knows us.
+    let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, cluster.join_deadline).await;
+    let nodes = nodes.map_err(|error| other(&error))?;
+    match nodes.iter().find(|info| info.spec.node == spec.node) {
+        Some(info) if info.up && info.spec.incarnation == spec.incarnation => Ok(()),
+        _ => Err(other(&"it does not list this node; is the name taken?")),
+    }
+}
+
+async fn keep_registered(scheduler: Address<SchedulerMsg>, spec: NodeSpec) {
+    let mut every = tokio::time::interval(REGISTER_EVERY);
+    loop {
+        every.tick().await;
+        if let Err(error) = scheduler.send(SchedulerMsg::NodeUp(spec.clone())) {
+            warn!(%error, "scheduler not told");
+        }
+    }
+}
+
+/// Hands what arrives in sessions to the actors of this process.
+pub(crate) async fn pump(mut events: EndpointEvents, post: Post) {
+    while let Some(event) = events.recv().await {
+        match event {
+            SessionEvent::Items { from, items } => {
+                if NodeId::is_valid(&from.node) {
+                    let from = NodeId::new(&from.node);
+                    for (actor, item) in items {
+                        post.deliver(&from, &actor, &item);
+                    }
+                }
+            }
+            SessionEvent::Undecodable { from, error } => warn!(node = from.node, %error, "frame refused"),
+            // Membership says what became of the peer, and the jobs act on that.
+            SessionEvent::Reset { peer, reason } => info!(node = peer.node, ?reason, "session reset"),
+            SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),
+            SessionEvent::Unsupported { peer, theirs } => {
+                warn!(node = peer.node, ?theirs, "peer speaks no version of ours")
+            }
+        }
+    }
+}

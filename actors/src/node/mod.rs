@@ -1,0 +1,172 @@
+//! One process of a cluster, or the whole runtime of a laptop: starts actors, routes what arrives, shuts down in order.
+//!
+//! Threads: `exobus-control` runs Membership, NodeManager, Scheduler and the pump of sessions on one arbiter; jobs
+//! (Owner and coordinator) run on a second one, `exobus-jobs`, so that no program runs on the thread that says that the
+//! node is alive. Embedded, where nobody else depends on the process, both are one: a hop between arbiters costs more
+//! than a task. Executors, disk, sockets and the NATS client have threads of their own.
+
+mod control;
+mod options;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures::future::LocalBoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use control::{find_scheduler, pump};
+pub use options::{ClusterOptions, NodeError, NodeOptions};
+
+use crate::event::{EventSink, NodeFigures};
+use crate::futures::Futures;
+use crate::host::{self, JobEnd};
+use crate::ids::JobId;
+use crate::membership::Directory;
+use crate::node_manager::Stager;
+use crate::scheduler::SchedulerMsg;
+use crate::shell::{Address, Fatal, Post};
+use crate::task::JobError;
+use exobus_store::Store;
+
+/// What a job needs of the node that hosts it.
+#[derive(Clone)]
+pub(crate) struct NodeParts {
+    pub(crate) post: Post,
+    pub(crate) store: Store,
+    pub(crate) stager: Stager,
+    pub(crate) scheduler: Address<SchedulerMsg>,
+    pub(crate) directory: Directory,
+    pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+}
+
+/// Something to do on the arbiter of jobs.
+type Work = Box<dyn FnOnce(NodeParts) -> LocalBoxFuture<'static, ()> + Send>;
+
+/// A running node. Dropping it stops it in order.
+pub struct Node {
+    parts: NodeParts,
+    work: Option<mpsc::UnboundedSender<Work>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    fatal: Arc<Mutex<Option<Fatal>>>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({})", self.parts.post.node())
+    }
+}
+
+impl Node {
+    /// Starts a node and returns when it is ready: alone, or registered with its cluster's Scheduler.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub fn start(options: NodeOptions) -> Result<Self, NodeError> {
+        control::start(options)
+    }
+
+    /// The store of this node.
+    pub fn store(&self) -> &Store {
+        &self.parts.store
+    }
+
+    /// Figures of this process now.
+    pub fn figures(&self) -> NodeFigures {
+        (self.parts.figures)()
+    }
+
+    /// The post of this process.
+    pub fn post(&self) -> &Post {
+        &self.parts.post
+    }
+
+    /// Runs a program as a job on this node and returns what it returned, with how the job ended.
+    ///
+    /// # Errors
+    /// The program's error, or why the job could not go on.
+    pub async fn run<T, P>(
+        &self,
+        job: JobId,
+        name: &str,
+        events: Option<EventSink>,
+        program: P,
+    ) -> (Result<T, JobError>, JobEnd)
+    where
+        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (answer, outcome) = oneshot::channel();
+        let name = name.to_owned();
+        let work: Work = Box::new(move |node| {
+            Box::pin(async move {
+                let value = Rc::new(Cell::new(None));
+                let slot = value.clone();
+                let program = move |futures| -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>> {
+                    Box::pin(async move {
+                        slot.set(Some(program(futures).await?));
+                        Ok(Vec::new())
+                    })
+                };
+                let end = host::run(&node, job, "local".into(), &name, events, program).await;
+                let _ = answer.send((value.take(), end));
+            })
+        });
+        let sent = self.work.as_ref().is_some_and(|queue| queue.send(work).is_ok());
+        match if sent { outcome.await.ok() } else { None } {
+            Some((Some(value), end)) if end.result.is_ok() => (Ok(value), end),
+            Some((_, end)) => (Err(end.result.clone().err().unwrap_or(JobError::Cancelled)), end),
+            None => {
+                let reason = self.fatal.lock().clone();
+                let reason =
+                    reason.map_or_else(|| "the node has stopped".to_owned(), |f| format!("{}: {}", f.actor, f.reason));
+                let error = JobError::Runtime { reason };
+                (Err(error.clone()), JobEnd::failed(error))
+            }
+        }
+    }
+
+    /// Ends a job of this node.
+    pub fn cancel(&self, job: JobId) {
+        let owner =
+            self.parts.post.address::<crate::owner::OwnerMsg>(self.parts.post.node(), &crate::owner::actor_name(job));
+        // A job that is over cannot be cancelled.
+        let _ = owner.send(crate::owner::OwnerMsg::Cancel);
+    }
+
+    /// Waits until the node has ended by itself; the reason, when an actor panicked.
+    pub fn join(mut self) -> Option<Fatal> {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.fatal.lock().clone()
+    }
+
+    /// Why the node ended, when an actor panicked.
+    pub fn fatal(&self) -> Option<Fatal> {
+        self.fatal.lock().clone()
+    }
+
+    /// Stops the node in order: running tasks end, peers are told, sockets and files are closed.
+    pub fn stop(mut self) {
+        self.shut_down();
+    }
+
+    fn shut_down(&mut self) {
+        self.work = None;
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}

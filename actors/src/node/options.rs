@@ -1,0 +1,94 @@
+//! How a node is set up.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::{Bus, BusError, Subjects};
+use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
+
+use crate::ids::NodeId;
+use crate::membership::MembershipOptions;
+use crate::task::Resources;
+
+/// How a node is set up.
+pub struct NodeOptions {
+    /// Its name, unique in its cluster.
+    pub name: NodeId,
+    /// How many tasks run at a time.
+    pub executors: usize,
+    /// What it lends to jobs; usually `cpu` 1000 for each executor.
+    pub resources: Resources,
+    /// key=value labels.
+    pub labels: BTreeMap<String, String>,
+    /// The object store; `executors` is taken from above.
+    pub store: StoreOptions,
+    /// The cluster it joins; `None`: it is alone, without bus and sockets.
+    pub cluster: Option<ClusterOptions>,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl NodeOptions {
+    /// A node that is alone: `executors` threads, a store of `memory_bytes`.
+    pub fn alone(executors: usize, memory_bytes: u64) -> Self {
+        Self {
+            name: NodeId::new("local"),
+            executors,
+            resources: Resources::cpu(1000 * executors as u64),
+            labels: BTreeMap::new(),
+            store: StoreOptions { memory_bytes, ..StoreOptions::default() },
+            cluster: None,
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+}
+
+/// The cluster that a node joins.
+pub struct ClusterOptions {
+    /// The way to the others.
+    pub bus: Bus,
+    /// The names of the cluster.
+    pub subjects: Subjects,
+    /// Whether the Scheduler of the cluster lives here. Exactly one node says yes until election is built.
+    pub scheduler: bool,
+    /// When nodes are suspected and dead.
+    pub membership: MembershipOptions,
+    /// Where objects are served, `127.0.0.1:0` for any free port of the loopback.
+    pub listen: SocketAddr,
+    /// What peers must know to be served.
+    pub token: String,
+    /// How long to look for the Scheduler before giving up.
+    pub join_deadline: Duration,
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The store cannot be opened.
+    #[error("object store")]
+    Store(#[from] StoreError),
+    /// The bus does not do what is asked.
+    #[error("bus")]
+    Bus(#[from] BusError),
+    /// The system refuses a thread or a socket.
+    #[error("{what}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Nobody says where the Scheduler is.
+    #[error("no scheduler answered in cluster {cluster} for {waited:?}: start a node with `scheduler = true`")]
+    NoScheduler {
+        /// The cluster.
+        cluster: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Something else, as text.
+    #[error("{0}")]
+    Other(String),
+}

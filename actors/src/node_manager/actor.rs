@@ -1,0 +1,324 @@
+//! The NodeManager's shell: messages in, executors, staging and answers out.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_store::{Clock, Store};
+use tracing::{debug, warn};
+
+use super::executor::{ExecutorLink, Flags, Report, Work};
+use super::protocol::NodeMsg;
+use super::staging::{Members, Stager, StagingDone};
+use super::state::{Effect, Key, NodeState, Phase};
+use crate::event::NodeFigures;
+use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
+use crate::owner::{self, OwnerMsg};
+use crate::registry::{Argument, Function, functions};
+use crate::shell::{Actor, Address, Post, Scope};
+use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskSpec};
+
+/// How often timeouts are looked after and figures are sent.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What a NodeManager is made of.
+pub struct NodeManagerParts {
+    pub(crate) post: Post,
+    pub(crate) store: Store,
+    pub(crate) stager: Stager,
+    pub(crate) executors: Box<dyn ExecutorLink>,
+    pub(crate) resources: Resources,
+    /// Figures of the process, taken now.
+    pub(crate) figures: Box<dyn Fn() -> NodeFigures>,
+}
+
+/// The actor.
+pub struct NodeManager {
+    post: Post,
+    incarnation: Incarnation,
+    clock: Arc<dyn Clock>,
+    store: Store,
+    stager: Stager,
+    executors: Box<dyn ExecutorLink>,
+    figures: Box<dyn Fn() -> NodeFigures>,
+    state: NodeState,
+    attempts: HashMap<Key, Running>,
+    sets: HashMap<(JobId, SetId), Arc<Members>>,
+    owners: HashMap<JobId, Address<OwnerMsg>>,
+    watched: BTreeSet<JobId>,
+}
+
+/// An attempt on this node.
+struct Running {
+    owner: NodeId,
+    spec: TaskSpec,
+    function: &'static Function,
+    args: Option<Vec<Argument>>,
+    flags: Arc<Flags>,
+    handed_at: Option<Duration>,
+    timed_out: bool,
+}
+
+impl NodeManager {
+    /// A NodeManager without tasks.
+    pub fn new(parts: NodeManagerParts) -> Self {
+        Self {
+            incarnation: parts.post.incarnation(),
+            clock: parts.post.clock().clone(),
+            state: NodeState::new(parts.executors.count(), parts.resources),
+            post: parts.post,
+            store: parts.store,
+            stager: parts.stager,
+            executors: parts.executors,
+            figures: parts.figures,
+            attempts: HashMap::new(),
+            sets: HashMap::new(),
+            owners: HashMap::new(),
+            watched: BTreeSet::new(),
+        }
+    }
+
+    fn node(&self) -> NodeId {
+        self.post.node().clone()
+    }
+
+    fn owner(&mut self, job: JobId, node: &NodeId) -> Address<OwnerMsg> {
+        let post = &self.post;
+        self.owners.entry(job).or_insert_with(|| post.address(node, &owner::actor_name(job))).clone()
+    }
+
+    fn tell(&mut self, job: JobId, node: &NodeId, message: OwnerMsg) {
+        // An Owner that cannot be reached is gone or on a node that is: its Membership says which, and ends the job.
+        if let Err(error) = self.owner(job, node).send(message) {
+            debug!(job_id = %job, %error, "owner not told");
+        }
+    }
+
+    fn run(&mut self, owner: NodeId, spec: TaskSpec) {
+        let key = (spec.job, spec.id, spec.attempt);
+        let Some(function) = functions().get(&spec.function).copied() else {
+            let message = format!("function {} is not known to node {}", spec.function, self.post.node());
+            return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message });
+        };
+        let mut args = Some(Vec::new());
+        if !spec.args.is_empty() {
+            args = self.stager.at_once(&spec, function, &|id| self.sets.get(&(spec.job, id)).cloned());
+        }
+        if !self.state.add(key, function.name, spec.resources.clone(), args.is_none()) {
+            return;
+        }
+        let flags = Arc::new(Flags::default());
+        let running = Running { owner, spec, function, args, flags, handed_at: None, timed_out: false };
+        self.attempts.insert(key, running);
+    }
+
+    fn fail(&mut self, key: Key, owner: &NodeId, failure: TaskFailure) {
+        let (node, incarnation) = (self.node(), self.incarnation);
+        let (job, task, attempt) = key;
+        self.tell(job, owner, OwnerMsg::Failed { node, incarnation, task, attempt, failure });
+    }
+
+    fn stage(&mut self, key: Key, scope: &mut Scope<'_, Self>) {
+        let Some(running) = self.attempts.get(&key) else { return };
+        let sets = |id| self.sets.get(&(key.0, id)).cloned();
+        let work = self.stager.stage(&running.spec, running.function, &sets);
+        scope.later(async move { Some(NodeMsg::Staged(StagingDone { key, outcome: work.await })) });
+    }
+
+    fn staged(&mut self, done: StagingDone) {
+        match done.outcome {
+            Ok(args) => {
+                // Taken back or cancelled meanwhile: the memory goes with `args`.
+                if self.state.staged(done.key)
+                    && let Some(running) = self.attempts.get_mut(&done.key)
+                {
+                    running.args = Some(args);
+                }
+            }
+            Err(failure) => {
+                if let Some(running) = self.forget(done.key, None) {
+                    self.fail(done.key, &running.owner, failure);
+                }
+            }
+        }
+    }
+
+    fn hand(&mut self, key: Key) {
+        let now = self.clock.now();
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        running.handed_at = Some(now);
+        self.executors.run(Work {
+            owner: running.owner.clone(),
+            spec: running.spec.clone(),
+            function: running.function,
+            args: running.args.take().unwrap_or_default(),
+            flags: running.flags.clone(),
+        });
+    }
+
+    fn forget(&mut self, key: Key, micros: Option<u64>) -> Option<Running> {
+        self.state.remove(key, micros);
+        self.attempts.remove(&key)
+    }
+
+    fn report(&mut self, report: Report) {
+        let (node, incarnation) = (self.node(), self.incarnation);
+        match report {
+            Report::Yielded { job, task, attempt, index, output } => {
+                let Some(running) = self.attempts.get(&(job, task, attempt)) else { return };
+                let owner = running.owner.clone();
+                self.tell(job, &owner, OwnerMsg::Yielded { node, incarnation, task, attempt, index, output });
+            }
+            Report::Finished { job, task, attempt, outcome } => {
+                let key = (job, task, attempt);
+                let micros = outcome.as_ref().ok().map(|(_, _, figures)| figures.micros);
+                let Some(running) = self.forget(key, micros) else {
+                    // Cancelled while it ran: nobody wants what it made.
+                    if let Ok((outputs, ..)) = outcome {
+                        self.store.delete(&(0..outputs.len()).map(|n| task.output(n as u32)).collect::<Vec<_>>());
+                    }
+                    return;
+                };
+                match outcome {
+                    Ok((outputs, consumed, figures)) => {
+                        let message =
+                            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
+                        self.tell(job, &running.owner, message);
+                    }
+                    Err(_) if running.timed_out => {
+                        let message = format!("after {} ms", running.spec.timeout_ms);
+                        self.fail(key, &running.owner, TaskFailure { kind: FailureKind::Timeout, message });
+                    }
+                    Err(failure) => self.fail(key, &running.owner, failure),
+                }
+            }
+        }
+    }
+
+    /// Takes an attempt back when it has not started.
+    fn take_back(&mut self, key: Key) -> Option<Running> {
+        let started = match self.state.phase(key)? {
+            Phase::Handed => !self.attempts.get(&key)?.flags.take_back(),
+            Phase::Queued | Phase::Staging | Phase::Ready => false,
+        };
+        if started { None } else { self.forget(key, None) }
+    }
+
+    fn recall(&mut self, key: Key) {
+        if let Some(running) = self.take_back(key) {
+            let (node, (job, task, attempt)) = (self.node(), key);
+            self.tell(job, &running.owner, OwnerMsg::Recalled { node, task, attempt });
+        }
+    }
+
+    fn cancel(&mut self, key: Key) {
+        if self.take_back(key).is_none()
+            && let Some(running) = self.attempts.remove(&key)
+        {
+            // It runs on until it looks; its slot is taken until then, its result is dropped.
+            running.flags.cancel();
+        }
+    }
+
+    fn define(&mut self, set: (JobId, SetId), start: u32, total: u32, members: Vec<(ObjectId, Option<NodeId>)>) {
+        let entry = self.sets.entry(set).or_default();
+        let known = Arc::make_mut(entry);
+        known.total = total as usize;
+        if known.members.len() == start as usize {
+            known.members.extend(members);
+        }
+    }
+
+    fn free_parts(&mut self, set: (JobId, SetId), parts: Parts) {
+        let Some(set) = self.sets.get(&set) else { return };
+        let here = set.members.iter().filter(|(_, at)| at.as_ref() == Some(self.post.node()));
+        let objects: Vec<_> = here.map(|(object, _)| *object).collect();
+        self.store.release_parts(&objects, parts);
+    }
+
+    fn end_job(&mut self, job: JobId) {
+        for key in self.state.keys_of(job) {
+            self.cancel(key);
+        }
+        self.sets.retain(|(of, _), _| *of != job);
+        self.owners.remove(&job);
+        self.watched.remove(&job);
+        self.store.delete_group(job.group());
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        for running in self.attempts.values_mut() {
+            let limit = Duration::from_millis(running.spec.timeout_ms);
+            if let Some(handed_at) = running.handed_at.filter(|_| !limit.is_zero())
+                && now.saturating_sub(handed_at) > limit
+            {
+                running.timed_out = true;
+                running.flags.cancel();
+            }
+        }
+        if !self.watched.is_empty() {
+            let (node, figures) = (self.node(), (self.figures)());
+            for job in self.watched.clone() {
+                if let Some(owner) = self.owners.get(&job) {
+                    let _ = owner.send(OwnerMsg::NodeFigures { node: node.clone(), figures });
+                }
+            }
+        }
+    }
+}
+
+impl Actor for NodeManager {
+    type Message = NodeMsg;
+
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        scope.after(TICK, NodeMsg::Tick);
+    }
+
+    fn handle(&mut self, message: NodeMsg, scope: &mut Scope<'_, Self>) {
+        match message {
+            NodeMsg::Run { owner, spec } => self.run(owner, spec),
+            NodeMsg::Executor(report) => self.report(report),
+            NodeMsg::Staged(done) => self.staged(done),
+            NodeMsg::DefineSet { job, set, start, total, members, nodes, at } => {
+                let locate = |(object, at): (ObjectId, &u16)| (object, nodes.get(usize::from(*at)).cloned());
+                let members = members.iter().zip(&at).map(locate).collect();
+                self.define((job, set), start, total, members);
+            }
+            NodeMsg::Recall { job, tasks } => {
+                for (task, attempt) in tasks {
+                    self.recall((job, task, attempt));
+                }
+            }
+            NodeMsg::Cancel { job, task, attempt } => self.cancel((job, task, attempt)),
+            NodeMsg::Free { objects, .. } => self.store.delete(&objects.iter().collect::<Vec<_>>()),
+            NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts),
+            NodeMsg::EndJob { job } => self.end_job(job),
+            NodeMsg::Watch { job, owner } => {
+                self.owner(job, &owner);
+                self.watched.insert(job);
+            }
+            NodeMsg::Tick => {
+                self.tick();
+                scope.after(TICK, NodeMsg::Tick);
+            }
+        }
+    }
+
+    fn flush(&mut self, scope: &mut Scope<'_, Self>) {
+        let mut effects = Vec::new();
+        self.state.advance(&mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Stage(key) => self.stage(key, scope),
+                Effect::Hand(key) => self.hand(key),
+            }
+        }
+    }
+
+    fn stopped(&mut self) {
+        if !self.attempts.is_empty() {
+            warn!(node = %self.post.node(), attempts = self.attempts.len(), "node manager stops with work in hand");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Executors: what runs one task at a time. Spoken to by messages only, threads too, so that child processes fit behind
+//! the same link.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use exobus_store::{Clock, Store};
+
+use crate::ids::{Attempt, JobId, NodeId, TaskId};
+use crate::registry::{Argument, ContextParts, Function, SetupState, TaskContext, TaskError};
+use crate::shell::Address;
+use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec};
+
+use super::protocol::NodeMsg;
+
+/// One attempt, ready to run.
+pub struct Work {
+    /// The node of the job's Owner.
+    pub owner: NodeId,
+    /// What to run.
+    pub spec: TaskSpec,
+    /// Its function.
+    pub function: &'static Function,
+    /// Its arguments.
+    pub args: Vec<Argument>,
+    /// Shared with the NodeManager.
+    pub flags: Arc<Flags>,
+}
+
+const QUEUED: u8 = 0;
+const STARTED: u8 = 1;
+const TAKEN_BACK: u8 = 2;
+
+/// What the NodeManager and the executor of an attempt tell each other without messages.
+#[derive(Debug, Default)]
+pub struct Flags {
+    state: AtomicU8,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Flags {
+    /// Asks a running attempt to stop.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the attempt back, if it has not started.
+    pub fn take_back(&self) -> bool {
+        self.state.compare_exchange(QUEUED, TAKEN_BACK, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn start(&self) -> bool {
+        self.state.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// What an executor reports.
+#[derive(Debug)]
+pub enum Report {
+    /// A streaming attempt sealed an output.
+    Yielded {
+        /// The job.
+        job: JobId,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Position in the stream.
+        index: u32,
+        /// What it is.
+        output: Output,
+    },
+    /// An attempt is over.
+    Finished {
+        /// The job.
+        job: JobId,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// What came of it.
+        outcome: Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskFailure>,
+    },
+}
+
+/// The way to the executors of a node.
+pub trait ExecutorLink: Send {
+    /// Hands an attempt to whichever executor is free first. Every attempt is reported as `Finished` exactly once,
+    /// unless it was taken back before it started.
+    fn run(&self, work: Work);
+
+    /// How many tasks can run at a time.
+    fn count(&self) -> usize;
+}
+
+/// Executors that are threads of this process.
+pub struct ThreadExecutors {
+    work: Option<crossbeam_channel::Sender<Work>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl ThreadExecutors {
+    /// Starts `count` threads that report to `node_manager`.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(
+        count: usize,
+        store: &Store,
+        clock: &Arc<dyn Clock>,
+        node_manager: &Address<NodeMsg>,
+    ) -> std::io::Result<Self> {
+        let (sender, receiver) = crossbeam_channel::unbounded::<Work>();
+        let threads = (0..count).map(|index| {
+            let mut executor = Executor {
+                work: receiver.clone(),
+                store: store.clone(),
+                clock: clock.clone(),
+                reports: node_manager.clone(),
+                states: HashMap::new(),
+            };
+            std::thread::Builder::new().name(format!("exobus-exec-{index}")).spawn(move || executor.run())
+        });
+        Ok(Self { work: Some(sender), threads: threads.collect::<Result<_, _>>()? })
+    }
+}
+
+impl ThreadExecutors {
+    /// No executors at all: what runs until the failure to start them is reported.
+    pub(crate) fn none() -> Self {
+        Self { work: None, threads: Vec::new() }
+    }
+}
+
+impl ExecutorLink for ThreadExecutors {
+    fn run(&self, work: Work) {
+        // The channel is open as long as `self` is.
+        let _ = self.work.as_ref().map(|channel| channel.send(work));
+    }
+
+    fn count(&self) -> usize {
+        self.threads.len()
+    }
+}
+
+impl Drop for ThreadExecutors {
+    fn drop(&mut self) {
+        self.work = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Executor {
+    work: crossbeam_channel::Receiver<Work>,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    reports: Address<NodeMsg>,
+    states: HashMap<&'static str, SetupState>,
+}
+
+impl Executor {
+    fn run(&mut self) {
+        while let Ok(work) = self.work.recv() {
+            if !work.flags.start() {
+                continue;
+            }
+            let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
+            let started = self.clock.now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
+            let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
+            let outcome = match outcome {
+                Ok(Ok((outputs, consumed, figures))) => Ok((outputs, consumed, TaskFigures { micros, ..figures })),
+                Ok(Err(error)) => Err(error.into_failure()),
+                Err(panic) => Err(TaskFailure { kind: FailureKind::Panic, message: crate::panic_text(&*panic) }),
+            };
+            // A NodeManager that is gone needs no reports.
+            let _ = self.reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome }));
+        }
+    }
+
+    fn execute(&mut self, work: Work) -> Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskError> {
+        let Work { spec, function, args, flags, .. } = work;
+        let state = match function.setup {
+            None => None,
+            Some(setup) => {
+                if !self.states.contains_key(function.name) {
+                    self.states.insert(function.name, setup()?);
+                }
+                self.states.get_mut(function.name)
+            }
+        };
+        let reports = &self.reports;
+        let mut announce = |index: u32, output: Output| {
+            let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
+            let _ = reports.send(NodeMsg::Executor(report));
+        };
+        let parts = ContextParts {
+            store: self.store.clone(),
+            job: spec.job,
+            task: spec.id,
+            attempt: spec.attempt,
+            args,
+            returns: spec.returns,
+            target_bytes: spec.target_bytes,
+            cancelled: flags.cancelled.clone(),
+        };
+        let mut context = TaskContext::new(parts, &mut announce, state);
+        (function.call)(&mut context, &spec.params)?;
+        let finished = context.finish()?;
+        Ok((finished.outputs, finished.consumed, finished.figures))
+    }
+}

@@ -1,0 +1,17 @@
+//! NodeManager: decides which task starts next on its node, and gets arguments ready. One per node.
+//!
+//! A task is *queued* until its arguments are being *staged*, is *ready* when all of them are in memory (or open as
+//! streams), and is *handed* to the executors when one is free. Tasks are staged in the order in which they came; one
+//! task more than executors is kept staged, so that arguments are fetched while earlier tasks run.
+
+mod actor;
+mod executor;
+mod protocol;
+mod staging;
+mod state;
+
+pub use actor::{NodeManager, NodeManagerParts};
+pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
+pub use protocol::{ACTOR, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+pub(crate) use staging::Stager;
+pub use staging::StagingDone;

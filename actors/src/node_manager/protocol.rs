@@ -1,0 +1,148 @@
+//! NodeManager: decides which task starts next on its node, and gets arguments ready. One per node.
+//!
+//! | message     | from         | answer                                | if repeated            | if lost                       |
+//! |-------------|--------------|---------------------------------------|------------------------|-------------------------------|
+//! | `Run`       | Owner        | `Completed` or `Failed`, ...          | ignored by attempt     | repeated by the session       |
+//! | `DefineSet` | Owner        | –                                     | same content           | repeated by the session       |
+//! | `Recall`    | Owner        | `Recalled` for those not started      | ignored                | the task runs here            |
+//! | `Cancel`    | Owner        | `Failed` as cancelled, where it ran   | ignored                | result is dropped by attempt  |
+//! | `Free`      | Owner        | –                                     | ignored                | freed with the job            |
+//! | `FreeParts` | Owner        | –                                     | ignored                | freed with the object         |
+//! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
+//! | `Watch`     | Owner        | `NodeFigures` every second            | replaces               | repeated by the session       |
+//! | `Executor`  | executors    | –                                     | –                      | never leaves the process      |
+//! | `Staged`    | itself       | –                                     | –                      | never leaves the process      |
+//! | `Tick`      | itself       | –                                     | –                      | –                             |
+
+use serde::{Deserialize, Serialize};
+
+use super::executor::Report;
+use super::staging::StagingDone;
+use crate::ids::{Attempt, JobId, NodeId, SetId, TaskId};
+use crate::shell::Wire;
+use crate::task::{Parts, TaskSpec};
+
+/// A list of object ids as raw bytes: 16 each, big-endian. As short on the wire as it can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectIds(#[serde(with = "serde_bytes")] Vec<u8>);
+
+impl FromIterator<crate::ids::ObjectId> for ObjectIds {
+    fn from_iter<I: IntoIterator<Item = crate::ids::ObjectId>>(ids: I) -> Self {
+        Self(ids.into_iter().flat_map(|id| id.0.to_be_bytes()).collect())
+    }
+}
+
+impl ObjectIds {
+    /// The ids in order; a torn last one is left out.
+    pub fn iter(&self) -> impl Iterator<Item = crate::ids::ObjectId> + '_ {
+        self.0.as_chunks::<16>().0.iter().map(|bytes| crate::ids::ObjectId(u128::from_be_bytes(*bytes)))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len() / 16
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Members of one `DefineSet`: 16 bytes and a node index each, far below the message limit.
+pub const SET_MEMBERS_PER_MESSAGE: usize = 4096;
+
+/// Everything a NodeManager can be told.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum NodeMsg {
+    /// Run an attempt of a task.
+    Run {
+        /// The node of the job's Owner.
+        owner: NodeId,
+        /// What to run.
+        spec: TaskSpec,
+    },
+    /// The next members of a set; sent once per node and set, before the first task that uses the set.
+    DefineSet {
+        /// The job.
+        job: JobId,
+        /// The set.
+        set: SetId,
+        /// How many members come before these.
+        start: u32,
+        /// How many members there are in all.
+        total: u32,
+        /// Members in order.
+        members: ObjectIds,
+        /// The nodes that hold them ...
+        nodes: Vec<NodeId>,
+        /// ... and which of these nodes holds each.
+        at: Vec<u16>,
+    },
+    /// Give back attempts that have not started.
+    Recall {
+        /// The job.
+        job: JobId,
+        /// Task and attempt of each.
+        tasks: Vec<(TaskId, Attempt)>,
+    },
+    /// Stop an attempt, started or not.
+    Cancel {
+        /// The job.
+        job: JobId,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+    },
+    /// Nobody needs these objects any more.
+    Free {
+        /// The job.
+        job: JobId,
+        /// The objects.
+        objects: ObjectIds,
+    },
+    /// Nobody needs these parts of the members of a set any more.
+    FreeParts {
+        /// The job.
+        job: JobId,
+        /// The set.
+        set: SetId,
+        /// Which parts of each member.
+        parts: Parts,
+    },
+    /// The job is over: everything of it can go.
+    EndJob {
+        /// The job.
+        job: JobId,
+    },
+    /// Send this node's figures to the job's Owner every second.
+    Watch {
+        /// The job.
+        job: JobId,
+        /// The node of the job's Owner.
+        owner: NodeId,
+    },
+    /// News from an executor.
+    #[serde(skip)]
+    Executor(Report),
+    /// Arguments are ready, or cannot be.
+    #[serde(skip)]
+    Staged(StagingDone),
+    /// A moment has passed: look after timeouts, report figures.
+    Tick,
+}
+
+impl Wire for NodeMsg {
+    const PROTOCOL: &'static str = "node";
+
+    fn about(&self) -> Option<(JobId, TaskId)> {
+        match self {
+            Self::Run { spec, .. } => Some((spec.job, spec.id)),
+            _ => None,
+        }
+    }
+}
+
+/// The name under which the NodeManager of a node is registered.
+pub const ACTOR: &str = "node";

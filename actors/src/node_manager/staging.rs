@@ -1,0 +1,263 @@
+//! Getting arguments ready: from this node's memory, from its disk, from other nodes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use exobus_store::{Block, Class, PartMeta, StageItem, StageRequest, StagedItem, Store, StoreError};
+
+use super::state::Key;
+use crate::ids::{NodeId, ObjectId};
+use crate::registry::{Argument, Function, Mode};
+use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
+use crate::transfer::{TransferClient, TransferError};
+
+/// Read-ahead of a streamed argument: this for all its readers together, bytes.
+const STREAM_WINDOW_BYTES: usize = 4 << 20;
+/// No reader gets less, bytes.
+const STREAM_WINDOW_MIN_BYTES: usize = 64 << 10;
+
+/// The arguments of an attempt are ready, or cannot be.
+pub struct StagingDone {
+    pub(super) key: Key,
+    pub(super) outcome: Result<Vec<Argument>, TaskFailure>,
+}
+
+impl std::fmt::Debug for StagingDone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StagingDone({:?}, {})", self.key, if self.outcome.is_ok() { "ready" } else { "failed" })
+    }
+}
+
+/// An object and where it is. `None`: it has no bytes and is nowhere.
+pub(super) type Located = (ObjectId, Option<NodeId>);
+
+/// The members of a set, as far as they have been told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members {
+    pub(super) members: Vec<Located>,
+    pub(super) total: usize,
+}
+
+/// What staging needs to know of the node.
+#[derive(Clone)]
+pub(crate) struct Stager {
+    pub(crate) node: NodeId,
+    pub(crate) store: Store,
+    pub(crate) transfer: TransferClient,
+    /// Where the Transfer of each node listens.
+    pub(crate) addresses: Arc<dyn Fn(&NodeId) -> Option<String> + Send + Sync>,
+}
+
+/// One object of an argument.
+struct Piece {
+    object: ObjectId,
+    parts: Parts,
+    at: Option<NodeId>,
+}
+
+/// An argument taken apart.
+struct Wanted {
+    mode: Mode,
+    pieces: Vec<Piece>,
+}
+
+fn wanted(
+    spec: &TaskSpec,
+    function: &Function,
+    sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
+) -> Result<Vec<Wanted>, TaskFailure> {
+    let take_apart = |(index, located): (usize, &crate::task::LocatedArg)| {
+        let parts = located.arg.parts;
+        let pieces = match located.arg.source {
+            Source::Object(object) => vec![Piece { object, parts, at: located.at.clone() }],
+            Source::Set(id) => {
+                let set = sets(id).filter(|set| set.members.len() == set.total);
+                let set = set.ok_or_else(|| TaskFailure {
+                    kind: FailureKind::Error,
+                    message: format!("set {id} was not defined on this node"),
+                })?;
+                set.members.iter().map(|(object, at)| Piece { object: *object, parts, at: at.clone() }).collect()
+            }
+        };
+        Ok(Wanted { mode: function.mode(index), pieces })
+    };
+    spec.args.iter().enumerate().map(take_apart).collect()
+}
+
+impl Stager {
+    /// The arguments, if everything is in this node's memory already.
+    pub(super) fn at_once(
+        &self,
+        spec: &TaskSpec,
+        function: &Function,
+        sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
+    ) -> Option<Vec<Argument>> {
+        let wanted = wanted(spec, function, sets).ok()?;
+        let resident = |piece: &Piece| match &piece.at {
+            None => Some(Block::empty()),
+            Some(node) if *node == self.node => self.store.try_get(&piece.object, piece.parts),
+            Some(_) => None,
+        };
+        let argument = |wanted: &Wanted| match wanted.mode {
+            Mode::Whole => wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole),
+            Mode::Stream => None,
+        };
+        wanted.iter().map(argument).collect()
+    }
+
+    /// Gets everything ready: all whole arguments are granted memory at one instant (law 5), then filled.
+    pub(super) fn stage(
+        &self,
+        spec: &TaskSpec,
+        function: &'static Function,
+        sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
+    ) -> impl Future<Output = Result<Vec<Argument>, TaskFailure>> + 'static + use<> {
+        let stager = self.clone();
+        let (job, wanted) = (spec.job, wanted(spec, function, sets));
+        async move {
+            let wanted = wanted?;
+            let blocks = stager.whole(job.group(), wanted.iter().filter(|wanted| wanted.mode == Mode::Whole)).await?;
+            let mut blocks = blocks.into_iter();
+            let mut args = Vec::with_capacity(wanted.len());
+            for wanted in &wanted {
+                args.push(match wanted.mode {
+                    Mode::Whole => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
+                    Mode::Stream => Argument::Stream(stager.streams(job.group(), &wanted.pieces).await?),
+                });
+            }
+            Ok(args)
+        }
+    }
+
+    async fn whole(&self, group: u128, wanted: impl Iterator<Item = &Wanted>) -> Result<Vec<Block>, TaskFailure> {
+        let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
+        let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
+        let present: Vec<usize> = (0..pieces.len()).filter(|index| blocks[*index].is_none()).collect();
+        if present.is_empty() {
+            return Ok(blocks.into_iter().flatten().collect());
+        }
+        let mut directory = self.directories(pieces.iter().copied()).await?;
+        let items = present.iter().map(|index| {
+            let piece = pieces[*index];
+            match directory.remove(&(piece.object, piece.parts)) {
+                Some(metas) => StageItem::Remote { object: piece.object, metas },
+                None => StageItem::Local { object: piece.object, parts: piece.parts },
+            }
+        });
+        let request = StageRequest { group, items: items.collect(), class: Class::Arguments };
+        let staged = self.store.stage(request).await.map_err(from_store)?;
+        let mut fills: BTreeMap<NodeId, (Vec<(ObjectId, Parts)>, Vec<usize>, Vec<exobus_store::Fill>)> =
+            BTreeMap::new();
+        for (index, item) in present.into_iter().zip(staged.items) {
+            match item {
+                StagedItem::Ready(block) => blocks[index] = Some(block),
+                StagedItem::Fill(fill) => {
+                    let piece = pieces[index];
+                    let node = piece.at.clone().expect("only objects of other nodes are filled");
+                    let entry = fills.entry(node).or_default();
+                    entry.0.push((piece.object, piece.parts));
+                    entry.1.push(index);
+                    entry.2.push(fill);
+                }
+            }
+        }
+        // One request a node: the same part of a whole set comes in one go.
+        let fetches = fills.into_iter().map(|(node, (items, indices, fills))| async move {
+            let address = self.address(&node)?;
+            let fetched =
+                self.transfer.fetch(&address, items, fills).await.map_err(|error| from_transfer(&node, &error))?;
+            Ok::<_, TaskFailure>((indices, fetched))
+        });
+        for (indices, fetched) in futures::future::try_join_all(fetches).await? {
+            for (index, block) in indices.into_iter().zip(fetched) {
+                blocks[index] = Some(block);
+            }
+        }
+        Ok(blocks.into_iter().map(|block| block.expect("every piece was staged or fetched")).collect())
+    }
+
+    /// Sizes and checksums of what other nodes hold.
+    async fn directories(
+        &self,
+        pieces: impl Iterator<Item = &Piece>,
+    ) -> Result<BTreeMap<(ObjectId, Parts), Vec<PartMeta>>, TaskFailure> {
+        let mut remote: BTreeMap<NodeId, Vec<(ObjectId, Parts)>> = BTreeMap::new();
+        for piece in pieces {
+            if let Some(node) = piece.at.as_ref().filter(|node| **node != self.node) {
+                remote.entry(node.clone()).or_default().push((piece.object, piece.parts));
+            }
+        }
+        let asked = remote.into_iter().map(|(node, items)| async move {
+            let address = self.address(&node)?;
+            let metas =
+                self.transfer.directory(&address, items.clone()).await.map_err(|error| from_transfer(&node, &error))?;
+            Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
+        });
+        let mut directory = BTreeMap::new();
+        for entries in futures::future::try_join_all(asked).await? {
+            for (item, metas) in entries {
+                let metas = metas.ok_or_else(|| TaskFailure {
+                    kind: FailureKind::Error,
+                    message: format!("object {} is not where its Owner thinks", item.0),
+                })?;
+                directory.insert(item, metas);
+            }
+        }
+        Ok(directory)
+    }
+
+    /// Readers of local objects; what is elsewhere is copied here first, to memory if there is any, else to disk.
+    async fn streams(
+        &self,
+        group: u128,
+        pieces: &[Piece],
+    ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
+        let window = (STREAM_WINDOW_BYTES / pieces.len().max(1)).max(STREAM_WINDOW_MIN_BYTES);
+        let mut readers = VecDeque::with_capacity(pieces.len());
+        for piece in pieces {
+            let reader = match &piece.at {
+                None => continue,
+                Some(node) if *node == self.node => {
+                    self.store.reader(&piece.object, piece.parts, window).map_err(from_store)?
+                }
+                Some(node) => {
+                    let address = self.address(node)?;
+                    let item = (piece.object, piece.parts);
+                    let copy = self.transfer.copy_here(&address, item, group).await;
+                    let copy = copy.map_err(|error| from_transfer(node, &error))?;
+                    self.store.reader(&copy, Parts::All, window).map_err(from_store)?
+                }
+            };
+            readers.push_back(reader);
+        }
+        Ok(readers)
+    }
+
+    /// Copies an object of another node, for a reader of results.
+    pub(crate) async fn get(
+        &self,
+        group: u128,
+        object: ObjectId,
+        parts: Parts,
+        at: NodeId,
+    ) -> Result<Block, TaskFailure> {
+        let piece = Piece { object, parts, at: Some(at) };
+        let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
+        Ok(self.whole(group, std::iter::once(&wanted)).await?.remove(0))
+    }
+
+    fn address(&self, node: &NodeId) -> Result<String, TaskFailure> {
+        (self.addresses)(node).ok_or_else(|| TaskFailure {
+            kind: FailureKind::Error,
+            message: format!("node {node} has not said where it serves objects"),
+        })
+    }
+}
+
+fn from_store(error: StoreError) -> TaskFailure {
+    crate::registry::TaskError::Store(error).into_failure()
+}
+
+fn from_transfer(node: &NodeId, error: &TransferError) -> TaskFailure {
+    TaskFailure { kind: FailureKind::Error, message: format!("fetch from {node}: {error}") }
+}

@@ -1,0 +1,245 @@
+//! Which task is staged next, and which is handed to an executor. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::ids::{Attempt, JobId, TaskId};
+use crate::task::Resources;
+
+/// One attempt on this node.
+pub(super) type Key = (JobId, TaskId, Attempt);
+
+/// Functions whose tasks take less than this are handed out ahead of free executors: the way there and back would
+/// otherwise cost more than the task.
+const SHORT_MICROS: u64 = 200;
+/// How many short tasks are handed out per executor.
+const SHORT_PER_EXECUTOR: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Queued,
+    Staging,
+    Ready,
+    Handed,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    phase: Phase,
+    function: &'static str,
+    resources: Resources,
+}
+
+/// What the NodeManager has to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Get the arguments ready.
+    Stage(Key),
+    /// Give it to the executors.
+    Hand(Key),
+}
+
+/// The queue of a node.
+#[derive(Debug)]
+pub(super) struct NodeState {
+    executors: usize,
+    capacity: Resources,
+    used: Resources,
+    entries: HashMap<Key, Entry>,
+    /// Attempts in order of arrival, by phase; the handed ones are only counted.
+    queued: BTreeMap<u64, Key>,
+    ready: BTreeMap<u64, Key>,
+    staging: usize,
+    handed: usize,
+    next: u64,
+    mean_micros: HashMap<&'static str, u64>,
+}
+
+impl NodeState {
+    pub(super) fn new(executors: usize, capacity: Resources) -> Self {
+        Self {
+            executors,
+            capacity,
+            used: Resources::default(),
+            entries: HashMap::new(),
+            queued: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            staging: 0,
+            handed: 0,
+            next: 0,
+            mean_micros: HashMap::new(),
+        }
+    }
+
+    /// A new attempt; false when it is known.
+    pub(super) fn add(&mut self, key: Key, function: &'static str, resources: Resources, needs_staging: bool) -> bool {
+        if self.entries.contains_key(&key) {
+            return false;
+        }
+        let number = self.next;
+        self.next += 1;
+        let phase = if needs_staging { Phase::Queued } else { Phase::Ready };
+        let queue = if needs_staging { &mut self.queued } else { &mut self.ready };
+        queue.insert(number, key);
+        self.entries.insert(key, Entry { number, phase, function, resources });
+        true
+    }
+
+    /// Its arguments are there; false when it is gone.
+    pub(super) fn staged(&mut self, key: Key) -> bool {
+        let Some(entry) = self.entries.get_mut(&key) else { return false };
+        entry.phase = Phase::Ready;
+        self.staging -= 1;
+        self.ready.insert(entry.number, key);
+        true
+    }
+
+    pub(super) fn phase(&self, key: Key) -> Option<Phase> {
+        self.entries.get(&key).map(|entry| entry.phase)
+    }
+
+    /// The attempt is over, or was taken back. `micros`: how long it ran.
+    pub(super) fn remove(&mut self, key: Key, micros: Option<u64>) -> bool {
+        let Some(entry) = self.entries.remove(&key) else { return false };
+        match entry.phase {
+            Phase::Queued => drop(self.queued.remove(&entry.number)),
+            Phase::Staging => self.staging -= 1,
+            Phase::Ready => drop(self.ready.remove(&entry.number)),
+            Phase::Handed => {
+                self.handed -= 1;
+                for (name, milli) in &entry.resources.0 {
+                    *self.used.0.entry(name.clone()).or_default() -= milli;
+                }
+            }
+        }
+        if let Some(micros) = micros {
+            let mean = self.mean_micros.entry(entry.function).or_insert(micros);
+            *mean = (*mean * 7 + micros) / 8;
+        }
+        true
+    }
+
+    pub(super) fn keys_of(&self, job: JobId) -> Vec<Key> {
+        self.entries.keys().filter(|key| key.0 == job).copied().collect()
+    }
+
+    /// What to do next.
+    pub(super) fn advance(&mut self, effects: &mut Vec<Effect>) {
+        self.hand_out(effects);
+        while self.staging + self.ready.len() < self.executors + 1
+            && let Some((_, key)) = self.queued.pop_first()
+        {
+            self.entries.get_mut(&key).expect("a queued attempt has an entry").phase = Phase::Staging;
+            self.staging += 1;
+            effects.push(Effect::Stage(key));
+        }
+    }
+
+    fn hand_out(&mut self, effects: &mut Vec<Effect>) {
+        let mut from = 0;
+        while let Some((number, key)) = self.ready.range(from..).next().map(|(number, key)| (*number, *key)) {
+            let entry = &self.entries[&key];
+            let short = self.mean_micros.get(entry.function).is_some_and(|mean| *mean < SHORT_MICROS);
+            let limit = if short { self.executors * SHORT_PER_EXECUTOR } else { self.executors };
+            if self.handed >= limit {
+                return;
+            }
+            from = number + 1;
+            // What does not fit keeps its place; something smaller behind it may fit.
+            if !short && !self.fits(&entry.resources) {
+                continue;
+            }
+            let entry = self.entries.get_mut(&key).expect("looked up above");
+            entry.phase = Phase::Handed;
+            for (name, milli) in &entry.resources.0 {
+                *self.used.0.entry(name.clone()).or_default() += milli;
+            }
+            self.ready.remove(&number);
+            self.handed += 1;
+            effects.push(Effect::Hand(key));
+        }
+    }
+
+    fn fits(&self, need: &Resources) -> bool {
+        // A lease never asks for more than there is; where one does, the task runs alone instead of never.
+        let alone = self.handed == 0;
+        need.0.iter().all(|(name, milli)| alone || self.used.get(name) + milli <= self.capacity.get(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u128) -> Key {
+        (JobId::from_u128(1), TaskId::from_u128(n), Attempt(1))
+    }
+
+    fn node() -> NodeState {
+        NodeState::new(2, Resources::cpu(2000).with("gpu", 1000))
+    }
+
+    fn advance(node: &mut NodeState) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        node.advance(&mut effects);
+        effects
+    }
+
+    #[test]
+    fn tasks_start_in_order_and_no_more_than_executors() {
+        let mut node = node();
+        for n in 0..4 {
+            assert!(node.add(key(n), "f", Resources::cpu(1000), false));
+        }
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(1))]);
+        assert!(node.remove(key(0), Some(1_000_000)));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(2))]);
+        assert_eq!(advance(&mut node), []);
+    }
+
+    #[test]
+    fn short_tasks_are_handed_out_ahead() {
+        let mut node = node();
+        assert!(node.add(key(0), "f", Resources::cpu(1000), false));
+        assert_eq!(advance(&mut node).len(), 1);
+        node.remove(key(0), Some(3));
+        for n in 1..1000 {
+            node.add(key(n), "f", Resources::cpu(1000), false);
+        }
+        assert_eq!(advance(&mut node).len(), 2 * SHORT_PER_EXECUTOR);
+    }
+
+    #[test]
+    fn one_task_more_than_executors_is_kept_staged() {
+        let mut node = node();
+        for n in 0..9 {
+            node.add(key(n), "f", Resources::cpu(1000), true);
+        }
+        assert_eq!(advance(&mut node), [Effect::Stage(key(0)), Effect::Stage(key(1)), Effect::Stage(key(2))]);
+        assert!(node.staged(key(1)));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(1)), Effect::Stage(key(3))], "first ready, first started");
+        assert!(node.staged(key(0)));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Stage(key(4))]);
+    }
+
+    #[test]
+    fn a_scarce_resource_holds_back_only_those_that_need_it() {
+        let mut node = node();
+        let gpu = || Resources::default().with("gpu", 1000);
+        node.add(key(0), "g", gpu(), false);
+        node.add(key(1), "g", gpu(), false);
+        node.add(key(2), "f", Resources::cpu(1000), false);
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(2))]);
+        node.remove(key(0), Some(1_000_000));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(1))]);
+    }
+
+    #[test]
+    fn a_repeated_attempt_is_ignored() {
+        let mut node = node();
+        assert!(node.add(key(0), "f", Resources::cpu(1000), false));
+        assert!(!node.add(key(0), "f", Resources::cpu(1000), false));
+        assert!(node.remove(key(0), None));
+        assert!(!node.remove(key(0), None));
+    }
+}

@@ -1,0 +1,489 @@
+//! The Owner's shell: messages in, effects out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_store::{Block, Clock, Store};
+use tokio::sync::{mpsc, oneshot};
+use tracing::warn;
+
+use super::protocol::OwnerMsg;
+use super::state::{Effect, OwnerState, Tracker};
+use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState};
+use crate::futures::{Notify, ProgramCall};
+use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
+use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
+use crate::scheduler::{Lease, LeaseUse, SchedulerMsg, Shape};
+use crate::shell::{Actor, Address, Post, Scope};
+use crate::task::{JobError, Output, Parts, Resources};
+
+const TICK: Duration = Duration::from_secs(1);
+/// Without a completion for this long, the job says what it waits for.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) struct JobOutcome {
+    pub(crate) result: Result<Vec<u8>, JobError>,
+    pub(crate) nodes: BTreeMap<NodeId, NodeFigures>,
+    pub(crate) owner_bytes_peak: u64,
+}
+
+/// What an Owner is made of.
+pub(crate) struct OwnerParts {
+    pub(crate) post: Post,
+    pub(crate) job: JobId,
+    pub(crate) tenant: Arc<str>,
+    pub(crate) scheduler: Address<SchedulerMsg>,
+    pub(crate) store: Store,
+    pub(crate) stager: Stager,
+    pub(crate) events: Option<EventSink>,
+    pub(crate) done: oneshot::Sender<JobOutcome>,
+}
+
+enum Waiter {
+    Notify(Notify),
+    Stream(mpsc::UnboundedSender<Result<Option<ObjectId>, JobError>>),
+    Stat(oneshot::Sender<Result<Output, JobError>>),
+    Get { parts: Parts, answer: oneshot::Sender<Result<Block, JobError>> },
+}
+
+/// The actor.
+pub(crate) struct OwnerActor {
+    post: Post,
+    clock: Arc<dyn Clock>,
+    job: JobId,
+    tenant: Arc<str>,
+    scheduler: Address<SchedulerMsg>,
+    store: Store,
+    stager: Stager,
+    events: Option<EventSink>,
+    done: Option<oneshot::Sender<JobOutcome>>,
+    state: OwnerState,
+    waiters: HashMap<Tracker, Waiter>,
+    next_tracker: Tracker,
+    nodes: HashMap<NodeId, Address<NodeMsg>>,
+    leases: BTreeMap<LeaseId, Lease>,
+    demand: Vec<(Resources, u64)>,
+    demand_sequence: u64,
+    figures: BTreeMap<NodeId, NodeFigures>,
+    frees: BTreeMap<NodeId, Vec<ObjectId>>,
+    recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
+    failure: Option<JobError>,
+    result: Option<Result<Vec<u8>, JobError>>,
+    started: Duration,
+    last_progress: (u64, Duration),
+    unplaceable: Option<(String, bool)>,
+    owner_bytes_peak: u64,
+}
+
+impl OwnerActor {
+    pub(crate) fn new(parts: OwnerParts) -> Self {
+        let clock = parts.post.clock().clone();
+        let now = clock.now();
+        Self {
+            clock,
+            post: parts.post,
+            job: parts.job,
+            tenant: parts.tenant,
+            scheduler: parts.scheduler,
+            store: parts.store,
+            stager: parts.stager,
+            events: parts.events,
+            done: Some(parts.done),
+            state: OwnerState::new(parts.job),
+            waiters: HashMap::new(),
+            next_tracker: 1,
+            nodes: HashMap::new(),
+            leases: BTreeMap::new(),
+            demand: Vec::new(),
+            demand_sequence: 0,
+            figures: BTreeMap::new(),
+            frees: BTreeMap::new(),
+            recalls: BTreeMap::new(),
+            failure: None,
+            result: None,
+            started: now,
+            last_progress: (0, now),
+            unplaceable: None,
+            owner_bytes_peak: 0,
+        }
+    }
+
+    fn emit(&self, node: NodeId, kind: EventKind) {
+        if let Some(events) = &self.events {
+            let at_ms = self.clock.now().saturating_sub(self.started).as_millis() as u64;
+            events.emit(Event { at_ms, node, job: Some(self.job), kind });
+        }
+    }
+
+    fn emit_here(&self, kind: EventKind) {
+        self.emit(self.post.node().clone(), kind);
+    }
+
+    fn wait(&mut self, waiter: Waiter) -> Tracker {
+        let tracker = self.next_tracker;
+        self.next_tracker += 1;
+        self.waiters.insert(tracker, waiter);
+        tracker
+    }
+
+    fn program(&mut self, call: ProgramCall) {
+        match call {
+            ProgramCall::Submit { id, description } => self.state.submit(id, description),
+            ProgramCall::Put { object, output } => {
+                self.state.put(object, output, self.post.node(), self.post.incarnation());
+            }
+            ProgramCall::Track { object, notify } => {
+                let tracker = self.wait(Waiter::Notify(notify));
+                self.state.track(object, tracker);
+            }
+            ProgramCall::TrackStream { task, queue } => {
+                let tracker = self.wait(Waiter::Stream(queue));
+                self.state.track_stream(task, tracker);
+            }
+            ProgramCall::Get { object, parts, answer } => {
+                let tracker = self.wait(Waiter::Get { parts, answer });
+                self.state.track(object, tracker);
+            }
+            ProgramCall::Stat { object, answer } => {
+                let tracker = self.wait(Waiter::Stat(answer));
+                self.state.track(object, tracker);
+            }
+            ProgramCall::MakeSet { set, members, exchange } => self.state.make_set(set, &members, exchange),
+            ProgramCall::ReleaseObject(object) => self.state.release_object(object),
+            ProgramCall::ReleaseSet(set) => self.state.release_set(set),
+            ProgramCall::ReleaseStream(task) => self.state.release_stream(task),
+            ProgramCall::Cancel(object) => self.state.cancel_maker(object),
+            ProgramCall::Locations { object, answer } => {
+                let _ = answer.send(self.state.locations(object));
+            }
+            ProgramCall::Plan { stage, tasks, bytes } => {
+                self.emit_here(EventKind::StagePlanned { stage, tasks, bytes });
+            }
+            ProgramCall::OwnerBytes { answer } => {
+                let _ = answer.send(self.state.bytes());
+            }
+            ProgramCall::Finished(result) => self.result = Some(result),
+        }
+    }
+
+    fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
+        match effect {
+            Effect::DefineSet { node, set } => self.define_set(&node, set),
+            Effect::Run { node, spec } => {
+                let owner = self.post.node().clone();
+                let (task, attempt) = (spec.id, spec.attempt);
+                if let Err(error) = self.node(&node).send(NodeMsg::Run { owner, spec: *spec }) {
+                    warn!(job_id = %self.job, task_id = %task, %error, "task not sent");
+                    let _ = scope.address().send(OwnerMsg::Recalled { node, task, attempt });
+                }
+            }
+            Effect::Recall { node, task, attempt } => self.recalls.entry(node).or_default().push((task, attempt)),
+            Effect::Cancel { node, task, attempt } => {
+                let job = self.job;
+                self.tell(&node, NodeMsg::Cancel { job, task, attempt });
+            }
+            Effect::Free { node, object } => self.frees.entry(node).or_default().push(object),
+            Effect::FreeParts { node, set, parts } => {
+                let job = self.job;
+                self.tell(&node, NodeMsg::FreeParts { job, set, parts });
+            }
+            Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),
+            Effect::Streamed { tracker, item } => self.streamed(tracker, item),
+            Effect::Demand(demand) => {
+                self.demand = demand;
+                self.say_demand();
+            }
+            Effect::Event(kind) => {
+                if self.events.is_some() {
+                    self.emit_here(kind);
+                }
+            }
+            Effect::Fail(error) => {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    fn resolved(
+        &mut self,
+        tracker: Tracker,
+        object: ObjectId,
+        outcome: Result<(), JobError>,
+        scope: &mut Scope<'_, Self>,
+    ) {
+        match self.waiters.remove(&tracker) {
+            Some(Waiter::Notify(Notify::Once(answer))) => drop(answer.send(outcome)),
+            Some(Waiter::Notify(Notify::Queue(queue))) => drop(queue.send((object, outcome))),
+            Some(Waiter::Get { parts, answer }) => match outcome {
+                Ok(()) => self.get(object, parts, answer, scope),
+                Err(error) => drop(answer.send(Err(error))),
+            },
+            Some(Waiter::Stat(answer)) => {
+                let stat = outcome.and_then(|()| {
+                    let known = self.state.lookup(object);
+                    known
+                        .map(|(output, _)| output)
+                        .ok_or_else(|| JobError::program(format!("object {object} was released")))
+                });
+                let _ = answer.send(stat);
+            }
+            Some(Waiter::Stream(_)) | None => {}
+        }
+    }
+
+    fn streamed(&mut self, tracker: Tracker, item: Result<Option<ObjectId>, JobError>) {
+        let over = !matches!(item, Ok(Some(_)));
+        let announced = item.as_ref().ok().copied().flatten();
+        let taken = match self.waiters.get(&tracker) {
+            Some(Waiter::Stream(queue)) => queue.send(item).is_ok(),
+            _ => false,
+        };
+        // The reader is gone: the reference that came with the announcement goes, too.
+        if let Some(object) = announced.filter(|_| !taken) {
+            self.state.release_object(object);
+        }
+        if over {
+            self.waiters.remove(&tracker);
+        }
+    }
+
+    /// Brings the bytes of an object to the program: they are here, on disk here, or elsewhere.
+    fn get(
+        &mut self,
+        object: ObjectId,
+        parts: Parts,
+        answer: oneshot::Sender<Result<Block, JobError>>,
+        scope: &mut Scope<'_, Self>,
+    ) {
+        let Some((output, node)) = self.state.lookup(object) else {
+            let error = JobError::program(format!("object {object} was released"));
+            return drop(answer.send(Err(error)));
+        };
+        if output.bytes == 0 {
+            return drop(answer.send(Ok(Block::empty())));
+        }
+        if node != *self.post.node() {
+            let (stager, group) = (self.stager.clone(), self.job.group());
+            return scope.later(async move {
+                let block = stager.get(group, object, parts, node).await;
+                let block = block.map_err(|failure| JobError::Store { message: failure.to_string() });
+                let _ = answer.send(block);
+                None
+            });
+        }
+        match self.store.try_get(&object, parts) {
+            Some(block) => drop(answer.send(Ok(block))),
+            None => {
+                let block = self.store.get(&object, parts);
+                scope.later(async move {
+                    let _ = answer.send(block.await.map_err(JobError::from));
+                    None
+                });
+            }
+        }
+    }
+
+    fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
+        if !self.nodes.contains_key(node) {
+            let address = self.post.address(node, node_manager::ACTOR);
+            let (job, owner) = (self.job, self.post.node().clone());
+            if let Err(error) = address.send(NodeMsg::Watch { job, owner }) {
+                warn!(job_id = %job, %error, "node not watched");
+            }
+            self.nodes.insert(node.clone(), address);
+        }
+        &self.nodes[node]
+    }
+
+    fn tell(&mut self, node: &NodeId, message: NodeMsg) {
+        // A node that cannot be reached is dead or full; Membership tells which.
+        if let Err(error) = self.node(node).send(message) {
+            warn!(job_id = %self.job, %error, "node not told");
+        }
+    }
+
+    fn define_set(&mut self, node: &NodeId, set: SetId) {
+        let members = self.state.set_members(set);
+        let job = self.job;
+        let total = members.len() as u32;
+        for (index, chunk) in members.chunks(SET_MEMBERS_PER_MESSAGE).enumerate() {
+            let mut nodes: Vec<NodeId> = Vec::new();
+            let at = chunk.iter().map(|(_, at)| match at {
+                None => u16::MAX,
+                Some(at) => nodes.iter().position(|node| node == at).unwrap_or_else(|| {
+                    nodes.push(at.clone());
+                    nodes.len() - 1
+                }) as u16,
+            });
+            let at = at.collect();
+            let ids: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
+            let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
+            self.tell(node, NodeMsg::DefineSet { job, set, start, total, members: ids, nodes, at });
+        }
+    }
+
+    fn say_demand(&mut self) {
+        self.demand_sequence += 1;
+        let shape = |(resources, slots): &(Resources, u64)| {
+            Shape::anywhere(resources.clone(), u32::try_from(*slots).unwrap_or(u32::MAX))
+        };
+        let in_use = |lease: &Lease| LeaseUse {
+            lease: lease.id,
+            version: lease.version,
+            in_use: self.state.in_use(&lease.node, &lease.resources),
+        };
+        let demand = SchedulerMsg::Demand {
+            job: self.job,
+            tenant: self.tenant.clone(),
+            owner: self.post.node().clone(),
+            incarnation: self.post.incarnation(),
+            sequence: self.demand_sequence,
+            shapes: self.demand.iter().map(shape).collect(),
+            leases: self.leases.values().map(in_use).collect(),
+        };
+        if let Err(error) = self.scheduler.send(demand) {
+            warn!(job_id = %self.job, %error, "scheduler not told");
+        }
+    }
+
+    fn leased(&mut self, leases: Vec<Lease>) {
+        self.unplaceable = None;
+        self.leases = leases.into_iter().map(|lease| (lease.id, lease)).collect();
+        let leases: Vec<_> = self
+            .leases
+            .values()
+            .map(|lease| (lease.node.clone(), lease.incarnation, lease.resources.clone()))
+            .collect();
+        self.state.leases(&leases);
+    }
+
+    fn tick(&mut self) {
+        self.state.rebalance();
+        self.say_demand();
+        self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
+        let now = self.clock.now();
+        let finished = self.state.counts().finished;
+        if finished != self.last_progress.0 {
+            self.last_progress = (finished, now);
+        }
+        let quiet = now.saturating_sub(self.last_progress.1);
+        if quiet >= QUIET
+            && let Some(reason) = self.why()
+        {
+            let for_ms = quiet.as_millis() as u64;
+            self.emit_here(EventKind::Waiting { what: format!("job {}", self.job), reason, for_ms });
+        }
+        if let Some((reason, true)) = &self.unplaceable {
+            self.failure.get_or_insert(JobError::Unplaceable { reason: reason.clone() });
+        }
+    }
+
+    fn why(&self) -> Option<String> {
+        let wait = self.state.why()?;
+        Some(match &self.unplaceable {
+            Some((reason, _)) => format!("{wait}: {reason}"),
+            None => wait,
+        })
+    }
+
+    /// Ends the job: everything of it is given back everywhere.
+    fn end(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
+        let Some(done) = self.done.take() else { return };
+        self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
+        let job = self.job;
+        for (node, address) in &self.nodes {
+            if let Err(error) = address.send(NodeMsg::EndJob { job }) {
+                warn!(job_id = %job, %node, %error, "node not told of the end");
+            }
+        }
+        self.store.delete_group(job.group());
+        if let Err(error) = self.scheduler.send(SchedulerMsg::JobDone { job }) {
+            warn!(job_id = %job, %error, "scheduler not told of the end");
+        }
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.emit_here(EventKind::JobFinished { error });
+        let nodes = std::mem::take(&mut self.figures);
+        let _ = done.send(JobOutcome { result, nodes, owner_bytes_peak: self.owner_bytes_peak });
+        scope.stop();
+    }
+
+    fn send_collected(&mut self) {
+        let job = self.job;
+        for (node, objects) in std::mem::take(&mut self.frees) {
+            for chunk in objects.chunks(SET_MEMBERS_PER_MESSAGE) {
+                self.tell(&node, NodeMsg::Free { job, objects: chunk.iter().copied().collect() });
+            }
+        }
+        for (node, tasks) in std::mem::take(&mut self.recalls) {
+            for chunk in tasks.chunks(SET_MEMBERS_PER_MESSAGE) {
+                self.tell(&node, NodeMsg::Recall { job, tasks: chunk.to_vec() });
+            }
+        }
+    }
+
+    fn node_state(&mut self, node: NodeId, incarnation: Incarnation, state: NodeState) {
+        self.emit_here(EventKind::Node { about: node.clone(), state });
+        if matches!(state, NodeState::Dead | NodeState::Left) {
+            self.state.node_dead(&node, incarnation);
+        }
+    }
+}
+
+impl Actor for OwnerActor {
+    type Message = OwnerMsg;
+
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        let here = self.post.node().clone();
+        self.node(&here);
+        scope.after(TICK, OwnerMsg::Tick);
+    }
+
+    fn handle(&mut self, message: OwnerMsg, scope: &mut Scope<'_, Self>) {
+        match message {
+            OwnerMsg::Program(call) => self.program(call),
+            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures } => {
+                self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
+            }
+            OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
+                self.state.yielded((&node, incarnation), task, attempt, index, output);
+            }
+            OwnerMsg::Failed { node, incarnation, task, attempt, failure } => {
+                self.state.failed((&node, incarnation), task, attempt, failure);
+            }
+            OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
+            OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
+            OwnerMsg::Leases { leases } => self.leased(leases),
+            OwnerMsg::Unplaceable { reason, ever } => self.unplaceable = Some((reason, ever)),
+            OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
+            OwnerMsg::NodeFigures { node, figures } => {
+                self.emit(node.clone(), EventKind::NodeFigures(figures));
+                self.figures.insert(node, figures);
+            }
+            OwnerMsg::Cancel => {
+                self.failure.get_or_insert(JobError::Cancelled);
+            }
+            OwnerMsg::Tick => {
+                self.tick();
+                scope.after(TICK, OwnerMsg::Tick);
+            }
+        }
+    }
+
+    fn flush(&mut self, scope: &mut Scope<'_, Self>) {
+        for effect in self.state.flush() {
+            self.act(effect, scope);
+        }
+        self.send_collected();
+        let result = match (self.failure.take(), self.result.take()) {
+            (Some(error), _) => Some(Err(error)),
+            (None, Some(Ok(value))) => Some(self.state.close().map(|()| value)),
+            (None, other) => other,
+        };
+        if let Some(result) = result {
+            self.end(result, scope);
+        }
+    }
+}

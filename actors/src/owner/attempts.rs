@@ -1,0 +1,292 @@
+//! What nodes report: attempts that succeeded, failed, came back, or died with their node.
+
+use std::collections::BTreeSet;
+
+use super::placement::NodeIndex;
+use super::state::{ArgEntry, Effect, EntrySource, OwnerState, State, Value};
+use crate::arena::Index;
+use crate::event::EventKind;
+use crate::ids::{Attempt, Incarnation, NodeId, TaskId};
+use crate::task::{Consumed, FailureKind, JobError, Output, Parts, Resources, TaskFailure, TaskFigures};
+
+impl OwnerState {
+    /// The leases of the job, all of them.
+    pub(crate) fn leases(&mut self, leases: &[(NodeId, Incarnation, Resources)]) {
+        for node in &mut self.nodes {
+            node.leased = Resources::default();
+        }
+        for (node, incarnation, resources) in leases {
+            let index = usize::from(self.node_index(node, *incarnation));
+            for (name, milli) in &resources.0 {
+                *self.nodes[index].leased.0.entry(name.clone()).or_default() += milli;
+            }
+        }
+        // A node that is no longer lent gives back what it has not started.
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].leased.0.is_empty() && self.nodes[index].in_flight.values().any(|n| *n > 0) {
+                self.recall_from(index as NodeIndex, usize::MAX);
+            }
+        }
+    }
+
+    /// An attempt succeeded. The first valid one wins.
+    pub(crate) fn completed(
+        &mut self,
+        (from, incarnation): (&NodeId, Incarnation),
+        id: TaskId,
+        attempt: Attempt,
+        outputs: &[Output],
+        consumed: &[Consumed],
+        figures: TaskFigures,
+    ) {
+        let node = self.node_index(from, incarnation);
+        let Some(task) = self.find_task(id) else {
+            for index in 0..outputs.len() {
+                self.effects.push(Effect::Free { node: from.clone(), object: id.output(index as u32) });
+            }
+            return;
+        };
+        if !self.end_attempt(task, attempt, node, incarnation) {
+            return self.late_completion(task, node, outputs);
+        }
+        self.cancel_attempts(task);
+        self.counts.finished += 1;
+        self.learn(self.tasks[task].function, figures.micros);
+        self.tell_finished(task, attempt, outputs, consumed, figures);
+        self.account(task, consumed);
+        // The outputs of a stream were announced one by one; the list at its end repeats them.
+        let announced = if self.is_stream(task) { self.tasks[task].outputs } else { 0 };
+        for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
+            self.seal(task, index as u32, *output, node);
+        }
+        for tracker in self.streams.remove(&task).unwrap_or_default() {
+            self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
+        }
+        // Only now: an output that nobody references must not retire the task while it holds its arguments.
+        self.tasks[task].state = State::Done;
+        self.unreference_args(task);
+        self.retire_if_unused(task);
+    }
+
+    fn tell_finished(
+        &mut self,
+        task: Index,
+        attempt: Attempt,
+        outputs: &[Output],
+        consumed: &[Consumed],
+        figures: TaskFigures,
+    ) {
+        let rows_in: u64 = consumed.iter().map(|consumed| consumed.read.rows).sum();
+        let rows_out: u64 = outputs.iter().map(|output| output.rows).sum();
+        self.effects.push(Effect::Event(EventKind::TaskFinished {
+            task: self.tasks[task].id,
+            attempt,
+            stage: self.functions[self.tasks[task].function as usize].clone(),
+            bytes_in: figures.outside_in_bytes + figures.args_bytes,
+            bytes_out: figures.outside_out_bytes + outputs.iter().map(|output| output.bytes).sum::<u64>(),
+            rows: rows_in.max(rows_out),
+            micros: figures.micros,
+        }));
+    }
+
+    /// A streaming attempt sealed output `index`.
+    pub(crate) fn yielded(
+        &mut self,
+        (from, incarnation): (&NodeId, Incarnation),
+        id: TaskId,
+        attempt: Attempt,
+        index: u32,
+        output: Output,
+    ) {
+        let node = self.node_index(from, incarnation);
+        let live = self.find_task(id).filter(|task| self.tasks[*task].live.contains(&(attempt, node)));
+        match live {
+            Some(task) if index == self.tasks[task].outputs => self.seal(task, index, output, node),
+            Some(_) => {}
+            None => self.effects.push(Effect::Free { node: from.clone(), object: id.output(index) }),
+        }
+    }
+
+    /// An attempt failed.
+    pub(crate) fn failed(
+        &mut self,
+        (from, incarnation): (&NodeId, Incarnation),
+        id: TaskId,
+        attempt: Attempt,
+        failure: TaskFailure,
+    ) {
+        let node = self.node_index(from, incarnation);
+        let Some(task) = self.find_task(id) else { return };
+        if self.end_attempt(task, attempt, node, incarnation) && failure.kind != FailureKind::Cancelled {
+            self.attempt_failed(task, attempt, from, failure);
+        }
+    }
+
+    fn attempt_failed(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: TaskFailure) {
+        self.counts.failed_attempts += 1;
+        let entry = &self.tasks[task];
+        let stage = self.functions[entry.function as usize].clone();
+        let attempts_max = self.options[entry.options as usize].options.attempts;
+        // A stream that has announced outputs must give the same ones again; proving that is recovery's part.
+        let begun = self.is_stream(task) && entry.outputs > 0;
+        let last = !failure.kind.retry() || entry.tries >= attempts_max || begun;
+        let (id, error) = (entry.id, failure.to_string());
+        self.effects.push(Effect::Event(EventKind::TaskFailed {
+            task: id,
+            attempt,
+            stage: stage.clone(),
+            error,
+            last,
+        }));
+        if last {
+            let (function, node) = (stage.to_string(), node.to_string());
+            self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure });
+        } else {
+            self.make_ready(task, true);
+        }
+    }
+
+    /// An attempt that had not started was given back.
+    pub(crate) fn recalled(&mut self, node: &NodeId, id: TaskId, attempt: Attempt) {
+        let Some(index) = self.known_node(node) else { return };
+        let incarnation = self.nodes[usize::from(index)].incarnation;
+        if let Some(task) = self.find_task(id)
+            && self.end_attempt(task, attempt, index, incarnation)
+        {
+            // It never ran: the try does not count.
+            self.tasks[task].tries -= 1;
+            self.make_ready(task, true);
+        }
+    }
+
+    /// A node could not decode what it was told about a task.
+    pub(crate) fn rejected(&mut self, node: &NodeId, id: TaskId, reason: String) {
+        let Some(index) = self.known_node(node) else { return };
+        let incarnation = self.nodes[usize::from(index)].incarnation;
+        let Some(task) = self.find_task(id) else { return };
+        let attempt = self.tasks[task].live.iter().find(|(_, at)| *at == index).map(|(attempt, _)| *attempt);
+        if let Some(attempt) = attempt {
+            let failure = TaskFailure { kind: FailureKind::Rejected, message: reason };
+            self.failed((node, incarnation), id, attempt, failure);
+        }
+    }
+
+    /// A node died: its attempts are made again elsewhere. Objects that it held and that are needed end the job, until
+    /// lost-node replay is built.
+    pub(crate) fn node_dead(&mut self, node: &NodeId, incarnation: Incarnation) {
+        let Some(index) = self.known_node(node) else { return };
+        let view = &mut self.nodes[usize::from(index)];
+        if !view.alive || view.incarnation > incarnation {
+            return;
+        }
+        view.alive = false;
+        view.leased = Resources::default();
+        let here = |at: NodeIndex, value: Value| at == index && value == Value::Here;
+        let lost = self.objects.iter().filter(|(_, object)| here(object.at, object.value) && object.output.bytes > 0);
+        let lost = lost.count() as u64;
+        if lost > 0 {
+            let error = JobError::NodeLost { node: node.to_string(), objects: lost };
+            return self.effects.push(Effect::Fail(error));
+        }
+        let running = self.tasks.iter().filter_map(|(task, entry)| {
+            let (attempt, _) = entry.live.iter().find(|(_, at)| *at == index)?;
+            Some((task, *attempt))
+        });
+        for (task, attempt) in running.collect::<Vec<_>>() {
+            let incarnation = self.nodes[usize::from(index)].incarnation;
+            // A task may have ended with an earlier one of this list.
+            if self.tasks.get(task).is_some() && self.end_attempt(task, attempt, index, incarnation) {
+                let failure = TaskFailure { kind: FailureKind::NodeLost, message: node.to_string() };
+                self.attempt_failed(task, attempt, node, failure);
+            }
+        }
+    }
+
+    /// Takes a live attempt out of the books; false when it was not live.
+    fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex, incarnation: Incarnation) -> bool {
+        if self.nodes[usize::from(node)].incarnation != incarnation {
+            return false;
+        }
+        let live = &mut self.tasks[task].live;
+        let Some(position) = live.iter().position(|entry| *entry == (attempt, node)) else { return false };
+        live.remove(position);
+        self.leave(task, node);
+        true
+    }
+
+    fn leave(&mut self, task: Index, node: NodeIndex) {
+        let shape = self.key(task).shape;
+        if let Some(tasks) = self.nodes[usize::from(node)].in_flight.get_mut(&shape) {
+            *tasks = tasks.saturating_sub(1);
+        }
+        self.counts.running -= 1;
+    }
+
+    pub(super) fn cancel_attempts(&mut self, task: Index) {
+        for (attempt, node) in std::mem::take(&mut self.tasks[task].live) {
+            self.leave(task, node);
+            let (node, task) = (self.nodes[usize::from(node)].id.clone(), self.tasks[task].id);
+            self.effects.push(Effect::Cancel { node, task, attempt });
+        }
+    }
+
+    /// A second completion: the rows must be those of the first.
+    fn late_completion(&mut self, task: Index, node: NodeIndex, outputs: &[Output]) {
+        let id = self.tasks[task].id;
+        let mut differs = false;
+        for (index, output) in outputs.iter().enumerate() {
+            let Some(object) = self.object_of(id.output(index as u32)) else { continue };
+            let winner = &self.objects[object];
+            differs |= winner.value == Value::Here && winner.output != *output;
+            if winner.at != node {
+                let (node, object) = (self.nodes[usize::from(node)].id.clone(), winner.id);
+                self.effects.push(Effect::Free { node, object });
+            }
+        }
+        if differs {
+            let function = self.functions[self.tasks[task].function as usize].to_string();
+            self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
+        }
+    }
+
+    pub(super) fn recall_from(&mut self, node: NodeIndex, most: usize) {
+        let held = self.tasks.iter().filter_map(|(_, task)| {
+            let (attempt, _) = task.live.iter().find(|(_, at)| *at == node)?;
+            Some((task.id, *attempt))
+        });
+        let held: Vec<_> = held.collect();
+        let id = self.nodes[usize::from(node)].id.clone();
+        for (task, attempt) in held.into_iter().rev().take(most) {
+            self.effects.push(Effect::Recall { node: id.clone(), task, attempt });
+        }
+    }
+
+    /// Takes what an accepted attempt has read into the books of its exchanges, and frees what nobody reads again.
+    fn account(&mut self, task: Index, consumed: &[Consumed]) {
+        for position in 0..self.tasks[task].args.len() {
+            let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
+            let Some(ledger) = &mut self.sets[set].ledger else { continue };
+            let mut read = Output::default();
+            for part in consumed.iter().filter(|consumed| consumed.arg as usize == position) {
+                read.add(part.read);
+            }
+            ledger.consumed(parts, read);
+            if ledger.read_once() && parts != Parts::All {
+                let holders: BTreeSet<_> =
+                    self.sets[set].members.iter().map(|member| self.objects[*member].at).collect();
+                for node in holders {
+                    self.define_set(set, node);
+                    let (node, set) = (self.nodes[usize::from(node)].id.clone(), self.sets[set].id);
+                    self.effects.push(Effect::FreeParts { node, set, parts });
+                }
+            }
+        }
+    }
+
+    fn learn(&mut self, function: u32, micros: u64) {
+        let stats = &mut self.stats[function as usize];
+        stats.finished += 1;
+        stats.mean_micros =
+            if stats.finished == 1 { micros.max(1) } else { ((stats.mean_micros * 7 + micros) / 8).max(1) };
+    }
+}

@@ -1,0 +1,132 @@
+//! Conservation (law 1): what went into an exchange is what came out of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::RowHash;
+use crate::task::{Output, Parts};
+
+/// What is declared of a set that is an exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// For people: "sort.map -> sort.reduce".
+    pub name: String,
+    /// How many parts each member has.
+    pub parts: u32,
+    /// How many tasks read each part; 1 where not told otherwise.
+    pub readers: u32,
+}
+
+/// The books of one exchange.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    exchange: Exchange,
+    sealed: Output,
+    consumed: Output,
+    reads: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(exchange: Exchange) -> Self {
+        Self { exchange, sealed: Output::default(), consumed: Output::default(), reads: 0 }
+    }
+
+    /// An accepted producer sealed `output`.
+    pub(super) fn sealed(&mut self, output: Output) {
+        self.sealed.add(output);
+    }
+
+    /// An accepted consumer read `parts` of every member.
+    pub(super) fn consumed(&mut self, parts: Parts, read: Output) {
+        self.reads += u64::from(self.count(parts));
+        self.consumed.add(read);
+    }
+
+    /// Whether nobody else will read parts that one task has read.
+    pub(super) fn read_once(&self) -> bool {
+        self.exchange.readers == 1
+    }
+
+    fn count(&self, parts: Parts) -> u32 {
+        match parts {
+            Parts::All => self.exchange.parts,
+            Parts::Range(start, end) => end - start,
+        }
+    }
+
+    /// The books at the end of the job.
+    ///
+    /// # Errors
+    /// Name of the exchange and what differs.
+    pub(super) fn close(&self) -> Result<(), (String, String)> {
+        let refuse = |detail: String| Err((self.exchange.name.clone(), detail));
+        let expected_reads = u64::from(self.exchange.parts) * u64::from(self.exchange.readers);
+        if self.reads != expected_reads {
+            return refuse(format!("{} part reads, expected {expected_reads}", self.reads));
+        }
+        let readers = self.exchange.readers;
+        let expected = Output {
+            bytes: self.sealed.bytes * u64::from(readers),
+            rows: self.sealed.rows * u64::from(readers),
+            row_hash: RowHash(self.sealed.row_hash.0.wrapping_mul(u128::from(readers))),
+        };
+        if self.consumed == expected {
+            return Ok(());
+        }
+        let (sealed, read) = (expected, self.consumed);
+        if sealed.rows != read.rows || sealed.bytes != read.bytes {
+            return refuse(format!(
+                "sealed {} rows in {} bytes, read {} rows in {} bytes",
+                sealed.rows, sealed.bytes, read.rows, read.bytes
+            ));
+        }
+        refuse(format!("row hashes differ: sealed {:032x}, read {:032x}", sealed.row_hash.0, read.row_hash.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(bytes: u64, rows: u64, hash: u128) -> Output {
+        Output { bytes, rows, row_hash: RowHash(hash) }
+    }
+
+    fn ledger(readers: u32) -> Ledger {
+        let mut ledger = Ledger::new(Exchange { name: "a -> b".into(), parts: 2, readers });
+        ledger.sealed(output(10, 2, u128::MAX));
+        ledger.sealed(output(20, 3, 5));
+        ledger
+    }
+
+    #[test]
+    fn equal_books_close() {
+        let mut books = ledger(1);
+        books.consumed(Parts::Range(0, 1), output(12, 2, 1));
+        books.consumed(Parts::Range(1, 2), output(18, 3, 3));
+        assert_eq!(books.close(), Ok(()), "hashes wrap");
+    }
+
+    #[test]
+    fn every_reader_counts() {
+        let mut books = ledger(2);
+        books.consumed(Parts::All, output(30, 5, 4));
+        assert!(books.close().is_err());
+        books.consumed(Parts::All, output(30, 5, 4));
+        assert_eq!(books.close(), Ok(()));
+    }
+
+    #[test]
+    fn a_lost_row_a_changed_row_and_a_skipped_part_are_named() {
+        let cases = [(output(30, 4, 4), "sealed 5 rows"), (output(30, 5, 9), "row hashes differ")];
+        for (read, text) in cases {
+            let mut books = ledger(1);
+            books.consumed(Parts::All, read);
+            let (edge, detail) = books.close().unwrap_err();
+            assert_eq!(edge, "a -> b");
+            assert!(detail.contains(text), "{detail}");
+        }
+        let mut books = ledger(1);
+        books.consumed(Parts::Range(0, 1), output(30, 5, 4));
+        assert!(books.close().unwrap_err().1.contains("1 part reads, expected 2"));
+    }
+}

@@ -1,0 +1,390 @@
+//! Who needs what: references, lineage, waiting, sealing, freeing, running again.
+
+use smallvec::SmallVec;
+
+use super::placement::NodeIndex;
+use super::state::{ArgEntry, Effect, EntrySource, Object, OwnerState, Set, State, Value, marker};
+use crate::arena::Index;
+use crate::task::{Arg, JobError, Output, Source};
+
+impl Set {
+    /// Whether what went into the exchange is what came out, where the set is one.
+    pub(super) fn balance(&self) -> Result<(), JobError> {
+        let Some(ledger) = &self.ledger else { return Ok(()) };
+        ledger.close().map_err(|(edge, detail)| JobError::Conservation { edge, detail })
+    }
+}
+
+impl OwnerState {
+    pub(super) fn resolve_args(&self, args: &[Arg]) -> Result<Box<[ArgEntry]>, JobError> {
+        let resolve = |arg: &Arg| {
+            let source = match arg.source {
+                Source::Object(id) => self.object_of(id).map(EntrySource::Object).ok_or(id.0),
+                Source::Set(id) => self.by_set.get(&id).copied().map(EntrySource::Set).ok_or(id.as_u128()),
+            };
+            let released = |id| JobError::program(format!("argument {id:032x} was released"));
+            source.map(|source| ArgEntry { source, parts: arg.parts }).map_err(released)
+        };
+        args.iter().map(resolve).collect()
+    }
+
+    /// The task exists: the descriptions of its arguments are kept.
+    pub(super) fn remember_args(&mut self, task: Index) {
+        for position in 0..self.tasks[task].args.len() {
+            match self.tasks[task].args[position].source {
+                EntrySource::Object(index) => self.objects[index].lineage += 1,
+                EntrySource::Set(index) => self.sets[index].lineage += 1,
+            }
+        }
+    }
+
+    /// The task does not exist any more: nor need the descriptions of its arguments.
+    pub(super) fn forget_args(&mut self, task: Index) {
+        for entry in std::mem::take(&mut self.tasks[task].args) {
+            self.forget(entry.source);
+        }
+    }
+
+    fn forget(&mut self, source: EntrySource) {
+        match source {
+            EntrySource::Object(index) => {
+                self.objects[index].lineage -= 1;
+                self.drop_if_unused(index);
+            }
+            EntrySource::Set(index) => {
+                self.sets[index].lineage -= 1;
+                self.drop_set_if_unused(index);
+            }
+        }
+    }
+
+    /// The task is going to run: the values of its arguments are kept.
+    pub(super) fn reference_args(&mut self, task: Index) {
+        for position in 0..self.tasks[task].args.len() {
+            match self.tasks[task].args[position].source {
+                EntrySource::Object(index) => self.objects[index].references += 1,
+                EntrySource::Set(index) => self.reference_set(index),
+            }
+        }
+    }
+
+    /// The task is over: the values of its arguments may go.
+    pub(super) fn unreference_args(&mut self, task: Index) {
+        for position in 0..self.tasks[task].args.len() {
+            match self.tasks[task].args[position].source {
+                EntrySource::Object(index) => self.unreference_object(index),
+                EntrySource::Set(index) => self.unreference_set(index),
+            }
+        }
+    }
+
+    fn reference_set(&mut self, index: Index) {
+        self.sets[index].references += 1;
+        if self.sets[index].references > 1 {
+            return;
+        }
+        // Nobody had referenced it: its members' values may be gone, and are wanted again.
+        for position in 0..self.sets[index].members.len() {
+            let member = self.sets[index].members[position];
+            self.objects[member].references += 1;
+            if self.objects[member].value == Value::Here {
+                continue;
+            }
+            self.sets[index].missing += 1;
+            self.object_sets.entry(member).or_default().push(index);
+            if let Some(task) = self.objects[member].task {
+                self.want(task);
+            }
+        }
+    }
+
+    /// Counts what is missing, asks for it, and makes the task ready when nothing is.
+    pub(super) fn await_args(&mut self, task: Index) {
+        let mut missing = 0;
+        self.tasks[task].state = State::Waiting { missing: u32::MAX };
+        for position in 0..self.tasks[task].args.len() {
+            let failed = match self.tasks[task].args[position].source {
+                EntrySource::Object(object) => {
+                    if self.objects[object].value == Value::Here {
+                        continue;
+                    }
+                    self.object_waiters.entry(object).or_default().push(task);
+                    self.make_wanted(object)
+                }
+                EntrySource::Set(set) => {
+                    if self.sets[set].missing == 0 {
+                        continue;
+                    }
+                    self.set_waiters.entry(set).or_default().push(task);
+                    let members = self.sets[set].members.iter();
+                    members
+                        .filter_map(|member| self.objects[*member].task)
+                        .find_map(|producer| self.failures.get(&producer).cloned())
+                }
+            };
+            if let Some(error) = failed {
+                return self.fail_task(task, error);
+            }
+            missing += 1;
+        }
+        if missing == 0 {
+            self.make_ready(task, false);
+        } else {
+            self.tasks[task].state = State::Waiting { missing };
+        }
+    }
+
+    /// Makes sure that a missing object is being made; the error when it never will be.
+    fn make_wanted(&mut self, object: Index) -> Option<JobError> {
+        let producer = self.objects[object].task?;
+        self.want(producer);
+        self.failures.get(&producer).cloned()
+    }
+
+    /// Somebody needs a value of this task: if it was freed, the task runs again (law 2).
+    pub(super) fn want(&mut self, task: Index) {
+        if self.tasks[task].state != State::Done {
+            return;
+        }
+        let (id, outputs, mut gone) = (self.tasks[task].id, self.tasks[task].outputs, false);
+        for index in 0..outputs {
+            if let Some(object) = self.object_of(id.output(index))
+                && self.objects[object].value == Value::Freed
+            {
+                self.objects[object].value = Value::Pending;
+                gone = true;
+            }
+        }
+        if gone || outputs == 0 && self.tasks[task].attempts == 0 {
+            self.tasks[task].tries = 0;
+            self.reference_args(task);
+            self.await_args(task);
+        }
+    }
+
+    /// Output `index` of `task` exists, on `node`.
+    pub(super) fn seal(&mut self, task: Index, index: u32, output: Output, node: NodeIndex) {
+        let id = self.tasks[task].id.output(index);
+        let object = self.object_of(id).unwrap_or_else(|| {
+            self.tasks[task].outputs = self.tasks[task].outputs.max(index + 1);
+            self.add_object(Object::pending(id, task, 0))
+        });
+        let entry = &mut self.objects[object];
+        if entry.value == Value::Here {
+            // Made again together with another output of its task: the old copy serves.
+            if entry.at != node {
+                let node = self.nodes[usize::from(node)].id.clone();
+                self.effects.push(Effect::Free { node, object: id });
+            }
+            return;
+        }
+        (entry.output, entry.at, entry.value) = (output, node, Value::Here);
+        for tracker in self.trackers.remove(&object).unwrap_or_default() {
+            self.effects.push(Effect::Resolved { tracker, object: id, outcome: Ok(()) });
+        }
+        for tracker in self.streams.get(&task).cloned().unwrap_or_default() {
+            self.objects[object].references += 1;
+            self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
+        }
+        for waiter in self.object_waiters.remove(&object).unwrap_or_default() {
+            self.one_less_missing(waiter);
+        }
+        for set in self.object_sets.remove(&object).unwrap_or_default() {
+            self.sets[set].missing -= 1;
+            self.enter(set, object);
+            if self.sets[set].missing == 0 {
+                for waiter in self.set_waiters.remove(&set).unwrap_or_default() {
+                    self.one_less_missing(waiter);
+                }
+            }
+        }
+        if self.objects[object].references == 0 {
+            self.free_value(object);
+        }
+    }
+
+    /// The exchange counts a member the first time that it exists.
+    pub(super) fn enter(&mut self, set: Index, member: Index) {
+        let object = &mut self.objects[member];
+        if let Some(ledger) = &mut self.sets[set].ledger
+            && !object.accounted
+        {
+            object.accounted = true;
+            ledger.sealed(object.output);
+        }
+    }
+
+    fn one_less_missing(&mut self, task: Index) {
+        if let State::Waiting { missing } = &mut self.tasks[task].state {
+            *missing -= 1;
+            if *missing == 0 {
+                self.make_ready(task, false);
+            }
+        }
+    }
+
+    /// A task that gives up waiting is no longer told.
+    pub(super) fn stop_waiting(&mut self, task: Index) {
+        for position in 0..self.tasks[task].args.len() {
+            match self.tasks[task].args[position].source {
+                EntrySource::Object(object) => {
+                    if let Some(waiters) = self.object_waiters.get_mut(&object) {
+                        waiters.retain(|waiter| *waiter != task);
+                    }
+                }
+                EntrySource::Set(set) => {
+                    if let Some(waiters) = self.set_waiters.get_mut(&set) {
+                        waiters.retain(|waiter| *waiter != task);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn unreference_object(&mut self, index: Index) {
+        let object = &mut self.objects[index];
+        object.references -= 1;
+        if object.references == 0 {
+            if object.value == Value::Here {
+                self.free_value(index);
+            } else {
+                self.drop_if_unused(index);
+            }
+        }
+    }
+
+    fn free_value(&mut self, index: Index) {
+        let object = &mut self.objects[index];
+        object.value = Value::Freed;
+        if object.output.bytes > 0 {
+            let (node, object) = (self.nodes[usize::from(object.at)].id.clone(), object.id);
+            self.effects.push(Effect::Free { node, object });
+        }
+        self.drop_if_unused(index);
+    }
+
+    /// Drops an object that nobody references or remembers, with its task when that was the last.
+    fn drop_if_unused(&mut self, index: Index) {
+        let object = &self.objects[index];
+        if object.references > 0 || object.lineage > 0 {
+            return;
+        }
+        match object.task {
+            Some(task) => self.retire_if_unused(task),
+            None => self.remove_object(index),
+        }
+    }
+
+    fn remove_object(&mut self, index: Index) {
+        let Some(object) = self.objects.remove(index) else { return };
+        if let Ok(entry) = self.by_object.find_entry(super::state::object_hash(object.id), |other| *other == index) {
+            entry.remove();
+        }
+    }
+
+    pub(super) fn unreference_set(&mut self, index: Index) {
+        self.sets[index].references -= 1;
+        if self.sets[index].references > 0 {
+            return;
+        }
+        for position in 0..self.sets[index].members.len() {
+            let member = self.sets[index].members[position];
+            if let Some(sets) = self.object_sets.get_mut(&member) {
+                sets.retain(|set| *set != index);
+            }
+            self.unreference_object(member);
+        }
+        self.sets[index].missing = 0;
+        self.drop_set_if_unused(index);
+    }
+
+    fn drop_set_if_unused(&mut self, index: Index) {
+        if self.sets[index].references > 0 || self.sets[index].lineage > 0 {
+            return;
+        }
+        let Some(set) = self.sets.remove(index) else { return };
+        if let Err(error) = set.balance() {
+            self.unbalanced.get_or_insert(error);
+        }
+        self.by_set.remove(&set.id);
+        for member in set.members {
+            self.objects[member].lineage -= 1;
+            self.drop_if_unused(member);
+        }
+    }
+
+    /// Forgets all but the id of a task that is over and whose outputs nobody references or remembers.
+    pub(super) fn retire_if_unused(&mut self, task: Index) {
+        let Some(entry) = self.tasks.get(task) else { return };
+        if !matches!(entry.state, State::Done | State::Failed) {
+            return;
+        }
+        let (id, state, outputs) = (entry.id, entry.state, entry.outputs);
+        let mut unused = SmallVec::<[Index; 2]>::new();
+        for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
+            let Some(index) = self.object_of(output) else { continue };
+            let object = &self.objects[index];
+            if object.references > 0 || object.lineage > 0 {
+                return;
+            }
+            unused.push(index);
+        }
+        for object in unused {
+            self.remove_object(object);
+        }
+        if state == State::Done {
+            self.retired.insert(id);
+        }
+        self.failures.remove(&task);
+        let removed = self.tasks.remove(task);
+        for entry in removed.into_iter().flat_map(|task| task.args) {
+            self.forget(entry.source);
+        }
+    }
+
+    /// Somebody has been told of this failure.
+    pub(super) fn observe(&mut self, error: &JobError) {
+        self.unobserved.retain(|_, unseen| unseen != error);
+    }
+
+    /// The task failed for good: its outputs will never be, and so those of who waits for them.
+    pub(super) fn fail_task(&mut self, root: Index, error: JobError) {
+        if error != JobError::Cancelled {
+            self.unobserved.insert(self.tasks[root].id, error.clone());
+        }
+        let mut failing = vec![root];
+        while let Some(task) = failing.pop() {
+            let Some(state) = self.tasks.get(task).map(|task| task.state) else { continue };
+            match state {
+                State::Failed | State::Done => continue,
+                State::Waiting { .. } => self.stop_waiting(task),
+                State::Ready => {
+                    let key = self.key(task);
+                    self.ready.remove(key, task);
+                }
+                State::Running => self.cancel_attempts(task),
+            }
+            self.tasks[task].state = State::Failed;
+            self.failures.insert(task, error.clone());
+            for tracker in self.streams.remove(&task).unwrap_or_default() {
+                self.observe(&error);
+                self.effects.push(Effect::Streamed { tracker, item: Err(error.clone()) });
+            }
+            let id = self.tasks[task].id;
+            for index in 0..self.tasks[task].outputs {
+                let Some(object) = self.object_of(id.output(index)) else { continue };
+                for tracker in self.trackers.remove(&object).unwrap_or_default() {
+                    self.observe(&error);
+                    let outcome = Err(error.clone());
+                    self.effects.push(Effect::Resolved { tracker, object: id.output(index), outcome });
+                }
+                failing.extend(self.object_waiters.remove(&object).unwrap_or_default());
+                for set in self.object_sets.get(&object).cloned().unwrap_or_default() {
+                    failing.extend(self.set_waiters.remove(&set).unwrap_or_default());
+                }
+            }
+            self.unreference_args(task);
+            self.retire_if_unused(task);
+        }
+    }
+}

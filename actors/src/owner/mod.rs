@@ -1,0 +1,15 @@
+//! Owner: keeps a job's truth: tasks, lineage, references, locations, attempts. One per job.
+
+mod actor;
+mod attempts;
+mod exchange;
+mod lifetime;
+mod placement;
+mod protocol;
+mod state;
+#[cfg(test)]
+mod state_tests;
+
+pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
+pub use exchange::Exchange;
+pub use protocol::{OwnerMsg, actor_name};

@@ -1,0 +1,141 @@
+//! Owner: keeps a job's truth. One per job, on the node that hosts the job.
+//!
+//! | message       | from         | answer           | if repeated                        | if lost                             |
+//! |---------------|--------------|------------------|------------------------------------|-------------------------------------|
+//! | `Program`     | coordinator  | per call         | same description: same task        | never leaves the process            |
+//! | `Leases`      | Scheduler    | –                | the later replaces the earlier     | sent again at renewal               |
+//! | `Unplaceable` | Scheduler    | –                | same reason again                  | said again with the next demand     |
+//! | `Completed`   | NodeManager  | –                | second one is checked, then freed  | repeated by the session             |
+//! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
+//! | `Failed`      | NodeManager  | –                | ignored by attempt                 | repeated by the session             |
+//! | `Recalled`    | NodeManager  | –                | ignored by attempt                 | the task runs where it was          |
+//! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
+//! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
+//! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes in a second      |
+//! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
+//! | `Tick`        | itself       | –                | –                                  | –                                   |
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{NodeFigures, NodeState};
+use crate::futures::ProgramCall;
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
+use crate::scheduler::Lease;
+use crate::shell::Wire;
+use crate::task::{Consumed, Output, TaskFailure, TaskFigures};
+
+/// Everything an Owner can be told.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum OwnerMsg {
+    /// A call of the job's own program, which always runs beside its Owner.
+    #[serde(skip)]
+    Program(ProgramCall),
+    /// The leases that the job has now, all of them.
+    Leases {
+        /// Slots on nodes.
+        leases: Vec<Lease>,
+    },
+    /// The Scheduler cannot place part of the demand, ever or now.
+    Unplaceable {
+        /// "needs 1 gpu, cluster has 0".
+        reason: String,
+        /// Whether no node of the cluster could, even when idle.
+        ever: bool,
+    },
+    /// An attempt succeeded.
+    Completed {
+        /// Who ran it.
+        node: NodeId,
+        /// Which life of the node.
+        incarnation: Incarnation,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Its outputs in order; for a stream all of them once more.
+        outputs: Vec<Output>,
+        /// What it says it has read.
+        consumed: Vec<Consumed>,
+        /// Time and bytes.
+        figures: TaskFigures,
+    },
+    /// A streaming attempt sealed an output.
+    Yielded {
+        /// Who runs it.
+        node: NodeId,
+        /// Which life of the node.
+        incarnation: Incarnation,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Position in the stream, from 0.
+        index: u32,
+        /// The output.
+        output: Output,
+    },
+    /// An attempt failed.
+    Failed {
+        /// Who ran it.
+        node: NodeId,
+        /// Which life of the node.
+        incarnation: Incarnation,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Why.
+        failure: TaskFailure,
+    },
+    /// An attempt that had not started was given back.
+    Recalled {
+        /// Who had it.
+        node: NodeId,
+        /// The task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+    },
+    /// A node could not decode what it was told about this task.
+    Rejected {
+        /// The node.
+        node: NodeId,
+        /// The task.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// A node was suspected, died, or came back.
+    NodeState {
+        /// The node.
+        node: NodeId,
+        /// Which life.
+        incarnation: Incarnation,
+        /// What became of it.
+        state: NodeState,
+    },
+    /// Figures of a node that works for this job.
+    NodeFigures {
+        /// The node.
+        node: NodeId,
+        /// The figures.
+        figures: NodeFigures,
+    },
+    /// The client wants the job to end.
+    Cancel,
+    /// A second has passed.
+    Tick,
+}
+
+impl Wire for OwnerMsg {
+    const PROTOCOL: &'static str = "owner";
+
+    fn rejected(task: TaskId, node: NodeId, reason: String) -> Option<Self> {
+        Some(Self::Rejected { node, task, reason })
+    }
+}
+
+/// The name under which the Owner of `job` is registered on its node.
+pub fn actor_name(job: JobId) -> String {
+    format!("owner-{job}")
+}

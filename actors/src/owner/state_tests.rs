@@ -1,0 +1,563 @@
+//! The Owner's tables without a runtime: what happened in, effects out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::exchange::Exchange;
+use super::state::{Effect, OwnerState, Tracker};
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::task::{
+    Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, TaskFailure,
+    TaskFigures, TaskOptions, TaskSpec,
+};
+
+const JOB: JobId = JobId::from_u128(1);
+const LIFE: Incarnation = Incarnation(1);
+
+fn node(name: &str) -> NodeId {
+    NodeId::new(name)
+}
+
+/// An Owner with nodes that do what they are told.
+struct World {
+    owner: OwnerState,
+    running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
+    resolved: BTreeMap<Tracker, Result<(), JobError>>,
+    streamed: BTreeMap<Tracker, Vec<Result<Option<ObjectId>, JobError>>>,
+    freed: Vec<(NodeId, ObjectId)>,
+    freed_parts: Vec<(NodeId, SetId, Parts)>,
+    cancelled: Vec<(TaskId, Attempt)>,
+    recalled: Vec<(TaskId, Attempt)>,
+    failed: Option<JobError>,
+}
+
+impl World {
+    fn new(nodes: &[(&str, u64)]) -> Self {
+        let mut owner = OwnerState::new(JOB);
+        let leases: Vec<_> =
+            nodes.iter().map(|(name, slots)| (node(name), LIFE, Resources::cpu(slots * 1000))).collect();
+        owner.leases(&leases);
+        Self {
+            owner,
+            running: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            streamed: BTreeMap::new(),
+            freed: Vec::new(),
+            freed_parts: Vec::new(),
+            cancelled: Vec::new(),
+            recalled: Vec::new(),
+            failed: None,
+        }
+    }
+
+    fn description(name: &str, args: &[Arg], options: TaskOptions) -> Description {
+        Description { function: "f@1".into(), params: Bytes::from(name.to_owned()), args: args.to_vec(), options }
+    }
+
+    fn submit_with(&mut self, name: &str, args: &[Arg], options: TaskOptions) -> TaskId {
+        let description = Self::description(name, args, options);
+        let id = description.id(JOB);
+        self.owner.submit(id, description);
+        self.settle();
+        id
+    }
+
+    fn submit(&mut self, name: &str, args: &[Arg]) -> TaskId {
+        self.submit_with(name, args, TaskOptions::default())
+    }
+
+    fn settle(&mut self) {
+        for effect in self.owner.flush() {
+            match effect {
+                Effect::Run { node, spec } => {
+                    let before = self.running.insert((spec.id, spec.attempt), (node, *spec));
+                    assert!(before.is_none(), "an attempt is run once");
+                }
+                Effect::Resolved { tracker, outcome, .. } => drop(self.resolved.insert(tracker, outcome)),
+                Effect::Streamed { tracker, item } => self.streamed.entry(tracker).or_default().push(item),
+                Effect::Free { node, object } => self.freed.push((node, object)),
+                Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),
+                Effect::Cancel { task, attempt, .. } => {
+                    self.running.remove(&(task, attempt));
+                    self.cancelled.push((task, attempt));
+                }
+                Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
+                Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
+                Effect::DefineSet { .. } | Effect::Demand(_) | Effect::Event(_) => {}
+            }
+        }
+    }
+
+    fn attempt_of(&self, task: TaskId) -> (Attempt, NodeId) {
+        let found = self.running.iter().find(|((id, _), _)| *id == task).expect("the task runs");
+        (found.0.1, found.1.0.clone())
+    }
+
+    fn runs(&self, task: TaskId) -> bool {
+        self.running.keys().any(|(id, _)| *id == task)
+    }
+
+    fn complete_with(&mut self, task: TaskId, outputs: &[Output], consumed: &[Consumed]) {
+        let (attempt, node) = self.attempt_of(task);
+        self.running.remove(&(task, attempt));
+        self.owner.completed((&node, LIFE), task, attempt, outputs, consumed, TaskFigures::default());
+        self.settle();
+    }
+
+    fn complete(&mut self, task: TaskId) {
+        self.complete_with(task, &[output(8, 1)], &[]);
+    }
+
+    fn fail(&mut self, task: TaskId, kind: FailureKind) {
+        let (attempt, node) = self.attempt_of(task);
+        self.running.remove(&(task, attempt));
+        self.owner.failed((&node, LIFE), task, attempt, TaskFailure { kind, message: "why".into() });
+        self.settle();
+    }
+
+    fn release(&mut self, task: TaskId) {
+        self.owner.release_object(task.output(0));
+        self.settle();
+    }
+}
+
+fn output(bytes: u64, rows: u64) -> Output {
+    Output { bytes, rows, row_hash: RowHash(u128::from(rows)) }
+}
+
+fn whole(task: TaskId) -> Arg {
+    Arg { source: Source::Object(task.output(0)), parts: Parts::All }
+}
+
+#[test]
+fn a_task_runs_when_its_arguments_exist() {
+    let mut world = World::new(&[("n", 2)]);
+    let first = world.submit("first", &[]);
+    let second = world.submit("second", &[whole(first)]);
+    assert!(world.runs(first) && !world.runs(second));
+    world.complete(first);
+    assert!(world.runs(second));
+    let (_, spec) = &world.running[&(second, Attempt(1))];
+    assert_eq!(spec.args[0].at, Some(node("n")), "it is told where the argument is");
+}
+
+#[test]
+fn the_same_description_is_one_task() {
+    let mut world = World::new(&[("n", 2)]);
+    let one = world.submit("same", &[]);
+    let other = world.submit("same", &[]);
+    assert_eq!(one, other);
+    assert_eq!(world.running.len(), 1);
+    world.complete(one);
+    world.release(one);
+    assert!(world.freed.is_empty(), "the second handle still holds it");
+    world.release(one);
+    assert_eq!(world.freed, [(node("n"), one.output(0))]);
+}
+
+#[test]
+fn a_completed_task_stays_completed_and_runs_again_only_for_who_needs_the_value() {
+    let mut world = World::new(&[("n", 2)]);
+    let task = world.submit("t", &[]);
+    world.complete(task);
+    world.release(task);
+    let again = world.submit("t", &[]);
+    assert_eq!(again, task);
+    assert!(!world.runs(task), "nobody needs the value");
+    world.owner.track(task.output(0), 7);
+    world.settle();
+    assert!(world.runs(task), "now somebody does");
+    world.complete(task);
+    assert_eq!(world.resolved[&7], Ok(()));
+}
+
+#[test]
+fn a_freed_argument_is_made_again_for_a_new_consumer() {
+    let mut world = World::new(&[("n", 2)]);
+    let first = world.submit("first", &[]);
+    let second = world.submit("second", &[whole(first)]);
+    world.complete(first);
+    world.complete(second);
+    // Its value goes, its description stays: the second task could be asked for again.
+    world.release(first);
+    assert_eq!(world.freed.len(), 1);
+    let again = world.submit("first", &[]);
+    let third = world.submit("third", &[whole(again)]);
+    assert!(world.runs(first) && !world.runs(third));
+    world.complete(first);
+    assert!(world.runs(third));
+}
+
+#[test]
+fn failed_attempts_are_repeated_three_times_and_then_everybody_is_told() {
+    let mut world = World::new(&[("n", 2)]);
+    let task = world.submit("t", &[]);
+    let dependent = world.submit("d", &[whole(task)]);
+    world.owner.track(dependent.output(0), 1);
+    for attempt in 1..=3 {
+        assert_eq!(world.attempt_of(task).0, Attempt(attempt));
+        world.fail(task, FailureKind::Error);
+    }
+    assert!(!world.runs(task) && !world.runs(dependent));
+    let error = world.resolved[&1].clone().unwrap_err();
+    assert!(matches!(&error, JobError::Task { task: failed, attempt: Attempt(3), .. } if *failed == task), "{error}");
+    assert_eq!(world.owner.close(), Ok(()), "the failure was seen");
+}
+
+#[test]
+fn a_failure_that_nobody_saw_fails_the_job() {
+    let mut world = World::new(&[("n", 2)]);
+    let task = world.submit("t", &[]);
+    world.fail(task, FailureKind::Final);
+    assert!(matches!(world.owner.close(), Err(JobError::Task { .. })));
+}
+
+#[test]
+fn messages_of_ended_attempts_and_older_lives_are_dropped() {
+    let mut world = World::new(&[("n", 2)]);
+    let task = world.submit("t", &[]);
+    let old = world.attempt_of(task).0;
+    world.fail(task, FailureKind::Panic);
+    let figures = TaskFigures::default();
+    world.owner.completed((&node("n"), LIFE), task, old, &[output(8, 1)], &[], figures);
+    world.settle();
+    assert!(world.runs(task), "the second attempt goes on");
+    world.owner.completed((&node("n"), Incarnation(0)), task, Attempt(2), &[output(8, 1)], &[], figures);
+    world.settle();
+    assert!(world.owner.lookup(task.output(0)).is_none(), "an older life of the node completes nothing");
+    world.complete(task);
+    assert!(world.owner.lookup(task.output(0)).is_some());
+}
+
+#[test]
+fn a_second_completion_with_other_rows_fails_the_job() {
+    let mut world = World::new(&[("n", 2)]);
+    let task = world.submit("t", &[]);
+    world.complete_with(task, &[output(8, 1)], &[]);
+    world.owner.completed((&node("m"), LIFE), task, Attempt(9), &[output(8, 1)], &[], TaskFigures::default());
+    world.settle();
+    assert_eq!(world.failed, None);
+    assert_eq!(world.freed, [(node("m"), task.output(0))], "the second copy goes");
+    world.owner.completed((&node("m"), LIFE), task, Attempt(9), &[output(8, 2)], &[], TaskFigures::default());
+    world.settle();
+    assert!(matches!(world.failed, Some(JobError::NonDeterministic { .. })));
+}
+
+#[test]
+fn a_recalled_attempt_does_not_count() {
+    let mut world = World::new(&[("n", 1)]);
+    let task = world.submit_with("t", &[], TaskOptions { attempts: 1, ..TaskOptions::default() });
+    for _ in 0..5 {
+        let (attempt, at) = world.attempt_of(task);
+        world.running.clear();
+        world.owner.recalled(&at, task, attempt);
+        world.settle();
+    }
+    assert_eq!(world.attempt_of(task).0, Attempt(6), "numbers are never used twice");
+    world.complete(task);
+    assert!(world.owner.lookup(task.output(0)).is_some());
+}
+
+#[test]
+fn cancelling_ends_attempts_and_submitting_again_is_a_new_one() {
+    let mut world = World::new(&[("n", 1)]);
+    let task = world.submit("t", &[]);
+    let dependent = world.submit("d", &[whole(task)]);
+    world.owner.track(dependent.output(0), 1);
+    world.owner.cancel(task);
+    world.settle();
+    assert_eq!(world.cancelled, [(task, Attempt(1))]);
+    assert_eq!(world.resolved[&1], Err(JobError::Cancelled));
+    world.submit("t", &[]);
+    assert_eq!(world.attempt_of(task).0, Attempt(2));
+    assert_eq!(world.owner.close(), Ok(()));
+}
+
+#[test]
+fn sets_are_complete_when_all_members_are_and_columns_are_freed_as_they_are_read() {
+    let mut world = World::new(&[("n", 4)]);
+    let maps: Vec<_> = (0..3).map(|map| world.submit(&format!("map{map}"), &[])).collect();
+    let members: Vec<_> = maps.iter().map(|map| map.output(0)).collect();
+    let set = SetId::of(&members);
+    let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1 };
+    world.owner.make_set(set, &members, Some(exchange));
+    let column = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
+    let reduces: Vec<_> = (0..2).map(|part| world.submit(&format!("reduce{part}"), &[column(part)])).collect();
+    world.owner.release_set(set);
+    for map in &maps {
+        world.release(*map);
+        assert!(!world.runs(reduces[0]));
+        world.complete_with(*map, &[output(100, 10)], &[]);
+    }
+    assert!(world.runs(reduces[0]) && world.runs(reduces[1]));
+    let read = |rows| Consumed { arg: 0, read: Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) } };
+    world.complete_with(reduces[0], &[output(1, 1)], &[read(12)]);
+    assert_eq!(world.freed_parts, [(node("n"), set, Parts::one(0))]);
+    assert!(world.freed.is_empty());
+    world.complete_with(reduces[1], &[output(1, 1)], &[read(18)]);
+    assert_eq!(world.freed.len(), 3, "the last reader is done");
+    assert_eq!(world.owner.close(), Ok(()));
+    world.release(reduces[0]);
+    world.release(reduces[1]);
+    assert_eq!(world.owner.close(), Ok(()));
+    assert_eq!(world.owner.sizes(), (0, 0, 0), "nothing is remembered but ids");
+}
+
+#[test]
+fn rows_that_get_lost_in_an_exchange_fail_the_job() {
+    let mut world = World::new(&[("n", 4)]);
+    let map = world.submit("map", &[]);
+    let members = [map.output(0)];
+    let set = SetId::of(&members);
+    world.owner.make_set(set, &members, Some(Exchange { name: "edge".into(), parts: 1, readers: 1 }));
+    let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
+    world.complete_with(map, &[output(100, 10)], &[]);
+    let short = Consumed { arg: 0, read: Output { bytes: 90, rows: 9, row_hash: RowHash(9) } };
+    world.complete_with(reduce, &[output(1, 1)], &[short]);
+    match world.owner.close() {
+        Err(JobError::Conservation { edge, detail }) => {
+            assert_eq!(edge, "edge");
+            assert!(detail.contains("sealed 10 rows"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stream_is_announced_in_order_and_ends() {
+    let mut world = World::new(&[("n", 1)]);
+    let options = TaskOptions { returns: Returns::Stream, ..TaskOptions::default() };
+    let task = world.submit_with("s", &[], options);
+    world.owner.track_stream(task, 5);
+    let (attempt, at) = world.attempt_of(task);
+    for index in [0, 1, 1, 0] {
+        world.owner.yielded((&at, LIFE), task, attempt, index, output(8, 1));
+    }
+    world.settle();
+    let announced = [Ok(Some(task.output(0))), Ok(Some(task.output(1)))];
+    assert_eq!(world.streamed[&5], announced, "repeats are ignored");
+    world.complete_with(task, &[output(8, 1), output(8, 1)], &[]);
+    assert_eq!(world.streamed[&5][2], Ok(None));
+    world.owner.track_stream(task, 6);
+    world.settle();
+    assert_eq!(world.streamed[&6].len(), 3, "a later reader gets all of it");
+    for _ in 0..2 {
+        world.owner.release_object(task.output(0));
+        world.owner.release_object(task.output(1));
+    }
+    world.owner.release_stream(task);
+    world.settle();
+    assert_eq!(world.freed.len(), 2);
+    assert_eq!(world.owner.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn tasks_of_a_dead_node_run_elsewhere_and_lost_objects_end_the_job() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let first = world.submit("first", &[]);
+    let second = world.submit("second", &[]);
+    let (_, died) = world.attempt_of(first);
+    world.running.remove(&(first, Attempt(1)));
+    world.owner.node_dead(&died, LIFE);
+    world.settle();
+    let (attempt, at) = world.attempt_of(first);
+    assert_eq!(attempt, Attempt(2));
+    assert_ne!(at, died);
+    world.complete(second);
+    assert_eq!(world.failed, None);
+    world.owner.node_dead(&at, LIFE);
+    world.settle();
+    assert!(matches!(world.failed, Some(JobError::NodeLost { objects: 1, .. })), "{:?}", world.failed);
+}
+
+#[test]
+fn a_lease_that_ends_takes_back_what_has_not_started() {
+    let mut world = World::new(&[("a", 1)]);
+    for number in 0..3 {
+        world.submit(&format!("t{number}"), &[]);
+    }
+    assert_eq!(world.running.len(), 3, "one runs, two are queued");
+    world.owner.leases(&[]);
+    world.settle();
+    assert_eq!(world.recalled.len(), 3);
+}
+
+#[test]
+fn a_task_bound_to_a_node_waits_for_it() {
+    let mut world = World::new(&[("a", 1)]);
+    let place = Place::Node { node: node("b"), soft: false };
+    let task = world.submit_with("t", &[], TaskOptions { place, ..TaskOptions::default() });
+    assert!(!world.runs(task));
+    world.owner.leases(&[(node("a"), LIFE, Resources::cpu(1000)), (node("b"), LIFE, Resources::cpu(1000))]);
+    world.settle();
+    assert_eq!(world.attempt_of(task).1, node("b"));
+}
+
+/// What a random program and random nodes do.
+#[derive(Clone, Debug)]
+enum Step {
+    Submit { args: Vec<prop::sample::Index>, outputs: u32 },
+    Repeat(prop::sample::Index),
+    Set(Vec<prop::sample::Index>),
+    Complete(prop::sample::Index),
+    Fail(prop::sample::Index),
+    Recall(prop::sample::Index),
+    Cancel(prop::sample::Index),
+    Release(prop::sample::Index),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let any = || any::<prop::sample::Index>();
+    prop_oneof![
+        4 => (prop::collection::vec(any(), 0..3), 1..4u32).prop_map(|(args, outputs)| Step::Submit { args, outputs }),
+        1 => any().prop_map(Step::Repeat),
+        1 => prop::collection::vec(any(), 0..4).prop_map(Step::Set),
+        5 => any().prop_map(Step::Complete),
+        1 => any().prop_map(Step::Fail),
+        1 => any().prop_map(Step::Recall),
+        1 => any().prop_map(Step::Cancel),
+        3 => any().prop_map(Step::Release),
+    ]
+}
+
+/// What the program holds.
+#[derive(Clone, Copy)]
+enum Held {
+    Object(ObjectId),
+    Set(SetId),
+}
+
+impl Held {
+    fn arg(self) -> Arg {
+        let source = match self {
+            Self::Object(object) => Source::Object(object),
+            Self::Set(set) => Source::Set(set),
+        };
+        Arg { source, parts: Parts::All }
+    }
+}
+
+/// Completes a running task with all its outputs.
+fn complete_all(world: &mut World, task: TaskId) {
+    let spec = &world.running.values().find(|(_, spec)| spec.id == task).expect("it runs").1;
+    let outputs = if let Returns::Many(n) = spec.returns { n } else { 1 };
+    world.complete_with(task, &vec![output(8, 1); outputs as usize], &[]);
+}
+
+fn drop_held(world: &mut World, held: Held) {
+    match held {
+        Held::Object(object) => world.owner.release_object(object),
+        Held::Set(set) => world.owner.release_set(set),
+    }
+}
+
+fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Description>, step: Step) {
+    let running = |world: &World, at: &prop::sample::Index| {
+        (!world.running.is_empty()).then(|| *world.running.keys().nth(at.index(world.running.len())).unwrap())
+    };
+    match step {
+        Step::Submit { args, outputs } => {
+            let args: Vec<_> =
+                if held.is_empty() { vec![] } else { args.iter().map(|at| held[at.index(held.len())].arg()).collect() };
+            let returns = if outputs == 1 { Returns::One } else { Returns::Many(outputs) };
+            let options = TaskOptions { returns, ..TaskOptions::default() };
+            let description = World::description(&format!("t{}", submitted.len()), &args, options);
+            let id = description.id(JOB);
+            submitted.push(description.clone());
+            world.owner.submit(id, description);
+            held.extend((0..outputs).map(|index| Held::Object(id.output(index))));
+        }
+        Step::Repeat(at) => {
+            // Only what has no arguments: those of others may have been released.
+            let again: Vec<_> = submitted.iter().filter(|description| description.args.is_empty()).collect();
+            if !again.is_empty() {
+                let description = again[at.index(again.len())].clone();
+                let id = description.id(JOB);
+                let outputs = match description.options.returns {
+                    Returns::Many(n) => n,
+                    _ => 1,
+                };
+                world.owner.submit(id, description);
+                held.extend((0..outputs).map(|index| Held::Object(id.output(index))));
+            }
+        }
+        Step::Set(members) => {
+            let objects: Vec<_> = held
+                .iter()
+                .filter_map(|held| if let Held::Object(object) = held { Some(*object) } else { None })
+                .collect();
+            if !objects.is_empty() {
+                let members: Vec<_> = members.iter().map(|at| objects[at.index(objects.len())]).collect();
+                let set = SetId::of(&members);
+                world.owner.make_set(set, &members, None);
+                held.push(Held::Set(set));
+            }
+        }
+        Step::Complete(at) => {
+            if let Some((task, _)) = running(world, &at) {
+                complete_all(world, task);
+            }
+        }
+        Step::Fail(at) => {
+            if let Some((task, _)) = running(world, &at) {
+                world.fail(task, FailureKind::Error);
+            }
+        }
+        Step::Recall(at) => {
+            if let Some((task, attempt)) = running(world, &at) {
+                let (at, _) = world.running.remove(&(task, attempt)).unwrap();
+                world.owner.recalled(&at, task, attempt);
+            }
+        }
+        Step::Cancel(at) => {
+            if let Some((task, _)) = running(world, &at) {
+                world.owner.cancel(task);
+            }
+        }
+        Step::Release(at) => {
+            if !held.is_empty() {
+                let released = held.swap_remove(at.index(held.len()));
+                drop_held(world, released);
+            }
+        }
+    }
+    world.settle();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_every_task_ends_once_and_nothing_is_left(steps in prop::collection::vec(step(), 1..80)) {
+        let mut world = World::new(&[("a", 2), ("b", 1)]);
+        let (mut held, mut submitted) = (Vec::new(), Vec::new());
+        for step in steps {
+            do_step(&mut world, &mut held, &mut submitted, step);
+        }
+        prop_assert_eq!(&world.failed, &None);
+        // Everything that runs completes, and with it all that waits.
+        while let Some((task, _)) = world.running.keys().next().copied() {
+            complete_all(&mut world, task);
+        }
+        let waiting: BTreeSet<_> = held.iter().filter_map(|held| match held {
+            Held::Object(object) => Some(*object),
+            Held::Set(_) => None,
+        }).collect();
+        for (tracker, object) in waiting.iter().enumerate() {
+            world.owner.track(*object, tracker as Tracker);
+            world.settle();
+            while let Some((task, _)) = world.running.keys().next().copied() {
+                complete_all(&mut world, task);
+            }
+            prop_assert!(world.resolved.contains_key(&(tracker as Tracker)), "whoever waits is told");
+        }
+        for held in held {
+            drop_held(&mut world, held);
+        }
+        world.settle();
+        prop_assert_eq!(world.owner.sizes(), (0, 0, 0));
+        prop_assert_eq!(world.owner.counts().running, 0);
+    }
+}

@@ -1,0 +1,283 @@
+//! What a task function sees of the world.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use exobus_store::{Align, Block, ObjectReader, ObjectWriter, RowHash, Scratch, Store, StoreError, WriterOptions};
+use serde::Serialize;
+
+use super::error::TaskError;
+use crate::ids::{Attempt, JobId, TaskId};
+use crate::task::{Consumed, Output, Returns, TaskFigures};
+
+/// One argument of a running task.
+pub enum Argument {
+    /// In memory: one block for an object, one for each member of a set.
+    Whole(Vec<Block>),
+    /// To be read while the task runs: one reader for an object, one for each member of a set.
+    Stream(VecDeque<ObjectReader>),
+}
+
+/// Called when a streaming task seals an output: index and what it is.
+pub type Yield<'a> = &'a mut dyn FnMut(u32, Output);
+
+/// Everything that a running attempt may use.
+pub struct TaskContext<'a> {
+    parts: ContextParts,
+    announce: Yield<'a>,
+    state: Option<&'a mut super::SetupState>,
+    writers: Vec<Option<ObjectWriter>>,
+    sealed: Vec<Output>,
+    consumed: Vec<Consumed>,
+    figures: TaskFigures,
+}
+
+/// What an executor makes a context of.
+pub(crate) struct ContextParts {
+    pub(crate) store: Store,
+    pub(crate) job: JobId,
+    pub(crate) task: TaskId,
+    pub(crate) attempt: Attempt,
+    pub(crate) args: Vec<Argument>,
+    pub(crate) returns: Returns,
+    pub(crate) target_bytes: u64,
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+/// What an attempt leaves behind when it succeeded.
+pub(crate) struct Finished {
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) consumed: Vec<Consumed>,
+    pub(crate) figures: TaskFigures,
+}
+
+impl<'a> TaskContext<'a> {
+    pub(crate) fn new(parts: ContextParts, announce: Yield<'a>, state: Option<&'a mut super::SetupState>) -> Self {
+        let outputs = match parts.returns {
+            Returns::One => 1,
+            Returns::Many(n) => n as usize,
+            Returns::Stream => 0,
+        };
+        let args_bytes = parts.args.iter().map(argument_bytes).sum();
+        Self {
+            parts,
+            announce,
+            state,
+            writers: (0..outputs).map(|_| None).collect(),
+            sealed: Vec::new(),
+            consumed: Vec::new(),
+            figures: TaskFigures { args_bytes, ..TaskFigures::default() },
+        }
+    }
+
+    /// The job.
+    pub fn job(&self) -> JobId {
+        self.parts.job
+    }
+
+    /// The task.
+    pub fn task(&self) -> TaskId {
+        self.parts.task
+    }
+
+    /// Which try this is, from 1.
+    pub fn attempt(&self) -> Attempt {
+        self.parts.attempt
+    }
+
+    /// How many arguments there are.
+    pub fn args(&self) -> usize {
+        self.parts.args.len()
+    }
+
+    /// The blocks of a whole argument: one for an object, one for each member of a set, in order.
+    ///
+    /// # Panics
+    /// When there is no such argument or it is a stream: both are mistakes of the function.
+    pub fn blocks(&self, index: usize) -> Vec<Block> {
+        match &self.parts.args[index] {
+            Argument::Whole(blocks) => blocks.clone(),
+            Argument::Stream(_) => panic!("argument {index} is a stream"),
+        }
+    }
+
+    /// The only block of a whole argument that is an object.
+    ///
+    /// # Panics
+    /// As [`blocks`](Self::blocks), and for a set.
+    pub fn block(&self, index: usize) -> Block {
+        let mut blocks = self.blocks(index);
+        assert_eq!(blocks.len(), 1, "argument {index} is a set");
+        blocks.remove(0)
+    }
+
+    /// The readers of a streamed argument: one for an object, one for each member of a set, in order. Taken once.
+    ///
+    /// # Panics
+    /// When there is no such argument or it is whole.
+    pub fn readers(&mut self, index: usize) -> VecDeque<ObjectReader> {
+        match &mut self.parts.args[index] {
+            Argument::Stream(readers) => std::mem::take(readers),
+            Argument::Whole(_) => panic!("argument {index} is whole"),
+        }
+    }
+
+    /// Gives the memory of a whole argument back before the task ends.
+    pub fn release(&mut self, index: usize) {
+        if let Argument::Whole(blocks) = &mut self.parts.args[index] {
+            blocks.clear();
+        }
+    }
+
+    /// The writer of the only output.
+    ///
+    /// # Errors
+    /// See [`output_at`](Self::output_at).
+    pub fn output(&mut self) -> Result<&mut ObjectWriter, TaskError> {
+        self.output_at(0)
+    }
+
+    /// The writer of the only output, which will have about `bytes` bytes.
+    ///
+    /// # Errors
+    /// See [`output_at`](Self::output_at).
+    pub fn output_sized(&mut self, bytes: u64) -> Result<&mut ObjectWriter, TaskError> {
+        self.parts.target_bytes = bytes;
+        self.output_at(0)
+    }
+
+    /// The writer of output `index`, made when it is first asked for. For a stream: of the output that is being made.
+    ///
+    /// # Errors
+    /// No such output.
+    pub fn output_at(&mut self, index: usize) -> Result<&mut ObjectWriter, TaskError> {
+        if self.parts.returns == Returns::Stream {
+            if self.writers.is_empty() {
+                self.writers.push(None);
+            }
+        } else if index >= self.writers.len() {
+            return Err(TaskError::fatal(format!("output {index} of {}", self.writers.len())));
+        }
+        let position = if self.parts.returns == Returns::Stream { 0 } else { index };
+        if self.writers[position].is_none() {
+            let number = if self.parts.returns == Returns::Stream { self.sealed.len() } else { index };
+            let options = WriterOptions {
+                group: self.parts.job.group(),
+                align: Align::One,
+                bytes_hint: self.parts.target_bytes,
+                attempt: self.parts.attempt.0,
+            };
+            self.writers[position] = Some(self.parts.store.writer(self.parts.task.output(number as u32), options));
+        }
+        Ok(self.writers[position].as_mut().expect("made above"))
+    }
+
+    /// Seals the current output of a stream and announces it; the next [`output`](Self::output) is a new one.
+    ///
+    /// # Errors
+    /// The task does not return a stream, or the store fails.
+    pub fn next_output(&mut self) -> Result<(), TaskError> {
+        if self.parts.returns != Returns::Stream {
+            return Err(TaskError::fatal("next_output in a task that does not return a stream"));
+        }
+        self.output()?;
+        let writer = self.writers.pop().flatten().expect("made above");
+        let output = seal(writer)?;
+        (self.announce)(self.sealed.len() as u32, output);
+        self.sealed.push(output);
+        Ok(())
+    }
+
+    /// For streams: the size in bytes that outputs should have; 0 when the function decides.
+    pub fn target_bytes(&self) -> u64 {
+        self.parts.target_bytes
+    }
+
+    /// Scratch memory from the node's budget, or a refusal at once: then write to disk instead.
+    ///
+    /// # Errors
+    /// [`StoreError::Denied`].
+    pub fn scratch(&self, bytes: u64) -> Result<Scratch, StoreError> {
+        self.parts.store.scratch(bytes)
+    }
+
+    /// Whether the task should stop: it was cancelled, or another attempt has won.
+    pub fn cancelled(&self) -> bool {
+        self.parts.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// An error when the task should stop; for `?` inside loops.
+    ///
+    /// # Errors
+    /// [`TaskError::Cancelled`].
+    pub fn check_cancelled(&self) -> Result<(), TaskError> {
+        if self.cancelled() { Err(TaskError::Cancelled) } else { Ok(()) }
+    }
+
+    /// The state that the function's `setup` made in this executor.
+    ///
+    /// # Panics
+    /// When the function has no `setup`, or it makes another type.
+    pub fn state<T: 'static>(&mut self) -> &mut T {
+        let state = self.state.as_mut().expect("the function declares a setup");
+        state.downcast_mut::<T>().expect("the type that the setup makes")
+    }
+
+    /// Says what was read of argument `arg`, counted from the bytes consumed (law 1). Calls add up.
+    pub fn consumed(&mut self, arg: usize, bytes: u64, rows: u64, row_hash: RowHash) {
+        self.consumed.push(Consumed { arg: arg as u32, read: Output { bytes, rows, row_hash } });
+    }
+
+    /// Says how many bytes were read from outside the store (input files). Calls add up.
+    pub fn read_outside(&mut self, bytes: u64) {
+        self.figures.outside_in_bytes += bytes;
+    }
+
+    /// Says how many bytes were written outside the store (output files). Calls add up.
+    pub fn wrote_outside(&mut self, bytes: u64) {
+        self.figures.outside_out_bytes += bytes;
+    }
+
+    /// Writes a value as the only part of output 0, unless the function wrote an output itself.
+    ///
+    /// # Errors
+    /// The value cannot be encoded, or the store fails.
+    pub fn return_value<T: Serialize>(&mut self, value: &T) -> Result<(), TaskError> {
+        if size_of::<T>() == 0 || self.parts.returns != Returns::One || self.writers[0].is_some() {
+            return Ok(());
+        }
+        let bytes = rmp_serde::to_vec_named(value).map_err(TaskError::fatal)?;
+        let writer = self.output()?;
+        writer.begin_part(Some(bytes.len() as u64))?;
+        writer.write(&bytes)?;
+        writer.end_part(1, RowHash::default())?;
+        Ok(())
+    }
+
+    /// Seals what is open. Outputs that were never written are empty, and empty objects take no place anywhere.
+    pub(crate) fn finish(mut self) -> Result<Finished, TaskError> {
+        if self.parts.returns == Returns::Stream {
+            if self.writers.first().is_some_and(Option::is_some) {
+                self.next_output()?;
+            }
+        } else {
+            for writer in std::mem::take(&mut self.writers) {
+                self.sealed.push(writer.map_or(Ok(Output::default()), seal)?);
+            }
+        }
+        Ok(Finished { outputs: self.sealed, consumed: self.consumed, figures: self.figures })
+    }
+}
+
+fn seal(writer: ObjectWriter) -> Result<Output, TaskError> {
+    let meta = writer.seal()?;
+    Ok(Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash })
+}
+
+fn argument_bytes(argument: &Argument) -> u64 {
+    match argument {
+        Argument::Whole(blocks) => blocks.iter().map(|block| block.len() as u64).sum(),
+        Argument::Stream(readers) => readers.iter().map(ObjectReader::bytes).sum(),
+    }
+}

@@ -1,0 +1,53 @@
+//! How a task function fails.
+
+use exobus_store::StoreError;
+
+use crate::task::{FailureKind, TaskFailure};
+
+/// The error of a task function. Says by its kind whether another attempt is of use.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// Something went wrong that may go well another time.
+    #[error("{0}")]
+    Failed(String),
+    /// No attempt can succeed: the input is bad, say.
+    #[error("{0}")]
+    Final(String),
+    /// The task saw [`TaskContext::cancelled`](super::TaskContext::cancelled) and stopped.
+    #[error("cancelled")]
+    Cancelled,
+    /// The store could not do what was asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl TaskError {
+    /// A failure worth another attempt.
+    pub fn failed(error: impl std::fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    /// A failure that no attempt can heal.
+    pub fn fatal(error: impl std::fmt::Display) -> Self {
+        Self::Final(error.to_string())
+    }
+
+    pub(crate) fn into_failure(self) -> TaskFailure {
+        let message = self.to_string();
+        let kind = match self {
+            Self::Failed(_) => FailureKind::Error,
+            Self::Final(_) | Self::Store(StoreError::TooLarge { .. }) => FailureKind::Final,
+            Self::Cancelled => FailureKind::Cancelled,
+            Self::Store(StoreError::DiskFull { .. }) => FailureKind::DiskFull,
+            Self::Store(_) => FailureKind::Error,
+        };
+        TaskFailure { kind, message }
+    }
+}
+
+impl From<std::io::Error> for TaskError {
+    fn from(error: std::io::Error) -> Self {
+        let full = error.kind() == std::io::ErrorKind::StorageFull;
+        if full { Self::Final(error.to_string()) } else { Self::Failed(error.to_string()) }
+    }
+}

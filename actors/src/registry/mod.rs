@@ -1,0 +1,115 @@
+//! Functions and programs by name and version, collected from the whole binary.
+//!
+//! A task function is registered with `#[exobus::task]`, a coordinator program with `#[exobus::program]`; both end up in
+//! an [`inventory`] that is read once. Nodes advertise the names ("sort.map@1"); what no node offers is refused when it
+//! is submitted.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use futures::future::LocalBoxFuture;
+
+mod context;
+mod error;
+
+pub use context::{Argument, TaskContext, Yield};
+pub(crate) use context::{ContextParts, Finished};
+pub use error::TaskError;
+
+use crate::futures::Futures;
+use crate::task::JobError;
+
+/// How a function takes an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All of it in memory before the task starts.
+    Whole,
+    /// Read while the task runs, through a window of fixed size.
+    Stream,
+}
+
+/// State that lives in an executor from the first task of a function to the end (a model, say).
+pub type SetupState = Box<dyn Any + Send>;
+
+/// A task function as the registry keeps it.
+pub struct Function {
+    /// Dotted name, "sort.map".
+    pub name: &'static str,
+    /// Changes whenever the results change.
+    pub version: u32,
+    /// How arguments are taken; the last mode holds for all further ones. Empty: all whole.
+    pub modes: &'static [Mode],
+    /// Makes the executor's state for this function.
+    pub setup: Option<fn() -> Result<SetupState, TaskError>>,
+    /// Runs it: decodes the parameters, calls the function, writes what it returns.
+    pub call: fn(&mut TaskContext<'_>, &[u8]) -> Result<(), TaskError>,
+}
+
+inventory::collect!(Function);
+
+impl Function {
+    /// "name@version".
+    pub fn key(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+
+    /// How argument `index` is taken.
+    pub fn mode(&self, index: usize) -> Mode {
+        self.modes.get(index).or(self.modes.last()).copied().unwrap_or(Mode::Whole)
+    }
+}
+
+/// A program as the registry keeps it: decodes its parameters, runs, encodes its result.
+pub struct Program {
+    /// Dotted name, "sort".
+    pub name: &'static str,
+    /// Changes whenever a resumed run would choose differently.
+    pub version: u32,
+    /// Runs it.
+    pub run: for<'a> fn(Futures, &'a [u8]) -> LocalBoxFuture<'a, Result<Vec<u8>, JobError>>,
+}
+
+inventory::collect!(Program);
+
+/// A function as a program names it: its type ties parameters and name together.
+pub trait TaskFunction {
+    /// What the function takes.
+    type Params: serde::Serialize;
+    /// What it returns, as [`Futures::get_value`] decodes it; `()` where it writes its output itself.
+    type Value: serde::de::DeserializeOwned;
+    /// Its name.
+    const NAME: &'static str;
+    /// Its version.
+    const VERSION: u32;
+
+    /// "name@version", made once.
+    fn key() -> Arc<str>;
+}
+
+/// The functions of this binary by key.
+pub fn functions() -> &'static BTreeMap<Arc<str>, &'static Function> {
+    static FUNCTIONS: OnceLock<BTreeMap<Arc<str>, &'static Function>> = OnceLock::new();
+    FUNCTIONS.get_or_init(|| {
+        let mut functions = BTreeMap::new();
+        for function in inventory::iter::<Function> {
+            let before = functions.insert(Arc::from(function.key()), function);
+            assert!(before.is_none(), "two functions are registered as {}", function.key());
+        }
+        functions
+    })
+}
+
+/// The programs of this binary by "name@version".
+pub fn programs() -> &'static BTreeMap<String, &'static Program> {
+    static PROGRAMS: OnceLock<BTreeMap<String, &'static Program>> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let mut programs = BTreeMap::new();
+        for program in inventory::iter::<Program> {
+            let key = format!("{}@{}", program.name, program.version);
+            let before = programs.insert(key, program);
+            assert!(before.is_none(), "two programs are registered as {}@{}", program.name, program.version);
+        }
+        programs
+    })
+}

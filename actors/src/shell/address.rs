@@ -1,0 +1,172 @@
+//! Where messages and answers go.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::post::Post;
+use crate::ids::{JobId, NodeId, TaskId};
+
+/// What a message owes to cross a process border.
+pub trait Wire: Serialize + DeserializeOwned + Send + 'static {
+    /// The name of the protocol, for logs and `exobus protocols`.
+    const PROTOCOL: &'static str;
+
+    /// The task that this message is about. When the receiver cannot decode the message, that task fails with the
+    /// reason, instead of the message being lost without a word.
+    fn about(&self) -> Option<(JobId, TaskId)> {
+        None
+    }
+
+    /// The message that tells this actor that what it sent about `task` could not be decoded by `node`.
+    fn rejected(_task: TaskId, _node: NodeId, _reason: String) -> Option<Self> {
+        None
+    }
+}
+
+/// The message could not be handed over: the actor has ended, or the peer's queue is full.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{actor} on {node} cannot be reached: {reason}")]
+pub struct Undeliverable {
+    /// The node that was addressed.
+    pub node: NodeId,
+    /// The actor that was addressed.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why an `ask` got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The question could not be sent.
+    #[error(transparent)]
+    Undeliverable(#[from] Undeliverable),
+    /// The actor dropped the question.
+    #[error("{actor} on {node} dropped the question")]
+    Dropped {
+        /// The node that was asked.
+        node: NodeId,
+        /// The actor that was asked.
+        actor: String,
+    },
+    /// No answer in time.
+    #[error("{actor} on {node} did not answer within {deadline:?}")]
+    Deadline {
+        /// The node that was asked.
+        node: NodeId,
+        /// The actor that was asked.
+        actor: String,
+        /// How long the caller was willing to wait.
+        deadline: Duration,
+    },
+}
+
+/// The address of an actor, typed by its protocol.
+pub struct Address<M> {
+    pub(super) post: Post,
+    pub(super) node: NodeId,
+    pub(super) actor: std::sync::Arc<str>,
+    pub(super) local: Option<mpsc::UnboundedSender<M>>,
+}
+
+impl<M> Clone for Address<M> {
+    fn clone(&self) -> Self {
+        Self { post: self.post.clone(), node: self.node.clone(), actor: self.actor.clone(), local: self.local.clone() }
+    }
+}
+
+impl<M> fmt::Debug for Address<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.actor, self.node)
+    }
+}
+
+impl<M: Wire> Address<M> {
+    /// The node on which the actor lives.
+    pub fn node(&self) -> &NodeId {
+        &self.node
+    }
+
+    /// Hands a message over; order is kept between one sender and one actor.
+    ///
+    /// # Errors
+    /// The actor has ended, or the bytes waiting for its process have reached their bound.
+    pub fn send(&self, message: M) -> Result<(), Undeliverable> {
+        match &self.local {
+            Some(mailbox) => {
+                self.post.count_message();
+                mailbox.send(message).map_err(|_| self.undeliverable("it has ended"))
+            }
+            None => self.post.send_remote(&self.node, &self.actor, message),
+        }
+    }
+
+    /// Sends the message that `question` makes around a [`Reply`] and waits for the answer.
+    ///
+    /// # Errors
+    /// See [`AskError`].
+    pub async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> M, deadline: Duration) -> Result<T, AskError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let (reply, answer) = self.post.expect_reply::<T>();
+        let slot = reply.slot;
+        if let Err(error) = self.send(question(reply)) {
+            self.post.forget_reply(slot);
+            return Err(error.into());
+        }
+        let (node, actor) = (self.node.clone(), self.actor.to_string());
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(_)) => Err(AskError::Dropped { node, actor }),
+            Err(_) => {
+                self.post.forget_reply(slot);
+                Err(AskError::Deadline { node, actor, deadline })
+            }
+        }
+    }
+
+    fn undeliverable(&self, reason: &str) -> Undeliverable {
+        Undeliverable { node: self.node.clone(), actor: self.actor.to_string(), reason: reason.to_owned() }
+    }
+}
+
+/// Where an answer of type `T` goes. Crosses the bus unchanged; answered through [`Post::answer`].
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Reply<T> {
+    pub(super) node: NodeId,
+    pub(super) slot: u64,
+    #[serde(skip)]
+    pub(super) answer: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Reply<T> {
+    fn clone(&self) -> Self {
+        Self { node: self.node.clone(), slot: self.slot, answer: PhantomData }
+    }
+}
+
+impl<T> PartialEq for Reply<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node && self.slot == other.slot
+    }
+}
+
+impl<T> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({}#{})", self.node, self.slot)
+    }
+}
+
+impl<T> Reply<T> {
+    /// A reply to a slot of a node: for samples of messages, and for tests.
+    pub fn to(node: NodeId, slot: u64) -> Self {
+        Self { node, slot, answer: PhantomData }
+    }
+}

@@ -1,0 +1,25 @@
+//! The shell around actors: what stands between their pure decisions and actix, tokio and the bus.
+//!
+//! - [`Address`] is where messages go. It is typed by the protocol; whether the actor lives in this process or on
+//!   another node, the sender cannot tell.
+//! - [`Reply`] is carried inside a message and says where the answer goes; [`Address::ask`] makes one, sends, and
+//!   waits with a deadline.
+//! - [`Actor`] is a protocol and a `handle`; [`spawn`] runs it on the current arbiter. Messages that are waiting are
+//!   handled together, and [`Actor::flush`] is called once after each such batch: this is where actors send what they
+//!   collected, so that batches form under load and nothing waits for a timer.
+//! - [`Post`] is the post office of a process: who lives here, who waits for which answer, and the session endpoint to
+//!   other processes.
+//!
+//! Mailboxes are not bounded here. actix's own bound is none either (`do_send` grows it silently); each protocol says
+//! which credit keeps it short.
+//!
+//! A panic inside `handle` ends the process (or, embedded, the runtime) with its reason through [`Post::fatal`]:
+//! actix alone would end the arbiter and leave the process standing.
+
+mod actor;
+mod address;
+mod post;
+
+pub use actor::{Actor, Scope, mailbox, spawn, spawn_at};
+pub use address::{Address, AskError, Reply, Undeliverable, Wire};
+pub use post::{Fatal, Post, PostOptions};

@@ -1,0 +1,333 @@
+//! The post office of a process: local actors, open questions, and the sessions to other processes.
+//!
+//! Items on the wire: one tag byte, then
+//! - [`MESSAGE`]: the encoded message;
+//! - [`ABOUT`]: job and task (16 bytes each, big-endian), then the encoded message;
+//! - [`REPLY`]: slot (8 bytes, big-endian), then the encoded answer;
+//! - [`REJECTED`]: job and task, then the reason as UTF-8.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use exobus_bus::codec;
+use exobus_bus::session::Endpoint;
+use exobus_store::Clock;
+use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, oneshot};
+use tracing::warn;
+
+use super::address::{Address, Reply, Undeliverable, Wire};
+use crate::ids::{Incarnation, JobId, NodeId, TaskId};
+
+const MESSAGE: u8 = 0;
+const ABOUT: u8 = 1;
+const REPLY: u8 = 2;
+const REJECTED: u8 = 3;
+
+/// The actor name under which answers arrive.
+const REPLIES: &str = "replies";
+
+/// Why the process (or the embedded runtime) must end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fatal {
+    /// The actor that panicked.
+    pub actor: String,
+    /// The panic's text.
+    pub reason: String,
+}
+
+/// Called with the reason when an actor panicked.
+type OnFatal = Box<dyn Fn(Fatal) + Send + Sync>;
+
+/// What a [`Post`] needs to know.
+pub struct PostOptions {
+    /// The name of this process's node.
+    pub node: NodeId,
+    /// Which life of it this is.
+    pub incarnation: Incarnation,
+    /// The clock of the process.
+    pub clock: Arc<dyn Clock>,
+    /// Called once for each actor that panicked.
+    pub on_fatal: OnFatal,
+}
+
+/// A handle to the post office; cheap to clone, usable from any thread.
+#[derive(Clone)]
+pub struct Post(Arc<Inner>);
+
+struct Inner {
+    node: NodeId,
+    incarnation: Incarnation,
+    clock: Arc<dyn Clock>,
+    endpoint: OnceLock<Endpoint>,
+    routes: RwLock<HashMap<Arc<str>, Arc<dyn Route>>>,
+    waiting: Mutex<HashMap<u64, Box<dyn Waiting>>>,
+    next_slot: AtomicU64,
+    messages: AtomicU64,
+    undecodable: AtomicU64,
+    on_fatal: OnFatal,
+}
+
+/// A local actor, as the post sees it.
+trait Route: Send + Sync {
+    fn deliver(&self, body: &[u8]) -> Result<(), String>;
+    fn reject(&self, task: TaskId, node: NodeId, reason: String);
+    fn mailbox(&self) -> &dyn Any;
+}
+
+struct Mailbox<M>(mpsc::UnboundedSender<M>);
+
+impl<M: Wire> Route for Mailbox<M> {
+    fn deliver(&self, body: &[u8]) -> Result<(), String> {
+        let message = codec::decode::<M>(body).map_err(|error| format!("{}: {error}", M::PROTOCOL))?;
+        // An actor that has just ended reads nothing any more; its peers learn so from the protocol, not from here.
+        let _ = self.0.send(message);
+        Ok(())
+    }
+
+    fn reject(&self, task: TaskId, node: NodeId, reason: String) {
+        if let Some(message) = M::rejected(task, node, reason) {
+            let _ = self.0.send(message);
+        }
+    }
+
+    fn mailbox(&self) -> &dyn Any {
+        &self.0
+    }
+}
+
+/// Somebody who waits for an answer.
+trait Waiting: Send {
+    fn answer_value(self: Box<Self>, value: Box<dyn Any>);
+    fn answer_bytes(self: Box<Self>, body: &[u8]) -> Result<(), String>;
+}
+
+struct Asker<T>(oneshot::Sender<T>, PhantomData<T>);
+
+impl<T: DeserializeOwned + Send + 'static> Waiting for Asker<T> {
+    fn answer_value(self: Box<Self>, value: Box<dyn Any>) {
+        let value = value.downcast::<T>().expect("a reply carries its type");
+        let _ = self.0.send(*value);
+    }
+
+    fn answer_bytes(self: Box<Self>, body: &[u8]) -> Result<(), String> {
+        let value = codec::decode::<T>(body).map_err(|error| error.to_string())?;
+        let _ = self.0.send(value);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Post({} incarnation {})", self.0.node, self.0.incarnation.0)
+    }
+}
+
+impl Post {
+    /// A post office without sessions: everybody is local until [`Post::connect`].
+    pub fn new(options: PostOptions) -> Self {
+        Self(Arc::new(Inner {
+            node: options.node,
+            incarnation: options.incarnation,
+            clock: options.clock,
+            endpoint: OnceLock::new(),
+            routes: RwLock::default(),
+            waiting: Mutex::default(),
+            next_slot: AtomicU64::new(1),
+            messages: AtomicU64::new(0),
+            undecodable: AtomicU64::new(0),
+            on_fatal: options.on_fatal,
+        }))
+    }
+
+    /// The node of this process.
+    pub fn node(&self) -> &NodeId {
+        &self.0.node
+    }
+
+    /// The life of this process.
+    pub fn incarnation(&self) -> Incarnation {
+        self.0.incarnation
+    }
+
+    /// The clock of this process.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    /// Messages handed over by this process so far, to local actors and to others.
+    pub fn messages(&self) -> u64 {
+        self.0.messages.load(Ordering::Relaxed)
+    }
+
+    /// Items from other processes that could not be decoded, so far.
+    pub fn undecodable(&self) -> u64 {
+        self.0.undecodable.load(Ordering::Relaxed)
+    }
+
+    /// Opens the way to other processes. Called once, before anything is sent to another node.
+    pub fn connect(&self, endpoint: Endpoint) {
+        assert!(self.0.endpoint.set(endpoint).is_ok(), "the post is connected once");
+    }
+
+    /// Registers a local actor under `name` and returns its address.
+    pub(super) fn register<M: Wire>(&self, name: &str, mailbox: mpsc::UnboundedSender<M>) -> Address<M> {
+        let actor: Arc<str> = name.into();
+        self.0.routes.write().insert(actor.clone(), Arc::new(Mailbox(mailbox.clone())));
+        Address { post: self.clone(), node: self.0.node.clone(), actor, local: Some(mailbox) }
+    }
+
+    /// Removes a local actor: what arrives for it from now on is dropped.
+    pub fn unregister(&self, name: &str) {
+        self.0.routes.write().remove(name);
+    }
+
+    /// The address of the actor `name` on `node`, local where the node is this one.
+    pub fn address<M: Wire>(&self, node: &NodeId, name: &str) -> Address<M> {
+        let local = if *node == self.0.node {
+            let routes = self.0.routes.read();
+            routes.get(name).and_then(|route| route.mailbox().downcast_ref::<mpsc::UnboundedSender<M>>().cloned())
+        } else {
+            None
+        };
+        Address { post: self.clone(), node: node.clone(), actor: name.into(), local }
+    }
+
+    /// Answers a question, wherever the asker is. An asker who no longer waits is no error.
+    pub fn answer<T: Serialize + Send + 'static>(&self, reply: Reply<T>, value: T) {
+        if reply.node == self.0.node {
+            if let Some(waiting) = self.0.waiting.lock().remove(&reply.slot) {
+                waiting.answer_value(Box::new(value));
+            }
+            return;
+        }
+        match codec::encode(&value) {
+            Ok(body) => {
+                let mut item = BytesMut::with_capacity(9 + body.len());
+                item.put_u8(REPLY);
+                item.put_u64(reply.slot);
+                item.put_slice(&body);
+                if let Err(error) = self.post_item(&reply.node, REPLIES, item.freeze()) {
+                    warn!(node = %reply.node, %error, "answer not sent");
+                }
+            }
+            Err(error) => warn!(node = %reply.node, %error, "answer not encoded"),
+        }
+    }
+
+    /// Ends the process (or the embedded runtime), because an actor panicked.
+    pub fn fatal(&self, fatal: Fatal) {
+        (self.0.on_fatal)(fatal);
+    }
+
+    /// Takes in one item that arrived from `from` for the local actor `actor`.
+    pub fn deliver(&self, from: &NodeId, actor: &str, item: &[u8]) {
+        let result = self.try_deliver(from, actor, item);
+        if let Err(reason) = result {
+            let earlier = self.0.undecodable.fetch_add(1, Ordering::Relaxed);
+            if earlier.is_power_of_two() || earlier == 0 {
+                warn!(node = %from, actor, reason, count = earlier + 1, "item refused");
+            }
+        }
+    }
+
+    fn try_deliver(&self, from: &NodeId, actor: &str, item: &[u8]) -> Result<(), String> {
+        let (&tag, rest) = item.split_first().ok_or("empty item")?;
+        match tag {
+            MESSAGE => self.route(actor)?.deliver(rest),
+            ABOUT => {
+                let (job, task, body) = split_about(rest)?;
+                self.route(actor).and_then(|route| route.deliver(body)).inspect_err(|reason| {
+                    let item = about(REJECTED, job, task, reason.as_bytes());
+                    if let Err(error) = self.post_item(from, &crate::owner::actor_name(job), item) {
+                        warn!(node = %from, %error, "rejection not sent");
+                    }
+                })
+            }
+            REPLY => {
+                let (slot, body) = rest.split_first_chunk::<8>().ok_or("reply without slot")?;
+                let waiting = self.0.waiting.lock().remove(&u64::from_be_bytes(*slot));
+                waiting.map_or(Ok(()), |waiting| waiting.answer_bytes(body))
+            }
+            REJECTED => {
+                let (_, task, reason) = split_about(rest)?;
+                self.route(actor)?.reject(task, from.clone(), String::from_utf8_lossy(reason).into_owned());
+                Ok(())
+            }
+            other => Err(format!("unknown item tag {other}")),
+        }
+    }
+
+    fn route(&self, actor: &str) -> Result<Arc<dyn Route>, String> {
+        self.0.routes.read().get(actor).cloned().ok_or_else(|| format!("no actor {actor} here"))
+    }
+
+    pub(super) fn count_message(&self) {
+        self.0.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn send_remote<M: Wire>(&self, node: &NodeId, actor: &str, message: M) -> Result<(), Undeliverable> {
+        let undeliverable = |reason: String| Undeliverable { node: node.clone(), actor: actor.to_owned(), reason };
+        if *node == self.0.node {
+            let local = self.address::<M>(node, actor);
+            return match &local.local {
+                Some(mailbox) => mailbox.send(message).map_err(|_| undeliverable("it has ended".into())),
+                None => Err(undeliverable("no such actor here".into())),
+            };
+        }
+        let body = codec::encode(&message).map_err(|error| undeliverable(error.to_string()))?;
+        let item = match message.about() {
+            Some((job, task)) => about(ABOUT, job, task, &body),
+            None => {
+                let mut item = BytesMut::with_capacity(1 + body.len());
+                item.put_u8(MESSAGE);
+                item.put_slice(&body);
+                item.freeze()
+            }
+        };
+        self.post_item(node, actor, item)
+    }
+
+    fn post_item(&self, node: &NodeId, actor: &str, item: Bytes) -> Result<(), Undeliverable> {
+        let undeliverable = |reason: String| Undeliverable { node: node.clone(), actor: actor.to_owned(), reason };
+        let endpoint = self.0.endpoint.get().ok_or_else(|| undeliverable("this process has no bus".into()))?;
+        self.count_message();
+        endpoint.send(node.as_str(), actor, item).map_err(|error| undeliverable(error.to_string()))
+    }
+
+    pub(super) fn expect_reply<T>(&self) -> (Reply<T>, oneshot::Receiver<T>)
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let slot = self.0.next_slot.fetch_add(1, Ordering::Relaxed);
+        self.0.waiting.lock().insert(slot, Box::new(Asker(sender, PhantomData)));
+        (Reply::to(self.0.node.clone(), slot), receiver)
+    }
+
+    pub(super) fn forget_reply(&self, slot: u64) {
+        self.0.waiting.lock().remove(&slot);
+    }
+}
+
+fn about(tag: u8, job: JobId, task: TaskId, body: &[u8]) -> Bytes {
+    let mut item = BytesMut::with_capacity(33 + body.len());
+    item.put_u8(tag);
+    item.put_u128(job.as_u128());
+    item.put_u128(task.as_u128());
+    item.put_slice(body);
+    item.freeze()
+}
+
+fn split_about(bytes: &[u8]) -> Result<(JobId, TaskId, &[u8]), String> {
+    let (job, rest) = bytes.split_first_chunk::<16>().ok_or("item without job")?;
+    let (task, body) = rest.split_first_chunk::<16>().ok_or("item without task")?;
+    Ok((JobId::from_u128(u128::from_be_bytes(*job)), TaskId::from_u128(u128::from_be_bytes(*task)), body))
+}

@@ -1,0 +1,476 @@
+//! What a task is, before, while and after it runs: plain data that crosses the bus.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+pub use exobus_store::Parts;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+use crate::ids::{Attempt, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
+
+/// Resources in integer milli-units: `cpu` 1000 is one core. Absent means none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resources(pub BTreeMap<Arc<str>, u64>);
+
+impl Resources {
+    /// Only `cpu`, in thousandths of a core.
+    pub fn cpu(milli: u64) -> Self {
+        Self::default().with("cpu", milli)
+    }
+
+    /// These and `milli` thousandths of `name`.
+    pub fn with(mut self, name: &str, milli: u64) -> Self {
+        self.0.insert(name.into(), milli);
+        self
+    }
+
+    /// How much of `name` there is, in thousandths.
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// How often `need` fits into these; `u64::MAX` when it needs nothing.
+    pub fn times(&self, need: &Resources) -> u64 {
+        need.0.iter().filter(|(_, n)| **n > 0).map(|(name, n)| self.get(name) / n).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, milli)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{} {name}", *milli as f64 / 1000.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a task should run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// Where a slot is free, near large arguments when there is a choice.
+    #[default]
+    Anywhere,
+    /// On this node. `soft`: elsewhere when it has no free slot; otherwise the task waits for it.
+    Node {
+        /// The node.
+        node: NodeId,
+        /// Whether elsewhere will do.
+        soft: bool,
+    },
+    /// On the node that holds most of the arguments' bytes, if it has a slot.
+    NearArgs,
+    /// On the node that has been given the fewest tasks of this function.
+    Spread,
+}
+
+/// What a task gives back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Returns {
+    /// One object.
+    #[default]
+    One,
+    /// This many objects.
+    Many(u32),
+    /// A stream of objects, announced one by one as they are sealed.
+    Stream,
+}
+
+/// How a task is to be run. All of it but `returns`, `target_bytes` and `salt` may change without changing the task's id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TaskOptions {
+    /// What it needs while it runs; default one core.
+    pub resources: Resources,
+    /// Where; default anywhere.
+    pub place: Place,
+    /// What it returns; default one object.
+    pub returns: Returns,
+    /// For streams: aim at outputs of this many bytes. 0: the function decides.
+    pub target_bytes: u64,
+    /// Scratch memory that the function will ask for, bytes; for the planner and `why`, not a limit.
+    pub memory_bytes: u64,
+    /// How often it is tried before its failure is final; default 3.
+    pub attempts: u32,
+    /// How long one attempt may run; `None`: as long as it takes.
+    pub timeout: Option<Duration>,
+    /// Makes two otherwise equal descriptions two tasks.
+    pub salt: u64,
+}
+
+impl Default for TaskOptions {
+    fn default() -> Self {
+        Self {
+            resources: Resources::cpu(1000),
+            place: Place::Anywhere,
+            returns: Returns::One,
+            target_bytes: 0,
+            memory_bytes: 0,
+            attempts: 3,
+            timeout: None,
+            salt: 0,
+        }
+    }
+}
+
+/// What an argument refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Source {
+    /// One object.
+    Object(#[serde(with = "object_bytes")] ObjectId),
+    /// Every object of a set.
+    Set(SetId),
+}
+
+mod object_bytes {
+    use super::ObjectId;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(id: &ObjectId, to: S) -> Result<S::Ok, S::Error> {
+        crate::ids::as_bytes::serialize(&id.0, to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectId, D::Error> {
+        crate::ids::as_bytes::deserialize(from).map(ObjectId)
+    }
+}
+
+/// One argument: parts of an object, or of every object of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arg {
+    /// Of what.
+    pub source: Source,
+    /// Which parts.
+    pub parts: Parts,
+}
+
+/// The description of a task: everything that its id is made of, and its options.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Name and version of the function, "sort.map@1".
+    pub function: Arc<str>,
+    /// Parameters, MessagePack.
+    pub params: Bytes,
+    /// Arguments in order.
+    pub args: Vec<Arg>,
+    /// How it is to be run.
+    pub options: TaskOptions,
+}
+
+impl Description {
+    /// The id of this task in `job` (law 2).
+    pub fn id(&self, job: JobId) -> TaskId {
+        // Everything is length-prefixed or of fixed size, so that no two descriptions give the same bytes.
+        let mut bytes = Vec::with_capacity(96 + self.params.len() + self.args.len() * 25);
+        bytes.extend_from_slice(&job.as_u128().to_le_bytes());
+        bytes.extend_from_slice(&(self.function.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(self.function.as_bytes());
+        bytes.extend_from_slice(&(self.params.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.params);
+        bytes.extend_from_slice(&(self.args.len() as u32).to_le_bytes());
+        for arg in &self.args {
+            let (kind, id) = match arg.source {
+                Source::Object(object) => (0u8, object.0),
+                Source::Set(set) => (1, set.as_u128()),
+            };
+            let (start, end) = match arg.parts {
+                Parts::All => (u32::MAX, u32::MAX),
+                Parts::Range(start, end) => (start, end),
+            };
+            bytes.push(kind);
+            bytes.extend_from_slice(&id.to_le_bytes());
+            bytes.extend_from_slice(&start.to_le_bytes());
+            bytes.extend_from_slice(&end.to_le_bytes());
+        }
+        let returns = match self.options.returns {
+            Returns::One => 1u64,
+            Returns::Many(n) => u64::from(n),
+            Returns::Stream => u64::MAX,
+        };
+        bytes.extend_from_slice(&returns.to_le_bytes());
+        bytes.extend_from_slice(&self.options.target_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.options.salt.to_le_bytes());
+        TaskId::from_u128(XxHash3_128::oneshot(&bytes))
+    }
+}
+
+/// One attempt of a task, as a node is told to run it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// The job.
+    pub job: JobId,
+    /// The task.
+    pub id: TaskId,
+    /// Which try this is.
+    pub attempt: Attempt,
+    /// Name and version of the function.
+    pub function: Arc<str>,
+    /// Parameters, MessagePack.
+    pub params: Bytes,
+    /// Arguments, each with where its object is (sets are defined beforehand).
+    pub args: Vec<LocatedArg>,
+    /// What it returns.
+    pub returns: Returns,
+    /// Aim of a stream's outputs, bytes; 0: the function decides.
+    pub target_bytes: u64,
+    /// What it occupies while it runs.
+    pub resources: Resources,
+    /// Longest time of the attempt, milliseconds; 0: no limit.
+    pub timeout_ms: u64,
+}
+
+/// An argument and the node that holds its object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocatedArg {
+    /// The argument.
+    pub arg: Arg,
+    /// Where the object is; `None` for sets.
+    pub at: Option<NodeId>,
+}
+
+/// What became of one output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Bytes of all parts.
+    pub bytes: u64,
+    /// Rows of all parts.
+    pub rows: u64,
+    /// Sum of the hashes of the rows.
+    pub row_hash: RowHash,
+}
+
+impl Output {
+    /// Adds `more` to this sum.
+    pub fn add(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.rows += more.rows;
+        self.row_hash = RowHash(self.row_hash.0.wrapping_add(more.row_hash.0));
+    }
+}
+
+/// What a task says it has read of one argument, counted from the bytes it consumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consumed {
+    /// Index of the argument.
+    pub arg: u32,
+    /// What was read.
+    pub read: Output,
+}
+
+/// Figures of a finished attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFigures {
+    /// Time on the executor, microseconds.
+    pub micros: u64,
+    /// Bytes read from outside the store (input files).
+    pub outside_in_bytes: u64,
+    /// Bytes written outside the store (output files).
+    pub outside_out_bytes: u64,
+    /// Bytes of all arguments.
+    pub args_bytes: u64,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFailure {
+    /// What kind of failure.
+    pub kind: FailureKind,
+    /// For people: the cause, innermost last.
+    pub message: String,
+}
+
+/// Kinds of failures of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// The function returned an error; another attempt may succeed.
+    Error,
+    /// The function says that no attempt can succeed (bad input, say).
+    Final,
+    /// The function panicked.
+    Panic,
+    /// It ran longer than its timeout.
+    Timeout,
+    /// It was cancelled.
+    Cancelled,
+    /// The node could not decode or prepare it.
+    Rejected,
+    /// Its node was lost.
+    NodeLost,
+    /// No room on any disk.
+    DiskFull,
+}
+
+impl FailureKind {
+    /// Whether another attempt is of use.
+    pub fn retry(self) -> bool {
+        match self {
+            Self::Error | Self::Panic | Self::Timeout | Self::NodeLost => true,
+            Self::Final | Self::Cancelled | Self::Rejected | Self::DiskFull => false,
+        }
+    }
+}
+
+impl fmt::Display for TaskFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            FailureKind::Error | FailureKind::Final | FailureKind::DiskFull => f.write_str(&self.message),
+            FailureKind::Panic => write!(f, "panicked: {}", self.message),
+            FailureKind::Timeout => write!(f, "timed out: {}", self.message),
+            FailureKind::Cancelled => f.write_str("cancelled"),
+            FailureKind::Rejected => write!(f, "refused: {}", self.message),
+            FailureKind::NodeLost => write!(f, "lost with its node: {}", self.message),
+        }
+    }
+}
+
+/// Why a job, or one of its futures, failed. Healed by the runtime and never seen here: lost and repeated messages,
+/// attempts that failed and succeeded later.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum JobError {
+    /// A task failed for good.
+    #[error("{function} (task {task}, attempt {attempt} on {node}): {failure}")]
+    Task {
+        /// The task.
+        task: TaskId,
+        /// Its function.
+        function: String,
+        /// The last attempt.
+        attempt: Attempt,
+        /// Where it ran.
+        node: String,
+        /// What happened.
+        failure: TaskFailure,
+    },
+    /// An object was needed that a lost node held.
+    #[error("node {node} was lost with {objects} objects that are still needed")]
+    NodeLost {
+        /// The node.
+        node: String,
+        /// How many objects.
+        objects: u64,
+    },
+    /// Two attempts of a task that is declared deterministic gave different rows.
+    #[error("{function} (task {task}) is not deterministic: two attempts gave different rows")]
+    NonDeterministic {
+        /// The task.
+        task: TaskId,
+        /// Its function.
+        function: String,
+    },
+    /// Rows, bytes or hashes that went into an exchange are not those that came out (law 1).
+    #[error("conservation violated at {edge}: {detail}")]
+    Conservation {
+        /// Name of the exchange.
+        edge: String,
+        /// What differs.
+        detail: String,
+    },
+    /// No node offers the function.
+    #[error("function {function} is not known to: {}", lacking.join(", "))]
+    UnknownFunction {
+        /// Name and version.
+        function: String,
+        /// The nodes that lack it.
+        lacking: Vec<String>,
+    },
+    /// No node can ever satisfy what a task needs.
+    #[error("no node can run it: {reason}")]
+    Unplaceable {
+        /// "needs 1 gpu, cluster has 0".
+        reason: String,
+    },
+    /// The job or the task was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The program's own error.
+    #[error("{message}")]
+    Program {
+        /// The cause chain, outermost first.
+        message: String,
+    },
+    /// The program panicked.
+    #[error("the job's program panicked: {message}")]
+    Panic {
+        /// The panic's text.
+        message: String,
+    },
+    /// The object store of a node could not do what was asked.
+    #[error("{message}")]
+    Store {
+        /// The store's error.
+        message: String,
+    },
+    /// The runtime ended, or the bus cannot be reached.
+    #[error("the runtime ended: {reason}")]
+    Runtime {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl JobError {
+    /// An error of the program itself.
+    pub fn program(error: impl fmt::Display) -> Self {
+        Self::Program { message: error.to_string() }
+    }
+}
+
+impl From<exobus_store::StoreError> for JobError {
+    fn from(error: exobus_store::StoreError) -> Self {
+        Self::Store { message: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description() -> Description {
+        Description {
+            function: "f@1".into(),
+            params: Bytes::from_static(b"p"),
+            args: vec![Arg { source: Source::Object(ObjectId(3)), parts: Parts::Range(0, 2) }],
+            options: TaskOptions::default(),
+        }
+    }
+
+    #[test]
+    fn the_id_follows_the_description_and_nothing_else() {
+        let job = JobId::from_u128(1);
+        let base = description().id(job);
+        assert_eq!(description().id(job), base);
+        assert_ne!(description().id(JobId::from_u128(2)), base, "job");
+        let changes: [(&str, fn(&mut Description)); 7] = [
+            ("function", |d| d.function = "g@1".into()),
+            ("params", |d| d.params = Bytes::from_static(b"q")),
+            ("source", |d| d.args[0].source = Source::Set(SetId::from_u128(3))),
+            ("parts", |d| d.args[0].parts = Parts::Range(0, 3)),
+            ("returns", |d| d.options.returns = Returns::Many(2)),
+            ("target", |d| d.options.target_bytes = 1),
+            ("salt", |d| d.options.salt = 1),
+        ];
+        for (what, change) in changes {
+            let mut other = description();
+            change(&mut other);
+            assert_ne!(other.id(job), base, "{what}");
+        }
+        let mut placed = description();
+        placed.options.place = Place::Spread;
+        placed.options.attempts = 9;
+        placed.options.resources = Resources::cpu(10);
+        assert_eq!(placed.id(job), base, "placement is no part of the identity");
+    }
+
+    #[test]
+    fn resources_fit_by_their_scarcest() {
+        let have = Resources::cpu(4000).with("gpu", 1000);
+        assert_eq!(have.times(&Resources::cpu(1500)), 2);
+        assert_eq!(have.times(&Resources::cpu(500).with("gpu", 500)), 2);
+        assert_eq!(have.times(&Resources::cpu(500).with("tpu", 1)), 0);
+        assert_eq!(have.times(&Resources::default()), u64::MAX);
+    }
+}

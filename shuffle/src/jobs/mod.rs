@@ -1,0 +1,3 @@
+//! Jobs: what a shuffle does to data.
+
+pub mod sort;

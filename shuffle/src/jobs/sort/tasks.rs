@@ -1,0 +1,208 @@
+//! The tasks of a sort.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::{ids::RowHash, task};
+use exobus_store::{Block, ObjectWriter};
+use serde::{Deserialize, Serialize};
+
+use crate::cuts::Cuts;
+use crate::files::{
+    self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
+};
+use crate::kernels::{self, Merge, Sorted, SliceRun, sort_scratch_bytes};
+use crate::records::{KEY_BYTES, RECORD_BYTES};
+
+impl From<FileError> for TaskError {
+    fn from(error: FileError) -> Self {
+        if error.retry_is_of_use() { Self::failed(error) } else { Self::fatal(error) }
+    }
+}
+
+/// What `list` is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ListParams {
+    pub(super) inputs: Vec<PathBuf>,
+    pub(super) output: PathBuf,
+}
+
+/// What `list` found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Listed {
+    pub(super) files: Vec<InputFile>,
+    /// Whether the output directory was made for this job.
+    pub(super) created: bool,
+}
+
+/// Lists the inputs and prepares the output directory.
+#[task(name = "sort.list")]
+pub(super) fn list(_context: &mut TaskContext<'_>, params: ListParams) -> Result<Listed, TaskError> {
+    let files = files::list_inputs(&params.inputs)?;
+    // A second attempt of this task finds the directory that the first one made: empty, as it must be.
+    let created = files::prepare_output_dir(&params.output)?;
+    Ok(Listed { files, created })
+}
+
+/// What `sample` is told: where records begin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SampleParams {
+    pub(super) places: Vec<(PathBuf, Vec<u64>)>,
+}
+
+/// Reads the keys at some places.
+#[task(name = "sort.sample")]
+pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<Key>, TaskError> {
+    use std::os::unix::fs::FileExt as _;
+    let mut keys = Vec::new();
+    for (path, offsets) in &params.places {
+        let name = |error: io::Error| TaskError::fatal(format!("{}: {error}", path.display()));
+        let file = std::fs::File::open(path).map_err(name)?;
+        for offset in offsets {
+            context.check_cancelled()?;
+            let mut key = [0; KEY_BYTES];
+            file.read_exact_at(&mut key, *offset)
+                .map_err(|error| TaskError::fatal(format!("{} at offset {offset}: {error}", path.display())))?;
+            keys.push(Key(key));
+        }
+    }
+    Ok(keys)
+}
+
+/// One key, as bytes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Key(#[serde(with = "serde_bytes")] pub(super) [u8; KEY_BYTES]);
+
+/// What `map` is told. Its only argument holds the cuts.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct MapParams {
+    pub(super) chunk: Chunk,
+}
+
+/// Sorts a chunk into an object with a part for each partition.
+#[task(name = "sort.map")]
+pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    let cuts: Cuts = rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
+    let chunk = &params.chunk;
+    let rows = chunk.bytes as usize / RECORD_BYTES;
+    let mut input = context.scratch(chunk.scratch_bytes() as u64)?;
+    let mut scratch = context.scratch(sort_scratch_bytes(rows) as u64)?;
+    let bytes = read_chunk(chunk, &mut input, &ReadOptions::default())?;
+    context.read_outside(chunk.bytes);
+    context.check_cancelled()?;
+    let sorted = kernels::sort(bytes, &mut scratch);
+    let bounds = sorted.bounds(&cuts);
+    let writer = context.output_sized(chunk.bytes)?;
+    for part in bounds.windows(2) {
+        write_part(writer, &sorted, part[0], part[1])?;
+    }
+    Ok(())
+}
+
+/// Writes the records from position `from` to `to` of the order as one part.
+fn write_part(writer: &mut ObjectWriter, sorted: &Sorted<'_>, mut from: usize, to: usize) -> Result<(), TaskError> {
+    writer.begin_part(Some(((to - from) * RECORD_BYTES) as u64))?;
+    let rows = (to - from) as u64;
+    let mut hash = RowHash::default();
+    while from < to {
+        let spare = writer.spare()?;
+        let room = (spare.len() / RECORD_BYTES).min(to - from);
+        if room == 0 {
+            // The end of a staging chunk: a record that goes across.
+            let mut record = [0; RECORD_BYTES];
+            hash += sorted.gather(from..from + 1, &mut record);
+            writer.write(&record)?;
+            from += 1;
+            continue;
+        }
+        let bytes = room * RECORD_BYTES;
+        hash += sorted.gather(from..from + room, &mut spare[..bytes]);
+        writer.advance(bytes);
+        from += room;
+    }
+    writer.end_part(rows, hash)?;
+    Ok(())
+}
+
+/// What `reduce` is told. Its only argument is one part of all map outputs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ReduceParams {
+    pub(super) directory: PathBuf,
+    pub(super) name: String,
+    pub(super) buffer_bytes: u64,
+}
+
+/// What `reduce` made.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Reduced {
+    pub(super) token: Token,
+    pub(super) rows: u64,
+    pub(super) row_hash: RowHash,
+}
+
+/// Merges sorted parts into a file.
+#[task(name = "sort.reduce")]
+pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+    let blocks = context.blocks(0);
+    let bytes: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+    let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
+    let mut merge = Merge::new(runs)?;
+    let buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
+    let buffers = vec![buffer()?, buffer()?];
+    let attempt = format!("{}-{}", context.task(), context.attempt());
+    let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
+    let mut output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, options)?;
+    loop {
+        context.check_cancelled()?;
+        let merged = merge.next_into(output.spare()?)?;
+        if merged == 0 {
+            break;
+        }
+        output.advance(merged);
+    }
+    let (token, _buffers) = output.finish()?;
+    if context.cancelled() {
+        files::abort(&token)?;
+        return Err(TaskError::Cancelled);
+    }
+    let (rows, row_hash) = (merge.rows(), merge.row_hash());
+    context.consumed(0, rows * RECORD_BYTES as u64, rows, row_hash);
+    context.wrote_outside(token.bytes);
+    Ok(Reduced { token, rows, row_hash })
+}
+
+fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
+    if !block.len().is_multiple_of(RECORD_BYTES) {
+        return Err(TaskError::fatal(format!("a part of {} bytes is no whole number of records", block.len())));
+    }
+    Ok(SliceRun::new(block))
+}
+
+/// Gives the files of a set of `Reduced` their final names. Each member of the only argument is one of them.
+#[task(name = "sort.commit")]
+pub(super) fn commit(context: &mut TaskContext<'_>, directory: PathBuf) -> Result<(), TaskError> {
+    for block in context.blocks(0) {
+        let reduced: Reduced = rmp_serde::from_slice(&block).map_err(TaskError::fatal)?;
+        files::commit(&reduced.token)?;
+    }
+    files::sync_dir(&directory)?;
+    Ok(())
+}
+
+/// Removes what a sort that failed has left in its output directory, and the directory when the sort had made it.
+/// Tasks that still run remove their own.
+pub fn remove_temporaries(directory: &Path, created: bool) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".part-") && name.ends_with(".tmp") {
+            // Somebody else may have removed it: what counts is that it is gone.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    if created {
+        // Not when there is something in it that is not ours.
+        let _ = std::fs::remove_dir(directory);
+    }
+}

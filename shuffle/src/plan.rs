@@ -1,0 +1,149 @@
+//! All counts and sizes of a shuffle, derived here and nowhere else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::records::RECORD_BYTES;
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Bytes of input.
+    pub input_bytes: u64,
+    /// Nodes that take part.
+    pub nodes: u32,
+    /// Executors of the smallest node.
+    pub executors_per_node: u32,
+    /// Byte budget of the smallest node.
+    pub memory_bytes: u64,
+}
+
+/// The numbers of a shuffle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Bytes of input that one map takes.
+    pub chunk_bytes: u64,
+    /// Bytes of scratch that one map needs besides its output.
+    pub map_scratch_bytes: u64,
+    /// Partitions of the output.
+    pub partitions: u32,
+    /// Maps that may be in flight: enough for every executor and its queue.
+    pub maps_in_flight: usize,
+    /// Bytes of each of the two buffers that a reduce writes its file with.
+    pub output_buffer_bytes: u64,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// No partition, or more than part numbers go.
+    #[error("{0} partitions: choose between 1 and 1000000")]
+    Partitions(u64),
+    /// The memory is too small for the input.
+    #[error("{memory_bytes} bytes of memory per node are too little, {smallest} are the least that works")]
+    Memory {
+        /// What was given.
+        memory_bytes: u64,
+        /// What would do.
+        smallest: u64,
+    },
+}
+
+/// A map works on at least this much: below, the cost of a task shows.
+const CHUNK_MIN_BYTES: u64 = 1 << 20;
+/// More in one chunk makes the sort miss the caches and the parts no better.
+const CHUNK_MAX_BYTES: u64 = 128 << 20;
+/// A partition is at least this large unless the user says otherwise: smaller files help nobody.
+const PARTITION_MIN_BYTES: u64 = 16 << 20;
+const PARTITION_MAX_BYTES: u64 = 512 << 20;
+/// Most partitions that part numbers and file names are made for.
+const PARTITIONS_MAX: u64 = 1_000_000;
+
+impl Plan {
+    /// Derives all numbers; `partitions` is the user's wish.
+    ///
+    /// Memory of a node, M, with E executors: each map holds chunk + 16 bytes a record of scratch and makes a chunk of
+    /// output; half of M for all E of them. Each reduce holds its partition while the next ones are fetched (E running,
+    /// one staged), and two buffers: another half of M.
+    ///
+    /// # Errors
+    /// See [`PlanError`].
+    pub fn new(sizes: Sizes, partitions: Option<u32>) -> Result<Self, PlanError> {
+        let executors = u64::from(sizes.executors_per_node.max(1));
+        let slots = executors * u64::from(sizes.nodes.max(1));
+        let record = RECORD_BYTES as u64;
+
+        // Chunk plus scratch plus output: 2.16 times the chunk, held by E at a time within half of M.
+        let chunk_fits = sizes.memory_bytes / (2 * executors) * 100 / 216;
+        if chunk_fits < CHUNK_MIN_BYTES {
+            let smallest = CHUNK_MIN_BYTES * 2 * executors * 216 / 100 + (1 << 20);
+            return Err(PlanError::Memory { memory_bytes: sizes.memory_bytes, smallest });
+        }
+        // Enough chunks for every slot to have several, so that the last one is not waited for.
+        let chunk_even = sizes.input_bytes.div_ceil(slots * 4).max(CHUNK_MIN_BYTES);
+        let chunk_bytes = chunk_fits.min(chunk_even).min(CHUNK_MAX_BYTES) / record * record;
+        let map_scratch_bytes = chunk_bytes + chunk_bytes * 16 / record + (1 << 20);
+
+        let partition_fits = sizes.memory_bytes / 2 / (executors + 1);
+        let partition_bytes = partition_fits.min(PARTITION_MAX_BYTES) * 3 / 4;
+        let by_size = sizes.input_bytes.div_ceil(partition_bytes.max(1));
+        let for_slots = (slots * 4).min(sizes.input_bytes / PARTITION_MIN_BYTES);
+        let partitions = partitions.map_or(by_size.max(for_slots).max(1), u64::from);
+        if partitions == 0 || partitions > PARTITIONS_MAX {
+            return Err(PlanError::Partitions(partitions));
+        }
+        let partition_bytes = sizes.input_bytes / partitions;
+        Ok(Self {
+            chunk_bytes,
+            map_scratch_bytes,
+            partitions: partitions as u32,
+            maps_in_flight: (slots * 4) as usize,
+            output_buffer_bytes: output_buffer_bytes(partition_bytes, sizes.memory_bytes, executors),
+        })
+    }
+}
+
+/// Large requests are what direct I/O is fast with; small files and small budgets get smaller ones.
+fn output_buffer_bytes(partition_bytes: u64, memory_bytes: u64, executors: u64) -> u64 {
+    let stride = crate::files::STRIDE_BYTES as u64;
+    let fair = memory_bytes / executors / 32;
+    let wanted = partition_bytes.min(fair).min(crate::files::REQUEST_BYTES as u64);
+    wanted.div_ceil(stride).max(1) * stride
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(input_bytes: u64, memory_bytes: u64) -> Sizes {
+        Sizes { input_bytes, nodes: 1, executors_per_node: 2, memory_bytes }
+    }
+
+    #[test]
+    fn everything_that_is_held_at_once_fits_into_memory() {
+        for input in [0, 100, 1 << 20, 1 << 30, 10_000_000_000, 1_000_000_000_000] {
+            for memory in [64 << 20, 300 << 20, 1 << 30, 4 << 30] {
+                let plan = Plan::new(sizes(input, memory), None).unwrap();
+                let maps = 2 * (plan.map_scratch_bytes + plan.chunk_bytes);
+                assert!(maps <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
+                let partition = input / u64::from(plan.partitions);
+                let reduces = 3 * partition + 4 * plan.output_buffer_bytes;
+                assert!(reduces <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
+                assert_eq!(plan.chunk_bytes % 100, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn small_inputs_make_few_tasks() {
+        let plan = Plan::new(sizes(1 << 20, 1 << 30), None).unwrap();
+        assert_eq!(plan.partitions, 1);
+        assert!(plan.chunk_bytes >= CHUNK_MIN_BYTES / 2);
+    }
+
+    #[test]
+    fn the_user_has_the_last_word_on_partitions() {
+        assert_eq!(Plan::new(sizes(1 << 30, 1 << 30), Some(7)).unwrap().partitions, 7);
+        assert_eq!(Plan::new(sizes(1 << 30, 1 << 30), Some(0)), Err(PlanError::Partitions(0)));
+        assert!(matches!(Plan::new(sizes(1 << 30, 1 << 20), None), Err(PlanError::Memory { .. })));
+    }
+}

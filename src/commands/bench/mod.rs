@@ -1,0 +1,106 @@
+//! `exobus bench`: the runtime's figures, in one place for people and for `docs/benchmarks.md`.
+//!
+//! What tasks and objects cost is measured by programs (`programs`), which run in this process or, with `--cluster`, on
+//! a node of a cluster; what the store does with the disk is measured on a store of its own (`spill`).
+
+mod programs;
+mod spill;
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use exobus_actors::host::{Client, ClientOptions, JobSpec};
+use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::node::Node;
+use exobus_store::SystemClock;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use self::programs::{BenchParams, Figures};
+use super::{client_failure, job_failure, node};
+use crate::cli::{BenchArgs, BenchName};
+use crate::cluster;
+use crate::config::{NodeConfig, Overrides};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+
+/// Measures and prints.
+pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
+    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    match args.what {
+        BenchName::Spill => print(args.json, &spill::measure(&config.node)?),
+        BenchName::Transfer if args.cluster.is_none() => {
+            return Err(Failure::text(Exit::Usage, "transfer is between two nodes: give --cluster URL (see `exobus dev`)"));
+        }
+        what => {
+            let figures = match &args.cluster {
+                None => embedded(&config, what)?,
+                Some(_) => on_cluster(&config, what, &interrupt)?,
+            };
+            print(args.json, &figures)
+        }
+    }
+}
+
+/// Prints named figures as lines, or as one JSON object.
+fn print<T: Serialize>(json: bool, figures: &T) -> Result<Exit, Failure> {
+    let value = serde_json::to_value(figures).or_exit(Exit::InputOutput)?;
+    let mut stdout = std::io::stdout().lock();
+    // A closed stdout changes nothing about what was measured.
+    let _ = match (json, value.as_object()) {
+        (false, Some(fields)) => fields.iter().try_for_each(|(name, value)| writeln!(stdout, "{name:<28} {value}")),
+        _ => writeln!(stdout, "{value}"),
+    };
+    Ok(Exit::Success)
+}
+
+fn params(what: BenchName) -> BenchParams {
+    BenchParams {
+        what: match what {
+            BenchName::Tasks => programs::What::Tasks,
+            BenchName::Latency => programs::What::Latency,
+            BenchName::Put => programs::What::Put,
+            BenchName::Transfer => programs::What::Transfer,
+            BenchName::Metadata => programs::What::Metadata,
+            BenchName::Spill => unreachable!("measured without a job"),
+        },
+    }
+}
+
+fn embedded(config: &NodeConfig, what: BenchName) -> Result<Figures, Failure> {
+    let mut options = node::options(&config.node, NodeId::new("local"));
+    // Nothing here is larger than memory; what does spill shall not lie around.
+    let spill = tempfile::tempdir_in(crate::machine::big_temporary_folder()).or_exit(Exit::InputOutput)?;
+    options.store.spill_dirs = vec![spill.path().to_owned()];
+    let node = Node::start(options).map_err(node::failure)?;
+    let params = params(what);
+    let program = async move |futures| programs::bench(futures, params).await;
+    let (figures, _) = futures::executor::block_on(node.run(JobId::new(), "bench", None, program));
+    node.stop();
+    figures.map_err(job_failure)
+}
+
+fn on_cluster<T: DeserializeOwned>(config: &NodeConfig, what: BenchName, interrupt: &Interrupt) -> Result<T, Failure> {
+    let runtime = cluster::runtime()?;
+    runtime.block_on(async {
+        let (bus, subjects) = cluster::connect(&config.cluster, "exobus bench").await?;
+        let clock = Arc::new(SystemClock::new());
+        let deadline = cluster::join_deadline(&config.cluster);
+        let options = ClientOptions { bus: bus.clone(), subjects, clock, deadline };
+        let mut client = Client::connect(options).await.map_err(client_failure)?;
+        let spec = JobSpec {
+            job: client.new_job(),
+            tenant: "default".into(),
+            program: "bench@1".into(),
+            params: rmp_serde::to_vec_named(&params(what)).or_exit(Exit::Usage)?.into(),
+        };
+        let end = client.run(spec, |_| {}, interrupt.wait()).await.map_err(client_failure)?;
+        client.close().await;
+        // What is lost with the connection now nobody waits for.
+        let _ = bus.drain().await;
+        let bytes = end.result.map_err(job_failure)?;
+        rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)
+    })
+}
