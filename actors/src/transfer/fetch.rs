@@ -118,7 +118,7 @@ impl<T> Waiting<T> {
             return format!("fetching {items} item{plural} from {peer}: {} bytes so far", self.progress.bytes());
         }
         let ahead = self.queue.ahead_of(&self.progress);
-        format!("waiting to fetch {items} item{plural} from {peer}: {ahead} fetches ahead")
+        format!("waiting to fetch {items} item{plural} from {peer}: {ahead} ahead")
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, TransferError>> {

@@ -23,6 +23,8 @@ const COLLECT_BYTES: usize = 128 * 1024;
 /// Bodies from this size on are written from where they are instead of being copied to the others.
 const DIRECT_BYTES: usize = 32 * 1024;
 
+/// Read from disk in one go.
+const DISK_BYTES: u64 = 1 << 20;
 /// Everything large of a connection is on the heap.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -355,8 +357,14 @@ fn send(
     match read {
         RangeRead::Memory(block) => put(link, out, &block)?,
         RangeRead::Disk(mut disk) => {
-            while let Some(chunk) = disk.next_chunk().map_err(|error| gone(item, &error))? {
-                put(link, out, chunk)?;
+            while disk.remaining() > 0 {
+                let begin = out.len();
+                out.resize(begin + disk.remaining().min(DISK_BYTES) as usize, 0);
+                disk.read(&mut out[begin..]).map_err(|error| gone(item, &error))?;
+                if out.len() >= COLLECT_BYTES {
+                    link.write(out, &[])?;
+                    out.clear();
+                }
             }
         }
     }

@@ -1,0 +1,230 @@
+//! Bytes that are wrong, missing, or late are never seen; the error says whose they are.
+
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+
+use super::proxy::{Harm, Proxy};
+use super::*;
+use crate::transfer::{FetchItem, PeerName, wire};
+
+/// Random enough; the same ones each time, so that a failure is found again.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+const PART: usize = 3_000_000;
+
+/// A pair that talks through a proxy, with one large object.
+fn through(up: Harm, down: Harm) -> (Pair, Proxy) {
+    let options = ClientOptions { stall: STALL, ..ClientOptions::default() };
+    let pair = Pair::with(64, 64, ServerOptions::default(), options);
+    write(&pair.served, 1, Align::One, &[PART, 100]);
+    let proxy = Proxy::start(pair.server.address(), up, down);
+    (pair, proxy)
+}
+
+const LARGE: Item = (ObjectId(1), Parts::Range(0, 1));
+
+/// Fetches the large part through the proxy; afterwards nothing of a failed fetch is left here, and the next fetch,
+/// straight from the server, works.
+fn fetch_through(pair: &Pair, proxy: &Proxy) -> Result<Vec<Block>, TransferError> {
+    let fills = pair.fills(&[LARGE]);
+    let peer = PeerName { node: "serving".to_owned(), address: proxy.address.to_string() };
+    let result = pair.client.fetch(&peer, vec![LARGE], fills).wait();
+    if result.is_err() {
+        assert_eq!(pair.here.stats().used_bytes, 0, "the room is free again");
+    }
+    pair.check(&pair.fetch(&[LARGE]).unwrap()[0], 1, LARGE.1);
+    result
+}
+
+#[test]
+fn a_proxy_that_does_no_harm_does_none() {
+    let (pair, proxy) = through(Harm::None, Harm::None);
+    pair.check(&fetch_through(&pair, &proxy).unwrap()[0], 1, LARGE.1);
+    assert!(proxy.passed.load(Ordering::SeqCst) > PART as u64);
+}
+
+#[test]
+fn a_flipped_bit_is_found_dropped_counted_and_ends_the_connection() {
+    let (pair, proxy) = through(Harm::None, Harm::Flip { at: 1_234_567, bit: 3 });
+    let error = fetch_through(&pair, &proxy).unwrap_err();
+    proxy.done.try_recv().expect("the bit was flipped");
+    assert!(matches!(error, TransferError::Corrupt { object: ObjectId(1), .. }), "{error}");
+    assert!(error.to_string().contains("serving at 127.0.0.1:"), "{error}");
+    assert!(error.is_worth_a_retry());
+    assert_eq!(pair.client.stats().corrupt, 1);
+    proxy.closed.recv_timeout(Duration::from_secs(10)).expect("the connection was closed");
+}
+
+#[test]
+fn after_corrupt_bytes_the_items_before_are_good_and_those_behind_are_not_read() {
+    let (pair, proxy) = through(Harm::None, Harm::Flip { at: 1_234_567, bit: 0 });
+    let items = [(ObjectId(1), Parts::one(1)), LARGE, (ObjectId(1), Parts::one(1))];
+    let fills = pair.fills(&items);
+    let items = items.into_iter().zip(fills).map(|((object, parts), fill)| FetchItem { object, parts, fill });
+    let results = pair.client.fetch_each(proxy.address, items.collect()).wait().unwrap();
+    pair.check(results[0].as_ref().unwrap(), 1, Parts::one(1));
+    assert!(matches!(results[1], Err(TransferError::Corrupt { .. })), "{:?}", results[1]);
+    assert!(matches!(results[2], Err(TransferError::Interrupted { .. })), "{:?}", results[2]);
+}
+
+/// Every single flipped bit, wherever it is, in either direction: the fetch fails, or what it brought is right. Small
+/// objects, so that headers are hit as often as bytes of parts.
+#[test]
+fn six_hundred_flipped_bits_none_gets_through() {
+    let options = ClientOptions { stall: Duration::from_millis(300), ..ClientOptions::default() };
+    let pair =
+        Pair::with(64, 64, ServerOptions { stall: Duration::from_millis(300), ..ServerOptions::default() }, options);
+    write(&pair.served, 1, Align::One, &[40, 60]);
+    write(&pair.served, 2, Align::One, &[100]);
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let items = [(ObjectId(1), Parts::one(1)), (ObjectId(2), Parts::All)];
+    let mut fired = 0;
+    let mut failed = 0;
+    for round in 0..600 {
+        let number = random.next() >> 20;
+        // A fetch says 12 + 28 + 72 bytes, the answer has 15 + 24 + 60 + 24 + 100.
+        let (at, bit, up) = ((number >> 8) % 110, (number & 7) as u8, number & 8 != 0);
+        let flip = Harm::Flip { at: if up { at } else { at * 2 }, bit };
+        let (up, down) = if up { (flip, Harm::None) } else { (Harm::None, flip) };
+        let proxy = Proxy::start(pair.server.address(), up, down);
+        let fills = pair.fills(&items);
+        match pair.client.fetch(proxy.address, items.to_vec(), fills).wait() {
+            Err(_) => failed += 1,
+            Ok(blocks) => {
+                for (block, (object, parts)) in blocks.iter().zip(items) {
+                    pair.check(block, object.0, parts);
+                }
+            }
+        }
+        fired += u32::from(proxy.done.try_recv().is_ok());
+        assert_eq!(pair.here.stats().used_bytes, 0, "round {round}: {up:?} {down:?}");
+    }
+    assert!(fired >= 550, "{fired} of 600 bits were flipped");
+    // Only a bit in a name that nobody looks at does no harm.
+    assert!(failed >= fired * 8 / 10, "{failed} of {fired} were noticed");
+}
+
+#[test]
+fn a_stream_that_ends_early_is_an_error_that_says_so() {
+    for at in [0, 5, 20, 40, 1_000_000, PART as u64] {
+        let (pair, proxy) = through(Harm::None, Harm::Cut { at });
+        let error = fetch_through(&pair, &proxy).unwrap_err();
+        proxy.done.try_recv().expect("the stream was cut");
+        assert!(matches!(error, TransferError::Interrupted { .. }), "cut at {at}: {error}");
+        assert!(error.to_string().contains("serving at 127.0.0.1:"), "{error}");
+    }
+}
+
+#[test]
+fn a_silent_peer_is_given_up_in_time() {
+    for at in [0, 5, 20, 1_000_000] {
+        let (pair, proxy) = through(Harm::None, Harm::Stall { at });
+        let clock = clock();
+        let begun = clock.now();
+        let error = fetch_through(&pair, &proxy).unwrap_err();
+        let took = clock.now() - begun;
+        proxy.done.try_recv().expect("the stream stood still");
+        assert!(matches!(error, TransferError::Stalled { .. }), "stalled at {at}: {error}");
+        assert!(took < Duration::from_secs(5), "stalled at {at}: {took:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_trickles_is_given_up_in_time() {
+    let (pair, proxy) = through(Harm::None, Harm::Trickle { at: 100_000 });
+    let clock = clock();
+    let begun = clock.now();
+    let error = fetch_through(&pair, &proxy).unwrap_err();
+    proxy.done.try_recv().expect("the stream trickled");
+    assert!(matches!(error, TransferError::Stalled { bytes: 1.., .. }), "{error}");
+    assert!(clock.now() - begun < Duration::from_secs(5));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up() {
+    let server = ServerOptions { stall: STALL, ..ServerOptions::default() };
+    let pair = Pair::with(64, 64, server, ClientOptions::default());
+    write(&pair.served, 1, Align::One, &[40_000_000]);
+    // Says hello and asks, then never reads.
+    let stream = TcpStream::connect(pair.server.address()).unwrap();
+    let hello = wire::Hello { token: TOKEN.as_bytes(), from: "deaf", to: "" };
+    let item = wire::Item { object: ObjectId(1), parts: Parts::All };
+    let request = wire::encode_request(wire::Kind::Read, &[item]);
+    std::io::Write::write_all(&mut &stream, &[wire::encode_hello(&hello), request].concat()).unwrap();
+    // What it pins is free again when the server has given up: the group can be deleted and nothing stays in use.
+    let mut whole = Vec::new();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let waited = crossbeam_channel::after(STALL + Duration::from_secs(1));
+    waited.recv().unwrap();
+    let ended = std::io::Read::read_to_end(&mut &stream, &mut whole);
+    assert!(ended.is_err() || whole.len() < 40_000_000, "{} bytes came after the server gave up", whole.len());
+}
+
+#[test]
+fn garbage_is_counted_and_harms_nobody() {
+    let pair = Pair::with(
+        64,
+        64,
+        ServerOptions { stall: STALL, welcome: STALL, ..ServerOptions::default() },
+        ClientOptions::default(),
+    );
+    write(&pair.served, 1, Align::One, &[PART, 100]);
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let hello = wire::encode_hello(&wire::Hello { token: TOKEN.as_bytes(), from: "garbler", to: "serving" });
+    for round in 0..60 {
+        let garbage: Vec<u8> = (0..=random.next() % 300).map(|_| random.next() as u8).collect();
+        let stream = TcpStream::connect(pair.server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // Half of it by somebody who knows the token.
+        let said = if round % 2 == 0 { garbage } else { [hello.clone(), garbage].concat() };
+        // The server may close while it is still being written.
+        let _ = std::io::Write::write_all(&mut &stream, &said);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let read = std::io::Read::read_to_end(&mut &stream, &mut answer);
+        let closed = read.map_err(|error| error.kind());
+        assert!(
+            matches!(closed, Ok(_) | Err(std::io::ErrorKind::ConnectionReset)),
+            "round {round}: not closed but {closed:?}"
+        );
+    }
+    let stats = pair.server.stats();
+    assert!(stats.refused >= 25 && stats.garbled >= 15, "{stats:?}");
+    pair.check(&pair.fetch(&[LARGE]).unwrap()[0], 1, LARGE.1);
+}
+
+#[test]
+fn a_cancelled_fetch_gives_its_memory_back_and_its_connection_up() {
+    let (pair, proxy) = through(Harm::None, Harm::Stall { at: 1_000_000 });
+    let fills = pair.fills(&[LARGE]);
+    let fetch = pair.client.fetch(proxy.address, vec![LARGE], fills);
+    proxy.done.recv_timeout(Duration::from_secs(10)).expect("the fetch is under way");
+    assert!(pair.here.stats().used_bytes > 0);
+    drop(fetch);
+    proxy.closed.recv_timeout(Duration::from_secs(1)).expect("at once, not when it would have stalled");
+    // The thread that worked on it drops the rest of it; the next fetch through the same threads comes after.
+    pair.check(&pair.fetch(&[LARGE]).unwrap()[0], 1, LARGE.1);
+    assert_eq!(pair.here.stats().used_bytes, 0);
+}
+
+#[test]
+fn a_corrupt_copy_leaves_nothing_behind() {
+    let (pair, proxy) = through(Harm::None, Harm::Flip { at: 1_234_567, bit: 3 });
+    let copy = pair.client.copy_here(&pair.here, proxy.address, LARGE, GROUP).wait();
+    assert!(matches!(copy, Err(TransferError::Corrupt { .. })), "{copy:?}");
+    let (pair, proxy) = through(Harm::None, Harm::Cut { at: 1_234_567 });
+    let copy = pair.client.copy_here(&pair.here, proxy.address, LARGE, GROUP).wait();
+    assert!(matches!(copy, Err(TransferError::Interrupted { .. })), "{copy:?}");
+    for store in [&pair.here] {
+        assert_eq!((store.stats().objects, store.stats().used_bytes), (0, 0));
+    }
+}

@@ -1,0 +1,202 @@
+//! Who is let in, how many, and what waits.
+
+use super::proxy::{Harm, Proxy};
+use super::*;
+use crate::transfer::{FetchItem, PeerName};
+
+const SMALL: Item = (ObjectId(1), Parts::All);
+
+fn pair(server: ServerOptions, client: ClientOptions) -> Pair {
+    let pair = Pair::with(64, 64, server, client);
+    write(&pair.served, 1, Align::One, &[1000, 10]);
+    pair
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_counted() {
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    for token in ["", "another token!!!", "a token of the testS", "a token of the test"] {
+        let stranger = TransferClient::new(token, clock());
+        let error = stranger.directory(pair.server.address(), vec![SMALL]).wait().unwrap_err();
+        assert!(matches!(&error, TransferError::Refused { reason, .. } if reason == "wrong cluster token"), "{error}");
+    }
+    assert_eq!(pair.server.stats().refused, 4);
+    assert_eq!(pair.server.stats().items, 0);
+}
+
+#[test]
+fn a_server_without_a_real_token_does_not_start() {
+    let (store, _dir) = store(16);
+    let error = TransferServer::start(([127, 0, 0, 1], 0).into(), "short", store, clock()).unwrap_err();
+    assert_eq!(error.to_string(), "a cluster token has 16 to 256 bytes");
+}
+
+#[test]
+fn an_address_that_passed_to_another_node_is_noticed() {
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let peer = PeerName { node: "gone".to_owned(), address: pair.server.address().to_string() };
+    let error = pair.client.directory(&peer, vec![SMALL]).wait().unwrap_err();
+    let expected = format!("gone at {} refuses: this is node serving, not gone", pair.server.address());
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn one_connection_too_many_is_told_that_the_node_is_busy() {
+    let pair = pair(ServerOptions { connections_max: 1, ..ServerOptions::default() }, ClientOptions::default());
+    pair.directory(&[SMALL]);
+    let second = TransferClient::new(TOKEN, clock());
+    let error = second.directory(pair.server.address(), vec![SMALL]).wait().unwrap_err();
+    assert!(matches!(error, TransferError::Busy { .. }) && error.is_worth_a_retry(), "{error}");
+    pair.directory(&[SMALL]);
+}
+
+#[test]
+fn nobody_there_is_known_at_once() {
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let address = pair.server.address();
+    let Pair { server, client, .. } = pair;
+    server.stop();
+    let error = client.directory(address, vec![SMALL]).wait().unwrap_err();
+    assert!(matches!(error, TransferError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    let error = client.directory("no.such.host.invalid:1", vec![SMALL]).wait().unwrap_err();
+    assert!(matches!(error, TransferError::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn a_restarted_server_is_connected_to_anew() {
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let address = pair.server.address();
+    pair.directory(&[SMALL]);
+    let Pair { server, client, served, here: _here, _dirs } = pair;
+    server.stop();
+    let server = TransferServer::start(address, TOKEN, served, clock()).unwrap();
+    assert!(client.directory(address, vec![SMALL]).wait().unwrap()[0].is_some());
+    assert_eq!((client.stats().connected, server.stats().accepted), (2, 1));
+}
+
+#[test]
+fn what_is_not_there_does_not_keep_the_rest_from_coming() {
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let metas = pair.served.meta(&ObjectId(1)).unwrap().parts.to_vec();
+    let wanted = [
+        (ObjectId(1), Parts::All, metas.clone()),
+        (ObjectId(5), Parts::All, metas.clone()),
+        (ObjectId(1), Parts::Range(1, 3), metas[1..].to_vec()),
+        (ObjectId(1), Parts::one(1), metas[1..].to_vec()),
+    ];
+    let fills = fills(&pair.here, wanted.iter().map(|(object, _, metas)| (*object, metas.clone())).collect());
+    let items = wanted.into_iter().zip(fills).map(|((object, parts, _), fill)| FetchItem { object, parts, fill });
+    let results = pair.client.fetch_each(pair.server.address(), items.collect()).wait().unwrap();
+    pair.check(results[0].as_ref().unwrap(), 1, Parts::All);
+    assert!(matches!(results[1], Err(TransferError::Absent { object: ObjectId(5), .. })), "{:?}", results[1]);
+    let beyond = results[2].as_ref().unwrap_err().to_string();
+    assert!(beyond.contains("it has 2 parts, Range(1, 3) were asked for"), "{beyond}");
+    pair.check(results[3].as_ref().unwrap(), 1, Parts::one(1));
+    assert_eq!((pair.client.stats().items, pair.client.stats().failed, pair.client.stats().connected), (2, 2, 1));
+}
+
+#[test]
+fn bytes_of_another_length_than_the_directory_said_are_refused() {
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let metas = pair.served.meta(&ObjectId(1)).unwrap().parts.to_vec();
+    for metas in [metas[..1].to_vec(), metas[1..].to_vec(), Vec::new()] {
+        let fills = fills(&pair.here, vec![(ObjectId(1), metas)]);
+        let error = pair.client.fetch(pair.server.address(), vec![SMALL], fills).wait().unwrap_err();
+        assert!(matches!(error, TransferError::Garbled { .. }), "{error}");
+        assert!(error.to_string().contains("1010 bytes come, its directory said"), "{error}");
+    }
+    assert_eq!(pair.here.stats().used_bytes, 0);
+}
+
+#[test]
+fn a_wait_says_for_whom_and_behind_how_many() {
+    let client = ClientOptions { connections_per_peer: 1, stall: STALL, ..ClientOptions::default() };
+    let pair = pair(ServerOptions::default(), client);
+    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 60 });
+    let mut fills = pair.fills(&[SMALL, SMALL]);
+    let first = pair.client.fetch(proxy.address, vec![SMALL], vec![fills.pop().unwrap()]);
+    proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
+    let second = pair.client.fetch(proxy.address, vec![SMALL], vec![fills.pop().unwrap()]);
+    let why = first.why();
+    assert!(why.starts_with(&format!("fetching 1 item from {}: ", proxy.address)), "{why}");
+    assert_eq!(second.why(), format!("waiting to fetch 1 item from {}: 1 ahead", proxy.address));
+    // It frees its memory without its turn having come.
+    let used = pair.here.stats().used_bytes;
+    drop(second);
+    assert!(pair.here.stats().used_bytes < used);
+}
+
+#[test]
+fn one_stuck_peer_does_not_keep_the_others_waiting() {
+    let client = ClientOptions { threads: 2, connections_per_peer: 1, ..ClientOptions::default() };
+    let pair = pair(ServerOptions::default(), client);
+    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 0 });
+    let stuck: Vec<_> = (0..5).map(|_| pair.client.directory(proxy.address, vec![SMALL])).collect();
+    proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(pair.directory(&[SMALL])[0].is_some());
+    assert!(stuck.iter().all(|stuck| stuck.bytes() == 0));
+}
+
+#[test]
+fn a_full_queue_says_so() {
+    let client = ClientOptions { threads: 1, waiting_max: 1, ..ClientOptions::default() };
+    let pair = pair(ServerOptions::default(), client);
+    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 0 });
+    let first = pair.client.directory(proxy.address, vec![SMALL]);
+    proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
+    let second = pair.client.directory(proxy.address, vec![SMALL]);
+    let error = pair.client.directory(proxy.address, vec![SMALL]).wait().unwrap_err();
+    assert!(matches!(error, TransferError::QueueFull { waiting: 1 }), "{error}");
+    drop((first, second));
+}
+
+#[test]
+fn what_is_under_way_ends_with_the_client() {
+    let pair = pair(ServerOptions::default(), ClientOptions { threads: 1, ..ClientOptions::default() });
+    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 0 });
+    let under_way = pair.client.directory(proxy.address, vec![SMALL]);
+    proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
+    let waiting = pair.client.directory(proxy.address, vec![SMALL]);
+    let Pair { client, .. } = pair;
+    drop(client);
+    assert!(under_way.wait().is_err());
+    assert!(matches!(waiting.wait(), Err(TransferError::Stopped)));
+}
+
+/// In a process of its own, because the limit is one of processes: the server has no descriptor left for a caller,
+/// waits, and takes it in when there is one again.
+#[test]
+fn out_of_descriptors_it_backs_off_and_recovers() {
+    const CHILD: &str = "EXOBUS_TEST_OUT_OF_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "transfer::tests::limits::out_of_descriptors_it_backs_off_and_recovers";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
+        assert!(said.contains("1 passed"), "{said}");
+        return;
+    }
+    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let mut hoard = Vec::new();
+    let limit = rustix::process::Rlimit { current: Some(200), maximum: Some(200) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    // The client's end takes the last descriptor.
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    hoard.pop();
+    let asked = pair.client.directory(pair.server.address(), vec![SMALL]);
+    let clock = clock();
+    let begun = clock.now();
+    while pair.server.stats().accept_errors < 2 {
+        assert!(clock.now() - begun < Duration::from_secs(5), "{:?} {}", pair.server.stats(), asked.why());
+        std::thread::yield_now();
+    }
+    hoard.clear();
+    assert!(asked.wait().unwrap()[0].is_some());
+}
