@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use exobus_shuffle::strategies::Strategy;
 
 use crate::{
     commands::{generate::GenerateArgs, validate::ValidateArgs},
@@ -68,7 +69,7 @@ pub struct SortArgs {
     /// Byte budget, per node; the rest is spilled [default: 60% of what is available]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
-    /// Folder for spill files, may be repeated [default: a hidden folder in the output's]
+    /// Folder for spill files, may be repeated [default: /var/tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
     pub spill: Vec<PathBuf>,
     /// When and where data moves
@@ -102,10 +103,10 @@ pub enum StrategyName {
 }
 
 impl StrategyName {
-    /// As written on the command line and in summaries.
-    pub fn as_str(self) -> &'static str {
+    /// The strategy itself.
+    pub fn strategy(self) -> Strategy {
         match self {
-            Self::Simple => "simple",
+            Self::Simple => Strategy::Simple,
         }
     }
 }
@@ -116,6 +117,18 @@ pub struct BenchArgs {
     /// What to measure
     #[arg(value_enum)]
     pub what: BenchName,
+    /// How many bytes to spill
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4GB")]
+    pub size: u64,
+    /// Byte budget of the store [default: 60% of what is available, 1GiB for spill]
+    #[arg(long, value_name = "SIZE", conflicts_with = "cluster")]
+    pub memory: Option<MemoryBudget>,
+    /// Folder for spill files [default: /var/tmp]
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    pub spill: Vec<PathBuf>,
+    /// Executors [default: one for each cpu]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
+    pub executors: Option<u32>,
     /// Measure on the cluster behind this NATS server instead of in this process
     #[arg(long, value_name = "URL", value_parser = nats_url)]
     pub cluster: Option<String>,
@@ -308,6 +321,15 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_strategy_has_a_name_here() {
+        let names: Vec<String> = StrategyName::value_variants()
+            .iter()
+            .filter_map(|name| Some(name.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        assert_eq!(names, Strategy::NAMES);
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub struct NodeSection {
     pub name: Option<String>,
     pub listen: SocketAddr,
     pub memory: MemoryBudget,
+    #[serde(default)]
     pub spill_dirs: Vec<PathBuf>,
     pub executors: u32,
     pub scheduler: bool,
@@ -69,6 +70,13 @@ pub struct NodeSection {
     pub resources: ResourcesSection,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+}
+
+impl NodeSection {
+    /// The spill folders, or the one that is taken when none is set.
+    pub fn spill_dirs_or(&self, default: impl FnOnce() -> PathBuf) -> Vec<PathBuf> {
+        if self.spill_dirs.is_empty() { vec![default()] } else { self.spill_dirs.clone() }
+    }
 }
 
 /// `[node.resources]`; the keys are explained in `configs/default.toml`.

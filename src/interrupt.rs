@@ -1,6 +1,10 @@
 //! Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once.
 
-use std::io;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -8,6 +12,14 @@ use tokio::{
 };
 
 use crate::exit::Exit;
+
+/// Folders that would be left behind if the process ended now.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A temporary folder goes too when a second signal ends the process; in the ordinary course its owner removes it.
+pub fn remove_when_forced(folder: &Path) {
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
+}
 
 /// Tells when the first signal has come. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,6 +47,10 @@ impl Interrupt {
                     if first {
                         tell.send_replace(true);
                     }
+                }
+                for folder in FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                    // Somebody may still write into it; what can be removed is.
+                    let _ = std::fs::remove_dir_all(folder);
                 }
                 std::process::exit(Exit::Interrupted.code().into());
             });

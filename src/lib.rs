@@ -1,4 +1,11 @@
-//! exobus: configuration, commands and the public facade.
+//! exobus moves data between all workers of a cluster, and does so as a library.
+//!
+//! Programs are written against [`Futures`]: they submit tasks, whose results are objects that other tasks take as
+//! arguments, and wait for what they need. A [`Node`] runs them, alone in this process or as part of a cluster. Functions
+//! and programs are registered with [`task`] and [`program`]; the README has a complete example.
+//!
+//! This crate is the facade and the command line. The parts are [`bus`] (control messages), [`store`] (objects, the byte
+//! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`pipelines`].
 
 pub mod cli;
 pub mod cluster;
@@ -9,3 +16,24 @@ pub mod interrupt;
 pub mod logging;
 pub mod machine;
 pub mod report;
+
+pub use exobus_actors::{
+    LocalBoxFuture, event, host, ids, inventory, node, program, registry, task,
+    futures::{Futures, ObjectRef, ObjectSet, ObjectStream, Window},
+    host::{Client, ClientOptions, JobEnd, JobSpec},
+    ids::{JobId, NodeId, ObjectId, TaskId},
+    node::{ClusterOptions, Node, NodeError, NodeOptions},
+    registry::{TaskContext, TaskError},
+    task::{Arg, JobError, Place, Resources, TaskOptions},
+};
+#[doc(hidden)]
+pub use exobus_actors::{decode_params, encode_result, futures};
+pub use exobus_bus as bus;
+pub use exobus_pipelines as pipelines;
+pub use exobus_shuffle as shuffle;
+pub use exobus_store as store;
+
+/// The code in the README is compiled and run like any other doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

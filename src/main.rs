@@ -30,10 +30,13 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Generate(args) => commands::generate::run(args),
         Command::Validate(args) => commands::validate::run(args),
+        Command::Sort(args) => commands::sort::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Node(args) => commands::node::run(&args),
         Command::Dev(args) => commands::dev::run(&args),
         Command::Config(args) => commands::config::run(&args),
+        Command::Protocols(args) => commands::protocols::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::RunWithParent(args) => commands::run_with_parent::run(&args),
-        _ => unreachable!(),
     }
 }

@@ -15,6 +15,7 @@ use rustix::{
 
 use crate::{
     cli::DoctorArgs,
+    commands::node::default_spill_dir,
     config::{NodeConfig, Overrides, units::size},
     exit::{Exit, Failure, OrExit},
     machine,
@@ -60,7 +61,7 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
 
     let mut findings = vec![memory(&config), shared_memory(), cpus(), open_files()];
-    findings.extend(config.node.spill_dirs.iter().map(|folder| spill_folder(folder)));
+    findings.extend(config.node.spill_dirs_or(default_spill_dir).iter().map(|folder| spill_folder(folder)));
     let worst = findings.iter().map(|finding| finding.verdict).max();
     for finding in &findings {
         println!("{finding}");

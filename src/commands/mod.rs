@@ -1,9 +1,41 @@
 //! The commands, one file each. All return the exit code, or a [`Failure`](crate::exit::Failure) with one.
 
+pub mod bench;
 pub mod config;
 pub mod dev;
 pub mod doctor;
 pub mod generate;
 pub mod node;
+pub mod protocols;
 pub mod run_with_parent;
+pub mod sort;
 pub mod validate;
+
+use exobus_actors::{
+    host::ClientError,
+    node::NodeError,
+    task::{FailureKind, JobError},
+};
+
+use crate::exit::{Exit, Failure};
+
+/// What a job that failed means for the shell.
+fn job_failure(error: JobError) -> Failure {
+    let exit = match &error {
+        JobError::Task { failure, .. } if failure.kind == FailureKind::DiskFull => Exit::InputOutput,
+        // It looks at what the user named, and writes nothing but a folder.
+        JobError::Task { function, .. } if function.starts_with("sort.list") => Exit::InputOutput,
+        _ => Exit::JobFailed,
+    };
+    Failure::new(exit, error)
+}
+
+/// What a cluster that does not do what is asked means for the shell.
+fn client_failure(error: ClientError) -> Failure {
+    let exit = match &error {
+        ClientError::Refused(_) => Exit::JobFailed,
+        ClientError::NoScheduler(NodeError::NoScheduler { .. }) => Exit::Unreachable,
+        _ => Exit::Unreachable,
+    };
+    Failure::new(exit, error)
+}

@@ -1,4 +1,136 @@
 //! `exobus node`: one node of a cluster, until Ctrl-C or SIGTERM.
 
+use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
+
+use exobus_actors::{
+    ids::NodeId,
+    membership::MembershipOptions,
+    node::{ClusterOptions, Node, NodeError, NodeOptions},
+    task::Resources,
+};
+use exobus_store::{StoreError, StoreOptions, SystemClock};
+use tracing::info;
+
+use crate::{
+    cli::NodeArgs,
+    cluster,
+    config::{NodeConfig, NodeSection},
+    exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
+    machine,
+};
+
 /// How the line begins that a node writes to stdout once it is in the cluster; `exobus dev` waits for it.
 pub const READY: &str = "ready ";
+
+/// How often we look whether the node has ended by itself.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs until told to stop. A node that ends by itself is a failure.
+pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+    let config = NodeConfig::load(args.config.as_deref(), &args.overrides()).or_exit(Exit::Usage)?;
+    let token = config.token().or_exit(Exit::Usage)?;
+    let name = NodeId::new(&config.node.name.clone().unwrap_or_else(made_up_name));
+
+    let runtime = cluster::runtime()?;
+    let (bus, subjects) = runtime.block_on(cluster::connect(&config.cluster, name.as_str()))?;
+    let node = Node::start(NodeOptions {
+        cluster: Some(ClusterOptions {
+            bus: bus.clone(),
+            subjects,
+            scheduler: config.node.scheduler,
+            membership: MembershipOptions::default(),
+            listen: config.node.listen,
+            token: token.reveal().to_owned(),
+            join_deadline: cluster::join_deadline(&config.cluster),
+        }),
+        labels: config.node.labels.clone(),
+        ..options(&config.node, name.clone())
+    })
+    .map_err(failure)?;
+
+    // A closed stdout is no reason to leave the cluster.
+    let _ = writeln!(std::io::stdout().lock(), "{READY}{name} in cluster {}", config.cluster.name);
+    let ended = runtime.block_on(async {
+        loop {
+            tokio::select! {
+                () = interrupt.wait() => return None,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            if let Some(fatal) = node.fatal() {
+                return Some(fatal);
+            }
+        }
+    });
+    if let Some(fatal) = ended {
+        return Err(Failure::text(Exit::JobFailed, format!("the node ended: {} panicked: {}", fatal.actor, fatal.reason)));
+    }
+    info!(node = %name, "leaving the cluster");
+    node.stop();
+    // What is lost with the connection now nobody waits for.
+    let _ = runtime.block_on(bus.drain());
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(Exit::Success)
+}
+
+/// The options of a node that are the same whether it is alone or in a cluster.
+pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
+    let executors = match section.executors {
+        0 => machine::cpus(),
+        executors => executors,
+    };
+    let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
+    let mut resources =
+        Resources::cpu(section.resources.cpu_milli.map_or(1000 * u64::from(executors), u64::from));
+    if !section.resources.gpus.is_empty() {
+        resources = resources.with("gpu", 1000 * section.resources.gpus.len() as u64);
+    }
+    NodeOptions {
+        name,
+        executors: executors as usize,
+        resources,
+        labels: section.labels.clone(),
+        store: StoreOptions { memory_bytes, spill_dirs: section.spill_dirs_or(default_spill_dir), ..StoreOptions::default() },
+        cluster: None,
+        clock: Arc::new(SystemClock::new()),
+    }
+}
+
+/// Where a node spills unless its configuration says where.
+pub(super) fn default_spill_dir() -> PathBuf {
+    machine::big_temporary_folder().join("exobus")
+}
+
+/// What a node that does not start means for the shell.
+pub(super) fn failure(error: NodeError) -> Failure {
+    let exit = match &error {
+        NodeError::Store(StoreError::BudgetTooSmall { .. }) => Exit::Usage,
+        NodeError::NoScheduler { .. } | NodeError::Bus(_) => Exit::Unreachable,
+        _ => Exit::InputOutput,
+    };
+    Failure::new(exit, error)
+}
+
+/// The host's name, as far as it fits a subject, and a random number.
+fn made_up_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host: String = host
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' })
+        .take(40)
+        .collect();
+    format!("{host}-{:08x}", uuid::Uuid::new_v4().as_u128() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_up_name_is_valid_and_new_each_time() {
+        let (one, other) = (made_up_name(), made_up_name());
+        assert!(NodeId::is_valid(&one), "{one}");
+        assert_ne!(one, other);
+    }
+}

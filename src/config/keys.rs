@@ -152,7 +152,7 @@ pub const SECTIONS: &[Section] = &[
             key("name", Kind::Token, None, r#""n1""#, "Unique in the cluster. Not set: the host's name and a random number, new at each start."),
             key("listen", Kind::Listen, Some(r#""127.0.0.1:0""#), "", "Where other nodes fetch data. Port 0: any free one."),
             key("memory", Kind::Memory, Some(r#""60%""#), "", "Byte budget of the node; what does not fit goes to the spill folders.\nA size, or a share of what is available (the limit of a control group counts)."),
-            key("spill_dirs", Kind::Paths, Some(r#"["/var/tmp/exobus"]"#), "", "Folders for spill files, best one for each disk; not on a memory file system."),
+            key("spill_dirs", Kind::Paths, None, r#"["/disk1/exobus", "/disk2/exobus"]"#, "Folders for spill files, best one for each disk; not on a memory file system.\nNot set: exobus in /var/tmp (a sort in one process: a temporary folder there)."),
             key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: one for each cpu."),
             key("scheduler", Kind::Flag, Some("false"), "", "Whether the cluster's Scheduler runs here: exactly one node of a cluster says true."),
         ],

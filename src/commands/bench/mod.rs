@@ -3,6 +3,7 @@
 //! What tasks and objects cost is measured by programs (`programs`), which run in this process or, with `--cluster`, on
 //! a node of a cluster; what the store does with the disk is measured on a store of its own (`spill`).
 
+mod data;
 mod programs;
 mod spill;
 
@@ -27,12 +28,21 @@ use crate::interrupt::Interrupt;
 /// Measures and prints.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
-    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        nats_url: args.cluster.clone(),
+        memory: args.memory,
+        spill_dirs: args.spill.clone(),
+        executors: args.executors,
+        ..Overrides::default()
+    };
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
     match args.what {
-        BenchName::Spill => print(args.json, &spill::measure(&config.node)?),
+        BenchName::Spill if args.cluster.is_some() => {
+            Err(Failure::text(Exit::Usage, "spilling is a node's own business: measure it without --cluster"))
+        }
+        BenchName::Spill => print(args.json, &spill::measure(&config.node, args.memory.is_some(), args.size)?),
         BenchName::Transfer if args.cluster.is_none() => {
-            return Err(Failure::text(Exit::Usage, "transfer is between two nodes: give --cluster URL (see `exobus dev`)"));
+            Err(Failure::text(Exit::Usage, "transfer is between two nodes: give --cluster URL (see `exobus dev`)"))
         }
         what => {
             let figures = match &args.cluster {

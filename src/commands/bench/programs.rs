@@ -73,7 +73,7 @@ fn make(context: &mut TaskContext<'_>, params: (u64, u64)) -> Result<(), TaskErr
         writer.advance(n);
         left -= n;
     }
-    writer.end_part(0, RowHash::default())?;
+    writer.end_part(0, RowHash::default());
     Ok(())
 }
 

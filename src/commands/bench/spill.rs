@@ -1,21 +1,26 @@
 //! More objects than the store has memory, in and out again, beside what the disk itself does.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
+    sync::Arc,
     thread,
     time::Duration,
 };
 
+use exobus_actors::ids::NodeId;
 use exobus_shuffle::files::AlignedBuffer;
-use exobus_store::{Clock, Parts, Store, StoreError, SystemClock};
+use exobus_store::{Clock, RealDisk, Parts, Store, StoreError, SystemClock};
 use rustix::fs::OFlags;
 
-use super::{Figures, Place, data::noise};
+use super::{data::noise, node, programs::Figures};
 use crate::{
+    config::NodeSection,
     exit::{Exit, Failure, OrExit},
+    machine,
     report::bytes,
 };
 
@@ -23,37 +28,39 @@ use crate::{
 const GROUP: u128 = 0x5911;
 /// Memory of the store unless it is said.
 const MEMORY_BYTES: u64 = 1 << 30;
+/// The disk alone is measured with at most this much: its speed shows, and the folder needs no more room.
+const RAW_BYTES_MAX: u64 = 4_000_000_000;
 /// Bytes of one direct request.
 const REQUEST_BYTES: usize = 8 << 20;
 /// Requests under way at once: enough for one disk.
 const REQUESTS: usize = 3;
 
-/// Objects of 100 kB and of 1 MB, and the disk alone before and after, as its speed changes.
-pub(super) fn run(place: &Place<'_>) -> Result<Figures, Failure> {
-    if place.args.cluster.is_some() {
-        return Err(Failure::text(Exit::Usage, "spilling is a node's own business: measure it without --cluster"));
-    }
-    let total = place.args.size.unwrap_or(4_000_000_000);
-    let mut figures = vec![("bytes", total as f64)];
-    let folder = tempfile::Builder::new()
-        .prefix("exobus-bench-")
-        .tempdir_in(&place.config.node.spill_dirs_or(crate::machine::big_temporary_folder)[0])
-        .or_exit(Exit::InputOutput)?;
-    let (write, read) = raw(folder.path(), total.min(4_000_000_000)).or_exit(Exit::InputOutput)?;
-    figures.extend([("disk_write_gb_per_s", write), ("disk_read_gb_per_s", read)]);
-    for (object_bytes, names) in [
-        (100_000, ["spill_100kb_gb_per_s", "restore_100kb_gb_per_s", "of_disk_100kb"]),
-        (1_000_000, ["spill_1mb_gb_per_s", "restore_1mb_gb_per_s", "of_disk_1mb"]),
-    ] {
+/// Objects of 100 kB and of 1 MB, and the disk alone, through a store of `section`'s memory (1 GiB unless that is said).
+pub(super) fn measure(section: &NodeSection, memory_given: bool, total: u64) -> Result<Figures, Failure> {
+    let parent = &section.spill_dirs_or(machine::big_temporary_folder)[0];
+    let folder =
+        tempfile::Builder::new().prefix("exobus-bench-").tempdir_in(parent).or_exit(Exit::InputOutput)?;
+    let (write, read) = raw(folder.path(), total.min(RAW_BYTES_MAX)).or_exit(Exit::InputOutput)?;
+    let mut figures = BTreeMap::from([
+        ("bytes".to_owned(), total as f64),
+        ("disk_write_gb_per_s".to_owned(), write),
+        ("disk_read_gb_per_s".to_owned(), read),
+    ]);
+    for (object_bytes, name) in [(100_000, "100kb"), (1_000_000, "1mb")] {
         eprintln!("{} as objects of {}", bytes(total), bytes(object_bytes));
-        let mut options = place.node_options().store;
-        options.memory_bytes = place.args.memory.map_or(MEMORY_BYTES, |_| options.memory_bytes);
+        let mut options = node::options(section, NodeId::new("bench")).store;
+        if !memory_given {
+            options.memory_bytes = MEMORY_BYTES;
+        }
         options.spill_dirs = vec![folder.path().to_owned()];
-        let store = super::open_store(options)?;
+        let disk = Arc::new(RealDisk::default());
+        let store = Store::open(options, disk, Arc::new(SystemClock::new())).map_err(|error| node::failure(error.into()))?;
         let (spilled, restored) = through(&store, total, object_bytes as usize).or_exit(Exit::InputOutput)?;
         // In and out against in and out: the same bytes over the time of both.
         let share = (1.0 / write + 1.0 / read) / (1.0 / spilled + 1.0 / restored);
-        figures.extend([(names[0], spilled), (names[1], restored), (names[2], share)]);
+        figures.insert(format!("spill_{name}_gb_per_s"), spilled);
+        figures.insert(format!("restore_{name}_gb_per_s"), restored);
+        figures.insert(format!("share_of_disk_{name}"), share);
     }
     Ok(figures)
 }

@@ -1,0 +1,305 @@
+//! A sample of each message. The `match` of each `variant` has no wildcard: a message that is added to a protocol does
+//! not compile until it has a line here, and a test asks for its sample.
+
+use std::collections::BTreeMap;
+
+use exobus_actors::{
+    event::{Event, EventKind, NodeFigures, NodeState},
+    host::{ClientMsg, HostMsg, JobEnd, JobSpec},
+    ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
+    membership::{Beat, Figures, MembershipMsg},
+    node_manager::NodeMsg,
+    owner::OwnerMsg,
+    scheduler::{Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
+    shell::{Reply, Wire},
+    task::{
+        Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure, TaskFigures,
+        TaskSpec,
+    },
+};
+
+use super::Sample;
+
+/// All of them, in the order of the protocols' rows in `docs/subjects.md`.
+pub(super) fn all() -> anyhow::Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    for message in scheduler() {
+        samples.push(Sample::of(SchedulerMsg::PROTOCOL, scheduler_variant(&message), &message)?);
+    }
+    for message in host() {
+        samples.push(Sample::of(HostMsg::PROTOCOL, host_variant(&message), &message)?);
+    }
+    for message in client() {
+        samples.push(Sample::of(ClientMsg::PROTOCOL, client_variant(&message), &message)?);
+    }
+    for message in owner() {
+        samples.push(Sample::of(OwnerMsg::PROTOCOL, owner_variant(&message), &message)?);
+    }
+    for message in node_manager() {
+        samples.push(Sample::of(NodeMsg::PROTOCOL, node_variant(&message), &message)?);
+    }
+    for message in membership() {
+        samples.push(Sample::of(MembershipMsg::PROTOCOL, membership_variant(&message), &message)?);
+    }
+    Ok(samples)
+}
+
+fn job() -> JobId {
+    JobId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001)
+}
+
+fn task() -> TaskId {
+    TaskId::from_u128(0x7a5c)
+}
+
+fn node() -> NodeId {
+    NodeId::new("n1")
+}
+
+const INCARNATION: Incarnation = Incarnation(1_790_000_000_000);
+
+fn output() -> Output {
+    Output { bytes: 128_000_000, rows: 1_280_000, row_hash: RowHash(0xabcd) }
+}
+
+fn failure() -> TaskFailure {
+    TaskFailure { kind: FailureKind::Error, message: "in/part-00000: read at offset 0: input/output error".into() }
+}
+
+fn figures() -> NodeFigures {
+    NodeFigures { budget_bytes: 4 << 30, used_bytes: 1 << 30, control_messages: 1234, ..NodeFigures::default() }
+}
+
+fn scheduler() -> Vec<SchedulerMsg> {
+    let lease = LeaseUse { lease: LeaseId(3), version: 2, in_use: Resources::cpu(1000) };
+    vec![
+        SchedulerMsg::NodeUp(NodeSpec {
+            node: node(),
+            incarnation: INCARNATION,
+            resources: Resources::cpu(2000),
+            labels: BTreeMap::from([("rack".into(), "r1".into())]),
+            functions: vec!["sort.map@1".into(), "sort.reduce@1".into()],
+            data_address: "127.0.0.1:7400".into(),
+            memory_bytes: 4 << 30,
+        }),
+        SchedulerMsg::NodeDown { node: node(), incarnation: INCARNATION, reason: "silent for 3.2 s".into() },
+        SchedulerMsg::SubmitJob {
+            job: job(),
+            tenant: "default".into(),
+            functions: vec!["sort@1".into()],
+            reply: Reply::to(node(), 7),
+        },
+        SchedulerMsg::Demand {
+            job: job(),
+            tenant: "default".into(),
+            owner: node(),
+            incarnation: INCARNATION,
+            sequence: 12,
+            shapes: vec![Shape::anywhere(Resources::cpu(1000), 40)],
+            leases: vec![lease.clone()],
+        },
+        SchedulerMsg::Release { job: job(), lease },
+        SchedulerMsg::JobDone { job: job() },
+        SchedulerMsg::ListNodes { reply: Reply::to(node(), 8) },
+        SchedulerMsg::ListJobs { reply: Reply::to(node(), 9) },
+    ]
+}
+
+fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
+    match message {
+        SchedulerMsg::NodeUp(..) => "NodeUp",
+        SchedulerMsg::NodeDown { .. } => "NodeDown",
+        SchedulerMsg::SubmitJob { .. } => "SubmitJob",
+        SchedulerMsg::Demand { .. } => "Demand",
+        SchedulerMsg::Release { .. } => "Release",
+        SchedulerMsg::JobDone { .. } => "JobDone",
+        SchedulerMsg::ListNodes { .. } => "ListNodes",
+        SchedulerMsg::ListJobs { .. } => "ListJobs",
+        SchedulerMsg::Tick => "Tick",
+    }
+}
+
+fn host() -> Vec<HostMsg> {
+    let spec =
+        JobSpec { job: job(), tenant: "default".into(), program: "sort@1".into(), params: vec![0x80].into() };
+    vec![HostMsg::Start { spec, client: NodeId::new("client-1") }, HostMsg::Cancel { job: job() }]
+}
+
+fn host_variant(message: &HostMsg) -> &'static str {
+    match message {
+        HostMsg::Start { .. } => "Start",
+        HostMsg::Cancel { .. } => "Cancel",
+        HostMsg::Ended { .. } => "Ended",
+    }
+}
+
+fn client() -> Vec<ClientMsg> {
+    let kind = EventKind::StagePlanned { stage: "sort.map".into(), tasks: 80, bytes: 10_000_000_000 };
+    let end = JobEnd {
+        result: Err(JobError::Cancelled),
+        nodes: BTreeMap::from([(node(), figures())]),
+        owner_bytes: 123_456,
+        control_messages: 789,
+    };
+    vec![
+        ClientMsg::Events(vec![Event { at_ms: 15, node: node(), job: Some(job()), kind }]),
+        ClientMsg::Finished { job: job(), end },
+    ]
+}
+
+fn client_variant(message: &ClientMsg) -> &'static str {
+    match message {
+        ClientMsg::Events(..) => "Events",
+        ClientMsg::Finished { .. } => "Finished",
+    }
+}
+
+fn owner() -> Vec<OwnerMsg> {
+    let lease = Lease {
+        id: LeaseId(3),
+        epoch: Epoch(1),
+        version: 2,
+        job: job(),
+        node: node(),
+        incarnation: INCARNATION,
+        resources: Resources::cpu(2000),
+        lasts_ms: 10_000,
+    };
+    let consumed = Consumed { arg: 0, read: output() };
+    vec![
+        OwnerMsg::Leases { leases: vec![lease] },
+        OwnerMsg::Unplaceable { reason: "needs 1 gpu, cluster has 0".into(), ever: true },
+        OwnerMsg::Completed {
+            node: node(),
+            incarnation: INCARNATION,
+            task: task(),
+            attempt: Attempt(1),
+            outputs: vec![output()],
+            consumed: vec![consumed],
+            figures: TaskFigures { micros: 183_000, ..TaskFigures::default() },
+        },
+        OwnerMsg::Yielded {
+            node: node(),
+            incarnation: INCARNATION,
+            task: task(),
+            attempt: Attempt(1),
+            index: 4,
+            output: output(),
+        },
+        OwnerMsg::Failed { node: node(), incarnation: INCARNATION, task: task(), attempt: Attempt(2), failure: failure() },
+        OwnerMsg::Recalled { node: node(), task: task(), attempt: Attempt(1) },
+        OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
+        OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
+        OwnerMsg::NodeFigures { node: node(), figures: figures() },
+        OwnerMsg::Cancel,
+        OwnerMsg::Tick,
+    ]
+}
+
+fn owner_variant(message: &OwnerMsg) -> &'static str {
+    match message {
+        OwnerMsg::Program(..) => "Program",
+        OwnerMsg::Leases { .. } => "Leases",
+        OwnerMsg::Unplaceable { .. } => "Unplaceable",
+        OwnerMsg::Completed { .. } => "Completed",
+        OwnerMsg::Yielded { .. } => "Yielded",
+        OwnerMsg::Failed { .. } => "Failed",
+        OwnerMsg::Recalled { .. } => "Recalled",
+        OwnerMsg::Rejected { .. } => "Rejected",
+        OwnerMsg::NodeState { .. } => "NodeState",
+        OwnerMsg::NodeFigures { .. } => "NodeFigures",
+        OwnerMsg::Cancel => "Cancel",
+        OwnerMsg::Tick => "Tick",
+    }
+}
+
+fn node_manager() -> Vec<NodeMsg> {
+    let set = SetId::from_u128(0x5e7);
+    let objects = || [ObjectId(1), ObjectId(2)].into_iter().collect();
+    let spec = TaskSpec {
+        job: job(),
+        id: task(),
+        attempt: Attempt(1),
+        function: "sort.reduce@1".into(),
+        params: vec![0x80].into(),
+        args: vec![LocatedArg { arg: Arg { source: Source::Set(set), parts: Parts::one(7) }, at: None }],
+        returns: Returns::One,
+        target_bytes: 0,
+        resources: Resources::cpu(1000),
+        timeout_ms: 0,
+    };
+    vec![
+        NodeMsg::Run { owner: node(), spec },
+        NodeMsg::DefineSet {
+            job: job(),
+            set,
+            start: 0,
+            total: 2,
+            members: objects(),
+            nodes: vec![node()],
+            at: vec![0, 0],
+        },
+        NodeMsg::Recall { job: job(), tasks: vec![(task(), Attempt(1))] },
+        NodeMsg::Cancel { job: job(), task: task(), attempt: Attempt(1) },
+        NodeMsg::Free { job: job(), objects: objects() },
+        NodeMsg::FreeParts { job: job(), set, parts: Parts::one(7) },
+        NodeMsg::EndJob { job: job() },
+        NodeMsg::Watch { job: job(), owner: node() },
+        NodeMsg::Tick,
+    ]
+}
+
+fn node_variant(message: &NodeMsg) -> &'static str {
+    match message {
+        NodeMsg::Run { .. } => "Run",
+        NodeMsg::DefineSet { .. } => "DefineSet",
+        NodeMsg::Recall { .. } => "Recall",
+        NodeMsg::Cancel { .. } => "Cancel",
+        NodeMsg::Free { .. } => "Free",
+        NodeMsg::FreeParts { .. } => "FreeParts",
+        NodeMsg::EndJob { .. } => "EndJob",
+        NodeMsg::Watch { .. } => "Watch",
+        NodeMsg::Executor(..) => "Executor",
+        NodeMsg::Staged(..) => "Staged",
+        NodeMsg::Tick => "Tick",
+    }
+}
+
+fn membership() -> Vec<MembershipMsg> {
+    let beat = Beat {
+        node: node(),
+        incarnation: INCARNATION,
+        sequence: 42,
+        figures: Figures { cpus: 2, cpu_used_milli: 1800, ..Figures::default() },
+        data_address: "127.0.0.1:7400".into(),
+        stopping: false,
+        zombies: Vec::new(),
+    };
+    vec![MembershipMsg::Beat(beat), MembershipMsg::Tick, MembershipMsg::Leave]
+}
+
+fn membership_variant(message: &MembershipMsg) -> &'static str {
+    match message {
+        MembershipMsg::Beat(..) => "Beat",
+        MembershipMsg::Tick => "Tick",
+        MembershipMsg::Leave => "Leave",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_that_can_leave_the_process_has_a_sample() {
+        let given: Vec<(&str, usize)> = ["scheduler", "host", "client", "owner", "node", "membership"]
+            .into_iter()
+            .map(|protocol| (protocol, all().unwrap().iter().filter(|sample| sample.protocol == protocol).count()))
+            .collect();
+        // As many as there are variants without those that serde skips.
+        assert_eq!(
+            given,
+            [("scheduler", 8), ("host", 2), ("client", 2), ("owner", 11), ("node", 9), ("membership", 3)]
+        );
+    }
+}

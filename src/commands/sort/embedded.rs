@@ -1,0 +1,93 @@
+//! A sort in this process: a node that is alone, without bus and sockets.
+
+use std::path::PathBuf;
+
+use exobus_actors::{
+    event::EventSink,
+    ids::{JobId, NodeId},
+    node::Node,
+};
+use exobus_shuffle::jobs::sort::{SortParams, sort};
+use futures::future::{Either, select};
+use tempfile::TempDir;
+
+use super::Outcome;
+use crate::{
+    commands::node::{failure, options},
+    config::NodeSection,
+    exit::{Exit, Failure, OrExit},
+    interrupt::{self, Interrupt},
+};
+
+/// Runs the job; on the first Ctrl-C cancels it and waits until everything is put away.
+pub(super) fn run(
+    section: &NodeSection,
+    params: &SortParams,
+    events: EventSink,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Failure> {
+    let spill = SpillFolders::make(section)?;
+    let mut options = options(section, NodeId::new("local"));
+    options.store.spill_dirs = spill.paths();
+    let node = Node::start(options).map_err(failure)?;
+
+    let job = JobId::new();
+    let params = params.clone();
+    let outcome = futures::executor::block_on(async {
+        let running = std::pin::pin!(node.run(job, "sort", Some(events), async move |futures| sort(futures, params).await));
+        let interrupted = std::pin::pin!(interrupt.wait());
+        match select(running, interrupted).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(((), running)) => {
+                node.cancel(job);
+                running.await
+            }
+        }
+    });
+    // Before the folders go: the store closes its files first.
+    node.stop();
+    drop(spill);
+    Ok(outcome)
+}
+
+/// A folder of our own in each of the user's, so that two sorts never meet.
+struct SpillFolders {
+    own: Vec<TempDir>,
+    /// Folders of the user that were made for us.
+    made: Vec<PathBuf>,
+}
+
+impl SpillFolders {
+    fn make(section: &NodeSection) -> Result<Self, Failure> {
+        let mut folders = Self { own: Vec::new(), made: Vec::new() };
+        for parent in section.spill_dirs_or(crate::machine::big_temporary_folder) {
+            let context = |failure: Failure| failure.context(format!("make a spill folder in {}", parent.display()));
+            if !parent.exists() {
+                std::fs::create_dir_all(&parent).or_exit(Exit::InputOutput).map_err(context)?;
+                folders.made.push(parent.clone());
+            }
+            let own = tempfile::Builder::new()
+                .prefix("exobus-spill-")
+                .tempdir_in(&parent)
+                .or_exit(Exit::InputOutput)
+                .map_err(context)?;
+            interrupt::remove_when_forced(own.path());
+            folders.own.push(own);
+        }
+        Ok(folders)
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.own.iter().map(|folder| folder.path().to_owned()).collect()
+    }
+}
+
+impl Drop for SpillFolders {
+    fn drop(&mut self) {
+        self.own.clear();
+        for folder in &self.made {
+            // Only the folder itself and only when it is empty.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Where a sort reads and writes: what the user named, or what was made for `--generate`.
+
+use std::path::{Path, PathBuf};
+
+use exobus_shuffle::{
+    files::{Generated, generate_dir, list_inputs, prepare_output_dir},
+    records::{Mode, RECORD_BYTES},
+};
+use tempfile::TempDir;
+
+use crate::{
+    cli::SortArgs,
+    commands::generate::{failure as file_failure, io_threads},
+    exit::{Exit, Failure, OrExit},
+    interrupt, machine,
+    report::bytes,
+};
+
+/// Generated input lies in so many files, so that reading begins at several places.
+const GENERATED_FILES: usize = 4;
+
+/// Input and output, made and cleaned up.
+pub(super) struct Folders {
+    inputs: Vec<PathBuf>,
+    output: PathBuf,
+    /// Whether the output folder was made for this sort and goes when nothing came of it.
+    made_output: bool,
+    /// What was generated, with `--generate`.
+    pub(super) generated: Option<Generated>,
+    /// Holds the generated input, and the output unless that was named.
+    _temporary: Option<Temporary>,
+}
+
+/// A temporary folder that also goes when a second Ctrl-C ends the process at once.
+struct Temporary(TempDir);
+
+impl Temporary {
+    fn make(prefix: &str) -> Result<Self, Failure> {
+        let parent = machine::big_temporary_folder();
+        let folder = tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(&parent)
+            .or_exit(Exit::InputOutput)
+            .map_err(|failure| failure.context(format!("make a temporary folder in {}", parent.display())))?;
+        interrupt::remove_when_forced(folder.path());
+        Ok(Self(folder))
+    }
+}
+
+impl Folders {
+    /// Looks at the input, prepares the output folder, generates what is to be generated.
+    pub(super) fn prepare(args: &SortArgs) -> Result<Self, Failure> {
+        let temporary = args.generate.map(|_| Temporary::make("exobus-sort-")).transpose()?;
+        let inside = |name: &str| temporary.as_ref().map(|folder| folder.0.path().join(name));
+        let output = args.output.clone().or_else(|| inside("output")).expect("clap requires one of them");
+
+        let mut made_output = false;
+        let (inputs, generated) = match args.generate {
+            Some(size) => {
+                // What is wrong with the output should be known before gigabytes are made.
+                made_output = prepare_output_dir(&output).map_err(file_failure)?;
+                let input = inside("input").expect("made for --generate");
+                let records = (size / RECORD_BYTES as u64).max(1);
+                eprintln!("generating {} in {}", bytes(records * RECORD_BYTES as u64), input.display());
+                let files = GENERATED_FILES.min(records as usize);
+                let made = generate_dir(&input, Mode::default(), 0, records, files, io_threads()).map_err(file_failure);
+                if made.is_err() && made_output {
+                    let _ = std::fs::remove_dir(&output);
+                }
+                (vec![input], Some(made?))
+            }
+            None => {
+                if args.cluster.is_none() {
+                    // The job looks again; here it costs nothing and the error is the plain one.
+                    list_inputs(&args.input).map_err(file_failure)?;
+                    made_output = prepare_output_dir(&output).map_err(file_failure)?;
+                }
+                (args.input.clone(), None)
+            }
+        };
+        let mut folders = Self { inputs, output, made_output, generated, _temporary: temporary };
+        if args.cluster.is_some() {
+            // The nodes work in other folders than we do.
+            folders.output = std::path::absolute(&folders.output).or_exit(Exit::Usage)?;
+            for input in &mut folders.inputs {
+                *input = std::path::absolute(&*input).or_exit(Exit::Usage)?;
+            }
+        }
+        Ok(folders)
+    }
+
+    pub(super) fn inputs(&self) -> &[PathBuf] {
+        &self.inputs
+    }
+
+    pub(super) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// The sort went well: its output stays.
+    pub(super) fn keep_output(&mut self) {
+        self.made_output = false;
+    }
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        if self.made_output {
+            // Only when it is empty: what somebody else has put there is not ours.
+            let _ = std::fs::remove_dir(&self.output);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The commands that need no runtime: exit codes, texts, and that nothing is left behind.
+
+mod support;
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use support::{Scratch, exobus, finish, names};
+
+#[test]
+fn no_command_shows_the_help_with_the_exit_codes() {
+    let run = exobus(&[]);
+    run.expect(2, &["Usage: exobus", "Exit codes:", "130  interrupted"]);
+    let run = exobus(&["--help"]);
+    assert_eq!(run.code, Some(0));
+    for command in ["generate", "validate", "sort", "bench", "node", "dev", "config", "protocols", "doctor"] {
+        assert!(run.stdout.contains(command), "{command}: {}", run.stdout);
+    }
+    assert!(!run.stdout.contains("run-with-parent"), "hidden");
+}
+
+#[test]
+fn slips_on_the_command_line_end_with_2_and_say_what_was_expected() {
+    exobus(&["srot"]).expect(2, &["unrecognized subcommand 'srot'", "'sort'"]);
+    exobus(&["sort", "in", "--output", "out", "--memory", "lots"]).expect(2, &["no size such as 4GiB"]);
+    exobus(&["sort", "in", "--output", "out", "--strategy", "magic"]).expect(2, &["invalid value 'magic'", "simple"]);
+    exobus(&["sort", "in", "--output", "out", "--cluster", "localhost"]).expect(2, &["expected a URL such as"]);
+    exobus(&["node", "--name", "a.b"]).expect(2, &["1 to 64 characters"]);
+}
+
+#[test]
+fn generated_records_validate_and_nothing_is_overwritten() {
+    let scratch = Scratch::new();
+    let file = scratch.text("records");
+    let made = exobus(&["generate", "--records", "1000", "--json", &file]);
+    made.expect(0, &[]);
+    assert_eq!(fs::metadata(&file).unwrap().len(), 100_000);
+
+    // Random records are not in order: the exit code says so, the checksum is the one that was announced.
+    let checked = exobus(&["validate", "--json", &file]);
+    checked.expect(1, &[]);
+    assert_eq!(checked.json()["checksum"], made.json()["checksum"]);
+
+    exobus(&["generate", "--records", "10", &file]).expect(3, &["exists already"]);
+    assert_eq!(names(scratch.root()), ["records"]);
+}
+
+#[test]
+fn half_a_record_is_wrong_data_with_file_and_offset() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("torn"), vec![7; 250]).unwrap();
+    exobus(&["validate", &scratch.text("torn")]).expect(1, &["error: ", "torn", "offset 200"]);
+    exobus(&["validate", &scratch.text("missing")]).expect(3, &["missing"]);
+}
+
+#[test]
+fn wrong_configuration_stops_everything_with_2() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let file = format!("{root}/configs/invalid/unknown_key.toml");
+    let expected = "unknown_key.toml:5:1: unknown key `node.memroy`; did you mean `node.memory`?";
+    exobus(&["config", "check", &file]).expect(2, &[expected]);
+    exobus(&["node", "--config", &file]).expect(2, &[expected]);
+    exobus(&["doctor", "--config", &file]).expect(2, &[expected]);
+    exobus(&["node", "--config", "/nowhere/node.toml"]).expect(2, &["read the configuration /nowhere/node.toml", "No such file"]);
+
+    let mut command = support::command(&["doctor"]);
+    command.env("EXOBUS_NODE__MEMROY", "1GiB");
+    finish(command).expect(2, &["environment variable EXOBUS_NODE__MEMROY", "did you mean `node.memory`?"]);
+}
+
+#[test]
+fn a_node_does_not_listen_for_others_without_protection() {
+    exobus(&["node", "--listen", "0.0.0.0:0"]).expect(2, &["can be reached from other machines", "security.token_file"]);
+    exobus(&["node", "--listen", "0.0.0.0:0", "--insecure-no-token"]).expect(2, &["has no TLS", "--insecure-no-tls"]);
+    exobus(&["node"]).expect(2, &["a node needs security.token_file"]);
+}
+
+#[test]
+fn a_token_is_made_once_and_for_its_owner_only() {
+    let scratch = Scratch::new();
+    let file = scratch.text("token");
+    exobus(&["config", "token", &file]).expect(0, &[]);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = fs::read_to_string(&file).unwrap();
+    assert_eq!(token.trim().len(), 64);
+    exobus(&["config", "token", &file]).expect(3, &["make the token file", "exists"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), token);
+}
+
+#[test]
+fn the_defaults_are_a_right_file_but_for_the_token() {
+    let run = exobus(&["config", "default"]);
+    run.expect(0, &[]);
+    let scratch = Scratch::new();
+    fs::write(scratch.path("node.toml"), &run.stdout).unwrap();
+    exobus(&["config", "check", &scratch.text("node.toml")]).expect(2, &["a node needs security.token_file"]);
+    let with_token = format!("{}token_file = {:?}\n", run.stdout, scratch.text("token"));
+    fs::write(scratch.path("node.toml"), with_token).unwrap();
+    exobus(&["config", "token", &scratch.text("token")]).expect(0, &[]);
+    exobus(&["config", "check", &scratch.text("node.toml")]).expect(0, &[]);
+}
+
+#[test]
+fn doctor_looks_at_memory_and_spill_folders() {
+    let scratch = Scratch::new();
+    let spill = scratch.text("spill");
+    let with_spill = |folder: &str| {
+        let mut command = support::command(&["doctor"]);
+        command.env("EXOBUS_NODE__SPILL_DIRS", folder);
+        finish(command)
+    };
+    let run = with_spill(&spill);
+    for what in ["memory", "cpus", "open files", &spill] {
+        assert!(run.stdout.contains(what), "{what}: {run:#?}");
+    }
+    assert_eq!(names(scratch.root()), [""; 0], "it looks and leaves nothing");
+    with_spill("/proc/spill").expect(3, &["marked BAD"]);
+}
+
+#[test]
+fn a_log_filter_that_is_wrong_is_told_and_does_not_stop_anything() {
+    let mut command = support::command(&["config", "default"]);
+    command.env("EXOBUS_LOG", "exobus=loud");
+    finish(command).expect(0, &["log filter not understood"]);
+}

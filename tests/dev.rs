@@ -1,0 +1,119 @@
+//! `exobus dev`: a cluster of processes on this machine, from its start to its end. Needs a nats-server.
+
+mod support;
+
+use std::{fs, path::Path, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Running, Scratch, command, exobus, names, processes_with};
+
+/// Starting processes on a busy machine takes its time; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What belongs to one cluster has its folder in the command line.
+fn dev(scratch: &Scratch, nodes: &str) -> Running {
+    assert!(
+        std::env::var_os("EXOBUS_NATS_SERVER").is_some(),
+        "EXOBUS_NATS_SERVER names the server for this test; `cargo xtask test` provides one"
+    );
+    let folder = scratch.text("cluster");
+    let mut command = command(&["dev", "--nodes", nodes, "--port", "0", "--memory", "256MiB", "--executors", "1"]);
+    command.args(["--dir", &folder]);
+    Running::start(command)
+}
+
+/// The URL from the line that says that the nodes are ready.
+fn url(running: &mut Running) -> String {
+    let line = running.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", running.seen));
+    line.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned()
+}
+
+fn processes_of(scratch: &Scratch) -> Vec<String> {
+    processes_with(&scratch.text("cluster"))
+}
+
+/// Processes that were told to end are given until the deadline to be gone.
+#[track_caller]
+fn nothing_runs(scratch: &Scratch) {
+    let clock = exobus::store::SystemClock::new();
+    use exobus::store::Clock;
+    while !processes_of(scratch).is_empty() {
+        assert!(clock.now() < PATIENCE, "still running: {:#?}", processes_of(scratch));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn three_nodes_sort_and_all_stop_on_ctrl_c() {
+    let scratch = Scratch::new();
+    let mut cluster = dev(&scratch, "3");
+    let url = url(&mut cluster);
+
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    exobus(&["generate", "--records", "200000", "--files", "5", &input]).expect(0, &[]);
+    let run = exobus(&["sort", &input, "--output", &output, "--cluster", &url, "--json"]);
+    run.expect(0, &[]);
+    let summary = run.json();
+    assert_eq!(summary["rows"], 200_000);
+    assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
+    let sorted = exobus(&["validate", "--json", &output]);
+    sorted.expect(0, &[]);
+    assert_eq!(sorted.json()["checksum"], exobus(&["validate", "--json", &input]).json()["checksum"]);
+
+    // Bad input is the job's to find there, and it names the file.
+    let again = scratch.text("again");
+    fs::write(scratch.path("torn"), [1; 150]).unwrap();
+    exobus(&["sort", &scratch.text("torn"), "--output", &again, "--cluster", &url]).expect(3, &["torn", "offset 100"]);
+    exobus(&["sort", &input, "--output", &output, "--cluster", &url]).expect(3, &["out", "not empty"]);
+    assert!(!scratch.path("again").exists());
+
+    cluster.signal(Signal::INT);
+    let (code, said) = cluster.end(PATIENCE);
+    assert_eq!(code, Some(0), "{said:#?}");
+    nothing_runs(&scratch);
+    let spill = scratch.path("cluster/spill");
+    let left: Vec<String> = names(&spill).iter().flat_map(|node| names(&spill.join(node))).collect();
+    assert_eq!(left.iter().filter(|name| name.ends_with(".spill")).count(), 0, "{left:?}");
+}
+
+#[test]
+fn a_node_that_dies_is_named_and_ends_the_others() {
+    let scratch = Scratch::new();
+    let mut cluster = dev(&scratch, "2");
+    url(&mut cluster);
+    kill_process(pid_of("n2.toml", &scratch), Signal::KILL).unwrap();
+    let (code, said) = cluster.end(PATIENCE);
+    assert_eq!(code, Some(5), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("error: n2 ended unexpectedly")), "{said:#?}");
+    nothing_runs(&scratch);
+}
+
+#[test]
+fn killing_dev_itself_leaves_no_process() {
+    let scratch = Scratch::new();
+    let mut cluster = dev(&scratch, "2");
+    url(&mut cluster);
+    assert_eq!(processes_of(&scratch).len(), 4, "dev, server, two nodes: {:#?}", processes_of(&scratch));
+    cluster.signal(Signal::KILL);
+    nothing_runs(&scratch);
+}
+
+#[test]
+fn without_a_server_it_says_where_it_looked() {
+    let mut command = command(&["dev", "--nats-server", "/nowhere/nats-server"]);
+    command.env_remove("EXOBUS_NATS_SERVER");
+    support::finish(command).expect(2, &["no nats-server at /nowhere/nats-server"]);
+}
+
+/// The process of this cluster that was started with this configuration.
+fn pid_of(config: &str, scratch: &Scratch) -> Pid {
+    let wanted = format!("--config {}", scratch.path("cluster").join(config).display());
+    let of = |entry: std::fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        line.contains(&wanted).then_some(pid)
+    };
+    let pid: i32 = fs::read_dir(Path::new("/proc")).unwrap().flatten().find_map(of).expect("the node runs");
+    Pid::from_raw(pid).unwrap()
+}

@@ -1,0 +1,249 @@
+//! `exobus sort` in one process, as users call it: right and odd input, and that nothing is left behind.
+
+mod support;
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use support::{Running, Scratch, command, exobus, names};
+
+const KEYS: [&str; 12] = [
+    "rows",
+    "bytes",
+    "seconds",
+    "gb_per_s",
+    "peak_memory_bytes",
+    "spilled_bytes",
+    "row_hash_in",
+    "row_hash_out",
+    "strategy",
+    "partitions",
+    "control_messages",
+    "owner_bytes",
+];
+
+/// A sort in its own spill folder, so that what it leaves there is seen.
+fn sort(scratch: &Scratch, args: &[&str]) -> support::Run {
+    let spill = scratch.text("spill");
+    let mut all = vec!["sort", "--spill", &spill];
+    all.extend(args);
+    let run = exobus(&all);
+    assert_eq!(names(&scratch.path("spill")), [""; 0], "spill files are left: {run:#?}");
+    run
+}
+
+fn generate(scratch: &Scratch, records: u64) -> String {
+    let input = scratch.text("in");
+    exobus(&["generate", "--records", &records.to_string(), "--files", "3", &input]).expect(0, &[]);
+    input
+}
+
+#[test]
+fn records_come_out_in_order_with_the_promised_summary() {
+    let scratch = Scratch::new();
+    let (input, output) = (generate(&scratch, 50_000), scratch.text("out"));
+    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "256MiB", "--partitions", "4", "--json"]);
+    run.expect(0, &[]);
+    let summary = run.json();
+    let mut keys: Vec<&str> = summary.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut promised = KEYS;
+    keys.sort_unstable();
+    promised.sort_unstable();
+    assert_eq!(keys, promised);
+    assert_eq!(summary["rows"], 50_000);
+    assert_eq!(summary["bytes"], 5_000_000);
+    assert_eq!(summary["partitions"], 4);
+    assert_eq!(summary["strategy"], "simple");
+    assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
+    assert_eq!(summary["row_hash_in"].as_str().unwrap().len(), 32);
+    assert!(summary["peak_memory_bytes"].as_u64().unwrap() > 0);
+    assert!(summary["control_messages"].as_u64().unwrap() > 0);
+    assert!(summary["owner_bytes"].as_u64().unwrap() > 0);
+
+    assert_eq!(names(&scratch.path("out")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
+    let sorted = exobus(&["validate", "--json", &output]);
+    sorted.expect(0, &[]);
+    let given = exobus(&["validate", "--json", &input]).json();
+    assert_eq!(sorted.json()["records"], 50_000);
+    assert_eq!(sorted.json()["checksum"], given["checksum"]);
+    assert_eq!(summary["row_hash_in"], given["row_hash"], "from the bytes read");
+    assert_eq!(summary["row_hash_out"], sorted.json()["row_hash"], "from the bytes written");
+}
+
+#[test]
+fn more_data_than_memory_is_spilled_and_comes_out_right() {
+    let scratch = Scratch::new();
+    let (input, output) = (generate(&scratch, 2_000_000), scratch.text("out"));
+    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "64MiB", "--executors", "2", "--json"]);
+    run.expect(0, &[]);
+    assert!(run.json()["spilled_bytes"].as_u64().unwrap() > 50_000_000, "{run:#?}");
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
+#[test]
+fn generate_needs_no_input_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let mut command = command(&["sort", "--generate", "3MB"]);
+    command.env("TMPDIR", scratch.root());
+    let run = support::finish(command);
+    run.expect(0, &["generating 3.00 MB"]);
+    assert!(run.stdout.contains("sorted 30 000 records"), "{run:#?}");
+    assert!(run.stdout.contains("validated 3.00 MB: 30 000 records in order"), "{run:#?}");
+    assert_eq!(names(scratch.root()), [""; 0]);
+
+    let output = scratch.text("kept");
+    let mut command = support::command(&["sort", "--generate", "3MB", "--output", &output, "--json"]);
+    command.env("TMPDIR", scratch.root());
+    let run = support::finish(command);
+    run.expect(0, &["validated"]);
+    assert_eq!(run.json()["rows"], 30_000);
+    assert_eq!(names(scratch.root()), ["kept"], "only the output stays");
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
+#[test]
+fn no_records_give_one_empty_file() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("empty"), "").unwrap();
+    let output = scratch.text("out");
+    let run = sort(&scratch, &[&scratch.text("empty"), "--output", &output, "--json"]);
+    run.expect(0, &[]);
+    assert_eq!(run.json()["rows"], 0);
+    assert_eq!(names(&scratch.path("out")), ["part-00000"]);
+    assert_eq!(fs::metadata(scratch.path("out/part-00000")).unwrap().len(), 0);
+}
+
+#[test]
+fn more_partitions_than_records_are_fine() {
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 5);
+    let output = scratch.text("out");
+    sort(&scratch, &[&input, "--output", &output, "--partitions", "12"]).expect(0, &[]);
+    assert_eq!(names(&scratch.path("out")).len(), 12);
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
+#[test]
+fn bad_input_is_named_and_nothing_is_made() {
+    let scratch = Scratch::new();
+    let output = scratch.text("out");
+    sort(&scratch, &[&scratch.text("missing"), "--output", &output]).expect(3, &["missing", "No such file"]);
+    fs::write(scratch.path("torn"), vec![1; 1234]).unwrap();
+    sort(&scratch, &[&scratch.text("torn"), "--output", &output]).expect(1, &["torn", "truncated", "offset 1200"]);
+    fs::create_dir(scratch.path("hollow")).unwrap();
+    sort(&scratch, &[&scratch.text("hollow"), "--output", &output]).expect(3, &["hollow", "no record files"]);
+    assert!(!scratch.path("out").exists());
+}
+
+#[test]
+fn output_that_cannot_be_used_is_refused_and_left_alone() {
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 100);
+    fs::create_dir(scratch.path("full")).unwrap();
+    fs::write(scratch.path("full/mine"), "precious").unwrap();
+    sort(&scratch, &[&input, "--output", &scratch.text("full")]).expect(3, &["full", "not empty", "mine"]);
+    assert_eq!(fs::read_to_string(scratch.path("full/mine")).unwrap(), "precious");
+    // The input's own folder is not empty either.
+    sort(&scratch, &[&input, "--output", &input]).expect(3, &["not empty"]);
+    assert_eq!(names(&scratch.path("in")).len(), 3);
+
+    fs::write(scratch.path("file"), "x").unwrap();
+    sort(&scratch, &[&input, "--output", &scratch.text("file")]).expect(3, &["file"]);
+    sort(&scratch, &[&input, "--output", &scratch.text("file/below")]).expect(3, &["file/below"]);
+    // Even root cannot write here.
+    sort(&scratch, &[&input, "--output", "/proc/exobus-out"]).expect(3, &["/proc/exobus-out"]);
+}
+
+#[test]
+fn output_inside_the_input_folder_is_no_input() {
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 1000);
+    let output = scratch.text("in/sorted/deep");
+    sort(&scratch, &[&input, "--output", &output, "--json"]).expect(0, &[]);
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
+#[test]
+fn too_little_memory_is_refused_with_the_least_that_works() {
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 1000);
+    let output = scratch.text("out");
+    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "1MiB", "--executors", "2"]);
+    run.expect(2, &["too"]);
+    assert!(!scratch.path("out").exists(), "{run:#?}");
+    let least: u64 = run
+        .stderr
+        .split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .find(|number| *number > 1 << 20)
+        .unwrap_or_else(|| panic!("no number of bytes: {run:#?}"));
+    sort(&scratch, &[&input, "--output", &output, "--memory", &least.to_string(), "--executors", "2"]).expect(0, &[]);
+}
+
+#[test]
+fn an_unreachable_cluster_is_named_with_the_time_that_was_tried() {
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 10);
+    let output = scratch.text("out");
+    // Nothing listens on port 9 (discard) of the loopback.
+    let mut command =
+        command(&["sort", &input, "--output", &output, "--cluster", "nats://127.0.0.1:9"]);
+    command.env("EXOBUS_CLUSTER__CONNECT_DEADLINE", "1s");
+    support::finish(command).expect(4, &["nats://127.0.0.1:9", "1s"]);
+    assert!(!scratch.path("out").exists());
+}
+
+#[test]
+fn ctrl_c_ends_it_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let spill = scratch.text("spill");
+    let output = scratch.text("out");
+    let mut command = command(&[
+        "sort", "--generate", "400MB", "--output", &output, "--memory", "64MiB", "--executors", "1", "--spill", &spill,
+    ]);
+    command.env("TMPDIR", scratch.root()).env("EXOBUS_LOG", "info");
+    let mut running = Running::start(command);
+    running.wait_for("sort.map", Duration::from_secs(60)).expect("it ended before it worked");
+    running.signal(rustix::process::Signal::INT);
+    let (code, said) = running.end(Duration::from_secs(30));
+    assert_eq!(code, Some(130), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("error: interrupted")), "{said:#?}");
+    assert_eq!(names(scratch.root()), [""; 0], "{said:#?}");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing_under_the_final_names() {
+    // Only root can mount a small disk; the check of the same error without one is in the shuffle crate.
+    let scratch = Scratch::new();
+    let small = scratch.path("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"])
+        .arg(&small)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !mounted {
+        eprintln!("not root: a full disk was not tried");
+        return;
+    }
+    let input = generate(&scratch, 100_000);
+    let output = scratch.text("small/out");
+    let run = sort(&scratch, &[&input, "--output", &output]);
+    let left = names(&scratch.path("small"));
+    let unmounted = std::process::Command::new("umount").arg(&small).status().unwrap();
+    assert!(unmounted.success());
+    run.expect(3, &["disk full", "part-00000"]);
+    assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn a_folder_without_permission_is_named() {
+    if rustix::process::geteuid().is_root() {
+        // Permissions do not hold root back; `/proc` above does.
+        return;
+    }
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 10);
+    fs::create_dir(scratch.path("locked")).unwrap();
+    fs::set_permissions(scratch.path("locked"), fs::Permissions::from_mode(0o500)).unwrap();
+    sort(&scratch, &[&input, "--output", &scratch.text("locked/out")]).expect(3, &["locked/out", "denied"]);
+}

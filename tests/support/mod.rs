@@ -1,0 +1,172 @@
+//! Runs the real binary.
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    time::Duration,
+};
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The binary, with an environment that holds nothing of ours.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exobus"));
+    command.args(args).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("EXOBUS_") && name != "EXOBUS_NATS_SERVER" || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs it to its end.
+pub fn exobus(args: &[&str]) -> Run {
+    finish(command(args))
+}
+
+pub fn finish(mut command: Command) -> Run {
+    let output = command.output().unwrap();
+    Run {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Run {
+    /// Exit code as expected, and every text on stderr.
+    #[track_caller]
+    pub fn expect(&self, code: i32, on_stderr: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        for text in on_stderr {
+            assert!(self.stderr.contains(text), "{text:?} is not in {self:#?}");
+        }
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        assert!(!self.stderr.contains("stack backtrace"), "{self:#?}");
+        self
+    }
+
+    /// stdout as one JSON object.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
+
+/// Names of what is in a folder, hidden things included; none for a folder that is not there.
+pub fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A temporary folder and paths in it as text.
+pub struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn root(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// A process that is still running; killed when dropped.
+pub struct Running {
+    pub child: Child,
+    lines: Receiver<String>,
+    pub seen: Vec<String>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (told, lines) = mpsc::channel();
+        let outputs: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for output in outputs {
+            let told = told.clone();
+            let read = move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if told.send(line).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::Builder::new().spawn(read).unwrap();
+        }
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line that contains `text`; `None` when the outputs are closed before.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str, within: Duration) -> Option<String> {
+        loop {
+            match self.lines.recv_timeout(within) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(text) {
+                        return Some(line);
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("no line with {text:?}; seen: {:#?}", self.seen),
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end; the exit code and everything that was said.
+    pub fn end(mut self, within: Duration) -> (Option<i32>, Vec<String>) {
+        // The outputs close when the process and all that inherited them have ended.
+        assert_eq!(self.wait_for("\u{0}never", within), None);
+        (self.child.wait().unwrap().code(), std::mem::take(&mut self.seen))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Processes of this machine whose command line holds `text`.
+pub fn processes_with(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(text) && entry.file_name() != OsStr::new(&std::process::id().to_string()) {
+            found.push(line);
+        }
+    }
+    found
+}
