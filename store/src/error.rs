@@ -40,6 +40,18 @@ pub enum StoreError {
         /// How many parts it has.
         count: u32,
     },
+    /// The object is shorter than the range that was asked for.
+    #[error("object {object} has {span} bytes, {bytes} bytes from {offset} were asked for")]
+    OutOfRange {
+        /// The object.
+        object: ObjectId,
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        bytes: u64,
+        /// Length of the object.
+        span: u64,
+    },
     /// An object of this id is sealed already, with other content.
     #[error("object {0} exists already with other content")]
     Conflict(ObjectId),
@@ -195,6 +207,7 @@ impl StoreError {
             self,
             StoreError::BudgetTooSmall { .. }
                 | StoreError::NoSuchPart { .. }
+                | StoreError::OutOfRange { .. }
                 | StoreError::Conflict(_)
                 | StoreError::TooLarge { .. }
                 | StoreError::PartTooLong { .. }

@@ -1,6 +1,6 @@
 //! What a store and a writer are told when they are opened, and what the store tells back.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 /// How a store is set up. Two settings matter to most: `memory_bytes` and `spill_dirs`.
 #[derive(Clone)]
@@ -200,6 +200,4 @@ pub struct StoreStats {
     pub indexes_rebuilt: u64,
     /// Whether a file system refused direct I/O, so that its files are written through the page cache.
     pub buffered_io: bool,
-    /// Total time that requests waited for memory, since the start.
-    pub waited: Duration,
 }

@@ -1,0 +1,151 @@
+//! Sealed bytes to read: in place, without a copy, cheap to clone.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use crate::{
+    directory::{PartSlice, byte_range},
+    hold::Hold,
+    ids::{ObjectId, RowHash},
+    meta::PartMeta,
+    region::View,
+};
+
+/// What the bytes are: the header that travels and is stored with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Whose object it is, usually the job.
+    pub group: u128,
+    /// The object.
+    pub object: ObjectId,
+    /// Which attempt of its task made it; zero for private copies, which are never announced.
+    pub attempt: u32,
+    /// Number of the block's first part in the object.
+    pub first_part: u32,
+    /// How many parts it has.
+    pub parts: u32,
+    /// Sum of the lengths of the parts.
+    pub bytes: u64,
+    /// Sum of their rows.
+    pub rows: u64,
+    /// Sum of their row hashes.
+    pub row_hash: RowHash,
+    /// Checksum of the part where there is exactly one, else the wrapping sum of the parts' checksums.
+    pub checksum: u64,
+}
+
+/// The bytes of consecutive parts of an object, immutable, 64-byte aligned where the object's parts are.
+///
+/// Dereferences to the bytes from the start of the first part that has any to the end of the last (with
+/// [`Align::SixtyFour`](crate::Align) including the gaps between). While a block or a clone of it lives, its memory is
+/// pinned: neither spilled nor freed, even when the object is deleted.
+#[derive(Clone)]
+pub struct Block {
+    view: Option<View>,
+    _hold: Option<Arc<Hold>>,
+    group: u128,
+    object: ObjectId,
+    attempt: u32,
+    first_part: u32,
+    parts: PartSlice,
+}
+
+/// Whose parts a block is about to show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub group: u128,
+    pub object: ObjectId,
+    pub attempt: u32,
+    pub first_part: u32,
+}
+
+impl Block {
+    /// `bytes`: the view of [`byte_range`] of the parts and what keeps it; `None` when they have no bytes.
+    pub(crate) fn new(origin: Origin, parts: PartSlice, bytes: Option<(View, Arc<Hold>)>) -> Block {
+        let (view, hold) = bytes.unzip();
+        let Origin { group, object, attempt, first_part } = origin;
+        Block { view, _hold: hold, group, object, attempt, first_part, parts }
+    }
+
+    /// No bytes at all, of no object: what stands for an object that was never stored because it is empty.
+    pub fn empty() -> Block {
+        let origin = Origin { group: 0, object: ObjectId(0), attempt: 0, first_part: 0 };
+        Block::new(origin, PartSlice::default(), None)
+    }
+
+    /// The object the bytes are of.
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// The parts in it; their offsets count from the start of the object.
+    pub fn parts(&self) -> &[PartMeta] {
+        &self.parts
+    }
+
+    /// Part number `index` of the block (0: its first), sharing the memory.
+    ///
+    /// # Panics
+    /// The block has no such part.
+    pub fn part(&self, index: usize) -> Block {
+        let meta = self.parts[index];
+        let from = (meta.offset - byte_range(&self.parts).start.min(meta.offset)) as usize;
+        let view =
+            self.view.as_ref().filter(|_| meta.bytes > 0).map(|view| view.slice(from..from + meta.bytes as usize));
+        Block {
+            _hold: self._hold.clone().filter(|_| view.is_some()),
+            view,
+            first_part: self.first_part + index as u32,
+            parts: self.parts.slice(index..index + 1),
+            ..*self
+        }
+    }
+
+    /// What the bytes are.
+    pub fn header(&self) -> BlockHeader {
+        BlockHeader {
+            group: self.group,
+            object: self.object,
+            attempt: self.attempt,
+            first_part: self.first_part,
+            parts: self.parts.len() as u32,
+            bytes: self.parts.iter().map(|part| part.bytes).sum(),
+            rows: self.parts.iter().map(|part| part.rows).sum(),
+            row_hash: self.parts.iter().map(|part| part.row_hash).sum(),
+            checksum: self.parts.iter().fold(0, |sum, part| sum.wrapping_add(part.checksum)),
+        }
+    }
+
+    /// Compares every part with its checksum; the number (in the block) of the first that does not fit.
+    ///
+    /// # Errors
+    /// That number.
+    pub fn verify(&self) -> Result<(), usize> {
+        let start = byte_range(&self.parts).start;
+        crate::checksum::first_corrupt(self, start, &self.parts).map_or(Ok(()), Err)
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.view.as_deref().unwrap_or(&[])
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("object", &self.object)
+            .field("first_part", &self.first_part)
+            .field("parts", &self.parts.len())
+            .field("bytes", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! The checksum of parts: xxh3-64.
+//!
+//! Measured on one core of the reference machine, 100 MB: twox-hash 12.2 GB/s in one call and 14 GB/s in pieces of
+//! 256 KiB, xxhash-rust 11.8 GB/s, memcpy 8-11 GB/s; 1 kB blocks 10.2 GB/s. It costs as much as a copy, so bytes
+//! that are copied anyhow are hashed piece by piece while they are in the cache.
+
+use std::hash::Hasher;
+
+use twox_hash::{XxHash3_64, XxHash3_128};
+
+use crate::{ids::ObjectId, meta::PartMeta};
+
+/// Piece of a large copy that stays in the second-level cache between hash and copy.
+const PIECE: usize = 128 << 10;
+
+/// From this length on, the lower half of xxh3-128 is xxh3-64: both end the same accumulation in the same way.
+const HALVES_AGREE_FROM: usize = 241;
+
+/// Checksum of a part.
+pub(crate) fn of(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+/// Checksum of bytes that come piece by piece.
+#[derive(Clone)]
+pub(crate) struct Streaming(XxHash3_64);
+
+impl Streaming {
+    pub fn new() -> Streaming {
+        Streaming(XxHash3_64::new())
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    pub fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+/// Id and checksum of a content, in one pass.
+pub(crate) fn id_and_checksum(bytes: &[u8]) -> (ObjectId, u64) {
+    let id = XxHash3_128::oneshot(bytes);
+    (ObjectId(id), if bytes.len() >= HALVES_AGREE_FROM { id as u64 } else { of(bytes) })
+}
+
+/// Copies, and computes id and checksum on the way.
+pub(crate) fn copy_with_id(to: &mut [u8], from: &[u8]) -> (ObjectId, u64) {
+    if from.len() <= PIECE {
+        to.copy_from_slice(from);
+        return id_and_checksum(from);
+    }
+    let mut hasher = XxHash3_128::new();
+    for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
+        hasher.write(from);
+        to.copy_from_slice(from);
+    }
+    let id = hasher.finish_128();
+    (ObjectId(id), id as u64)
+}
+
+/// The first part whose checksum does not fit `bytes`, which begin at byte `start` of the object. Parts that do not
+/// lie within the bytes count as not fitting.
+pub(crate) fn first_corrupt(bytes: &[u8], start: u64, parts: &[PartMeta]) -> Option<usize> {
+    parts.iter().position(|part| {
+        if part.bytes == 0 {
+            return false;
+        }
+        let from = part.offset.wrapping_sub(start) as usize;
+        let range = from..from.saturating_add(part.bytes as usize);
+        bytes.get(range).is_none_or(|bytes| of(bytes) != part.checksum)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_pass_gives_the_same_id_and_checksum_as_two() {
+        let bytes: Vec<u8> = (0..1_000_000u32).map(|at| (at * 31 >> 3) as u8).collect();
+        for length in [0, 1, 16, 17, 128, 129, 239, 240, 241, 242, 1000, PIECE, PIECE + 1, 1_000_000] {
+            let bytes = &bytes[..length];
+            let expected = (ObjectId::of_content(bytes), of(bytes));
+            assert_eq!(id_and_checksum(bytes), expected, "{length} bytes");
+            let mut copy = vec![0; length];
+            assert_eq!(copy_with_id(&mut copy, bytes), expected, "{length} bytes copied");
+            assert!(copy == bytes);
+            let mut streaming = Streaming::new();
+            bytes.chunks(777).for_each(|piece| streaming.write(piece));
+            assert_eq!(streaming.finish(), expected.1, "{length} bytes in pieces");
+        }
+    }
+}

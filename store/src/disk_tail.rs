@@ -1,0 +1,189 @@
+//! The end of an object that found no memory: written to a borrowed spill file, a chunk of the reserve at a time.
+
+use std::{path::Path, sync::Arc};
+
+use tracing::warn;
+
+use crate::{
+    alloc::PAGE,
+    disk::{AlignedBuffer, DiskFile, write_all_at},
+    error::StoreError,
+    hold::OwnedSpan,
+    io,
+    reserve::Pool,
+    shared::Shared,
+    table::{FileId, Place},
+};
+
+/// An extent on its way to disk.
+pub(crate) struct DiskTail {
+    borrowed: Borrowed,
+    file: Arc<dyn DiskFile>,
+    chunk: OwnedSpan,
+    /// Bytes in the chunk, and of those how many are written to disk already (a tail that was aligned).
+    filled: usize,
+    flushed: u64,
+}
+
+/// A finished extent; its file stays borrowed until the table has it or it is dropped.
+pub(crate) struct DiskExtent {
+    borrowed: Borrowed,
+    bytes: u64,
+}
+
+/// A spill file that only its borrower appends to.
+struct Borrowed {
+    shared: Arc<Shared>,
+    file: FileId,
+    path: Arc<Path>,
+    /// Where the extent begins in it.
+    offset: u64,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.shared.with(|state| state.give_back_file(self.file));
+    }
+}
+
+impl Borrowed {
+    /// The next file that can be opened; directories where that fails are out of use.
+    fn new(shared: &Arc<Shared>, needed: u64) -> Result<(Borrowed, Arc<dyn DiskFile>), StoreError> {
+        loop {
+            let borrowed = shared.with(|state| {
+                let file = state.files.borrow()?;
+                let entry = state.files.get(file);
+                Some((file, entry.dir, entry.path.clone(), entry.end))
+            });
+            let Some((file, dir, path, offset)) = borrowed else {
+                let error = shared.with(|state| state.disk_full(needed));
+                return Err(shared.explain(error));
+            };
+            let borrowed = Borrowed { shared: shared.clone(), file, path, offset };
+            match shared.dirs.create(file, dir, &borrowed.path, 0) {
+                Ok(handle) => return Ok((borrowed, handle)),
+                Err(error) => {
+                    warn!(%error, "spill file cannot be made");
+                    shared.with(|state| state.write_failed(file, &error.to_string()));
+                }
+            }
+        }
+    }
+}
+
+impl DiskTail {
+    /// # Errors
+    /// No chunk: more writers than executors. No directory.
+    pub fn open(shared: &Arc<Shared>) -> Result<DiskTail, StoreError> {
+        let chunk = shared.from_reserve(Pool::Chunks, shared.reserve.chunk_bytes())?;
+        let (borrowed, file) = Borrowed::new(shared, chunk.span().bytes)?;
+        Ok(DiskTail { borrowed, file, chunk, filled: 0, flushed: 0 })
+    }
+
+    /// Bytes so far.
+    pub fn written(&self) -> u64 {
+        self.flushed + self.filled as u64
+    }
+
+    /// Room for the next bytes, never none.
+    pub fn spare(&mut self) -> Result<&mut [u8], StoreError> {
+        if self.filled == self.chunk.span().bytes as usize {
+            self.flush()?;
+        }
+        Ok(&mut self.chunk.bytes_mut()[self.filled..])
+    }
+
+    /// The first bytes of the room are written; these.
+    pub fn advance(&mut self, count: usize) -> &[u8] {
+        let from = self.filled;
+        self.filled += count;
+        &self.chunk.bytes()[from..self.filled]
+    }
+
+    /// Zeros up to a multiple of `align`.
+    pub fn align(&mut self, align: u64) -> Result<(), StoreError> {
+        let gap = self.written().next_multiple_of(align) - self.written();
+        for _ in 0..gap {
+            self.spare()?[0] = 0;
+            self.advance(1);
+        }
+        Ok(())
+    }
+
+    /// Writes the chunk. When its directory fails, what was written so far moves to another one.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let bytes = (self.filled as u64).next_multiple_of(PAGE);
+        self.chunk.bytes_mut()[self.filled..bytes as usize].fill(0);
+        loop {
+            let file = self.borrowed.file;
+            let at = self.borrowed.shared.with(|state| state.files.append(file, bytes));
+            debug_assert_eq!(at, self.borrowed.offset + self.flushed);
+            match write_all_at(&*self.file, at, &[&self.chunk.bytes()[..bytes as usize]]) {
+                Ok(()) => break,
+                Err(error) => {
+                    warn!(path = %self.borrowed.path.display(), %error, "write to spill file failed");
+                    self.move_elsewhere(&error.to_string())?;
+                }
+            }
+        }
+        self.flushed += self.filled as u64;
+        self.filled = 0;
+        Ok(())
+    }
+
+    fn move_elsewhere(&mut self, error: &str) -> Result<(), StoreError> {
+        let shared = self.borrowed.shared.clone();
+        shared.with(|state| state.write_failed(self.borrowed.file, error));
+        let mut buffer = AlignedBuffer::default();
+        let mut copy = AlignedBuffer::default();
+        'next: loop {
+            let (borrowed, file) = Borrowed::new(&shared, self.written())?;
+            let mut moved = 0;
+            while moved < self.flushed {
+                let bytes = (self.flushed - moved).min(1 << 20);
+                let piece = copy.of(bytes as usize);
+                io::read_unaligned(&shared, self.borrowed.file, self.borrowed.offset + moved, piece, &mut buffer)?;
+                let at = shared.with(|state| state.files.append(borrowed.file, bytes));
+                if let Err(error) = write_all_at(&*file, at, &[&*piece]) {
+                    shared.with(|state| state.write_failed(borrowed.file, &error.to_string()));
+                    continue 'next;
+                }
+                moved += bytes;
+            }
+            (self.borrowed, self.file) = (borrowed, file);
+            return Ok(());
+        }
+    }
+
+    /// Writes what is left. The bytes can be read from the file once this returned.
+    pub fn finish(mut self) -> Result<DiskExtent, StoreError> {
+        let bytes = self.written();
+        if self.filled > 0 {
+            self.flush()?;
+        }
+        if !self.file.is_direct()
+            && let Err(error) = self.file.sync()
+        {
+            // What went through the page cache may be gone, and the next sync would not say so.
+            let shared = &self.borrowed.shared;
+            shared.with(|state| state.write_failed(self.borrowed.file, &error.to_string()));
+            return Err(StoreError::disk("sync", &self.borrowed.path, error));
+        }
+        Ok(DiskExtent { borrowed: self.borrowed, bytes })
+    }
+}
+
+impl DiskExtent {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn place(&self) -> Place {
+        Place { file: self.borrowed.file, offset: self.borrowed.offset }
+    }
+
+    /// The table has it now, so the file can be used by others.
+    pub fn let_go(self) {
+        drop(self.borrowed);
+    }
+}

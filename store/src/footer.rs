@@ -1,0 +1,255 @@
+//! What stands at the end of a closed spill file: which blocks it has, so that it can be read without any index.
+//!
+//! ```text
+//! blocks ... | payload, padded to 4096 | trailer, 4096 bytes
+//! payload: count u32, then for each block
+//!          object u128, group u128, attempt u32, extents of the object u32, start u64, bytes u64, offset u64,
+//!          first part u32, parts of the object u32, count u32, and for each part of the block
+//!          offset u64, bytes u64, rows u64, row hash u128, checksum u64
+//! trailer: magic [8], payload offset u64, payload bytes u64, xxh3-64 of the payload u64, xxh3-64 of the 32 bytes before
+//! ```
+//! All numbers little-endian. The trailer's checksum covers where the payload is, the payload's covers everything else,
+//! so a flipped bit anywhere makes the footer invalid as a whole: the file then counts as torn.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    alloc::PAGE,
+    checksum,
+    ids::{ObjectId, RowHash},
+    meta::PartMeta,
+    state::BlockInfo,
+};
+
+const MAGIC: [u8; 8] = *b"EXOSPL01";
+const TRAILER_BYTES: usize = 40;
+/// No honest footer is longer: it would list some millions of blocks in one file of 128 MiB.
+const PAYLOAD_MAX: u64 = 1 << 30;
+const PART_BYTES: usize = 48;
+
+/// An encoded footer.
+pub(crate) struct Footer {
+    /// Payload, padding and trailer: a multiple of 4096.
+    pub bytes: Vec<u8>,
+    payload: Location,
+}
+
+/// Where the payload is and what it must hash to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Location {
+    pub offset: u64,
+    pub bytes: u64,
+    pub checksum: u64,
+}
+
+/// What the index keeps of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// Length of the file.
+    pub size: u64,
+    pub blocks: u64,
+    pub payload: Location,
+}
+
+/// A block that a footer lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FooterBlock {
+    pub object: ObjectId,
+    pub group: u128,
+    pub attempt: u32,
+    /// How many blocks the object has in all.
+    pub extents: u32,
+    pub start: u64,
+    pub bytes: u64,
+    /// In the file.
+    pub offset: u64,
+    pub first_part: u32,
+    /// How many parts the object has in all.
+    pub parts_of_object: u32,
+    /// Those of this block.
+    pub parts: Vec<PartMeta>,
+}
+
+impl Footer {
+    pub fn summary(&self, size: u64, blocks: usize) -> Summary {
+        Summary { size, blocks: blocks as u64, payload: self.payload }
+    }
+}
+
+/// Footer of a file whose blocks end at `end`, a multiple of 4096.
+pub(crate) fn encode(end: u64, blocks: &[BlockInfo]) -> Footer {
+    let mut bytes = Vec::new();
+    bytes.extend((blocks.len() as u32).to_le_bytes());
+    for block in blocks {
+        bytes.extend(block.object.0.to_le_bytes());
+        bytes.extend(block.group.to_le_bytes());
+        bytes.extend(block.attempt.to_le_bytes());
+        bytes.extend(block.extents.to_le_bytes());
+        bytes.extend(block.start.to_le_bytes());
+        bytes.extend(block.bytes.to_le_bytes());
+        bytes.extend(block.offset.to_le_bytes());
+        let parts = block.directory.slice(0..block.directory.len());
+        let first = if block.start == 0 { 0 } else { parts.partition_point(|part| part.offset < block.start) };
+        let after = parts.partition_point(|part| part.offset < block.next_start);
+        bytes.extend((first as u32).to_le_bytes());
+        bytes.extend((parts.len() as u32).to_le_bytes());
+        bytes.extend(((after.max(first) - first) as u32).to_le_bytes());
+        for part in &parts[first..after.max(first)] {
+            bytes.extend(part.offset.to_le_bytes());
+            bytes.extend(part.bytes.to_le_bytes());
+            bytes.extend(part.rows.to_le_bytes());
+            bytes.extend(part.row_hash.0.to_le_bytes());
+            bytes.extend(part.checksum.to_le_bytes());
+        }
+    }
+    let payload = Location { offset: end, bytes: bytes.len() as u64, checksum: checksum::of(&bytes) };
+    bytes.resize(bytes.len().next_multiple_of(PAGE as usize), 0);
+    let mut trailer = Vec::with_capacity(PAGE as usize);
+    trailer.extend(MAGIC);
+    trailer.extend(payload.offset.to_le_bytes());
+    trailer.extend(payload.bytes.to_le_bytes());
+    trailer.extend(payload.checksum.to_le_bytes());
+    trailer.extend(checksum::of(&trailer).to_le_bytes());
+    debug_assert_eq!(trailer.len(), TRAILER_BYTES);
+    trailer.resize(PAGE as usize, 0);
+    bytes.append(&mut trailer);
+    Footer { bytes, payload }
+}
+
+/// Where the payload is, from the last 4096 bytes of a file of `size` bytes. `None`: it has no valid footer.
+pub(crate) fn locate(trailer: &[u8], size: u64) -> Option<Location> {
+    let fields = trailer.get(..TRAILER_BYTES)?;
+    let (fields, sum) = fields.split_at(TRAILER_BYTES - 8);
+    if fields[..8] != MAGIC || checksum::of(fields).to_le_bytes() != sum {
+        return None;
+    }
+    let mut reader = Reader(&fields[8..]);
+    let location = Location { offset: reader.u64()?, bytes: reader.u64()?, checksum: reader.u64()? };
+    plausible(location, size).then_some(location)
+}
+
+/// Whether there can be such a payload in a file of this size.
+pub(crate) fn plausible(location: Location, size: u64) -> bool {
+    location.bytes <= PAYLOAD_MAX
+        && location.offset.is_multiple_of(PAGE)
+        && location.offset.checked_add(location.bytes.next_multiple_of(PAGE)).is_some_and(|end| end + PAGE == size)
+}
+
+/// The blocks of a payload. `None`: it is not what was written.
+pub(crate) fn decode(payload: &[u8], location: Location) -> Option<Vec<FooterBlock>> {
+    if payload.len() as u64 != location.bytes || checksum::of(payload) != location.checksum {
+        return None;
+    }
+    let mut reader = Reader(payload);
+    let count = reader.u32()?;
+    let mut blocks = Vec::new();
+    for _ in 0..count {
+        let mut block = FooterBlock {
+            object: ObjectId(reader.u128()?),
+            group: reader.u128()?,
+            attempt: reader.u32()?,
+            extents: reader.u32()?,
+            start: reader.u64()?,
+            bytes: reader.u64()?,
+            offset: reader.u64()?,
+            first_part: reader.u32()?,
+            parts_of_object: reader.u32()?,
+            parts: Vec::new(),
+        };
+        let parts = reader.u32()? as usize;
+        // Never more than can follow: lengths are checked before memory is taken for them.
+        if parts > reader.0.len() / PART_BYTES || block.offset.checked_add(block.bytes)? > location.offset {
+            return None;
+        }
+        for _ in 0..parts {
+            block.parts.push(PartMeta {
+                offset: reader.u64()?,
+                bytes: reader.u64()?,
+                rows: reader.u64()?,
+                row_hash: RowHash(reader.u128()?),
+                checksum: reader.u64()?,
+            });
+        }
+        blocks.push(block);
+    }
+    reader.0.is_empty().then_some(blocks)
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (now, later) = self.0.split_first_chunk::<N>()?;
+        self.0 = later;
+        Some(*now)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn u128(&mut self) -> Option<u128> {
+        self.take().map(u128::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Directory;
+
+    fn sample() -> Vec<BlockInfo> {
+        let part =
+            |offset: u64, bytes: u64| PartMeta { offset, bytes, rows: 3, row_hash: RowHash(9 << 100), checksum: 5 };
+        let directory = Directory::new(&[part(0, 10), part(10, 0), part(10, 30), part(40, 0)]);
+        let block = |start, bytes, offset, next_start| BlockInfo {
+            object: ObjectId(77),
+            group: 5,
+            attempt: 2,
+            directory: directory.clone(),
+            extents: 2,
+            start,
+            bytes,
+            next_start,
+            offset,
+        };
+        vec![block(0, 10, 0, 10), block(10, 30, 4096, u64::MAX)]
+    }
+
+    #[test]
+    fn every_part_comes_back_once() {
+        let footer = encode(8192, &sample());
+        let size = 8192 + footer.bytes.len() as u64;
+        let location = locate(&footer.bytes[footer.bytes.len() - 4096..], size).unwrap();
+        assert_eq!(location, footer.summary(size, 2).payload);
+        let blocks = decode(&footer.bytes[..location.bytes as usize], location).unwrap();
+        assert_eq!(blocks.len(), 2);
+        assert_eq!((blocks[0].first_part, blocks[0].parts.len()), (0, 1));
+        assert_eq!((blocks[1].first_part, blocks[1].parts.len()), (1, 3), "empty parts go with what follows");
+        assert_eq!((blocks[1].start, blocks[1].offset, blocks[1].group, blocks[1].attempt), (10, 4096, 5, 2));
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_makes_it_invalid() {
+        let footer = encode(8192, &sample());
+        let size = 8192 + footer.bytes.len() as u64;
+        let read = |bytes: &[u8]| {
+            let location = locate(&bytes[bytes.len() - 4096..], size)?;
+            decode(&bytes[..location.bytes as usize], location)
+        };
+        let payload = footer.summary(size, 2).payload.bytes as usize;
+        assert!(read(&footer.bytes).is_some());
+        for at in (0..payload).chain(footer.bytes.len() - 4096..footer.bytes.len() - 4096 + TRAILER_BYTES) {
+            for bit in 0..8 {
+                let mut bytes = footer.bytes.clone();
+                bytes[at] ^= 1 << bit;
+                assert!(read(&bytes).is_none(), "bit {bit} of byte {at}");
+            }
+        }
+        assert!(locate(&footer.bytes[footer.bytes.len() - 4096..], size + 4096).is_none(), "torn or extended");
+    }
+}

@@ -1,0 +1,133 @@
+//! What an earlier process of this node left on disk: found at open, announced, and deleted only when told.
+
+use std::{collections::BTreeMap, path::Path};
+
+use tracing::{info, warn};
+
+use crate::{
+    directory::Directory,
+    disk::{AlignedBuffer, DiskFile, read_all_at},
+    error::StoreError,
+    footer::{self, FooterBlock, Location, Summary},
+    ids::ObjectId,
+    index::Index,
+    meta::{ObjectMeta, PartMeta},
+    shared::Shared,
+    state::Sealed,
+    table::{FileId, NewExtent, Place},
+};
+
+/// A block and where it was found.
+struct Found {
+    block: FooterBlock,
+    file: FileId,
+}
+
+/// Reads the footers of all spill files and takes over every object of which all blocks are there. Files without a
+/// valid footer were being written when their process ended: nothing in them was ever announced with them, so they are
+/// deleted.
+pub(crate) fn recover(shared: &Shared) -> Result<Vec<ObjectMeta>, StoreError> {
+    let mut found: BTreeMap<ObjectId, Vec<Found>> = BTreeMap::new();
+    for dir in 0..shared.dirs.paths().len() {
+        shared.dirs.prepare(dir)?;
+        let files = shared.dirs.spill_files(dir)?;
+        if files.is_empty() {
+            continue;
+        }
+        let index = shared.dirs.index(dir, |dir, reason| shared.index_damaged(dir, reason));
+        for path in &files {
+            match read_footer(shared, index.as_deref(), path) {
+                Some((blocks, size)) => {
+                    let file = shared.with(|state| state.files.adopt(dir, path, size));
+                    for block in blocks {
+                        found.entry(block.object).or_default().push(Found { block, file });
+                    }
+                }
+                None => {
+                    warn!(path = %path.display(), "spill file without a valid footer is deleted");
+                    let _ = shared.dirs.disk.remove(path);
+                }
+            }
+        }
+        if let Some(index) = index {
+            let known = |name: &[u8]| {
+                files.iter().any(|path| path.file_name().is_some_and(|file| file.as_encoded_bytes() == name))
+            };
+            index.names().iter().filter(|name| !known(name)).for_each(|name| index.remove_name(name));
+        }
+    }
+    let mut metas = Vec::new();
+    for (id, blocks) in found {
+        metas.extend(take_over(shared, id, blocks));
+    }
+    // Files of which nothing could be taken over.
+    shared.with(|state| state.drop_empty_files());
+    if !metas.is_empty() {
+        info!(objects = metas.len(), "objects of an earlier process are still on disk");
+    }
+    Ok(metas)
+}
+
+fn read_footer(shared: &Shared, index: Option<&Index>, path: &Path) -> Option<(Vec<FooterBlock>, u64)> {
+    let file = shared.dirs.disk.open(path).ok()?;
+    let size = file.len().ok()?;
+    let known = index.and_then(|index| index.get(path)).filter(|known| known.size == size);
+    if let Some(known) = known
+        && let Some(blocks) = read_payload(&*file, known.payload, size)
+    {
+        return Some((blocks, size));
+    }
+    let mut buffer = AlignedBuffer::default();
+    let trailer = buffer.of(4096);
+    read_all_at(&*file, size.checked_sub(4096)?, &mut [&mut *trailer]).ok()?;
+    let payload = footer::locate(trailer, size)?;
+    let blocks = read_payload(&*file, payload, size)?;
+    if let Some(index) = index {
+        index.insert(path, &Summary { size, blocks: blocks.len() as u64, payload });
+    }
+    Some((blocks, size))
+}
+
+fn read_payload(file: &dyn DiskFile, location: Location, size: u64) -> Option<Vec<FooterBlock>> {
+    if !footer::plausible(location, size) {
+        return None;
+    }
+    let mut buffer = AlignedBuffer::default();
+    let payload = buffer.of(location.bytes.next_multiple_of(4096) as usize);
+    read_all_at(file, location.offset, &mut [&mut *payload]).ok()?;
+    footer::decode(&payload[..location.bytes as usize], location)
+}
+
+/// `None`: blocks are missing, so the object is of no use; their room is free once the rest of their files is.
+fn take_over(shared: &Shared, id: ObjectId, mut found: Vec<Found>) -> Option<ObjectMeta> {
+    found.sort_by_key(|found| found.block.start);
+    // A block that was written again after a disk error may be there twice.
+    found.dedup_by_key(|found| found.block.start);
+    let first = &found.first()?.block;
+    let (group, attempt, extents, count) = (first.group, first.attempt, first.extents, first.parts_of_object);
+    if found.len() != extents as usize {
+        return None;
+    }
+    let mut parts: Vec<PartMeta> = Vec::new();
+    for Found { block, .. } in &found {
+        if block.first_part as usize != parts.len() {
+            return None;
+        }
+        parts.extend(&block.parts);
+    }
+    if parts.len() != count as usize {
+        return None;
+    }
+    let extents: Vec<NewExtent> = found
+        .iter()
+        .map(|Found { block, file }| NewExtent {
+            start: block.start,
+            bytes: block.bytes,
+            memory: None,
+            disk: Some(Place { file: *file, offset: block.offset }),
+        })
+        .collect();
+    let directory = Directory::new(&parts);
+    let taken = shared.with(|state| state.adopt(Sealed { id, group, attempt, directory, extents: &extents }));
+    taken.then(|| ObjectMeta::of(id, parts.into()))
+}

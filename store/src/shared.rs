@@ -1,0 +1,323 @@
+//! What all handles of a store share: the state behind its one lock, the memory, the disks.
+//!
+//! The lock is short: no I/O, no copying, no hashing and no call-back happens below it. Decisions are the state's; it
+//! leaves effects, which are carried out here after the lock is let go of.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{
+    alloc::Span,
+    budget::Ticket,
+    clock::Clock,
+    dirs::Dirs,
+    error::StoreError,
+    hold::{Home, OwnedSpan},
+    io::IoQueue,
+    options::{EventHook, StoreEvent},
+    region::Region,
+    reserve::{Pool, Reserve},
+    state::{Effect, State},
+};
+
+/// See the module.
+pub(crate) struct Shared {
+    pub region: Arc<Region>,
+    inner: Mutex<Inner>,
+    /// Where outputs wait for disk requests that set memory free.
+    outputs: Condvar,
+    pub reserve: Reserve,
+    pub io: IoQueue,
+    pub dirs: Dirs,
+    pub clock: Arc<dyn Clock>,
+    on_event: Option<EventHook>,
+    pub memory_bytes: u64,
+    pub reserve_bytes: u64,
+    pub indexes_rebuilt: AtomicU64,
+}
+
+struct Inner {
+    state: State,
+    signals: BTreeMap<Ticket, Arc<Signal>>,
+    closed: bool,
+}
+
+/// Where one waits for a request.
+#[derive(Default)]
+pub(crate) struct Signal {
+    state: Mutex<SignalState>,
+    condvar: Condvar,
+}
+
+#[derive(Default)]
+struct SignalState {
+    raised: bool,
+    waker: Option<Waker>,
+}
+
+impl Signal {
+    fn raise(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.raised = true;
+            state.waker.take()
+        };
+        self.condvar.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Blocks until it is raised, and lowers it.
+    pub fn wait(&self) {
+        let mut state = self.state.lock();
+        while !state.raised {
+            self.condvar.wait(&mut state);
+        }
+        state.raised = false;
+    }
+
+    /// Who to wake when it is raised. Look at the request again after this: it may have been raised before.
+    pub fn register(&self, waker: &Waker) {
+        let mut state = self.state.lock();
+        state.raised = false;
+        match &mut state.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+}
+
+/// Effects with whom they concern, to carry out without the lock.
+struct Todo {
+    effects: Vec<Effect>,
+    signals: Vec<Arc<Signal>>,
+}
+
+/// What a new [`Shared`] is made of.
+pub(crate) struct Setup {
+    pub region: Region,
+    pub state: State,
+    pub reserve: Reserve,
+    pub dirs: Dirs,
+    pub clock: Arc<dyn Clock>,
+    pub on_event: Option<EventHook>,
+    pub memory_bytes: u64,
+    pub reserve_bytes: u64,
+}
+
+impl Shared {
+    pub fn new(setup: Setup) -> Shared {
+        Shared {
+            region: Arc::new(setup.region),
+            inner: Mutex::new(Inner { state: setup.state, signals: BTreeMap::new(), closed: false }),
+            outputs: Condvar::new(),
+            reserve: setup.reserve,
+            io: IoQueue::new(),
+            dirs: setup.dirs,
+            clock: setup.clock,
+            on_event: setup.on_event,
+            memory_bytes: setup.memory_bytes,
+            reserve_bytes: setup.reserve_bytes,
+            indexes_rebuilt: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes or looks at the state, then carries out what follows. `change` must be short, and must not drop anything
+    /// that gives bytes back.
+    pub fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut inner = self.lock();
+        let result = change(&mut inner.state);
+        let todo = inner.todo();
+        drop(inner);
+        self.carry_out(todo);
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        inner.state.backed = self.region.backed();
+        inner
+    }
+
+    fn carry_out(&self, todo: Option<Todo>) {
+        let Some(Todo { effects, signals }) = todo else { return };
+        for effect in effects {
+            match effect {
+                Effect::Wake(_) => {}
+                Effect::WakeOutputs => {
+                    self.outputs.notify_all();
+                }
+                Effect::Load(job) => self.io.load(job),
+                Effect::Write(job) => {
+                    if job.first {
+                        self.tell(StoreEvent::SpillStarted { bytes: job.items.iter().map(|item| item.bytes).sum() });
+                    }
+                    self.io.write(job);
+                }
+                Effect::File(work) => self.io.file(work),
+                Effect::Tell(event) => self.tell(event),
+            }
+        }
+        for signal in signals {
+            signal.raise();
+        }
+    }
+
+    /// Calls the hook. No lock is held here.
+    pub fn tell(&self, event: StoreEvent) {
+        if let Some(hook) = &self.on_event {
+            hook(event);
+        }
+    }
+
+    /// An index was set aside.
+    pub fn index_damaged(&self, dir: &Path, reason: String) {
+        self.indexes_rebuilt.fetch_add(1, Ordering::Relaxed);
+        self.tell(StoreEvent::IndexRebuilt { dir: dir.to_owned(), reason });
+    }
+
+    /// Puts a request into its queue.
+    pub fn request(
+        &self,
+        enqueue: impl FnOnce(&mut State) -> Result<Ticket, StoreError>,
+    ) -> Result<(Ticket, Arc<Signal>), StoreError> {
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(StoreError::Cancelled);
+        }
+        let result = enqueue(&mut inner.state).map(|ticket| {
+            let signal = Arc::new(Signal::default());
+            inner.signals.insert(ticket, signal.clone());
+            (ticket, signal)
+        });
+        let todo = inner.todo();
+        drop(inner);
+        self.carry_out(todo);
+        result
+    }
+
+    /// The request is over.
+    pub fn forget(&self, ticket: Ticket) {
+        self.inner.lock().signals.remove(&ticket);
+    }
+
+    /// No request is accepted any more, and all who wait are told.
+    pub fn close(&self) {
+        let signals: Vec<Arc<Signal>> = {
+            let mut inner = self.inner.lock();
+            inner.closed = true;
+            inner.signals.values().cloned().collect()
+        };
+        signals.iter().for_each(|signal| signal.raise());
+        self.outputs.notify_all();
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.inner.lock().closed
+    }
+
+    /// Memory for an output of a running task, or scratch; waits for nothing but the store's own disk requests, and
+    /// only while they are bound to help. `None`: there is none, write to disk.
+    pub fn allocate(self: &Arc<Self>, bytes: u64, paged: bool) -> Option<OwnedSpan> {
+        loop {
+            let span = self.allocate_span(bytes, paged)?;
+            // A refusal of the operating system has made the budget smaller, so this ends.
+            if let Ok(owned) = self.own(span, Home::Budget) {
+                return Some(owned);
+            }
+        }
+    }
+
+    fn allocate_span(&self, bytes: u64, paged: bool) -> Option<Span> {
+        let mut inner = self.lock();
+        let mut waits = None;
+        let span = loop {
+            if let Some(span) = inner.state.allocate(bytes, paged) {
+                break Some(span);
+            }
+            if inner.closed || !inner.state.will_come_free(bytes, paged) {
+                break None;
+            }
+            if waits.is_none() {
+                waits = Some(State::takes(bytes, paged));
+                inner.state.budget.outputs_wait(State::takes(bytes, paged));
+            }
+            inner.state.pump();
+            match inner.todo() {
+                None => self.outputs.wait(&mut inner),
+                // Anything may happen meanwhile, so look again before waiting.
+                todo => MutexGuard::unlocked(&mut inner, || self.carry_out(todo)),
+            }
+        };
+        if let Some(bytes) = waits {
+            inner.state.budget.outputs_waited(bytes);
+        }
+        inner.state.pump();
+        let todo = inner.todo();
+        drop(inner);
+        self.carry_out(todo);
+        span
+    }
+
+    /// A chunk to write with when memory is full, and a window to read with when it is not known how full it is: from
+    /// the reserve, else from free memory.
+    pub fn from_reserve(self: &Arc<Self>, pool: Pool, bytes: u64) -> Result<OwnedSpan, StoreError> {
+        let (span, home) = match pool {
+            Pool::Chunks => (self.reserve.chunk(), Home::Reserve(pool)),
+            Pool::Windows => (self.reserve.window(bytes), Home::Reserve(pool)),
+        };
+        let (span, home) = match span {
+            Some(span) => (Some(span), home),
+            None => (self.with(|state| state.allocate(bytes, true)), Home::Budget),
+        };
+        let span = span.ok_or(StoreError::ReserveExhausted { bytes })?;
+        self.own(span, home).map_err(|source| StoreError::Region { bytes, source: Arc::new(source) })
+    }
+
+    /// The operating system had no memory for a span.
+    pub fn memory_refused(&self, span: Span, home: Home) {
+        match home {
+            Home::Budget => {
+                let backed = self.region.backed();
+                self.with(|state| {
+                    state.cut(backed);
+                    state.free(span);
+                });
+            }
+            Home::Reserve(pool) => self.reserve.give_back(pool, span),
+        }
+    }
+
+    /// Fills in what only the outside knows.
+    pub fn explain(&self, mut error: StoreError) -> StoreError {
+        if let StoreError::DiskFull { dirs, .. } = &mut error {
+            for dir in dirs {
+                dir.free_bytes = self.dirs.disk.free_bytes(&dir.path);
+            }
+        }
+        error
+    }
+}
+
+impl Inner {
+    fn todo(&mut self) -> Option<Todo> {
+        if self.state.effects.is_empty() {
+            return None;
+        }
+        let effects = std::mem::take(&mut self.state.effects);
+        let woken =
+            |effect: &Effect| if let Effect::Wake(ticket) = effect { self.signals.get(ticket).cloned() } else { None };
+        let signals = effects.iter().filter_map(woken).collect();
+        Some(Todo { effects, signals })
+    }
+}

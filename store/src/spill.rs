@@ -1,0 +1,88 @@
+//! What goes to disk and when: plain functions on plain numbers.
+//!
+//! Write early, drop late. When little memory is left, the oldest extents are written to disk but stay in memory until
+//! somebody needs their place; so whoever comes finds memory that can be taken at once, a writer rarely meets a full
+//! store, and nothing is read back that did not have to go. How little is little: a quarter of the budget, at most
+//! 1 GiB, which is half a second of a good disk.
+
+/// Bytes of one write or read request. Larger requests gained nothing on the reference machine, smaller ones lost.
+pub(crate) const REQUEST_BYTES: u64 = 8 << 20;
+
+/// A spill file takes no more once it has so many bytes. Above 100 MB files are as good as one, and small enough that
+/// they become empty, and are deleted, while a job goes on.
+pub(crate) const FILE_BYTES: u64 = 128 << 20;
+
+/// What the store has and needs, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Levels {
+    pub capacity: u64,
+    /// Not handed out.
+    pub free: u64,
+    /// In memory and on disk.
+    pub clean: u64,
+    /// In memory only, and nobody reads it.
+    pub dirty: u64,
+    /// Being written, and nobody reads it.
+    pub writing: u64,
+    /// Write requests under way.
+    pub requests: u64,
+    /// How many there may be.
+    pub requests_max: u64,
+    /// What those need who wait now; zero: nobody waits.
+    pub needed: u64,
+    /// Enough is free in sum, but not in one piece.
+    pub fragmented: bool,
+}
+
+/// How much memory should be free or clean when nobody waits.
+pub(crate) fn spare_bytes(capacity: u64) -> u64 {
+    (capacity / 4).min(1 << 30)
+}
+
+/// Bytes of dirty extents to write with the next request, zero: none now.
+pub(crate) fn bytes_to_write(levels: Levels) -> u64 {
+    if levels.requests >= levels.requests_max || levels.dirty == 0 {
+        return 0;
+    }
+    let soon = levels.free + levels.clean + levels.writing;
+    let missing = if levels.fragmented { levels.dirty } else { levels.needed.saturating_sub(soon) };
+    if missing > 0 {
+        return missing.min(levels.dirty).clamp(1, REQUEST_BYTES);
+    }
+    let spare = spare_bytes(levels.capacity);
+    // Nobody waits, so no request need be small: it may take until a full one is together.
+    if soon < spare && (levels.dirty >= REQUEST_BYTES || levels.dirty >= spare) { REQUEST_BYTES } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn writes_begin_at_the_mark_and_stop_when_enough_is_clean() {
+        fn check(levels: Levels, expected: u64) {
+            assert_eq!(bytes_to_write(levels), expected, "{levels:?}");
+        }
+        let full =
+            Levels { capacity: 1024 * MIB, dirty: 900 * MIB, free: 124 * MIB, requests_max: 4, ..Levels::default() };
+        check(full, REQUEST_BYTES);
+        check(Levels { free: 256 * MIB, ..full }, 0);
+        check(Levels { clean: 132 * MIB, ..full }, 0);
+        check(Levels { writing: 132 * MIB, ..full }, 0);
+        check(Levels { requests: 4, ..full }, 0);
+        check(Levels { dirty: 5 * MIB, ..full }, 0);
+        check(Levels { dirty: 0, needed: 500 * MIB, ..full }, 0);
+        // Somebody waits: what is missing is written even if it is little or much is spare already.
+        check(Levels { needed: 125 * MIB, ..full }, MIB);
+        check(Levels { needed: 800 * MIB, ..full }, REQUEST_BYTES);
+        check(Levels { needed: 100 * MIB, clean: 200 * MIB, ..full }, 0);
+        check(Levels { needed: 100 * MIB, clean: 200 * MIB, fragmented: true, ..full }, REQUEST_BYTES);
+        // A tiny store spills too.
+        check(
+            Levels { capacity: 8 * MIB, free: MIB, dirty: 3 * MIB, requests_max: 4, ..Levels::default() },
+            REQUEST_BYTES,
+        );
+    }
+}

@@ -1,0 +1,626 @@
+//! Who gets memory, in which order, and what is read from disk for it.
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use super::{Effect, State};
+use crate::{
+    alloc::{Allocator, Span},
+    block::Origin,
+    budget::Ticket,
+    directory::{PartSlice, byte_range},
+    error::StoreError,
+    ids::ObjectId,
+    meta::{PartMeta, Parts},
+    options::{Class, StoreEvent},
+    spill,
+    table::{ExtentKey, FileId, Freed, ObjectKey},
+};
+
+/// One thing that a request asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum RequestItem {
+    /// Parts of an object here, in one piece.
+    Local { object: ObjectId, parts: Parts },
+    /// Room for parts of an object elsewhere.
+    Remote { metas: Arc<[PartMeta]> },
+}
+
+/// What an item of this store shows, as it was when it was asked for: it may be deleted while it waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    pub origin: Origin,
+    pub parts: PartSlice,
+}
+
+/// What an item got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Granted {
+    /// No bytes.
+    Empty,
+    /// Bytes of a pinned extent, `offset` in the region.
+    Shared { extent: ExtentKey, offset: u64, bytes: u64 },
+    /// A private copy, filled or to be filled.
+    Private { span: Span, bytes: u64 },
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// In the queue.
+    Waiting,
+    /// Has its memory; so many reads are not done yet.
+    Loading(usize),
+    /// Can be claimed.
+    Ready,
+    /// Can be told.
+    Failed(StoreError),
+}
+
+/// A request in any phase.
+#[derive(Debug)]
+pub(crate) struct Request {
+    class: Class,
+    items: Vec<RequestItem>,
+    /// `None` for those from elsewhere.
+    described: Vec<Option<Described>>,
+    phase: Phase,
+    granted: Vec<Granted>,
+    /// Extents pinned only while a private copy is made of them.
+    sources: Vec<ExtentKey>,
+    /// First error of a read; kept until the others have ended.
+    error: Option<StoreError>,
+    /// Nobody wants it any more; it goes when its reads have ended.
+    cancelled: bool,
+}
+
+/// Why a request is not there yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// `ahead` requests of its class are served before it, and it needs so many bytes.
+    Memory { ahead: usize, bytes: u64 },
+    /// It has its memory; so many reads are under way.
+    Disk { reads: usize },
+    /// It can be claimed.
+    Nothing,
+}
+
+/// Answer to a claim.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// Not yet.
+    Wait,
+    /// Everything, in the order of the items; the holds are the claimer's from now on.
+    Got { granted: Vec<Granted>, described: Vec<Option<Described>>, class: Class, bytes: u64 },
+    /// It will never be.
+    Failed(StoreError),
+}
+
+/// Where the bytes of a load come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Sealed bytes in the region, pinned until the load ends.
+    Memory { offset: u64, bytes: u64, to: u64 },
+    /// Bytes of a spill file.
+    Disk { file: FileId, offset: u64, bytes: u64, to: u64 },
+}
+
+/// What a load fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadTarget {
+    /// An extent of the table, for all who wait for it.
+    Extent(ExtentKey),
+    /// A private copy of one request.
+    Private(Ticket),
+}
+
+/// A load under way: `span` is exclusively the loader's until it reports.
+#[derive(Debug)]
+pub(crate) struct LoadJob {
+    pub target: LoadTarget,
+    pub span: Span,
+    /// Length of the content; bytes between two sources are zeros.
+    pub bytes: u64,
+    /// In order of `to`, none: only make sure that there is memory.
+    pub sources: Vec<Source>,
+    pub object: ObjectId,
+    /// The parts that lie in it completely, to verify; the first byte of the target is byte `start` of the object.
+    pub parts: PartSlice,
+    pub first_part: u32,
+    pub start: u64,
+}
+
+/// How an item can be had now.
+enum Plan {
+    Empty,
+    Resident { extent: ExtentKey, offset: u64, bytes: u64 },
+    Loading { extent: ExtentKey, offset: u64, bytes: u64 },
+    Load { object: ObjectKey, extent: ExtentKey, offset: u64, bytes: u64 },
+    Copy { object: ObjectKey, parts: PartSlice, first_part: u32, range: Range<u64> },
+    Room { bytes: u64 },
+}
+
+impl Plan {
+    /// Memory it takes; what is or will be in memory anyhow takes none.
+    fn needs(&self, state: &State) -> u64 {
+        match self {
+            Plan::Empty | Plan::Resident { .. } | Plan::Loading { .. } => 0,
+            Plan::Load { extent, .. } => Allocator::rounded(state.table.extent(*extent).bytes),
+            Plan::Copy { range, .. } => Allocator::rounded(range.end - range.start),
+            Plan::Room { bytes } => Allocator::rounded(*bytes),
+        }
+    }
+}
+
+impl State {
+    /// A request joins its queue. Look at it with [`State::claim`] before waiting.
+    ///
+    /// # Errors
+    /// An object or part that is not here; more bytes than the whole budget.
+    pub fn request(&mut self, class: Class, items: Vec<RequestItem>) -> Result<Ticket, StoreError> {
+        let (mut all, mut needs) = (0, 0);
+        let mut described = Vec::with_capacity(items.len());
+        for item in &items {
+            let range = match item {
+                RequestItem::Local { object, parts } => {
+                    let (_, found, slice) = self.find(object, *parts)?;
+                    let first_part = if let Parts::Range(from, _) = parts { *from } else { 0 };
+                    let group = self.table.group_id(found);
+                    let origin = Origin { group, object: *object, attempt: found.attempt, first_part };
+                    let range = byte_range(&slice);
+                    described.push(Some(Described { origin, parts: slice }));
+                    range
+                }
+                RequestItem::Remote { metas } => {
+                    described.push(None);
+                    byte_range(metas)
+                }
+            };
+            all += Allocator::rounded(range.end - range.start);
+            needs += self.plan(item)?.needs(self);
+        }
+        if all > self.budget.capacity() {
+            return Err(StoreError::TooLarge { need: all, capacity: self.budget.capacity() });
+        }
+        let ticket = self.budget.enqueue(class, needs);
+        let request = Request {
+            class,
+            items,
+            described,
+            phase: Phase::Waiting,
+            granted: Vec::new(),
+            sources: Vec::new(),
+            error: None,
+            cancelled: false,
+        };
+        self.requests.insert(ticket, request);
+        self.pump();
+        Ok(ticket)
+    }
+
+    /// Takes what a request got, if it got it.
+    pub fn claim(&mut self, ticket: Ticket) -> Claim {
+        match self.requests.get(&ticket).map(|request| &request.phase) {
+            None => Claim::Failed(StoreError::Cancelled),
+            Some(Phase::Waiting | Phase::Loading(_)) => Claim::Wait,
+            Some(Phase::Ready | Phase::Failed(_)) => {
+                let request = self.requests.remove(&ticket).expect("looked at just now");
+                if let Phase::Failed(error) = request.phase {
+                    return Claim::Failed(error);
+                }
+                let bytes = request.granted.iter().map(|granted| self.held_bytes(granted)).sum();
+                if request.class == Class::Prefetch {
+                    self.budget.prefetch_held(bytes);
+                }
+                Claim::Got { granted: request.granted, described: request.described, class: request.class, bytes }
+            }
+        }
+    }
+
+    /// A claimed prefetch was given up, or its task starts.
+    pub fn prefetch_ended(&mut self, bytes: u64) {
+        self.budget.prefetch_ended(bytes);
+        self.tight = None;
+    }
+
+    /// Nobody waits for the request any more; what it holds is free as soon as possible.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        match request.phase {
+            Phase::Waiting => self.budget.leave(request.class, ticket),
+            Phase::Loading(_) => {
+                request.cancelled = true;
+                return;
+            }
+            Phase::Ready | Phase::Failed(_) => {}
+        }
+        let request = self.requests.remove(&ticket).expect("looked at just now");
+        self.let_go(&request.granted);
+        self.pump();
+    }
+
+    /// Why a request waits.
+    pub fn why(&self, ticket: Ticket) -> Waiting {
+        match self.requests.get(&ticket) {
+            Some(Request { phase: Phase::Waiting, class, .. }) => {
+                let bytes = self.budget.waiting_for(*class, ticket);
+                Waiting::Memory { ahead: self.budget.ahead(*class, ticket), bytes }
+            }
+            Some(Request { phase: Phase::Loading(reads), .. }) => Waiting::Disk { reads: *reads },
+            _ => Waiting::Nothing,
+        }
+    }
+
+    /// A load ended.
+    pub fn loaded(&mut self, job: &LoadJob, result: Result<(), StoreError>) {
+        let disk: u64 =
+            job.sources.iter().map(|source| if let Source::Disk { bytes, .. } = source { *bytes } else { 0 }).sum();
+        if result.is_ok() {
+            self.counters.restored_bytes += disk;
+        }
+        let waiters = match job.target {
+            LoadTarget::Private(ticket) => vec![ticket],
+            LoadTarget::Extent(extent) => {
+                let mut freed = Freed::default();
+                self.table.end_load(extent, result.is_ok(), &mut freed);
+                self.freed(freed);
+                self.loading.remove(&extent).expect("a load that ended was under way")
+            }
+        };
+        if let Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) = &result {
+            self.counters.corrupt_blocks += u64::from(matches!(error, StoreError::Corrupt { .. }));
+            self.lose(job.object, &error.to_string());
+        }
+        for ticket in waiters {
+            self.read_ended(ticket, result.as_ref().err());
+        }
+        self.memory_came_free();
+    }
+
+    fn read_ended(&mut self, ticket: Ticket, error: Option<&StoreError>) {
+        let request = self.requests.get_mut(&ticket).expect("a request stays until its reads have ended");
+        request.error = request.error.take().or_else(|| error.cloned());
+        let Phase::Loading(left) = &mut request.phase else { panic!("a read ended for {request:?}") };
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        let sources = std::mem::take(&mut request.sources);
+        let error = request.error.take();
+        request.phase = Phase::Ready;
+        if request.cancelled || error.is_some() {
+            let granted = std::mem::take(&mut request.granted);
+            if request.cancelled {
+                self.requests.remove(&ticket);
+            } else if let Some(error) = error {
+                request.phase = Phase::Failed(error);
+            }
+            self.let_go(&granted);
+        }
+        for extent in sources {
+            self.unpin_quietly(extent);
+        }
+        self.effects.push(Effect::Wake(ticket));
+    }
+
+    /// Frees holds without looking at the queue, which the caller does.
+    fn let_go(&mut self, granted: &[Granted]) {
+        for granted in granted {
+            match *granted {
+                Granted::Empty => {}
+                Granted::Shared { extent, .. } => self.unpin_quietly(extent),
+                Granted::Private { span, .. } => self.give_back(span),
+            }
+        }
+    }
+
+    fn unpin_quietly(&mut self, extent: ExtentKey) {
+        let mut freed = Freed::default();
+        self.table.unpin(extent, &mut freed);
+        self.freed(freed);
+    }
+
+    fn held_bytes(&self, granted: &Granted) -> u64 {
+        match granted {
+            Granted::Empty => 0,
+            Granted::Shared { extent, .. } => self.table.extent(*extent).memory().map_or(0, |span| span.bytes),
+            Granted::Private { span, .. } => span.bytes,
+        }
+    }
+
+    /// Serves the queues as far as memory goes, then lets the spiller make room for those who wait.
+    pub fn pump(&mut self) {
+        self.fragmented = false;
+        while let Some((class, ticket, needs)) = self.budget.head() {
+            if class == Class::Prefetch && !self.has_spare_for(needs) {
+                break;
+            }
+            match self.try_grant(class, ticket) {
+                Ok(true) => {}
+                Ok(false) => {
+                    if class == Class::Arguments && self.make_room(ticket) {
+                        continue;
+                    }
+                    break;
+                }
+                Err(error) => {
+                    self.budget.leave(class, ticket);
+                    self.requests.get_mut(&ticket).expect("it is in the queue").phase = Phase::Failed(error);
+                    self.effects.push(Effect::Wake(ticket));
+                }
+            }
+        }
+        self.spill();
+    }
+
+    /// Prefetch gets only what the spiller would keep free anyhow.
+    fn has_spare_for(&self, needs: u64) -> bool {
+        let loose = self.budget.free() + self.table.clean_bytes();
+        needs + spill::spare_bytes(self.budget.capacity()) / 2 <= loose
+    }
+
+    /// The head of the arguments finds no memory, and spilling alone does not help: revokes a prefetch (`true`: look
+    /// again), gives up when nothing can ever change, or asks those who hold memory for work that has not started.
+    fn make_room(&mut self, head: Ticket) -> bool {
+        let spillable = self.table.dirty_bytes() > 0 && self.files.usable();
+        if spillable || self.table.writing_bytes() > 0 {
+            return false;
+        }
+        let ready = |request: &Request| request.class == Class::Prefetch && matches!(request.phase, Phase::Ready);
+        let revoked = self.requests.iter().rev().find(|(_, request)| ready(request)).map(|(ticket, _)| *ticket);
+        if let Some(ticket) = revoked {
+            let request = self.requests.get_mut(&ticket).expect("found just now");
+            request.phase = Phase::Waiting;
+            let granted = std::mem::take(&mut request.granted);
+            let bytes = granted.iter().map(|granted| self.held_bytes(granted)).sum();
+            self.let_go(&granted);
+            self.budget.requeue(Class::Prefetch, ticket, bytes);
+            return true;
+        }
+        if self.pinned_bytes() == 0 && self.table.dirty_bytes() > 0 {
+            // Nobody runs who could free anything, and nothing can be written.
+            let needed = self.budget.waiting_for(Class::Arguments, head);
+            let error = self.disk_full(needed);
+            self.budget.leave(Class::Arguments, head);
+            self.requests.get_mut(&head).expect("it is in the queue").phase = Phase::Failed(error);
+            self.effects.push(Effect::Wake(head));
+            return true;
+        }
+        if self.tight != Some(head) {
+            self.tight = Some(head);
+            self.effects.push(Effect::Tell(StoreEvent::MemoryTight {
+                waiting_bytes: self.budget.waiting_bytes(),
+                revocable_bytes: self.budget.prefetched(),
+            }));
+        }
+        false
+    }
+
+    /// Grants everything at once, or nothing.
+    fn try_grant(&mut self, class: Class, ticket: Ticket) -> Result<bool, StoreError> {
+        let items = std::mem::take(&mut self.requests.get_mut(&ticket).expect("it is in the queue").items);
+        let tried = self.try_items(class, ticket, &items);
+        let request = self.requests.get_mut(&ticket).expect("it is in the queue");
+        request.items = items;
+        let Some((granted, sources, reads)) = tried? else { return Ok(false) };
+        request.granted = granted;
+        request.sources = sources;
+        self.budget.leave(class, ticket);
+        if reads == 0 {
+            request.phase = Phase::Ready;
+            self.effects.push(Effect::Wake(ticket));
+        } else {
+            request.phase = Phase::Loading(reads);
+        }
+        Ok(true)
+    }
+
+    #[expect(clippy::type_complexity, reason = "three lists for one caller")]
+    fn try_items(
+        &mut self,
+        class: Class,
+        ticket: Ticket,
+        items: &[RequestItem],
+    ) -> Result<Option<(Vec<Granted>, Vec<ExtentKey>, usize)>, StoreError> {
+        let mut plans = items.iter().map(|item| self.plan(item)).collect::<Result<Vec<_>, _>>()?;
+        // The same extent may be wanted twice; it is read once.
+        let mut read = BTreeSet::new();
+        for plan in &mut plans {
+            if let Plan::Load { extent, offset, bytes, .. } = *plan
+                && !read.insert(extent)
+            {
+                *plan = Plan::Loading { extent, offset, bytes };
+            }
+        }
+        let needs = plans.iter().map(|plan| plan.needs(self)).sum::<u64>();
+        self.budget.update(class, ticket, needs);
+        if needs > self.budget.free() + self.table.clean_bytes() {
+            return Ok(None);
+        }
+        // What it has already must not be taken to make room for the rest.
+        let kept: Vec<ExtentKey> = plans.iter().flat_map(|plan| self.extents_in(plan)).collect();
+        for extent in &kept {
+            self.table.pin(*extent);
+        }
+        let mut spans = Vec::with_capacity(plans.len());
+        for plan in &plans {
+            let bytes = match plan {
+                Plan::Load { extent, .. } => self.table.extent(*extent).bytes,
+                Plan::Copy { range, .. } => range.end - range.start,
+                Plan::Room { bytes } => *bytes,
+                _ => 0,
+            };
+            let span = if bytes > 0 { self.allocate(bytes, false) } else { None };
+            if bytes > 0 && span.is_none() {
+                self.fragmented = true;
+                for span in spans.into_iter().flatten() {
+                    self.give_back(span);
+                }
+                for extent in kept {
+                    self.unpin_quietly(extent);
+                }
+                return Ok(None);
+            }
+            spans.push(span);
+        }
+        let mut granted = Vec::with_capacity(plans.len());
+        let (mut sources, mut reads) = (Vec::new(), 0);
+        for (plan, span) in plans.into_iter().zip(spans) {
+            granted.push(self.carry_out(ticket, plan, span, &mut sources, &mut reads));
+        }
+        Ok(Some((granted, sources, reads)))
+    }
+
+    fn carry_out(
+        &mut self,
+        ticket: Ticket,
+        plan: Plan,
+        span: Option<Span>,
+        sources: &mut Vec<ExtentKey>,
+        reads: &mut usize,
+    ) -> Granted {
+        match (plan, span) {
+            (Plan::Resident { extent, offset, bytes }, _) => {
+                let memory = self.table.extent(extent).memory().expect("a resident extent is in memory");
+                Granted::Shared { extent, offset: memory.offset + offset, bytes }
+            }
+            (Plan::Loading { extent, offset, bytes }, _) => {
+                *reads += 1;
+                self.loading.get_mut(&extent).expect("its load is under way").push(ticket);
+                let memory = self.table.extent(extent).memory().expect("a loading extent has memory");
+                Granted::Shared { extent, offset: memory.offset + offset, bytes }
+            }
+            (Plan::Load { object, extent, offset, bytes }, Some(span)) => {
+                *reads += 1;
+                self.table.begin_load(extent, span);
+                self.loading.insert(extent, vec![ticket]);
+                let job = self.job_for_extent(object, extent, span);
+                self.effects.push(Effect::Load(job));
+                Granted::Shared { extent, offset: span.offset + offset, bytes }
+            }
+            (Plan::Copy { object, parts, first_part, range }, Some(span)) => {
+                *reads += 1;
+                let job = self.job_for_copy(ticket, object, parts, first_part, range.clone(), span);
+                sources.extend(self.overlapping(object, &range).map(|(extent, ..)| extent));
+                self.effects.push(Effect::Load(job));
+                Granted::Private { span, bytes: range.end - range.start }
+            }
+            (Plan::Room { bytes }, Some(span)) => {
+                if span.end() > self.backed {
+                    *reads += 1;
+                    let parts = PartSlice::Many(Arc::new([]), 0..0);
+                    let (object, sources) = (ObjectId::default(), Vec::new());
+                    let target = LoadTarget::Private(ticket);
+                    let job = LoadJob { target, span, bytes, sources, object, parts, first_part: 0, start: 0 };
+                    self.effects.push(Effect::Load(job));
+                }
+                Granted::Private { span, bytes }
+            }
+            _ => Granted::Empty,
+        }
+    }
+
+    fn job_for_extent(&self, object: ObjectKey, extent: ExtentKey, span: Span) -> LoadJob {
+        let (object, entry) = (self.table.object(object), self.table.extent(extent));
+        let place = entry.disk().expect("a loaded extent is on disk");
+        let parts = object.directory.slice(0..object.directory.len());
+        let first = parts.partition_point(|part| part.offset < entry.start);
+        let end = parts.partition_point(|part| part.offset < entry.start + entry.bytes).max(first);
+        LoadJob {
+            target: LoadTarget::Extent(extent),
+            span,
+            bytes: entry.bytes,
+            sources: vec![Source::Disk { file: place.file, offset: place.offset, bytes: entry.bytes, to: 0 }],
+            object: object.id(),
+            parts: parts.slice(first..end),
+            first_part: first as u32,
+            start: entry.start,
+        }
+    }
+
+    fn job_for_copy(
+        &self,
+        ticket: Ticket,
+        object: ObjectKey,
+        parts: PartSlice,
+        first_part: u32,
+        range: Range<u64>,
+        span: Span,
+    ) -> LoadJob {
+        let sources = self.sources(object, &range);
+        LoadJob {
+            target: LoadTarget::Private(ticket),
+            span,
+            bytes: range.end - range.start,
+            sources,
+            object: self.table.object(object).id(),
+            parts,
+            first_part,
+            start: range.start,
+        }
+    }
+
+    /// Where the bytes of a range of an object can be read from now, in order. The caller pins their extents.
+    pub fn sources(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Source> {
+        self.overlapping(object, range)
+            .map(|(key, from, bytes)| {
+                let (extent, to) = (self.table.extent(key), from - range.start);
+                let within = from - extent.start;
+                match (extent.memory(), extent.disk()) {
+                    (Some(memory), _) if extent.resident() => {
+                        Source::Memory { offset: memory.offset + within, bytes, to }
+                    }
+                    (_, Some(place)) => Source::Disk { file: place.file, offset: place.offset + within, bytes, to },
+                    _ => panic!("extent {extent:?} is nowhere"),
+                }
+            })
+            .collect()
+    }
+
+    /// The extents that have bytes of a range of an object: which, from where in the object, how many.
+    pub fn overlapping(&self, object: ObjectKey, range: &Range<u64>) -> impl Iterator<Item = (ExtentKey, u64, u64)> {
+        let range = range.clone();
+        self.table.extents_of(object).filter_map(move |(key, extent)| {
+            let from = extent.start.max(range.start);
+            let end = (extent.start + extent.bytes).min(range.end);
+            (from < end).then(|| (key, from, end - from))
+        })
+    }
+
+    fn extents_in(&self, plan: &Plan) -> Vec<ExtentKey> {
+        match plan {
+            Plan::Empty | Plan::Room { .. } => Vec::new(),
+            Plan::Resident { extent, .. } | Plan::Loading { extent, .. } | Plan::Load { extent, .. } => vec![*extent],
+            Plan::Copy { object, range, .. } => self.overlapping(*object, range).map(|(extent, ..)| extent).collect(),
+        }
+    }
+
+    fn plan(&self, item: &RequestItem) -> Result<Plan, StoreError> {
+        let (object, parts) = match item {
+            RequestItem::Remote { metas } => {
+                let range = byte_range(metas);
+                let bytes = range.end - range.start;
+                return Ok(if bytes == 0 { Plan::Empty } else { Plan::Room { bytes } });
+            }
+            RequestItem::Local { object, parts } => (object, *parts),
+        };
+        let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };
+        let (object, _, parts) = self.find(object, parts)?;
+        let range = byte_range(&parts);
+        if range.is_empty() {
+            return Ok(Plan::Empty);
+        }
+        let bytes = range.end - range.start;
+        let mut overlapping = self.overlapping(object, &range);
+        let (extent, ..) = overlapping.next().expect("bytes of a part are in an extent");
+        let alone = overlapping.next().is_none();
+        drop(overlapping);
+        let entry = self.table.extent(extent);
+        let offset = range.start - entry.start.min(range.start);
+        Ok(match alone {
+            true if entry.resident() => Plan::Resident { extent, offset, bytes },
+            true if entry.loading => Plan::Loading { extent, offset, bytes },
+            // Part of an extent is read alone and not kept: the other parts are for others.
+            true if bytes == entry.bytes => Plan::Load { object, extent, offset, bytes },
+            _ => Plan::Copy { object, parts, first_part, range },
+        })
+    }
+}

@@ -1,0 +1,372 @@
+//! The store's decisions in one place: table, budget, allocator and spill files, driven by events, answering with
+//! effects. Pure (law 9): no clock, no I/O, no threads; ordered maps only.
+//!
+//! [`grants`] decides who gets memory, [`spilling`] what is written where. The shell around it (`store.rs`) holds the
+//! lock, carries the effects out after it let go of it, and comes back with what they led to.
+
+mod grants;
+mod spilling;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    alloc::{Allocator, Span},
+    budget::{Budget, Ticket},
+    directory::{Directory, PartSlice, byte_range},
+    error::{DirState, StoreError},
+    files::{FileWork, Files},
+    ids::ObjectId,
+    meta::{ObjectMeta, Parts},
+    options::{StoreEvent, StoreStats},
+    table::{ExtentKey, FileId, Freed, NewExtent, Object, ObjectKey, Place, Table},
+};
+
+use grants::Request;
+pub(crate) use grants::{Claim, Described, Granted, LoadJob, RequestItem, Source, Waiting};
+pub(crate) use spilling::{BlockInfo, WriteJob};
+
+/// What the shell has to do.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// The request can be claimed, or has failed.
+    Wake(Ticket),
+    /// Memory came free or never will: outputs that wait look again.
+    WakeOutputs,
+    /// Read from disk.
+    Load(LoadJob),
+    /// Write to disk.
+    Write(WriteJob),
+    /// Close or delete a file.
+    File(FileWork),
+    /// Tell whoever listens.
+    Tell(StoreEvent),
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub spilled_bytes: u64,
+    pub written_through_bytes: u64,
+    pub restored_bytes: u64,
+    pub corrupt_blocks: u64,
+    pub lost_objects: u64,
+}
+
+/// How an object is sealed.
+#[derive(Debug)]
+pub(crate) struct Sealed<'a> {
+    pub id: ObjectId,
+    pub group: u128,
+    pub attempt: u32,
+    pub directory: Directory,
+    pub extents: &'a [NewExtent],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub table: Table,
+    pub budget: Budget,
+    pub files: Files,
+    allocator: Allocator,
+    requests: BTreeMap<Ticket, Request>,
+    /// Who waits for which read.
+    loading: BTreeMap<ExtentKey, Vec<Ticket>>,
+    /// Memory below this is there without waiting for the operating system.
+    pub backed: u64,
+    write_requests: u64,
+    write_requests_max: u64,
+    /// The head of the queue that was reported as waiting for what others hold.
+    tight: Option<Ticket>,
+    /// The head did not fit in one piece though the sum would do.
+    fragmented: bool,
+    pub counters: Counters,
+    pub effects: Vec<Effect>,
+}
+
+impl State {
+    /// `capacity`: bytes of the region that are handed out. `write_requests_max`: how many may be under way.
+    pub fn new(capacity: u64, files: Files, write_requests_max: u64) -> State {
+        State {
+            table: Table::new(),
+            budget: Budget::new(capacity),
+            files,
+            allocator: Allocator::new(capacity),
+            requests: BTreeMap::new(),
+            loading: BTreeMap::new(),
+            backed: 0,
+            write_requests: 0,
+            write_requests_max,
+            tight: None,
+            fragmented: false,
+            counters: Counters::default(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Bytes that an allocation takes.
+    pub fn takes(bytes: u64, paged: bool) -> u64 {
+        if paged { bytes.next_multiple_of(crate::alloc::PAGE) } else { Allocator::rounded(bytes) }
+    }
+
+    /// Memory for an output, a fill or scratch now, taking clean memory where nothing is free. `paged`: it begins at a
+    /// page and may grow.
+    pub fn allocate(&mut self, bytes: u64, paged: bool) -> Option<Span> {
+        let takes = State::takes(bytes, paged);
+        loop {
+            let span = if paged { self.allocator.alloc_pages(bytes) } else { self.allocator.alloc(bytes) };
+            if let Some(span) = span {
+                self.budget.charge(span.bytes);
+                return Some(span);
+            }
+            // Nothing is dropped for a request that will not fit anyhow.
+            if takes > self.budget.free() + self.table.clean_bytes() {
+                return None;
+            }
+            let dropped = self.table.drop_oldest_clean()?;
+            self.give_back(dropped);
+        }
+    }
+
+    /// Makes a page-level span longer where it lies; drops nothing for it.
+    pub fn grow(&mut self, span: &mut Span, extra: u64) -> bool {
+        let before = span.bytes;
+        let grown = self.allocator.grow(span, extra);
+        self.budget.charge(span.bytes - before);
+        grown
+    }
+
+    /// Gives the rest of a page-level span back.
+    pub fn shrink(&mut self, span: &mut Span, bytes: u64) {
+        let before = span.bytes;
+        self.allocator.shrink(span, bytes);
+        if span.bytes < before {
+            self.budget.release(before - span.bytes);
+            self.memory_came_free();
+        }
+    }
+
+    /// Frees a span that is in no table: of an unsealed output, a private copy, scratch.
+    pub fn free(&mut self, span: Span) {
+        self.give_back(span);
+        self.memory_came_free();
+    }
+
+    fn give_back(&mut self, span: Span) {
+        self.allocator.free(span);
+        self.budget.release(span.bytes);
+    }
+
+    /// The operating system has no more memory than `backed` bytes: what lies behind is out of use.
+    pub fn cut(&mut self, backed: u64) {
+        let lost = self.allocator.cut(backed);
+        self.budget.lose(lost);
+    }
+
+    /// Whether memory for an output will come free by disk requests alone, without waiting for anybody.
+    pub fn will_come_free(&self, bytes: u64, paged: bool) -> bool {
+        let evictable = self.table.dirty_bytes() + self.table.writing_bytes();
+        (self.files.usable() || self.table.writing_bytes() > 0)
+            && evictable > 0
+            && State::takes(bytes, paged) <= self.budget.free() + self.table.clean_bytes() + evictable
+    }
+
+    /// Seals an object. The caller has looked that there is none of its id.
+    pub fn seal(&mut self, sealed: Sealed<'_>) {
+        let Sealed { id, group, attempt, directory, extents } = sealed;
+        self.table.insert(id, group, attempt, directory, extents);
+        for extent in extents {
+            if let Some(place) = extent.disk {
+                self.files.add_live(place, extent.bytes, id, extent.start);
+            }
+        }
+        self.pump();
+    }
+
+    /// The directory of an object.
+    pub fn meta(&self, id: &ObjectId) -> Option<ObjectMeta> {
+        let key = self.table.key(id)?;
+        Some(ObjectMeta::of(*id, self.table.object(key).directory.to_arc()))
+    }
+
+    /// An object and the parts of it that are meant.
+    pub fn find(&self, id: &ObjectId, parts: Parts) -> Result<(ObjectKey, &Object, PartSlice), StoreError> {
+        let key = self.table.key(id).ok_or(StoreError::NotFound(*id))?;
+        let object = self.table.object(key);
+        match object.directory.resolve(parts) {
+            Some(range) => Ok((key, object, object.directory.slice(range))),
+            None => {
+                let (from, to) = match parts {
+                    Parts::All => (0, 0),
+                    Parts::Range(from, to) => (from, to),
+                };
+                Err(StoreError::NoSuchPart { object: *id, from, to, count: object.directory.len() as u32 })
+            }
+        }
+    }
+
+    /// Pins a run of bytes of an object that is in memory in one piece: the extent and the place of the first byte.
+    /// `None`: it is not.
+    pub fn pin_resident(&mut self, key: ObjectKey, bytes: std::ops::Range<u64>) -> Option<(ExtentKey, u64)> {
+        let (extent_key, extent) =
+            self.table.extents_of(key).find(|(_, extent)| extent.start + extent.bytes > bytes.start)?;
+        if !extent.resident() || extent.start > bytes.start || extent.start + extent.bytes < bytes.end {
+            return None;
+        }
+        let offset = extent.memory()?.offset + (bytes.start - extent.start);
+        self.table.pin(extent_key);
+        Some((extent_key, offset))
+    }
+
+    /// Pins an extent wherever its bytes are, so that they stay.
+    pub fn pin(&mut self, extent: ExtentKey) {
+        self.table.pin(extent);
+    }
+
+    /// Lets go of a pinned extent.
+    pub fn unpin(&mut self, extent: ExtentKey) {
+        let mut freed = Freed::default();
+        self.table.unpin(extent, &mut freed);
+        self.freed(freed);
+        self.memory_came_free();
+    }
+
+    /// Deletes objects; unknown ones are ignored.
+    pub fn delete(&mut self, ids: &[ObjectId]) {
+        let mut freed = Freed::default();
+        for id in ids {
+            if let Some(key) = self.table.key(id) {
+                self.table.remove(key, &mut freed);
+            }
+        }
+        self.freed(freed);
+        self.memory_came_free();
+    }
+
+    /// Frees parts of objects: nobody reads them any more. Unknown objects and parts are ignored.
+    pub fn release_parts(&mut self, ids: &[ObjectId], parts: Parts) {
+        let mut freed = Freed::default();
+        for id in ids {
+            if let Ok((key, _, slice)) = self.find(id, parts) {
+                let bytes = byte_range(&slice);
+                if !bytes.is_empty() {
+                    self.table.release(key, bytes, &mut freed);
+                }
+            }
+        }
+        self.freed(freed);
+        self.memory_came_free();
+    }
+
+    /// Deletes up to `at_most` objects of a group. `false`: none is left.
+    pub fn delete_some_of_group(&mut self, group: u128, at_most: usize) -> bool {
+        let mut freed = Freed::default();
+        for _ in 0..at_most {
+            match self.table.any_of_group(group) {
+                Some(key) => self.table.remove(key, &mut freed),
+                None => break,
+            }
+        }
+        self.freed(freed);
+        self.memory_came_free();
+        self.table.any_of_group(group).is_some()
+    }
+
+    fn freed(&mut self, freed: Freed) {
+        for span in freed.spans {
+            self.give_back(span);
+        }
+        for (place, bytes) in freed.places {
+            let work = self.files.drop_live(place, bytes);
+            self.file_work(work);
+        }
+    }
+
+    fn file_work(&mut self, work: Option<FileWork>) {
+        self.effects.extend(work.map(Effect::File));
+    }
+
+    fn memory_came_free(&mut self) {
+        if self.budget.outputs_waiting().is_some() {
+            self.effects.push(Effect::WakeOutputs);
+        }
+        self.pump();
+    }
+
+    /// The only copy of an object's bytes is gone.
+    pub fn lose(&mut self, id: ObjectId, reason: &str) {
+        let Some(key) = self.table.key(&id) else { return };
+        let group = self.table.group_id(self.table.object(key));
+        self.counters.lost_objects += 1;
+        self.effects.push(Effect::Tell(StoreEvent::ObjectLost { object: id, group, reason: reason.to_owned() }));
+        self.delete(&[id]);
+    }
+
+    /// Bytes that neither can be taken nor are about to be written.
+    pub fn pinned_bytes(&self) -> u64 {
+        let loose = self.table.dirty_bytes() + self.table.clean_bytes() + self.table.writing_bytes();
+        self.budget.used().saturating_sub(loose)
+    }
+
+    /// What this state knows of the figures.
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
+            used_bytes: self.budget.used(),
+            peak_bytes: self.budget.peak(),
+            pinned_bytes: self.pinned_bytes(),
+            clean_bytes: self.table.clean_bytes(),
+            waiting: self.budget.waiting(),
+            waiting_bytes: self.budget.waiting_bytes(),
+            objects: self.table.len() as u64,
+            spilled_bytes: self.counters.spilled_bytes,
+            written_through_bytes: self.counters.written_through_bytes,
+            restored_bytes: self.counters.restored_bytes,
+            spill_files: self.files.count(),
+            spill_file_bytes: self.files.bytes(),
+            corrupt_blocks: self.counters.corrupt_blocks,
+            lost_objects: self.counters.lost_objects,
+            retired_dirs: self.files.dirs().filter(|(_, retired)| retired.is_some()).count() as u64,
+            ..StoreStats::default()
+        }
+    }
+
+    /// The error for "nothing can be written"; the shell adds how much is free where.
+    pub fn disk_full(&self, needed: u64) -> StoreError {
+        let dirs = self
+            .files
+            .dirs()
+            .map(|(path, retired)| DirState {
+                path: path.to_owned(),
+                retired: retired.map(str::to_owned),
+                free_bytes: 0,
+            })
+            .collect();
+        StoreError::DiskFull { needed, dirs }
+    }
+
+    /// Takes over an object that an earlier process left on disk. `false`: there is one of that id.
+    pub fn adopt(&mut self, sealed: Sealed<'_>) -> bool {
+        if self.table.key(&sealed.id).is_some() {
+            return false;
+        }
+        self.table.insert(sealed.id, sealed.group, sealed.attempt, sealed.directory, sealed.extents);
+        for extent in sealed.extents {
+            let place: Place = extent.disk.expect("an adopted extent is on disk");
+            self.files.add_live(place, extent.bytes, sealed.id, extent.start);
+        }
+        true
+    }
+
+    /// Deletes adopted files of which nothing was taken over.
+    pub fn drop_empty_files(&mut self) {
+        let works = self.files.empty_files();
+        self.effects.extend(works.into_iter().map(Effect::File));
+    }
+
+    /// Path of a file that has live blocks.
+    pub fn path_of(&self, file: FileId) -> std::sync::Arc<std::path::Path> {
+        self.files.get(file).path.clone()
+    }
+}

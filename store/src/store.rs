@@ -1,0 +1,409 @@
+//! The store: what everybody calls.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    os::fd::BorrowedFd,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    thread::JoinHandle,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    alloc::PAGE,
+    block::{Block, Origin},
+    checksum,
+    clock::Clock,
+    directory::{Directory, byte_range},
+    dirs::Dirs,
+    disk::Disk,
+    error::StoreError,
+    files::Files,
+    hold::{Held, Hold},
+    ids::{ObjectId, RowHash},
+    io,
+    meta::{ObjectMeta, PartMeta, Parts},
+    options::{Class, StoreOptions, StoreStats, WriterOptions},
+    range_read::{self, RangeRead},
+    reader::ObjectReader,
+    recover,
+    region::Region,
+    reserve::{RESERVE_MIN, Reserve},
+    scratch::Scratch,
+    shared::{Setup, Shared},
+    stage::{GetFuture, StageItem, StageRequest, StageTicket},
+    state::{Sealed, State},
+    table::{ExtentKey, NewExtent},
+    writer::ObjectWriter,
+};
+
+/// Memory for objects beside the reserve that a store must have.
+const BLOCKS_MIN: u64 = 4 << 20;
+/// Objects of a group that are deleted at a time, so that others get their turn with the lock.
+const DELETE_AT_ONCE: usize = 1000;
+
+/// All objects of a node. Cheap to clone; every method can be called from any thread.
+///
+/// When the last handle is dropped, waits end with `Cancelled`, the disk threads end, and all files are removed (unless
+/// [`StoreOptions::keep_files`]). Blocks that are still held stay readable.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+    core: Arc<Core>,
+}
+
+/// What ends with the last handle.
+struct Core {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    node: String,
+    recovered: Mutex<Vec<ObjectMeta>>,
+}
+
+impl Store {
+    /// Opens a store. Takes no memory yet; touches the spill directories only when files of an earlier process may be
+    /// there.
+    ///
+    /// # Errors
+    /// `BudgetTooSmall`; `DirectoryLocked`; a spill directory that cannot be read (with
+    /// [`StoreOptions::keep_files`]); threads or addresses that the system does not give.
+    pub fn open(options: StoreOptions, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Store, StoreError> {
+        let executors = options.executors.max(1) as u64;
+        let per_executor = (options.reserve_per_executor_bytes / PAGE * PAGE).max(RESERVE_MIN);
+        let reserve_bytes = executors * per_executor;
+        let smallest = reserve_bytes + BLOCKS_MIN;
+        if options.memory_bytes < smallest {
+            return Err(StoreError::BudgetTooSmall { given: options.memory_bytes, smallest });
+        }
+        let blocks_bytes = (options.memory_bytes - reserve_bytes) / PAGE * PAGE;
+        let region = Region::reserve(blocks_bytes, reserve_bytes)
+            .map_err(|source| StoreError::Region { bytes: options.memory_bytes, source: Arc::new(source) })?;
+        let node = if options.node.is_empty() { random_name() } else { options.node.clone() };
+        let dirs = Dirs::new(disk, &options.spill_dirs, &node, options.keep_files);
+        let io_threads = options.io_threads.max(1);
+        let files = Files::new(dirs.paths(), clock.unix_ms());
+        let shared = Arc::new(Shared::new(Setup {
+            region,
+            // One more than threads, so that the next request is there when one ends.
+            state: State::new(blocks_bytes, files, io_threads as u64 + 1),
+            reserve: Reserve::new(blocks_bytes, executors, per_executor),
+            dirs,
+            clock,
+            on_event: options.on_event.clone(),
+            memory_bytes: options.memory_bytes,
+            reserve_bytes,
+        }));
+        let recovered = if options.keep_files { recover::recover(&shared)? } else { Vec::new() };
+        shared.dirs.sweep(&options.spill_dirs);
+        let mut core = Core { shared: shared.clone(), threads: Vec::new(), node, recovered: Mutex::new(recovered) };
+        for nth in 0..io_threads {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("store-io-{nth}"))
+                .spawn(move || io::run(&shared))
+                .map_err(|error| StoreError::disk("start a thread for", &PathBuf::from("store"), error))?;
+            core.threads.push(thread);
+        }
+        Ok(Store { shared, core: Arc::new(core) })
+    }
+
+    /// Name of the node: that of the options, or the random one.
+    pub fn node(&self) -> &str {
+        &self.core.node
+    }
+
+    /// How often a node of this name was started with these spill directories, this time included; 1 where nothing is
+    /// kept. Good for an incarnation.
+    pub fn starts(&self) -> u64 {
+        self.shared.dirs.starts()
+    }
+
+    /// What an earlier process of this node left on disk and can be read: for announcing. They are ordinary objects of
+    /// this store until somebody deletes them. Takes the list: a second call gives none.
+    pub fn recovered(&self) -> Vec<ObjectMeta> {
+        std::mem::take(&mut self.core.recovered.lock())
+    }
+
+    /// Begins an object.
+    pub fn writer(&self, id: ObjectId, options: WriterOptions) -> ObjectWriter {
+        ObjectWriter::new(self.shared.clone(), id, options)
+    }
+
+    /// Stores a copy of bytes as an object of one part without rows; its id is the hash of the content, so the same
+    /// content is the same object (and belongs to the group that put it first).
+    ///
+    /// # Errors
+    /// No memory, and no directory to write to.
+    pub fn put(&self, group: u128, bytes: &[u8]) -> Result<ObjectMeta, StoreError> {
+        let options = WriterOptions { bytes_hint: bytes.len() as u64, ..WriterOptions::new(group) };
+        self.put_bytes(None, options, bytes, 0, RowHash::default())
+    }
+
+    /// Stores a copy of bytes as an object of one part with a given id, as a writer would, for small outputs.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; `Conflict` when there is an object of this id with other content.
+    pub fn put_as(
+        &self,
+        id: ObjectId,
+        options: WriterOptions,
+        bytes: &[u8],
+        rows: u64,
+        row_hash: RowHash,
+    ) -> Result<ObjectMeta, StoreError> {
+        self.put_bytes(Some(id), options, bytes, rows, row_hash)
+    }
+
+    fn put_bytes(
+        &self,
+        id: Option<ObjectId>,
+        options: WriterOptions,
+        bytes: &[u8],
+        rows: u64,
+        row_hash: RowHash,
+    ) -> Result<ObjectMeta, StoreError> {
+        let length = bytes.len() as u64;
+        let mut owned = None;
+        let (hash, sum) = if bytes.is_empty() {
+            checksum::id_and_checksum(bytes)
+        } else {
+            match self.shared.allocate(length, false) {
+                Some(span) => {
+                    let to = owned.insert(span).bytes_mut();
+                    match id {
+                        None => checksum::copy_with_id(&mut to[..bytes.len()], bytes),
+                        Some(id) => {
+                            to[..bytes.len()].copy_from_slice(bytes);
+                            (id, checksum::of(&to[..bytes.len()]))
+                        }
+                    }
+                }
+                None => {
+                    let id = id.unwrap_or_else(|| ObjectId::of_content(bytes));
+                    let mut writer = self.writer(id, options);
+                    writer.begin_part(Some(length))?;
+                    writer.write(bytes)?;
+                    writer.end_part(rows, row_hash);
+                    return writer.seal();
+                }
+            }
+        };
+        let id = id.unwrap_or(hash);
+        let part = PartMeta { offset: 0, bytes: length, rows, row_hash, checksum: sum };
+        let extent =
+            owned.as_ref().map(|span| NewExtent { start: 0, bytes: length, memory: Some(span.span()), disk: None });
+        let existing = self.shared.with(|state| {
+            let existing = state.meta(&id);
+            if existing.is_none() {
+                let directory = Directory::new(&[part]);
+                let extents = extent.as_slice();
+                state.seal(Sealed { id, group: options.group, attempt: options.attempt, directory, extents });
+            }
+            existing
+        });
+        match existing {
+            None => {
+                owned.map(|span| span.into_span());
+                Ok(ObjectMeta { id, bytes: length, rows, row_hash, parts: Arc::new([part]) })
+            }
+            Some(existing) if existing.bytes == length && existing.row_hash == row_hash && existing.rows == rows => {
+                Ok(existing)
+            }
+            // What was put by content is the same whatever a writer said of its rows.
+            Some(existing) if id == hash => Ok(existing),
+            Some(_) => Err(StoreError::Conflict(id)),
+        }
+    }
+
+    /// Parts of an object as one block: at once and without a copy when they are in memory in one piece, else when
+    /// memory for them was granted (class arguments) and they were loaded. Pinned while the block lives.
+    ///
+    /// The future resolves to `NotFound`, `NoSuchPart`, `TooLarge`, `Corrupt`, `Disk`, `DiskFull` or `Cancelled` where
+    /// that cannot be.
+    pub fn get(&self, id: &ObjectId, parts: Parts) -> GetFuture {
+        match self.resident(id, parts) {
+            Err(error) => GetFuture::ready(Err(error)),
+            Ok(Some(block)) => GetFuture::ready(Ok(block)),
+            Ok(None) => {
+                let items = vec![StageItem::Local { object: *id, parts }];
+                GetFuture::waits(self.stage(StageRequest { group: 0, items, class: Class::Arguments }))
+            }
+        }
+    }
+
+    /// As [`Store::get`], but only what is in memory in one piece already: never waits, never copies.
+    pub fn try_get(&self, id: &ObjectId, parts: Parts) -> Option<Block> {
+        self.resident(id, parts).ok().flatten()
+    }
+
+    fn resident(&self, id: &ObjectId, parts: Parts) -> Result<Option<Block>, StoreError> {
+        let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };
+        let found = self.shared.with(|state| {
+            let (key, object, parts) = state.find(id, parts)?;
+            let origin =
+                Origin { group: state.table.group_id(object), object: *id, attempt: object.attempt, first_part };
+            let range = byte_range(&parts);
+            if range.is_empty() {
+                return Ok(Some((origin, parts, None)));
+            }
+            let pinned = state.pin_resident(key, range.clone());
+            Ok(pinned.map(|(extent, offset)| (origin, parts, Some((extent, offset, range.end - range.start)))))
+        })?;
+        Ok(found.map(|(origin, parts, pinned)| {
+            let bytes = pinned.map(|(extent, offset, bytes)| {
+                let hold = Arc::new(Hold::new(self.shared.clone(), Held::Extent(extent)));
+                (self.shared.view(offset, bytes), hold)
+            });
+            Block::new(origin, parts, bytes)
+        }))
+    }
+
+    /// Asks for memory for everything at once: it is granted as a whole, in order of arrival within the class. Local
+    /// objects that are on disk are loaded before the ticket resolves.
+    pub fn stage(&self, request: StageRequest) -> StageTicket {
+        StageTicket::new(&self.shared, request)
+    }
+
+    /// Parts of an object as a stream, read ahead from disk in a window of the executors' reserve of about
+    /// `window_bytes` (8 KiB to 16 MiB; less when the reserve has no more).
+    ///
+    /// # Errors
+    /// `NotFound`, `NoSuchPart`; `ReserveExhausted` when not even a small window is left.
+    pub fn reader(&self, id: &ObjectId, parts: Parts, window_bytes: u64) -> Result<ObjectReader, StoreError> {
+        ObjectReader::open(&self.shared, id, parts, window_bytes)
+    }
+
+    /// Any run of bytes of an object, for sending; see [`RangeRead`].
+    ///
+    /// # Errors
+    /// `NotFound`; `OutOfRange`.
+    pub fn read_range(&self, id: &ObjectId, offset: u64, bytes: u64) -> Result<RangeRead, StoreError> {
+        range_read::open(&self.shared, id, offset, bytes)
+    }
+
+    /// Memory for a task's own use, if there is any now; it waits at most for disk requests of the store itself that
+    /// are bound to set it free.
+    ///
+    /// # Errors
+    /// `Denied`: do it with less memory, or on disk.
+    pub fn scratch(&self, bytes: u64) -> Result<Scratch, StoreError> {
+        if bytes == 0 {
+            return Ok(Scratch::new(None, 0));
+        }
+        match self.shared.allocate(bytes, true) {
+            Some(span) => Ok(Scratch::new(Some(span), bytes as usize)),
+            None => Err(StoreError::Denied { bytes, free: self.shared.with(|state| state.budget.free()) }),
+        }
+    }
+
+    /// Keeps an object's bytes where they are, in memory or on disk, until the pin is dropped: neither spilled nor
+    /// freed, even when the object is deleted.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn pin(&self, id: &ObjectId) -> Result<Pin, StoreError> {
+        let extents: Vec<ExtentKey> = self.shared.with(|state| {
+            let key = state.table.key(id).ok_or(StoreError::NotFound(*id))?;
+            let extents: Vec<ExtentKey> = state.table.extents_of(key).map(|(extent, _)| extent).collect();
+            extents.iter().for_each(|extent| state.pin(*extent));
+            Ok(extents)
+        })?;
+        let hold = |extent| Hold::new(self.shared.clone(), Held::Extent(extent));
+        Ok(Pin { _holds: extents.into_iter().map(hold).collect() })
+    }
+
+    /// The directory of an object.
+    pub fn meta(&self, id: &ObjectId) -> Option<ObjectMeta> {
+        self.shared.with(|state| state.meta(id))
+    }
+
+    /// Whether there is a sealed object of this id.
+    pub fn contains(&self, id: &ObjectId) -> bool {
+        self.shared.with(|state| state.table.key(id).is_some())
+    }
+
+    /// Deletes objects. Unknown ones are ignored; bytes that somebody reads are freed afterwards.
+    pub fn delete(&self, ids: &[ObjectId]) {
+        for ids in ids.chunks(DELETE_AT_ONCE) {
+            self.shared.with(|state| state.delete(ids));
+        }
+    }
+
+    /// Frees parts of objects, once: nobody will ask for them again. Their bytes go as soon as nobody reads them and the
+    /// others of the same extent are released, too; asking for them later is `NotFound`. Unknown objects are ignored.
+    pub fn release_parts(&self, ids: &[ObjectId], parts: Parts) {
+        for ids in ids.chunks(DELETE_AT_ONCE) {
+            self.shared.with(|state| state.release_parts(ids, parts));
+        }
+    }
+
+    /// Deletes all sealed objects of a group.
+    pub fn delete_group(&self, group: u128) {
+        while self.shared.with(|state| state.delete_some_of_group(group, DELETE_AT_ONCE)) {}
+    }
+
+    /// Ids of all sealed objects, in order: what a node announces after it was away.
+    pub fn ids(&self) -> Vec<ObjectId> {
+        self.shared.with(|state| state.table.ids().copied().collect())
+    }
+
+    /// Figures of this moment.
+    pub fn stats(&self) -> StoreStats {
+        let indexes_rebuilt = self.shared.indexes_rebuilt.load(Ordering::Relaxed);
+        let mut stats = self.shared.with(|state| state.stats());
+        stats.budget_bytes = self.shared.memory_bytes;
+        stats.reserve_bytes = self.shared.reserve_bytes;
+        stats.backed_bytes = self.shared.region.backed_bytes();
+        stats.indexes_rebuilt = indexes_rebuilt;
+        stats.buffered_io = self.shared.dirs.buffered();
+        stats
+    }
+
+    /// The file behind the region, for executors in other processes to map. Never write to sealed bytes.
+    pub fn region_fd(&self) -> BorrowedFd<'_> {
+        self.shared.region.fd()
+    }
+
+    /// Waits until no disk request is queued or under way: for tests and measurements.
+    pub fn wait_until_idle(&self) {
+        self.shared.io.wait_until_idle();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shared.close();
+        if self.shared.dirs.keep {
+            self.shared.with(|state| state.finish_files());
+            self.shared.io.wait_until_idle();
+        }
+        self.shared.io.stop();
+        let me = std::thread::current().id();
+        for thread in self.threads.drain(..) {
+            // The last handle may be dropped by an event hook, on a thread of ours.
+            if thread.thread().id() != me && thread.join().is_err() {
+                tracing::error!("a disk thread panicked");
+            }
+        }
+        self.shared.dirs.remove();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("node", &self.core.node).field("stats", &self.stats()).finish()
+    }
+}
+
+/// Keeps an object's bytes where they are; see [`Store::pin`].
+#[derive(Debug)]
+pub struct Pin {
+    _holds: Vec<Hold>,
+}
+
+/// 16 hexadecimal digits; `RandomState` is seeded by the operating system.
+fn random_name() -> String {
+    format!("tmp-{:016x}", RandomState::new().hash_one(std::process::id()))
+}

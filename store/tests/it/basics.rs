@@ -1,0 +1,223 @@
+//! Objects in memory: put, write, get, parts, delete.
+
+use exobus_store::{Align, ObjectId, Parts, RangeRead, RowHash, StoreError, WriterOptions};
+
+use crate::harness::{MIB, bytes, fixture, open, options, write};
+
+#[test]
+fn a_put_is_named_by_its_content_and_stored_once() {
+    let store = fixture(16 * MIB).store;
+    for length in [0, 1, 1000, 16 << 10, (16 << 10) + 1, 300_000] {
+        let content = bytes(length as u64, length);
+        let meta = store.put(1, &content).unwrap();
+        assert_eq!(meta.id, ObjectId::of_content(&content));
+        assert_eq!((meta.bytes, meta.parts.len()), (length as u64, 1));
+        let used = store.stats().used_bytes;
+        assert_eq!(store.put(2, &content).unwrap(), meta);
+        assert_eq!(store.stats().used_bytes, used, "a second put takes no memory");
+        let block = store.get(&meta.id, Parts::All).wait().unwrap();
+        assert!(*block == content[..]);
+        assert_eq!(block.verify(), Ok(()));
+        assert_eq!(store.meta(&meta.id), Some(meta));
+    }
+}
+
+#[test]
+fn a_get_shares_the_memory_and_outlives_the_object() {
+    let store = fixture(16 * MIB).store;
+    let meta = store.put(1, &bytes(1, 100_000)).unwrap();
+    let first = store.get(&meta.id, Parts::All).wait().unwrap();
+    let second = store.try_get(&meta.id, Parts::All).unwrap();
+    assert_eq!(first.as_ptr(), second.as_ptr(), "no copy");
+    assert_eq!(first.as_ptr() as usize % 64, 0);
+    store.delete(&[meta.id]);
+    assert!(!store.contains(&meta.id));
+    drop(first);
+    assert!(*second == bytes(1, 100_000)[..]);
+    assert!(store.stats().used_bytes > 0);
+    drop(second);
+    assert_eq!(store.stats().used_bytes, 0);
+}
+
+#[test]
+fn parts_are_read_one_by_one_and_as_runs() {
+    let store = fixture(16 * MIB).store;
+    let contents: Vec<Vec<u8>> =
+        [10, 0, 70_000, 1, 0].iter().map(|length| bytes(7 + *length as u64, *length)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    for (id, align) in [(1, Align::One), (2, Align::SixtyFour)] {
+        let meta = write(&store, id, WriterOptions { align, ..WriterOptions::new(5) }, &parts);
+        assert_eq!((meta.bytes, meta.rows, meta.parts.len()), (70_011, 5, 5));
+        assert_eq!(meta.row_hash, parts.iter().map(|part| RowHash::of(part)).sum());
+        for (nth, part) in parts.iter().enumerate() {
+            let block = store.get(&ObjectId(id), Parts::one(nth as u32)).wait().unwrap();
+            assert!(*block == **part, "part {nth}");
+            assert_eq!(block.header().first_part, nth as u32);
+            assert_eq!(block.as_ptr() as usize % align_bytes(align), 0);
+        }
+        let run = store.get(&ObjectId(id), Parts::Range(1, 4)).wait().unwrap();
+        assert_eq!(run.parts().len(), 3);
+        assert!(*run.part(1) == *parts[2] && *run.part(2) == *parts[3] && run.part(0).is_empty());
+        assert_eq!(run.header().rows, 3);
+        assert_eq!(run.verify(), Ok(()));
+        if align == Align::One {
+            assert!(*run == parts[1..4].concat()[..]);
+        }
+    }
+    fn align_bytes(align: Align) -> usize {
+        if align == Align::One { 1 } else { 64 }
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let store = fixture(16 * MIB).store;
+    let meta = store.put(1, b"abc").unwrap();
+    let missing = ObjectId(99);
+    assert!(matches!(store.get(&missing, Parts::All).wait(), Err(StoreError::NotFound(id)) if id == missing));
+    assert!(matches!(
+        store.get(&meta.id, Parts::Range(0, 2)).wait(),
+        Err(StoreError::NoSuchPart { count: 1, from: 0, to: 2, .. })
+    ));
+    assert!(matches!(store.read_range(&meta.id, 1, 3), Err(StoreError::OutOfRange { span: 3, .. })));
+    assert!(store.try_get(&missing, Parts::All).is_none());
+    store.delete(&[missing]);
+}
+
+#[test]
+fn a_part_of_unknown_length_grows_and_keeps_its_bytes() {
+    let store = fixture(64 * MIB).store;
+    let content = bytes(3, 5_000_000);
+    let mut writer = store.writer(ObjectId(1), WriterOptions::new(1));
+    // Another writer's memory lies behind it, so it has to move.
+    let mut other = store.writer(ObjectId(2), WriterOptions::new(1));
+    writer.begin_part(Some(3)).unwrap();
+    writer.write(b"abc").unwrap();
+    writer.end_part(0, RowHash::default());
+    writer.begin_part(None).unwrap();
+    for (nth, piece) in content.chunks(77_777).enumerate() {
+        writer.write(piece).unwrap();
+        if nth % 10 == 3 {
+            other.begin_part(Some(10)).unwrap();
+            other.write(&[nth as u8; 10]).unwrap();
+            other.end_part(1, RowHash::default());
+        }
+    }
+    assert_eq!(writer.part_bytes(), content.len() as u64);
+    writer.end_part(1, RowHash::default());
+    assert_eq!(writer.bytes(), content.len() as u64 + 3);
+    let meta = writer.seal().unwrap();
+    other.seal().unwrap();
+    assert!(*store.get(&meta.id, Parts::one(1)).wait().unwrap() == content[..]);
+    assert!(*store.get(&meta.id, Parts::All).wait().unwrap() == [b"abc", &content[..]].concat()[..]);
+}
+
+#[test]
+fn a_small_output_costs_little_memory() {
+    let store = fixture(16 * MIB).store;
+    for id in 0..1000u128 {
+        write(&store, id, WriterOptions::new(1), &[&id.to_le_bytes()]);
+    }
+    assert_eq!(store.stats().used_bytes, 64_000);
+    for id in 1000..2000u128 {
+        write(&store, id, WriterOptions::new(1), &[]);
+    }
+    assert_eq!((store.stats().used_bytes, store.stats().objects), (64_000, 2000));
+    assert!(store.get(&ObjectId(1500), Parts::All).wait().unwrap().is_empty());
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_nothing() {
+    let store = fixture(16 * MIB).store;
+    let mut writer = store.writer(ObjectId(1), WriterOptions::new(1));
+    writer.begin_part(None).unwrap();
+    writer.write(&bytes(1, 3_000_000)).unwrap();
+    assert!(store.stats().used_bytes >= 3_000_000);
+    drop(writer);
+    assert_eq!((store.stats().used_bytes, store.contains(&ObjectId(1))), (0, false));
+}
+
+#[test]
+fn a_writer_used_out_of_order_says_so() {
+    let store = fixture(16 * MIB).store;
+    let mut writer = store.writer(ObjectId(1), WriterOptions::new(1));
+    assert!(matches!(writer.spare(), Err(StoreError::WriterMisused { .. })));
+    writer.begin_part(Some(4)).unwrap();
+    assert!(matches!(writer.begin_part(None), Err(StoreError::WriterMisused { .. })));
+    assert!(matches!(writer.write(b"12345"), Err(StoreError::PartTooLong { announced: 4, .. })));
+    writer.write(b"1234").unwrap();
+    assert!(writer.spare().unwrap().is_empty());
+    assert!(matches!(writer.seal(), Err(StoreError::WriterMisused { .. })));
+}
+
+#[test]
+fn the_same_object_twice_is_one_and_another_content_is_refused() {
+    let store = fixture(16 * MIB).store;
+    let first = write(&store, 1, WriterOptions::new(1), &[b"abc"]);
+    assert_eq!(write(&store, 1, WriterOptions::new(1), &[b"abc"]), first);
+    let mut writer = store.writer(ObjectId(1), WriterOptions::new(1));
+    writer.begin_part(None).unwrap();
+    writer.write(b"abd").unwrap();
+    writer.end_part(1, RowHash::of(b"abd"));
+    assert!(matches!(writer.seal(), Err(StoreError::Conflict(ObjectId(1)))));
+    assert!(*store.get(&ObjectId(1), Parts::All).wait().unwrap() == *b"abc");
+    assert_eq!(store.stats().used_bytes, 64);
+}
+
+#[test]
+fn a_group_is_deleted_at_once() {
+    let store = fixture(16 * MIB).store;
+    for id in 0..3000u128 {
+        write(&store, id, WriterOptions::new(id % 3), &[&id.to_le_bytes()]);
+    }
+    store.delete_group(1);
+    store.delete_group(77);
+    assert_eq!(store.stats().objects, 2000);
+    assert!(store.ids().iter().all(|id| id.0 % 3 != 1));
+}
+
+#[test]
+fn a_range_in_memory_is_shared() {
+    let store = fixture(16 * MIB).store;
+    let meta = write(&store, 1, WriterOptions::new(1), &[b"abc", b"defg", b"hi"]);
+    let RangeRead::Memory(block) = store.read_range(&meta.id, 3, 6).unwrap() else { panic!("not in memory") };
+    assert_eq!(*block, *b"defghi");
+    assert_eq!((block.parts().len(), block.header().first_part), (2, 1));
+    assert_eq!(*block.part(1), *b"hi");
+    let RangeRead::Memory(block) = store.read_range(&meta.id, 1, 3).unwrap() else { panic!("not in memory") };
+    assert_eq!((&*block, block.parts().len()), (&b"bcd"[..], 0));
+}
+
+#[test]
+fn scratch_is_counted_and_denied_when_there_is_none() {
+    let store = fixture(16 * MIB).store;
+    let mut scratch = store.scratch(10 * MIB).unwrap();
+    scratch[10 * MIB as usize - 1] = 7;
+    assert_eq!(scratch.as_ptr() as usize % 4096, 0);
+    assert_eq!(store.stats().used_bytes, 10 * MIB);
+    assert!(matches!(store.scratch(7 * MIB), Err(StoreError::Denied { .. })));
+    drop(scratch);
+    assert_eq!(store.scratch(16 * MIB).unwrap().len(), 16 << 20);
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_refused_with_the_smallest_that_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut small = options(0, vec![dir.path().to_owned()]);
+    let disk = || std::sync::Arc::new(exobus_store::RealDisk::new());
+    let clock = || std::sync::Arc::new(exobus_store::SystemClock::new());
+    let Err(StoreError::BudgetTooSmall { given, smallest }) = exobus_store::Store::open(small.clone(), disk(), clock())
+    else {
+        panic!("accepted")
+    };
+    assert_eq!(given, 4 * MIB);
+    small.memory_bytes = smallest;
+    drop(open(small));
+}
+
+#[test]
+fn nothing_is_made_on_disk_for_a_job_that_fits() {
+    let fixture = fixture(16 * MIB);
+    fixture.store.put(1, &bytes(1, 1_000_000)).unwrap();
+    assert_eq!(std::fs::read_dir(fixture.dir.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,58 @@
+//! A store on a temporary directory, and bytes that can be told apart.
+
+use std::{path::PathBuf, sync::Arc};
+
+use exobus_store::{ObjectId, ObjectMeta, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
+use tempfile::TempDir;
+
+pub const MIB: u64 = 1 << 20;
+
+/// A store that spills to a directory of its own, which goes with it.
+pub struct Fixture {
+    pub store: Store,
+    pub dir: TempDir,
+}
+
+/// Options with room for `blocks` bytes of objects beside the least reserve of two executors.
+pub fn options(blocks: u64, dirs: Vec<PathBuf>) -> StoreOptions {
+    StoreOptions {
+        memory_bytes: blocks + 4 * MIB,
+        spill_dirs: dirs,
+        executors: 2,
+        reserve_per_executor_bytes: 2 * MIB,
+        io_threads: 2,
+        ..StoreOptions::default()
+    }
+}
+
+pub fn open(options: StoreOptions) -> Store {
+    Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new())).unwrap()
+}
+
+pub fn fixture(blocks: u64) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(options(blocks, vec![dir.path().to_owned()]));
+    Fixture { store, dir }
+}
+
+/// Bytes that depend on the seed at every place.
+pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u8
+        })
+        .collect()
+}
+
+/// Writes an object with parts of these contents; one row per part.
+pub fn write(store: &Store, id: u128, options: WriterOptions, parts: &[&[u8]]) -> ObjectMeta {
+    let mut writer = store.writer(ObjectId(id), options);
+    for part in parts {
+        writer.begin_part(Some(part.len() as u64)).unwrap();
+        writer.write(part).unwrap();
+        writer.end_part(1, RowHash::of(part));
+    }
+    writer.seal().unwrap()
+}
