@@ -292,7 +292,11 @@ fn size(text: &str) -> Result<u64, UnitError> {
 
 /// The same check as for `cluster.nats_url`.
 fn nats_url(text: &str) -> Result<String, String> {
-    if Kind::NatsUrl.accepts_text(text) { Ok(text.to_owned()) } else { Err(format!("expected {}", Kind::NatsUrl.expected())) }
+    if Kind::NatsUrl.accepts_text(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected {}", Kind::NatsUrl.expected()))
+    }
 }
 
 fn node_name(text: &str) -> Result<String, String> {

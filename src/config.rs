@@ -179,10 +179,14 @@ impl NodeConfig {
     /// # Errors
     /// Every wrong key and value of file and environment at once, with its place; then what would be unsafe.
     pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
-        Self::load_with(file, overrides, std::env::vars_os().filter_map(|(name, value)| {
-            // What is not Unicode cannot be a value of ours.
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        }))
+        Self::load_with(
+            file,
+            overrides,
+            std::env::vars_os().filter_map(|(name, value)| {
+                // What is not Unicode cannot be a value of ours.
+                Some((name.into_string().ok()?, value.into_string().ok()?))
+            }),
+        )
     }
 
     /// As [`NodeConfig::load`] with these environment variables.
@@ -206,9 +210,8 @@ impl NodeConfig {
             }
         }
 
-        let variables: HashMap<String, String> = environment
-            .filter(|(name, _)| name.starts_with("EXOBUS_") && name.contains("__"))
-            .collect();
+        let variables: HashMap<String, String> =
+            environment.filter(|(name, _)| name.starts_with("EXOBUS_") && name.contains("__")).collect();
         let mut in_order: Vec<_> = variables.iter().collect();
         in_order.sort();
         for (name, value) in in_order {

@@ -18,12 +18,17 @@ pub mod machine;
 pub mod report;
 
 pub use exobus_actors::{
-    LocalBoxFuture, event, host, ids, inventory, node, program, registry, task,
+    LocalBoxFuture, event,
     futures::{Futures, ObjectRef, ObjectSet, ObjectStream, Window},
+    host,
     host::{Client, ClientOptions, JobEnd, JobSpec},
+    ids,
     ids::{JobId, NodeId, ObjectId, TaskId},
+    inventory, node,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
+    program, registry,
     registry::{TaskContext, TaskError},
+    task,
     task::{Arg, JobError, Place, Resources, TaskOptions},
 };
 #[doc(hidden)]

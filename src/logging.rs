@@ -18,8 +18,10 @@ pub fn bars_on_screen(bars: Option<MultiProgress>) {
 
 /// Starts logging at `level` and above, unless `EXOBUS_LOG` or `RUST_LOG` say otherwise.
 pub fn start(level: &str) {
-    let from_environment =
-        ["EXOBUS_LOG", "RUST_LOG"].into_iter().filter_map(|name| std::env::var(name).ok()).find(|text| !text.is_empty());
+    let from_environment = ["EXOBUS_LOG", "RUST_LOG"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|text| !text.is_empty());
     // What nats.rs tells about each reconnect is told by ourselves.
     let default = format!("{level},async_nats=error");
     let (filter, wrong) = match from_environment {

@@ -60,7 +60,8 @@ fn wrong_configuration_stops_everything_with_2() {
     exobus(&["config", "check", &file]).expect(2, &[expected]);
     exobus(&["node", "--config", &file]).expect(2, &[expected]);
     exobus(&["doctor", "--config", &file]).expect(2, &[expected]);
-    exobus(&["node", "--config", "/nowhere/node.toml"]).expect(2, &["read the configuration /nowhere/node.toml", "No such file"]);
+    exobus(&["node", "--config", "/nowhere/node.toml"])
+        .expect(2, &["read the configuration /nowhere/node.toml", "No such file"]);
 
     let mut command = support::command(&["doctor"]);
     command.env("EXOBUS_NODE__MEMROY", "1GiB");
@@ -69,7 +70,8 @@ fn wrong_configuration_stops_everything_with_2() {
 
 #[test]
 fn a_node_does_not_listen_for_others_without_protection() {
-    exobus(&["node", "--listen", "0.0.0.0:0"]).expect(2, &["can be reached from other machines", "security.token_file"]);
+    exobus(&["node", "--listen", "0.0.0.0:0"])
+        .expect(2, &["can be reached from other machines", "security.token_file"]);
     exobus(&["node", "--listen", "0.0.0.0:0", "--insecure-no-token"]).expect(2, &["has no TLS", "--insecure-no-tls"]);
     exobus(&["node"]).expect(2, &["a node needs security.token_file"]);
 }

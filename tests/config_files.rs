@@ -66,8 +66,11 @@ fn invalid_files_give_the_error_that_they_promise() {
     for file in folder("invalid") {
         let text = fs::read_to_string(&file).unwrap();
         let shown = file.display().to_string();
-        let expected: Vec<String> =
-            text.lines().map_while(|line| line.strip_prefix("# error: ")).map(|line| line.replace("{file}", &shown)).collect();
+        let expected: Vec<String> = text
+            .lines()
+            .map_while(|line| line.strip_prefix("# error: "))
+            .map(|line| line.replace("{file}", &shown))
+            .collect();
         assert!(!expected.is_empty(), "{shown} names no error");
         let error = load(Some(&file), &[]).expect_err(&shown).to_string();
         let given: Vec<&str> = error.lines().map(str::trim).collect();

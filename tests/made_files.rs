@@ -15,8 +15,11 @@ fn reference() -> String {
         "# Command line\n\nMade from the help texts; a test keeps it so (`EXOBUS_RENEW=1 cargo test --test made_files`).\n",
     );
     section(&mut text, "exobus", &mut root);
-    let names: Vec<String> =
-        root.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| command.get_name().to_owned()).collect();
+    let names: Vec<String> = root
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(|command| command.get_name().to_owned())
+        .collect();
     for name in names {
         let command = root.find_subcommand_mut(&name).expect("just listed");
         section(&mut text, &format!("exobus {name}"), command);

@@ -185,8 +185,7 @@ fn an_unreachable_cluster_is_named_with_the_time_that_was_tried() {
     let input = generate(&scratch, 10);
     let output = scratch.text("out");
     // Nothing listens on port 9 (discard) of the loopback.
-    let mut command =
-        command(&["sort", &input, "--output", &output, "--cluster", "nats://127.0.0.1:9"]);
+    let mut command = command(&["sort", &input, "--output", &output, "--cluster", "nats://127.0.0.1:9"]);
     command.env("EXOBUS_CLUSTER__CONNECT_DEADLINE", "1s");
     support::finish(command).expect(4, &["nats://127.0.0.1:9", "1s"]);
     assert!(!scratch.path("out").exists());
@@ -198,7 +197,17 @@ fn ctrl_c_ends_it_and_leaves_nothing() {
     let spill = scratch.text("spill");
     let output = scratch.text("out");
     let mut command = command(&[
-        "sort", "--generate", "400MB", "--output", &output, "--memory", "64MiB", "--executors", "1", "--spill", &spill,
+        "sort",
+        "--generate",
+        "400MB",
+        "--output",
+        &output,
+        "--memory",
+        "64MiB",
+        "--executors",
+        "1",
+        "--spill",
+        &spill,
     ]);
     command.env("TMPDIR", scratch.root()).env("EXOBUS_LOG", "info");
     let mut running = Running::start(command);

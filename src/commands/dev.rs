@@ -37,7 +37,8 @@ const STOP: Duration = Duration::from_secs(12);
 pub fn run(args: &DevArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let server = nats_server::find(args.nats_server.as_deref()).or_exit(Exit::Usage)?;
-    let folder = Folder::make(args.dir.as_deref()).map_err(|failure| failure.context("make the folder of the cluster"))?;
+    let folder =
+        Folder::make(args.dir.as_deref()).map_err(|failure| failure.context("make the folder of the cluster"))?;
 
     let mut children = Children::new(interrupt);
     let outcome = start_and_watch(args, &server, folder.path(), &mut children);
@@ -45,7 +46,10 @@ pub fn run(args: &DevArgs) -> Result<Exit, Failure> {
     drop(folder);
     outcome?;
     if let Some(late) = stopped {
-        return Err(Failure::text(Exit::JobFailed, format!("{late} did not stop in order within {} s", STOP.as_secs())));
+        return Err(Failure::text(
+            Exit::JobFailed,
+            format!("{late} did not stop in order within {} s", STOP.as_secs()),
+        ));
     }
     Ok(Exit::Success)
 }
@@ -129,7 +133,13 @@ fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Child
     }
 }
 
-fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str, scheduler: bool) -> Result<PathBuf, Failure> {
+fn write_node_config(
+    args: &DevArgs,
+    folder: &Path,
+    name: &str,
+    url: &str,
+    scheduler: bool,
+) -> Result<PathBuf, Failure> {
     let share = machine::available_memory_bytes() / u64::from(args.nodes);
     let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
     let executors = args.executors.unwrap_or((machine::cpus() / args.nodes).max(1));

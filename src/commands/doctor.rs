@@ -145,7 +145,8 @@ fn probe(folder: &Path) -> io::Result<Probe> {
         .find(|path| path.is_dir())
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such folder, nor one above it"))?;
     let file = tempfile::NamedTempFile::new_in(existing)?;
-    let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(file.path()).is_ok();
+    let direct =
+        OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(file.path()).is_ok();
     let kind = statfs(existing)?.f_type as u64;
     let space = statvfs(existing)?;
     fs::remove_file(file.path())?;

@@ -64,7 +64,10 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
         }
     });
     if let Some(fatal) = ended {
-        return Err(Failure::text(Exit::JobFailed, format!("the node ended: {} panicked: {}", fatal.actor, fatal.reason)));
+        return Err(Failure::text(
+            Exit::JobFailed,
+            format!("the node ended: {} panicked: {}", fatal.actor, fatal.reason),
+        ));
     }
     info!(node = %name, "leaving the cluster");
     node.stop();
@@ -81,8 +84,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
         executors => executors,
     };
     let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
-    let mut resources =
-        Resources::cpu(section.resources.cpu_milli.map_or(1000 * u64::from(executors), u64::from));
+    let mut resources = Resources::cpu(section.resources.cpu_milli.map_or(1000 * u64::from(executors), u64::from));
     if !section.resources.gpus.is_empty() {
         resources = resources.with("gpu", 1000 * section.resources.gpus.len() as u64);
     }
@@ -91,7 +93,11 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
         executors: executors as usize,
         resources,
         labels: section.labels.clone(),
-        store: StoreOptions { memory_bytes, spill_dirs: section.spill_dirs_or(default_spill_dir), ..StoreOptions::default() },
+        store: StoreOptions {
+            memory_bytes,
+            spill_dirs: section.spill_dirs_or(default_spill_dir),
+            ..StoreOptions::default()
+        },
         cluster: None,
         clock: Arc::new(SystemClock::new()),
     }

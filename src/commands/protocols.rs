@@ -72,7 +72,9 @@ fn readable(value: serde_json::Value) -> serde_json::Value {
                 _ => Value::Array(items.into_iter().map(readable).collect()),
             }
         }
-        Value::Object(fields) => Value::Object(fields.into_iter().map(|(name, value)| (name, readable(value))).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(name, value)| (name, readable(value))).collect())
+        }
         other => other,
     }
 }

@@ -56,7 +56,10 @@ pub fn variable(variable: &str, path: &str, value: &str) -> Option<Problem> {
         Kind::Paths | Kind::Texts => "a list with colons between its items such as /disk1:/disk2",
         _ => kind.expected(),
     };
-    (!accepted).then(|| Problem { place, text: format!("`{path}` cannot be {:?}; expected {expected}", without_password(value)) })
+    (!accepted).then(|| Problem {
+        place,
+        text: format!("`{path}` cannot be {:?}; expected {expected}", without_password(value)),
+    })
 }
 
 /// A password that was written into a URL all the same is not repeated in the error.
@@ -94,9 +97,7 @@ fn wrong_value(path: &str, kind: Kind, value: &Spanned<DeValue<'_>>) -> Option<S
     let accepted = match value.get_ref() {
         DeValue::String(text) => kind.accepts_text(text),
         DeValue::Boolean(_) => kind == Kind::Flag,
-        DeValue::Integer(number) => {
-            kind == Kind::Count && u32::from_str_radix(number.as_str(), number.radix()).is_ok()
-        }
+        DeValue::Integer(number) => kind == Kind::Count && u32::from_str_radix(number.as_str(), number.radix()).is_ok(),
         DeValue::Array(items) => {
             kind.is_list()
                 && items.iter().all(|item| matches!(item.get_ref(), DeValue::String(text) if !text.is_empty()))

@@ -131,17 +131,71 @@ pub const SECTIONS: &[Section] = &[
         doc: "Which cluster, and how to reach its NATS servers.",
         free: None,
         keys: &[
-            key("name", Kind::Token, Some(r#""local""#), "", "Clusters of different names share a NATS server without seeing each other."),
-            key("nats_url", Kind::NatsUrl, None, r#""nats://127.0.0.1:4222""#, "One server; it tells about the others. Not set: the context's, else the one of the example."),
-            key("connect_deadline", Kind::Duration, Some(r#""10s""#), "", "How long to try before giving up with exit code 4."),
-            key("nats_creds_file", Kind::Path, None, r#""/etc/exobus/node.creds""#, "Credentials (JWT and seed); mode 0600."),
+            key(
+                "name",
+                Kind::Token,
+                Some(r#""local""#),
+                "",
+                "Clusters of different names share a NATS server without seeing each other.",
+            ),
+            key(
+                "nats_url",
+                Kind::NatsUrl,
+                None,
+                r#""nats://127.0.0.1:4222""#,
+                "One server; it tells about the others. Not set: the context's, else the one of the example.",
+            ),
+            key(
+                "connect_deadline",
+                Kind::Duration,
+                Some(r#""10s""#),
+                "",
+                "How long to try before giving up with exit code 4.",
+            ),
+            key(
+                "nats_creds_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/node.creds""#,
+                "Credentials (JWT and seed); mode 0600.",
+            ),
             key("nats_nkey_seed_file", Kind::Path, None, r#""/etc/exobus/node.nk""#, "Seed of an nkey; mode 0600."),
-            key("nats_context_file", Kind::Path, None, r#""/home/me/.config/nats/context/lab.json""#, "A context of the `nats` tool: URL, credentials and TLS files at once."),
-            key("nats_ca_file", Kind::Path, None, r#""/etc/exobus/ca.pem""#, "Certificates that the server's is checked against, besides the system's."),
-            key("nats_cert_file", Kind::Path, None, r#""/etc/exobus/node.pem""#, "Our own certificate, for mutual TLS; needs nats_key_file."),
+            key(
+                "nats_context_file",
+                Kind::Path,
+                None,
+                r#""/home/me/.config/nats/context/lab.json""#,
+                "A context of the `nats` tool: URL, credentials and TLS files at once.",
+            ),
+            key(
+                "nats_ca_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/ca.pem""#,
+                "Certificates that the server's is checked against, besides the system's.",
+            ),
+            key(
+                "nats_cert_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/node.pem""#,
+                "Our own certificate, for mutual TLS; needs nats_key_file.",
+            ),
             key("nats_key_file", Kind::Path, None, r#""/etc/exobus/node.key""#, "Its private key; mode 0600."),
-            key("nats_tls_first", Kind::Flag, Some("false"), "", "Begin with TLS instead of upgrading after the server's greeting."),
-            key("nats_inbox_prefix", Kind::Text, None, r#""_INBOX_node1""#, "For accounts that may subscribe only to their own inbox."),
+            key(
+                "nats_tls_first",
+                Kind::Flag,
+                Some("false"),
+                "",
+                "Begin with TLS instead of upgrading after the server's greeting.",
+            ),
+            key(
+                "nats_inbox_prefix",
+                Kind::Text,
+                None,
+                r#""_INBOX_node1""#,
+                "For accounts that may subscribe only to their own inbox.",
+            ),
         ],
     },
     Section {
@@ -149,12 +203,42 @@ pub const SECTIONS: &[Section] = &[
         doc: "This process.",
         free: None,
         keys: &[
-            key("name", Kind::Token, None, r#""n1""#, "Unique in the cluster. Not set: the host's name and a random number, new at each start."),
-            key("listen", Kind::Listen, Some(r#""127.0.0.1:0""#), "", "Where other nodes fetch data. Port 0: any free one."),
-            key("memory", Kind::Memory, Some(r#""60%""#), "", "Byte budget of the node; what does not fit goes to the spill folders.\nA size, or a share of what is available (the limit of a control group counts)."),
-            key("spill_dirs", Kind::Paths, None, r#"["/disk1/exobus", "/disk2/exobus"]"#, "Folders for spill files, best one for each disk; not on a memory file system.\nNot set: exobus in /var/tmp (a sort in one process: a temporary folder there)."),
+            key(
+                "name",
+                Kind::Token,
+                None,
+                r#""n1""#,
+                "Unique in the cluster. Not set: the host's name and a random number, new at each start.",
+            ),
+            key(
+                "listen",
+                Kind::Listen,
+                Some(r#""127.0.0.1:0""#),
+                "",
+                "Where other nodes fetch data. Port 0: any free one.",
+            ),
+            key(
+                "memory",
+                Kind::Memory,
+                Some(r#""60%""#),
+                "",
+                "Byte budget of the node; what does not fit goes to the spill folders.\nA size, or a share of what is available (the limit of a control group counts).",
+            ),
+            key(
+                "spill_dirs",
+                Kind::Paths,
+                None,
+                r#"["/disk1/exobus", "/disk2/exobus"]"#,
+                "Folders for spill files, best one for each disk; not on a memory file system.\nNot set: exobus in /var/tmp (a sort in one process: a temporary folder there).",
+            ),
             key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: one for each cpu."),
-            key("scheduler", Kind::Flag, Some("false"), "", "Whether the cluster's Scheduler runs here: exactly one node of a cluster says true."),
+            key(
+                "scheduler",
+                Kind::Flag,
+                Some("false"),
+                "",
+                "Whether the cluster's Scheduler runs here: exactly one node of a cluster says true.",
+            ),
         ],
     },
     Section {
@@ -166,15 +250,32 @@ pub const SECTIONS: &[Section] = &[
             key("gpus", Kind::Texts, None, r#"["gpu0"]"#, "Names of devices."),
         ],
     },
-    Section { name: "node.labels", doc: "Names and texts of your own that tasks can ask for.", free: Some((Kind::Text, r#"zone = "a""#)), keys: &[] },
+    Section {
+        name: "node.labels",
+        doc: "Names and texts of your own that tasks can ask for.",
+        free: Some((Kind::Text, r#"zone = "a""#)),
+        keys: &[],
+    },
     Section {
         name: "security",
         doc: "A listener on any other address than loopback needs a token and TLS, or the word for each that it goes without.",
         free: None,
         keys: &[
-            key("token_file", Kind::Path, None, r#""/etc/exobus/token""#, "The cluster's token, the same on all its nodes: one line, 16 characters or more; mode 0600."),
+            key(
+                "token_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/token""#,
+                "The cluster's token, the same on all its nodes: one line, 16 characters or more; mode 0600.",
+            ),
             key("insecure_no_tls", Kind::Flag, Some("false"), "", "Data may cross the network unencrypted."),
-            key("insecure_no_token", Kind::Flag, Some("false"), "", "No token: everybody who reaches the port may read the data."),
+            key(
+                "insecure_no_token",
+                Kind::Flag,
+                Some("false"),
+                "",
+                "No token: everybody who reaches the port may read the data.",
+            ),
         ],
     },
 ];
@@ -259,7 +360,16 @@ mod tests {
         for good in ["nats://127.0.0.1:4222", "tls://nats.example.org", "nats://[::1]:4222", "nats://host"] {
             assert!(is_nats_url(good), "{good}");
         }
-        for bad in ["", "127.0.0.1:4222", "http://host", "nats://", "nats://me:secret@host:4222", "nats://host:port", "nats://h:70000", "nats://a,b"] {
+        for bad in [
+            "",
+            "127.0.0.1:4222",
+            "http://host",
+            "nats://",
+            "nats://me:secret@host:4222",
+            "nats://host:port",
+            "nats://h:70000",
+            "nats://a,b",
+        ] {
             assert!(!is_nats_url(bad), "{bad}");
         }
     }

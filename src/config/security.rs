@@ -14,7 +14,9 @@ use super::{NodeConfig, Secret};
 #[derive(Debug, Error)]
 pub enum SecurityError {
     /// Others can reach the listener, and a protection is missing.
-    #[error("node.listen = \"{listen}\" can be reached from other machines and {missing}, or say {flag} if that is meant")]
+    #[error(
+        "node.listen = \"{listen}\" can be reached from other machines and {missing}, or say {flag} if that is meant"
+    )]
     OpenListener {
         /// The address.
         listen: String,
@@ -88,8 +90,8 @@ pub fn check(config: &NodeConfig) -> Result<(), SecurityError> {
 /// Reads a token file: its first line.
 pub fn read_token(path: &Path) -> Result<Secret, SecurityError> {
     readable_by_owner_only(path)?;
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| SecurityError::Unreadable { path: path.to_owned(), source })?;
+    let text =
+        std::fs::read_to_string(path).map_err(|source| SecurityError::Unreadable { path: path.to_owned(), source })?;
     let token = text.lines().next().unwrap_or_default().trim().to_owned();
     let length = token.chars().count();
     if length < TOKEN_LENGTH_MIN {

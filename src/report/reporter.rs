@@ -126,10 +126,7 @@ fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use exobus_actors::{
-        event::EventKind,
-        ids::NodeId,
-    };
+    use exobus_actors::{event::EventKind, ids::NodeId};
 
     use super::*;
 
@@ -142,11 +139,6 @@ mod tests {
             sink.emit(Event { at_ms: 1, node: NodeId::new("n1"), job: None, kind });
         }
         assert_eq!(reporter.finish().stages()[0].tasks, 1000);
-        sink.emit(Event {
-            at_ms: 2,
-            node: NodeId::new("n1"),
-            job: None,
-            kind: EventKind::JobFinished { error: None },
-        });
+        sink.emit(Event { at_ms: 2, node: NodeId::new("n1"), job: None, kind: EventKind::JobFinished { error: None } });
     }
 }

@@ -87,12 +87,15 @@ mod tests {
         let json = serde_json::to_value(&summary).unwrap();
         let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
-        let mut promised: Vec<&str> = "rows bytes seconds gb_per_s peak_memory_bytes spilled_bytes row_hash_in row_hash_out \
+        let mut promised: Vec<&str> =
+            "rows bytes seconds gb_per_s peak_memory_bytes spilled_bytes row_hash_in row_hash_out \
              strategy partitions control_messages owner_bytes"
-            .split_whitespace()
-            .collect();
+                .split_whitespace()
+                .collect();
         promised.sort_unstable();
         assert_eq!(keys, promised);
-        assert!(summary.for_people("out".as_ref()).contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out"));
+        assert!(
+            summary.for_people("out".as_ref()).contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out")
+        );
     }
 }

@@ -239,7 +239,11 @@ async fn metadata(futures: &Futures) -> Result<Figures, JobError> {
         window.admit(futures).await?;
         let args = [held[held.len() - 1].arg(), held[held.len() - 2].arg()];
         // Arguments from a while ago, so that the tasks do not form one long chain.
-        let args = if held.len() > OUTSTANDING { [held[number as usize / 2].arg(), held[number as usize / 3].arg()] } else { args };
+        let args = if held.len() > OUTSTANDING {
+            [held[number as usize / 2].arg(), held[number as usize / 3].arg()]
+        } else {
+            args
+        };
         let object = futures.submit(noop, &number, &args)?;
         window.track(futures, &object)?;
         held.push(object);

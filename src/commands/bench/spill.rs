@@ -13,7 +13,7 @@ use std::{
 
 use exobus_actors::ids::NodeId;
 use exobus_shuffle::files::AlignedBuffer;
-use exobus_store::{Clock, RealDisk, Parts, Store, StoreError, SystemClock};
+use exobus_store::{Clock, Parts, RealDisk, Store, StoreError, SystemClock};
 use rustix::fs::OFlags;
 
 use super::{data::noise, node, programs::Figures};
@@ -38,8 +38,7 @@ const REQUESTS: usize = 3;
 /// Objects of 100 kB and of 1 MB, and the disk alone, through a store of `section`'s memory (1 GiB unless that is said).
 pub(super) fn measure(section: &NodeSection, memory_given: bool, total: u64) -> Result<Figures, Failure> {
     let parent = &section.spill_dirs_or(machine::big_temporary_folder)[0];
-    let folder =
-        tempfile::Builder::new().prefix("exobus-bench-").tempdir_in(parent).or_exit(Exit::InputOutput)?;
+    let folder = tempfile::Builder::new().prefix("exobus-bench-").tempdir_in(parent).or_exit(Exit::InputOutput)?;
     let (write, read) = raw(folder.path(), total.min(RAW_BYTES_MAX)).or_exit(Exit::InputOutput)?;
     let mut figures = BTreeMap::from([
         ("bytes".to_owned(), total as f64),
@@ -54,7 +53,8 @@ pub(super) fn measure(section: &NodeSection, memory_given: bool, total: u64) -> 
         }
         options.spill_dirs = vec![folder.path().to_owned()];
         let disk = Arc::new(RealDisk::default());
-        let store = Store::open(options, disk, Arc::new(SystemClock::new())).map_err(|error| node::failure(error.into()))?;
+        let store =
+            Store::open(options, disk, Arc::new(SystemClock::new())).map_err(|error| node::failure(error.into()))?;
         let (spilled, restored) = through(&store, total, object_bytes as usize).or_exit(Exit::InputOutput)?;
         // In and out against in and out: the same bytes over the time of both.
         let share = (1.0 / write + 1.0 / read) / (1.0 / spilled + 1.0 / restored);

@@ -107,7 +107,10 @@ impl Children {
                     if self.interrupt.came() {
                         return Ok(Happening::Interrupted);
                     }
-                    return Err(Failure::text(Exit::JobFailed, format!("{name} ended unexpectedly ({status}); its last lines are above")));
+                    return Err(Failure::text(
+                        Exit::JobFailed,
+                        format!("{name} ended unexpectedly ({status}); its last lines are above"),
+                    ));
                 }
             }
             if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {

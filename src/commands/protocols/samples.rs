@@ -13,8 +13,8 @@ use exobus_actors::{
     scheduler::{Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
     shell::{Reply, Wire},
     task::{
-        Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure, TaskFigures,
-        TaskSpec,
+        Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure,
+        TaskFigures, TaskSpec,
     },
 };
 
@@ -120,8 +120,7 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
 }
 
 fn host() -> Vec<HostMsg> {
-    let spec =
-        JobSpec { job: job(), tenant: "default".into(), program: "sort@1".into(), params: vec![0x80].into() };
+    let spec = JobSpec { job: job(), tenant: "default".into(), program: "sort@1".into(), params: vec![0x80].into() };
     vec![HostMsg::Start { spec, client: NodeId::new("client-1") }, HostMsg::Cancel { job: job() }]
 }
 
@@ -186,7 +185,13 @@ fn owner() -> Vec<OwnerMsg> {
             index: 4,
             output: output(),
         },
-        OwnerMsg::Failed { node: node(), incarnation: INCARNATION, task: task(), attempt: Attempt(2), failure: failure() },
+        OwnerMsg::Failed {
+            node: node(),
+            incarnation: INCARNATION,
+            task: task(),
+            attempt: Attempt(2),
+            failure: failure(),
+        },
         OwnerMsg::Recalled { node: node(), task: task(), attempt: Attempt(1) },
         OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
         OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },

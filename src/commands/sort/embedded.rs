@@ -34,7 +34,8 @@ pub(super) fn run(
     let job = JobId::new();
     let params = params.clone();
     let outcome = futures::executor::block_on(async {
-        let running = std::pin::pin!(node.run(job, "sort", Some(events), async move |futures| sort(futures, params).await));
+        let running =
+            std::pin::pin!(node.run(job, "sort", Some(events), async move |futures| sort(futures, params).await));
         let interrupted = std::pin::pin!(interrupt.wait());
         match select(running, interrupted).await {
             Either::Left((outcome, _)) => outcome,
