@@ -26,7 +26,11 @@ const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(5);
 /// What is asked in an outage may be lost with the connection, so it is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// The NATS backend. Dropping it ends its thread; [`drain`](Backend::drain) first, or queued messages are lost.
+/// How long a dropped backend goes on writing what is queued.
+const LAST_WORDS_DEADLINE: Duration = Duration::from_secs(1);
+
+/// The NATS backend. When it is dropped its thread writes what is queued, for a second at most, and ends; only
+/// [`drain`](Backend::drain) says whether everything was taken.
 pub struct NatsBackend {
     pub(super) client: async_nats::Client,
     pub(super) runtime: Handle,
@@ -36,8 +40,8 @@ pub struct NatsBackend {
     queue_bytes_max: usize,
     queue_messages_max: usize,
     draining: AtomicBool,
-    /// Ends the thread when dropped.
-    _running: oneshot::Sender<()>,
+    /// Ends the thread when the client is sent, or this is dropped.
+    ending: Option<oneshot::Sender<async_nats::Client>>,
 }
 
 impl NatsBackend {
@@ -50,7 +54,7 @@ impl NatsBackend {
         let inbox_prefix = resolved.inbox_prefix.clone();
         let (queue_bytes_max, queue_messages_max) = (options.queue_bytes_max, options.queue_messages_max);
         let reports = Reports::new();
-        let (running, ended) = oneshot::channel::<()>();
+        let (ending, ended) = oneshot::channel();
         let runtime = spawn_runtime(ended)?;
         let connecting = {
             let reports = reports.clone();
@@ -66,7 +70,7 @@ impl NatsBackend {
             queue_bytes_max,
             queue_messages_max,
             draining: AtomicBool::new(false),
-            _running: running,
+            ending: Some(ending),
         })
     }
 
@@ -89,8 +93,16 @@ impl NatsBackend {
     }
 }
 
+impl Drop for NatsBackend {
+    fn drop(&mut self) {
+        if let Some(ending) = self.ending.take() {
+            let _ = ending.send(self.client.clone());
+        }
+    }
+}
+
 /// Starts the thread of the client's runtime; it ends when `ended` resolves.
-fn spawn_runtime(ended: oneshot::Receiver<()>) -> Result<Handle, BusError> {
+fn spawn_runtime(ended: oneshot::Receiver<async_nats::Client>) -> Result<Handle, BusError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -99,7 +111,12 @@ fn spawn_runtime(ended: oneshot::Receiver<()>) -> Result<Handle, BusError> {
     std::thread::Builder::new()
         .name("exobus-nats".to_owned())
         .spawn(move || {
-            let _ = runtime.block_on(ended);
+            runtime.block_on(async {
+                if let Ok(client) = ended.await {
+                    // Whoever published last and let go has not waited for the socket.
+                    let _ = timeout(LAST_WORDS_DEADLINE, client.flush()).await;
+                }
+            });
             // Blocking tasks (name lookups) must not hold up the end of the process.
             runtime.shutdown_background();
         })

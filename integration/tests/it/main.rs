@@ -1,1 +1,6 @@
-//! Integration tests.
+//! Tests that need a real NATS server or several processes: one binary, a module per subject.
+
+mod harness;
+mod nats_client;
+mod nats_contract;
+mod sessions;
