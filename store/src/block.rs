@@ -69,7 +69,7 @@ impl Block {
     /// No bytes at all, of no object: what stands for an object that was never stored because it is empty.
     pub fn empty() -> Block {
         let origin = Origin { group: 0, object: ObjectId(0), attempt: 0, first_part: 0 };
-        Block::new(origin, PartSlice::default(), None)
+        Block::new(origin, PartSlice::Many(Arc::new([]), 0..0), None)
     }
 
     /// The object the bytes are of.

@@ -54,7 +54,7 @@ impl Directory {
                 row_hash: RowHash(u128::from(row_hash[0]) | u128::from(row_hash[1]) << 64),
                 checksum: *checksum,
             }]),
-            Directory::One { .. } => PartSlice::Many(Arc::new([]), 0..0),
+            Directory::One { .. } => PartSlice::default(),
             Directory::Many(parts) => PartSlice::Many(parts.clone(), range),
         }
     }
@@ -80,12 +80,19 @@ pub(crate) enum PartSlice {
     Many(Arc<[PartMeta]>, Range<usize>),
 }
 
+impl Default for PartSlice {
+    /// No parts.
+    fn default() -> PartSlice {
+        PartSlice::Many(Arc::new([]), 0..0)
+    }
+}
+
 impl PartSlice {
     /// Narrower: positions relative to this slice.
     pub fn slice(&self, range: Range<usize>) -> PartSlice {
         match self {
             PartSlice::One(parts) if range == (0..1) => PartSlice::One(*parts),
-            PartSlice::One(_) => PartSlice::Many(Arc::new([]), 0..0),
+            PartSlice::One(_) => PartSlice::default(),
             PartSlice::Many(parts, all) => {
                 PartSlice::Many(parts.clone(), all.start + range.start..all.start + range.end)
             }

@@ -101,7 +101,7 @@ impl IoQueue {
     /// Waits until nothing is queued or under way.
     pub fn wait_until_idle(&self) {
         let mut queues = self.queues.lock();
-        while !queues.is_empty() || queues.busy > 0 {
+        while (!queues.is_empty() || queues.busy > 0) && !queues.stopped {
             self.idle.wait(&mut queues);
         }
     }
@@ -115,6 +115,7 @@ impl IoQueue {
         };
         drop(dropped);
         self.work.notify_all();
+        self.idle.notify_all();
     }
 
     fn next(&self) -> Option<Job> {
@@ -195,8 +196,20 @@ impl LoadJob {
     }
 }
 
-/// What one thread does until the store closes.
+/// What one thread does until the store closes. A broken invariant must not leave others waiting for ever: a panic
+/// closes the store, so that all waits end with `Cancelled`.
 pub(crate) fn run(shared: &Arc<Shared>) {
+    struct CloseOnPanic<'a>(&'a Shared);
+    impl Drop for CloseOnPanic<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                error!("a disk thread panicked, closing the store");
+                self.0.close();
+                self.0.io.stop();
+            }
+        }
+    }
+    let _guard = CloseOnPanic(shared);
     let mut buffer = AlignedBuffer::default();
     while let Some(job) = shared.io.next() {
         match job {

@@ -131,7 +131,7 @@ pub(crate) fn open(shared: &Arc<Shared>, id: &ObjectId, offset: u64, bytes: u64)
         let end = parts.partition_point(|part| part.offset + part.bytes <= range.end).max(first);
         let within = parts.slice(first..end);
         origin.first_part = first as u32;
-        let parts = if byte_range(&within).start == offset { within } else { PartSlice::Many(Arc::new([]), 0..0) };
+        let parts = if byte_range(&within).start == offset { within } else { PartSlice::default() };
         if range.is_empty() {
             return Ok((None, origin, parts));
         }

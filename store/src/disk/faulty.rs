@@ -203,7 +203,7 @@ impl DiskFile for FaultyFile {
         let whole = aligned.of(content.len());
         whole.copy_from_slice(&content);
         // A short write on a disk ends at a block; the caller is told the very number.
-        let reached = content.len().min(bytes_max.next_multiple_of(super::BLOCK_BYTES as usize).max(4096));
+        let reached = content.len().min(bytes_max.max(1)).next_multiple_of(super::BLOCK_BYTES as usize);
         self.inside.write_at(offset, &[IoSlice::new(&whole[..reached])])?;
         Ok(content.len().min(bytes_max))
     }

@@ -506,7 +506,7 @@ impl State {
             (Plan::Room { bytes }, Some(span)) => {
                 if span.end() > self.backed {
                     *reads += 1;
-                    let parts = PartSlice::Many(Arc::new([]), 0..0);
+                    let parts = PartSlice::default();
                     let (object, sources) = (ObjectId::default(), Vec::new());
                     let target = LoadTarget::Private(ticket);
                     let job = LoadJob { target, span, bytes, sources, object, parts, first_part: 0, start: 0 };

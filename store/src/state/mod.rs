@@ -196,7 +196,12 @@ impl State {
         let key = self.table.key(id).ok_or(StoreError::NotFound(*id))?;
         let object = self.table.object(key);
         match object.directory.resolve(parts) {
-            Some(range) => Ok((key, object, object.directory.slice(range))),
+            Some(range) => {
+                let slice = object.directory.slice(range);
+                // Parts that were released are gone although the object is here.
+                let there = self.table.covers(key, &slice);
+                if there { Ok((key, object, slice)) } else { Err(StoreError::NotFound(*id)) }
+            }
             None => {
                 let (from, to) = match parts {
                     Parts::All => (0, 0),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Freed, NONE, ObjectKey, Table};
+use crate::meta::PartMeta;
 
 impl Table {
     /// Nobody reads these bytes of the object any more. An extent goes when all of its bytes were released; each byte
@@ -35,15 +36,21 @@ impl Table {
         }
     }
 
-    /// Whether all of these bytes are still there, in memory or on disk.
-    pub fn covers(&self, key: ObjectKey, bytes: Range<u64>) -> bool {
-        let mut at = bytes.start;
-        for (_, extent) in self.extents_of(key) {
-            if at >= bytes.end || extent.start > at {
-                break;
+    /// Whether all bytes of these consecutive parts are still there, in memory or on disk.
+    pub fn covers(&self, key: ObjectKey, parts: &[PartMeta]) -> bool {
+        // One pass over both: the bytes of a part never lie across extents that are apart.
+        let mut extents =
+            self.extents_of(key).map(|(_, extent)| (extent.start, extent.start + extent.bytes)).peekable();
+        parts.iter().filter(|part| part.bytes > 0).all(|part| {
+            let mut at = part.offset;
+            while let Some((start, end)) = extents.peek().copied().filter(|(start, _)| *start <= at) {
+                at = at.max(end.max(start));
+                if at >= part.offset + part.bytes {
+                    return true;
+                }
+                extents.next();
             }
-            at = at.max(extent.start + extent.bytes);
-        }
-        at >= bytes.end
+            false
+        })
     }
 }

@@ -1,4 +1,9 @@
 //! The store from outside: every test opens a real store on a real directory.
 
 mod basics;
+mod deadlock;
+mod faults;
+mod hammer;
 mod harness;
+mod recovery;
+mod spilling;

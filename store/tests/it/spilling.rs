@@ -1,0 +1,257 @@
+//! More data than memory: out to disk and back, every byte.
+
+use std::io::Read;
+
+use exobus_store::{
+    Align, Class, ObjectId, ObjectMeta, Parts, RangeRead, RowHash, StageItem, StageRequest, StagedItem, Store,
+    WriterOptions,
+};
+
+use crate::harness::{Fixture, MIB, bytes, fixture, open, options, write};
+
+fn put_all(store: &Store, count: u64, length: usize) -> Vec<ObjectMeta> {
+    (0..count).map(|seed| store.put(1, &bytes(seed, length)).unwrap()).collect()
+}
+
+#[test]
+fn four_times_the_memory_comes_back_byte_by_byte() {
+    for length in [900, 100_000, 1_000_000] {
+        let Fixture { store, .. } = fixture(16 * MIB);
+        let count = 64 * MIB / length as u64;
+        let metas = put_all(&store, count, length);
+        let stats = store.stats();
+        assert!(stats.spilled_bytes > 40 * MIB && stats.used_bytes <= 16 * MIB, "{stats:?}");
+        for (seed, meta) in metas.iter().enumerate() {
+            let block = store.get(&meta.id, Parts::All).wait().unwrap();
+            assert!(*block == bytes(seed as u64, length)[..], "object {seed} of {length} bytes");
+        }
+        let stats = store.stats();
+        assert!(stats.restored_bytes >= 40 * MIB, "{stats:?}");
+        assert_eq!((stats.corrupt_blocks, stats.lost_objects, stats.pinned_bytes), (0, 0, 0));
+        assert!(stats.peak_bytes <= 16 * MIB);
+    }
+}
+
+#[test]
+fn everything_is_deleted_when_the_group_ends_and_when_the_store_closes() {
+    let Fixture { store, dir } = fixture(8 * MIB);
+    put_all(&store, 300, 1_000_000);
+    assert!(store.stats().spill_files > 0);
+    store.delete_group(1);
+    store.wait_until_idle();
+    let stats = store.stats();
+    assert_eq!((stats.objects, stats.used_bytes), (0, 0));
+    assert!(stats.spill_file_bytes < 130 * MIB, "only files that take more are left: {stats:?}");
+    put_all(&store, 50, 1_000_000);
+    drop(store);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn full_files_are_deleted_when_their_last_block_is() {
+    let Fixture { store, .. } = fixture(8 * MIB);
+    let metas = put_all(&store, 300, 1_000_000);
+    store.wait_until_idle();
+    let before = store.stats().spill_file_bytes;
+    assert!(before > 250 * MIB);
+    let ids: Vec<ObjectId> = metas.iter().map(|meta| meta.id).collect();
+    store.delete(&ids[..200]);
+    store.wait_until_idle();
+    let after = store.stats().spill_file_bytes;
+    assert!(after < before - 100 * MIB, "{before} {after}");
+    let block = store.get(&ids[299], Parts::All).wait().unwrap();
+    assert!(*block == bytes(299, 1_000_000)[..]);
+}
+
+/// Objects of 20 parts whose lengths differ, and a filler that pushes them out.
+fn spilled_parts(store: &Store, align: Align) -> Vec<Vec<u8>> {
+    let contents: Vec<Vec<u8>> = (0..20).map(|nth| bytes(nth, 50_000 * (nth as usize % 4) + nth as usize)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    write(store, 7, WriterOptions { align, bytes_hint: 2 << 20, ..WriterOptions::new(1) }, &parts);
+    for seed in 1000..1060 {
+        store.put(2, &bytes(seed, 1_000_000)).unwrap();
+    }
+    assert!(store.try_get(&ObjectId(7), Parts::All).is_none(), "it is on disk");
+    contents
+}
+
+#[test]
+fn a_part_is_read_without_the_rest() {
+    for align in [Align::One, Align::SixtyFour] {
+        let Fixture { store, .. } = fixture(16 * MIB);
+        let contents = spilled_parts(&store, align);
+        let before = store.stats().restored_bytes;
+        for (nth, content) in contents.iter().enumerate() {
+            let block = store.get(&ObjectId(7), Parts::one(nth as u32)).wait().unwrap();
+            assert!(*block == content[..], "part {nth}");
+        }
+        let parts: u64 = contents.iter().map(|content| content.len() as u64).sum();
+        assert_eq!(store.stats().restored_bytes - before, parts);
+        let run = store.get(&ObjectId(7), Parts::Range(3, 7)).wait().unwrap();
+        for nth in 3..7 {
+            assert!(*run.part(nth - 3) == contents[nth][..]);
+        }
+    }
+}
+
+#[test]
+fn a_stream_from_disk_is_the_same_as_one_from_memory() {
+    for align in [Align::One, Align::SixtyFour] {
+        let Fixture { store, .. } = fixture(16 * MIB);
+        let contents = spilled_parts(&store, align);
+        for window in [0, 64 << 10, 1 << 20] {
+            let mut reader = store.reader(&ObjectId(7), Parts::All, window).unwrap();
+            let mut seen: Vec<Vec<u8>> = vec![Vec::new(); contents.len()];
+            loop {
+                let at = reader.part_index();
+                let Some(chunk) = reader.next_chunk().unwrap() else { break };
+                assert!(!chunk.is_empty());
+                // Empty parts have no chunk.
+                let at = (at..).find(|at| !contents[*at].is_empty()).unwrap();
+                seen[at].extend_from_slice(chunk);
+            }
+            assert!(seen == contents, "window {window}");
+        }
+        let mut whole = Vec::new();
+        let mut reader = store.reader(&ObjectId(7), Parts::Range(2, 20), 100_000).unwrap();
+        assert_eq!(reader.remaining() as usize, contents[2..].concat().len());
+        reader.read_to_end(&mut whole).unwrap();
+        assert!(whole == contents[2..].concat());
+        assert_eq!(reader.part_boundaries().last().copied(), Some(whole.len() as u64));
+    }
+}
+
+#[test]
+fn a_range_on_disk_is_sent_in_pieces() {
+    let Fixture { store, .. } = fixture(16 * MIB);
+    let contents = spilled_parts(&store, Align::One).concat();
+    for (offset, length) in [(0, contents.len()), (1, 4095), (4097, 100_000), (777_777, 1), (contents.len() - 9, 9)] {
+        let RangeRead::Disk(mut range) = store.read_range(&ObjectId(7), offset as u64, length as u64).unwrap() else {
+            panic!("in memory")
+        };
+        let mut got = Vec::new();
+        let mut buffer = vec![0; 33_333];
+        loop {
+            let count = range.read(&mut buffer).unwrap();
+            if count == 0 {
+                break;
+            }
+            got.extend_from_slice(&buffer[..count]);
+        }
+        assert!(got == contents[offset..offset + length], "{length} bytes from {offset}");
+    }
+}
+
+#[test]
+fn what_is_staged_is_there_at_once_and_together() {
+    let Fixture { store, .. } = fixture(16 * MIB);
+    let metas = put_all(&store, 60, 1_000_000);
+    let local = |nth: usize| StageItem::Local { object: metas[nth].id, parts: Parts::All };
+    let remote = StageItem::Remote { object: ObjectId(5), metas: metas[59].parts.to_vec() };
+    // The same object twice takes memory once.
+    let items = vec![local(0), local(59), local(1), local(0), remote];
+    let ticket = store.stage(StageRequest { group: 1, items, class: Class::Arguments });
+    let mut staged = ticket.wait().unwrap();
+    for (item, seed) in staged.items.iter().zip([0, 59, 1, 0]) {
+        let StagedItem::Ready(block) = item else { panic!("{item:?}") };
+        assert!(**block == bytes(seed, 1_000_000)[..]);
+    }
+    let Some(StagedItem::Fill(mut fill)) = staged.items.pop() else { panic!("no fill") };
+    let content = bytes(59, 1_000_000);
+    let half = fill.spare().len() / 2;
+    fill.spare()[..half].copy_from_slice(&content[..half]);
+    fill.advance(half);
+    assert_eq!(fill.offset(), half as u64);
+    fill.spare().copy_from_slice(&content[half..]);
+    fill.advance(content.len() - half);
+    let copy = fill.finish().unwrap();
+    assert!(*copy == content[..]);
+    assert!(!store.contains(&ObjectId(5)), "a private copy is no object");
+    drop((copy, staged));
+    assert_eq!(store.stats().pinned_bytes, 0);
+}
+
+#[test]
+fn an_object_in_several_pieces_is_put_together() {
+    let Fixture { store, .. } = fixture(32 * MIB);
+    // No hint: pieces of 64 KiB.
+    let contents: Vec<Vec<u8>> = (0..40).map(|seed| bytes(seed, 30_001)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    write(&store, 1, WriterOptions { align: Align::SixtyFour, ..WriterOptions::new(1) }, &parts);
+    assert!(store.try_get(&ObjectId(1), Parts::All).is_none(), "in several pieces");
+    for _ in 0..2 {
+        let block = store.get(&ObjectId(1), Parts::All).wait().unwrap();
+        for (nth, content) in contents.iter().enumerate() {
+            assert!(*block.part(nth) == content[..], "part {nth}");
+        }
+        assert_eq!(block.verify(), Ok(()));
+        drop(block);
+        // The second time from disk.
+        for seed in 0..60 {
+            store.put(2, &bytes(seed, 1_000_000)).unwrap();
+        }
+    }
+    let restored = store.stats().restored_bytes;
+    assert!(restored >= 40 * 30_001, "{restored}");
+}
+
+#[test]
+fn what_was_read_back_is_dropped_without_being_written_again() {
+    let Fixture { store, .. } = fixture(16 * MIB);
+    let metas = put_all(&store, 40, 1_000_000);
+    store.wait_until_idle();
+    for meta in &metas {
+        store.get(&meta.id, Parts::All).wait().unwrap();
+    }
+    store.wait_until_idle();
+    let spilled = store.stats().spilled_bytes;
+    for meta in &metas {
+        store.get(&meta.id, Parts::All).wait().unwrap();
+    }
+    assert!(spilled <= 40_000_000);
+    assert!(store.stats().spilled_bytes <= 40_000_000, "nothing is written twice");
+    assert!(store.stats().restored_bytes > 30_000_000);
+}
+
+#[test]
+fn two_directories_share_the_files() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let store = open(options(16 * MIB, dirs.iter().map(|dir| dir.path().to_owned()).collect()));
+    let metas = put_all(&store, 100, 1_000_000);
+    let sizes = dirs.each_ref().map(|dir| {
+        let node = dir.path().join(store.node());
+        std::fs::read_dir(node).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension().is_some()).count()
+    });
+    assert!(sizes.iter().all(|files| *files >= 1), "{sizes:?}");
+    for (seed, meta) in metas.iter().enumerate() {
+        assert!(*store.get(&meta.id, Parts::All).wait().unwrap() == bytes(seed as u64, 1_000_000)[..]);
+    }
+}
+
+#[test]
+fn a_released_part_frees_its_extent() {
+    let Fixture { store, .. } = fixture(32 * MIB);
+    let contents: Vec<Vec<u8>> = (0..8).map(|seed| bytes(seed, 200_000)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    write(&store, 1, WriterOptions::new(1), &parts);
+    let used = store.stats().used_bytes;
+    store.release_parts(&[ObjectId(1)], Parts::Range(0, 4));
+    assert!(store.stats().used_bytes <= used / 2 + 8192, "{} of {used}", store.stats().used_bytes);
+    assert!(store.get(&ObjectId(1), Parts::one(0)).wait().is_err());
+    assert!(*store.get(&ObjectId(1), Parts::one(5)).wait().unwrap() == contents[5][..]);
+    store.release_parts(&[ObjectId(1)], Parts::Range(4, 8));
+    assert_eq!(store.stats().used_bytes, 0);
+}
+
+#[test]
+fn a_row_hash_survives_the_disk() {
+    let Fixture { store, .. } = fixture(8 * MIB);
+    let meta = write(&store, 3, WriterOptions::new(9), &[b"abc", b"de"]);
+    put_all(&store, 40, 1_000_000);
+    let block = store.get(&ObjectId(3), Parts::All).wait().unwrap();
+    assert_eq!(block.header().row_hash, RowHash::of(b"abc") + RowHash::of(b"de"));
+    assert_eq!(
+        (block.header().group, block.header().checksum),
+        (9, meta.parts[0].checksum.wrapping_add(meta.parts[1].checksum))
+    );
+}
