@@ -147,6 +147,8 @@ pub struct ServerStats {
     pub refused: u64,
     /// Connections closed because what came was not the protocol.
     pub garbled: u64,
+    /// Connections given up because the other side did not read, or did not finish what it was saying.
+    pub stalled: u64,
     /// Times that no connection could be taken in: out of descriptors, threads or memory.
     pub accept_errors: u64,
 }

@@ -62,6 +62,7 @@ struct Counters {
     accepted: Counter,
     refused: Counter,
     garbled: Counter,
+    stalled: Counter,
     accept_errors: Counter,
 }
 
@@ -93,13 +94,14 @@ impl Server {
     }
 
     pub(super) fn stats(&self) -> ServerStats {
-        let Counters { items, bytes, accepted, refused, garbled, accept_errors } = &self.service.counters;
+        let Counters { items, bytes, accepted, refused, garbled, stalled, accept_errors } = &self.service.counters;
         ServerStats {
             items: items.get(),
             bytes: bytes.get(),
             accepted: accepted.get(),
             refused: refused.get(),
             garbled: garbled.get(),
+            stalled: stalled.get(),
             accept_errors: accept_errors.get(),
         }
     }
@@ -220,7 +222,8 @@ fn serve(service: &Service, mut link: Link, from: SocketAddr) {
                 warn!(node = caller, %from, cause, "garbled request");
                 break;
             }
-            Err(error) => {
+            Err(error @ LinkError::Stalled { .. }) => {
+                service.counters.stalled.add(1);
                 warn!(node = caller, %from, %error, "connection given up");
                 break;
             }
