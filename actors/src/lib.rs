@@ -17,6 +17,9 @@ pub mod shell;
 pub mod task;
 pub mod transfer;
 
+#[cfg(test)]
+mod protocol_tests;
+
 pub use ::futures::future::LocalBoxFuture;
 pub use exobus_macros::{program, task};
 pub use inventory;

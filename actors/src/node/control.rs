@@ -92,7 +92,7 @@ struct Base {
 
 impl Running {
     async fn assemble(options: NodeOptions, post: Post) -> Result<Self, NodeError> {
-        let disk = Arc::new(exobus_store::DirectDisk::default());
+        let disk = Arc::new(exobus_store::RealDisk::default());
         let store_options = exobus_store::StoreOptions {
             executors: options.executors,
             node: options.name.to_string(),

@@ -12,9 +12,9 @@ use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
 use crate::transfer::{TransferClient, TransferError};
 
 /// Read-ahead of a streamed argument: this for all its readers together, bytes.
-const STREAM_WINDOW_BYTES: usize = 4 << 20;
+const STREAM_WINDOW_BYTES: u64 = 4 << 20;
 /// No reader gets less, bytes.
-const STREAM_WINDOW_MIN_BYTES: usize = 64 << 10;
+const STREAM_WINDOW_MIN_BYTES: u64 = 64 << 10;
 
 /// The arguments of an attempt are ready, or cannot be.
 pub struct StagingDone {
@@ -212,7 +212,7 @@ impl Stager {
         group: u128,
         pieces: &[Piece],
     ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
-        let window = (STREAM_WINDOW_BYTES / pieces.len().max(1)).max(STREAM_WINDOW_MIN_BYTES);
+        let window = (STREAM_WINDOW_BYTES / pieces.len().max(1) as u64).max(STREAM_WINDOW_MIN_BYTES);
         let mut readers = VecDeque::with_capacity(pieces.len());
         for piece in pieces {
             let reader = match &piece.at {
@@ -223,7 +223,7 @@ impl Stager {
                 Some(node) => {
                     let address = self.address(node)?;
                     let item = (piece.object, piece.parts);
-                    let copy = self.transfer.copy_here(&address, item, group).await;
+                    let copy = self.transfer.copy_here(&self.store, &address, item, group).await;
                     let copy = copy.map_err(|error| from_transfer(node, &error))?;
                     self.store.reader(&copy, Parts::All, window).map_err(from_store)?
                 }

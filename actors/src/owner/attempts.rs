@@ -81,7 +81,7 @@ impl OwnerState {
         self.effects.push(Effect::Event(EventKind::TaskFinished {
             task: self.tasks[task].id,
             attempt,
-            stage: self.functions[self.tasks[task].function as usize].clone(),
+            stage: self.stages[self.tasks[task].function as usize].clone(),
             bytes_in: figures.outside_in_bytes + figures.args_bytes,
             bytes_out: figures.outside_out_bytes + outputs.iter().map(|output| output.bytes).sum::<u64>(),
             rows: rows_in.max(rows_out),
@@ -125,7 +125,7 @@ impl OwnerState {
     fn attempt_failed(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: TaskFailure) {
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
-        let stage = self.functions[entry.function as usize].clone();
+        let stage = self.stages[entry.function as usize].clone();
         let attempts_max = self.options[entry.options as usize].options.attempts;
         // A stream that has announced outputs must give the same ones again; proving that is recovery's part.
         let begun = self.is_stream(task) && entry.outputs > 0;

@@ -10,6 +10,6 @@ mod state;
 #[cfg(test)]
 mod state_tests;
 
-pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
+pub(crate) use actor::{OwnerActor, OwnerParts};
 pub use exchange::Exchange;
 pub use protocol::{OwnerMsg, actor_name};

@@ -22,8 +22,7 @@ use crate::arena::{Arena, Index};
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, LocatedArg, Output, Parts, Place, Resources, Returns, Source,
-    TaskFailure, TaskFigures, TaskOptions, TaskSpec,
+    Arg, Description, JobError, LocatedArg, Output, Parts, Place, Resources, Returns, Source, TaskOptions, TaskSpec,
 };
 
 /// Who waits for an object or a stream: numbered by the program's futures.
@@ -181,6 +180,8 @@ pub(crate) struct OwnerState {
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
     pub(super) functions: Vec<Arc<str>>,
+    /// Their names without the version: what people see.
+    pub(super) stages: Vec<Arc<str>>,
     pub(super) function_index: HashMap<Arc<str>, u32>,
     pub(super) stats: Vec<FunctionStats>,
     pub(super) options: Vec<OptionsEntry>,
@@ -218,6 +219,7 @@ impl OwnerState {
             failures: HashMap::new(),
             unobserved: BTreeMap::new(),
             functions: Vec::new(),
+            stages: Vec::new(),
             function_index: HashMap::new(),
             stats: Vec::new(),
             options: Vec::new(),
@@ -639,7 +641,7 @@ impl OwnerState {
         self.counts.running += 1;
         let node = view.id.clone();
         let spec = Box::new(self.spec(task, attempt));
-        let stage = self.functions[function as usize].clone();
+        let stage = self.stages[function as usize].clone();
         self.effects.push(Effect::Event(EventKind::TaskPlaced { task: spec.id, attempt, stage }));
         self.effects.push(Effect::Run { node, spec });
     }
@@ -735,6 +737,7 @@ impl OwnerState {
         }
         let index = self.functions.len() as u32;
         self.functions.push(name.clone());
+        self.stages.push(name.split('@').next().unwrap_or_default().into());
         self.stats.push(FunctionStats::default());
         self.function_index.insert(name.clone(), index);
         index

@@ -251,7 +251,7 @@ impl<'a> TaskContext<'a> {
         let writer = self.output()?;
         writer.begin_part(Some(bytes.len() as u64))?;
         writer.write(&bytes)?;
-        writer.end_part(1, RowHash::default())?;
+        writer.end_part(1, RowHash::default());
         Ok(())
     }
 
@@ -278,6 +278,6 @@ fn seal(writer: ObjectWriter) -> Result<Output, TaskError> {
 fn argument_bytes(argument: &Argument) -> u64 {
     match argument {
         Argument::Whole(blocks) => blocks.iter().map(|block| block.len() as u64).sum(),
-        Argument::Stream(readers) => readers.iter().map(ObjectReader::bytes).sum(),
+        Argument::Stream(readers) => readers.iter().map(ObjectReader::remaining).sum(),
     }
 }

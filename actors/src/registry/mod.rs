@@ -14,7 +14,7 @@ mod context;
 mod error;
 
 pub use context::{Argument, TaskContext, Yield};
-pub(crate) use context::{ContextParts, Finished};
+pub(crate) use context::ContextParts;
 pub use error::TaskError;
 
 use crate::futures::Futures;

@@ -1,0 +1,168 @@
+//! Every message that crosses the bus: survives it, and stays far under its limit.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use exobus_bus::codec;
+
+use crate::event::{Event, EventKind, NodeFigures, NodeState};
+use crate::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::owner::OwnerMsg;
+use crate::scheduler::{Lease, NodeSpec, SchedulerMsg, Shape};
+use crate::shell::{Reply, Wire};
+use crate::task::{
+    Arg, Consumed, FailureKind, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure, TaskFigures,
+    TaskSpec,
+};
+
+fn owner_messages(node: &NodeId, incarnation: Incarnation, task: TaskId, attempt: Attempt, output: Output) -> Vec<OwnerMsg> {
+    let node = || node.clone();
+    let failure = TaskFailure { kind: FailureKind::Error, message: "in: no such file".into() };
+    let lease = Lease {
+        id: LeaseId(1),
+        epoch: Epoch(1),
+        version: 1,
+        job: JobId::from_u128(1),
+        node: node(),
+        incarnation,
+        resources: Resources::cpu(2000),
+        lasts_ms: 4000,
+    };
+    vec![
+        OwnerMsg::Leases { leases: vec![lease] },
+        OwnerMsg::Unplaceable { reason: "needs 1 gpu, cluster has 0".into(), ever: true },
+        OwnerMsg::Completed {
+            node: node(),
+            incarnation,
+            task,
+            attempt,
+            outputs: vec![output],
+            consumed: vec![Consumed { arg: 0, read: output }],
+            figures: TaskFigures::default(),
+        },
+        OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
+        OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure },
+        OwnerMsg::Recalled { node: node(), task, attempt },
+        OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
+        OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
+        OwnerMsg::NodeFigures { node: node(), figures: NodeFigures::default() },
+        OwnerMsg::Cancel,
+    ]
+}
+
+/// `many`: how many entries each list has.
+fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &NodeId, many: usize) -> Vec<NodeMsg> {
+    let arg = LocatedArg {
+        arg: Arg { source: Source::Object(ObjectId(4)), parts: Parts::Range(0, 1) },
+        at: Some(node.clone()),
+    };
+    let ids = || (0..many).map(|id| ObjectId(id as u128)).collect::<ObjectIds>();
+    let spec = TaskSpec {
+        job,
+        id: task,
+        attempt,
+        function: "sort.map@1".into(),
+        params: Bytes::from_static(b"\x80"),
+        args: vec![arg; many.min(256)],
+        returns: Returns::One,
+        target_bytes: 0,
+        resources: Resources::cpu(1000),
+        timeout_ms: 0,
+    };
+    let (start, total) = (0, many as u32);
+    vec![
+        NodeMsg::Run { owner: node.clone(), spec },
+        NodeMsg::DefineSet { job, set, start, total, members: ids(), nodes: vec![node.clone()], at: vec![0; many] },
+        NodeMsg::Recall { job, tasks: vec![(task, attempt); many] },
+        NodeMsg::Cancel { job, task, attempt },
+        NodeMsg::Free { job, objects: ids() },
+        NodeMsg::FreeParts { job, set, parts: Parts::Range(0, 1) },
+        NodeMsg::EndJob { job },
+        NodeMsg::Watch { job, owner: node.clone() },
+    ]
+}
+
+fn scheduler_messages(job: JobId, node: &NodeId, incarnation: Incarnation) -> Vec<SchedulerMsg> {
+    let spec = NodeSpec {
+        node: node.clone(),
+        incarnation,
+        resources: Resources::cpu(2000),
+        labels: BTreeMap::new(),
+        functions: vec!["sort.map@1".into()],
+        data_address: "127.0.0.1:7000".into(),
+        memory_bytes: 1 << 30,
+    };
+    vec![
+        SchedulerMsg::NodeUp(spec),
+        SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason: "silent for 3 s".into() },
+        SchedulerMsg::SubmitJob {
+            job,
+            tenant: "default".into(),
+            functions: vec!["sort@1".into()],
+            reply: Reply::to(node.clone(), 1),
+        },
+        SchedulerMsg::Demand {
+            job,
+            tenant: "default".into(),
+            owner: node.clone(),
+            incarnation,
+            sequence: 1,
+            shapes: vec![Shape::anywhere(Resources::cpu(1000), 8)],
+            leases: Vec::new(),
+        },
+        SchedulerMsg::JobDone { job },
+        SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 2) },
+        SchedulerMsg::ListJobs { reply: Reply::to(node.clone(), 3) },
+    ]
+}
+
+/// What the codec takes at most.
+const LIMIT_BYTES: usize = 256 * 1024;
+
+fn check<M: Wire + std::fmt::Debug>(message: &M) {
+    let bytes = codec::encode(message).unwrap();
+    let decoded: M = codec::decode(&bytes).unwrap();
+    assert_eq!(format!("{decoded:?}"), format!("{message:?}"));
+}
+
+#[test]
+fn every_message_survives_the_wire() {
+    let (node, task, attempt) = (NodeId::new("n"), TaskId::from_u128(u128::MAX), Attempt(u32::MAX));
+    let output = Output { bytes: u64::MAX, rows: u64::MAX, row_hash: RowHash(u128::MAX) };
+    owner_messages(&node, Incarnation(u64::MAX), task, attempt, output).iter().for_each(check);
+    node_messages(JobId::from_u128(9), task, SetId::from_u128(8), attempt, &node, 3).iter().for_each(check);
+    scheduler_messages(JobId::from_u128(9), &node, Incarnation(1)).iter().for_each(check);
+}
+
+#[test]
+fn the_largest_message_of_each_kind_stays_far_under_the_limit() {
+    let node = NodeId::new(&"n".repeat(64));
+    let (job, task, set) = (JobId::from_u128(u128::MAX), TaskId::from_u128(u128::MAX), SetId::from_u128(1));
+    for message in node_messages(job, task, set, Attempt(u32::MAX), &node, SET_MEMBERS_PER_MESSAGE) {
+        let bytes = codec::encode(&message).unwrap().len();
+        assert!(bytes < LIMIT_BYTES * 3 / 4, "{bytes} bytes: {:.80?}", message);
+    }
+}
+
+#[test]
+fn what_hosts_clients_and_members_say_survives_the_wire() {
+    let (job, node) = (JobId::from_u128(1), NodeId::new("n1"));
+    let spec = JobSpec { job, tenant: "default".into(), program: "sort@1".into(), params: Bytes::from_static(b"\x80") };
+    check(&HostMsg::Start { spec, client: NodeId::new("client-1") });
+    let kind = EventKind::JobStarted { program: "sort@1".into() };
+    check(&ClientMsg::Events(vec![Event { at_ms: 0, node: node.clone(), job: Some(job), kind }]));
+    let nodes = BTreeMap::from([(node, NodeFigures::default())]);
+    let end = JobEnd { result: Ok(Bytes::from_static(b"\xc0")), nodes, owner_bytes: 1, control_messages: 1 };
+    check(&ClientMsg::Finished { job, end });
+}
+
+#[test]
+fn a_task_without_arguments_is_small_on_the_wire() {
+    let node = NodeId::new("n1");
+    let (job, task, set) = (JobId::from_u128(1), TaskId::from_u128(2), SetId::from_u128(3));
+    let run = &node_messages(job, task, set, Attempt(1), &node, 0)[0];
+    let bytes = codec::encode(run).unwrap().len();
+    assert!(bytes < 400, "{bytes} bytes");
+}
