@@ -14,15 +14,20 @@ pub mod validate;
 use exobus_actors::{
     host::ClientError,
     node::NodeError,
-    task::{FailureKind, JobError},
+    task::{FailureKind, JobError, TaskFailure},
 };
 
 use crate::exit::{Exit, Failure};
 
+/// Of a spill folder, which the store tells, or of the output's, which only the text of the function tells.
+fn is_disk_full(failure: &TaskFailure) -> bool {
+    failure.kind == FailureKind::DiskFull || failure.message.contains(": disk full at offset ")
+}
+
 /// What a job that failed means for the shell.
 fn job_failure(error: JobError) -> Failure {
     let exit = match &error {
-        JobError::Task { failure, .. } if failure.kind == FailureKind::DiskFull => Exit::InputOutput,
+        JobError::Task { failure, .. } if is_disk_full(failure) => Exit::InputOutput,
         // It looks at what the user named, and writes nothing but a folder.
         JobError::Task { function, .. } if function.starts_with("sort.list") => Exit::InputOutput,
         _ => Exit::JobFailed,

@@ -72,7 +72,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     // A closed stdout changes nothing about the files.
     let _ = match args.json {
         true => writeln!(stdout, "{}", serde_json::to_string(&summary).or_exit(Exit::InputOutput)?),
-        false => writeln!(stdout, "{}", summary.for_people(folders.output())),
+        false => writeln!(stdout, "{}", summary.for_people(&folders.describe_output())),
     };
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;

@@ -80,7 +80,7 @@ pub fn check(config: &NodeConfig) -> Result<(), SecurityError> {
     if config.security.token_file.is_none() && !config.security.insecure_no_token {
         return Err(open("needs security.token_file", "--insecure-no-token"));
     }
-    // The data plane speaks no TLS yet, so an open listener is always without; see docs/decisions.
+    // The data plane speaks no TLS yet, so an open listener is always without.
     if !config.security.insecure_no_tls {
         return Err(open("has no TLS: put it on a private network or behind a tunnel", "--insecure-no-tls"));
     }

@@ -21,7 +21,7 @@ impl Bars {
     }
 
     pub(super) fn draw(&mut self, progress: &Progress, now_ms: u64) {
-        for (index, stage) in progress.stages().iter().enumerate() {
+        for (index, stage) in progress.stages().enumerate() {
             if self.stages.len() == index {
                 let style = template("{prefix:<14} {bar:30} {pos:>5}/{len} {msg}").progress_chars("=> ");
                 let bar = ProgressBar::new(stage.tasks).with_style(style).with_prefix(stage.name.clone());

@@ -115,9 +115,9 @@ impl Progress {
         None
     }
 
-    /// The stages in the order in which they were planned.
-    pub fn stages(&self) -> &[Stage] {
-        &self.stages
+    /// The stages that the program announced, in the order in which they began; small helpers are none.
+    pub fn stages(&self) -> impl Iterator<Item = &Stage> {
+        self.stages.iter().filter(|stage| stage.tasks > 0)
     }
 
     /// Milliseconds on the job's clock of the latest event.
@@ -175,8 +175,7 @@ impl Progress {
     /// Everything in one line, for logs.
     pub fn line(&self, now_ms: u64) -> String {
         let mut parts: Vec<String> = self
-            .stages
-            .iter()
+            .stages()
             .filter(|stage| stage.started_ms.is_some())
             .map(|stage| {
                 let rate = text::rate(stage.bytes_in, stage.busy(now_ms));
@@ -188,7 +187,9 @@ impl Progress {
         parts.join(" | ")
     }
 
+    /// By the name of the function without its version, as programs plan them.
     fn stage(&mut self, name: &str) -> &mut Stage {
+        let name = name.split('@').next().unwrap_or(name);
         let index = self.stages.iter().position(|stage| stage.name == name).unwrap_or_else(|| {
             self.stages.push(Stage { name: name.to_owned(), ..Stage::default() });
             self.stages.len() - 1
@@ -211,7 +212,7 @@ mod tests {
         EventKind::TaskFinished {
             task: TaskId::from_u128(1),
             attempt: Attempt(1),
-            stage: "sort.map".into(),
+            stage: "sort.map@1".into(),
             bytes_in,
             bytes_out: bytes_in,
             rows: bytes_in / 100,
@@ -225,13 +226,17 @@ mod tests {
         progress.on(&event(0, "n1", EventKind::StagePlanned { stage: "sort.map".into(), tasks: 2, bytes: 2_000_000 }));
         progress.on(&event(0, "n1", EventKind::StagePlanned { stage: "sort.merge".into(), tasks: 4, bytes: 0 }));
         assert_eq!(progress.line(500), "", "nothing started, nothing to say");
-        let placed =
-            EventKind::TaskPlaced { task: TaskId::from_u128(1), attempt: Attempt(1), stage: "sort.map".into() };
-        progress.on(&event(1_000, "n1", placed));
+        let placed = |stage: &str| EventKind::TaskPlaced {
+            task: TaskId::from_u128(1),
+            attempt: Attempt(1),
+            stage: stage.into(),
+        };
+        progress.on(&event(900, "n1", placed("sort.sample@1")));
+        progress.on(&event(1_000, "n1", placed("sort.map@1")));
         progress.on(&event(2_000, "n2", finished(1_000_000)));
         assert_eq!(progress.line(3_000), "sort.map 1/2 1.00 MB 500 kB/s");
         progress.on(&event(3_000, "n1", finished(1_000_000)));
-        let map = &progress.stages()[0];
+        let map = progress.stages().next().unwrap();
         assert!(map.is_done());
         assert_eq!((map.rows, map.bytes_out), (20_000, 2_000_000));
         assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s", "a stage that is done keeps its rate");

@@ -138,7 +138,7 @@ mod tests {
             let kind = EventKind::StagePlanned { stage: "noop".into(), tasks: 1, bytes: 0 };
             sink.emit(Event { at_ms: 1, node: NodeId::new("n1"), job: None, kind });
         }
-        assert_eq!(reporter.finish().stages()[0].tasks, 1000);
+        assert_eq!(reporter.finish().stages().next().unwrap().tasks, 1000);
         sink.emit(Event { at_ms: 2, node: NodeId::new("n1"), job: None, kind: EventKind::JobFinished { error: None } });
     }
 }

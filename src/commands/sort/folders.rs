@@ -28,7 +28,7 @@ pub(super) struct Folders {
     /// What was generated, with `--generate`.
     pub(super) generated: Option<Generated>,
     /// Holds the generated input, and the output unless that was named.
-    _temporary: Option<Temporary>,
+    temporary: Option<Temporary>,
 }
 
 /// A temporary folder that also goes when a second Ctrl-C ends the process at once.
@@ -78,7 +78,7 @@ impl Folders {
                 (args.input.clone(), None)
             }
         };
-        let mut folders = Self { inputs, output, made_output, generated, _temporary: temporary };
+        let mut folders = Self { inputs, output, made_output, generated, temporary };
         if args.cluster.is_some() {
             // The nodes work in other folders than we do.
             folders.output = std::path::absolute(&folders.output).or_exit(Exit::Usage)?;
@@ -95,6 +95,15 @@ impl Folders {
 
     pub(super) fn output(&self) -> &Path {
         &self.output
+    }
+
+    /// The output folder for people.
+    pub(super) fn describe_output(&self) -> String {
+        let temporary = self.temporary.as_ref().is_some_and(|folder| self.output.starts_with(folder.0.path()));
+        match temporary {
+            true => "a temporary folder (--output DIR keeps them)".into(),
+            false => self.output.display().to_string(),
+        }
     }
 
     /// The sort went well: its output stays.
