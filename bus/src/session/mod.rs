@@ -38,6 +38,8 @@ mod endpoint;
 pub(crate) mod frame;
 mod outbox;
 pub(crate) mod state;
+#[cfg(test)]
+mod world_tests;
 
 use std::sync::Arc;
 use std::time::Duration;

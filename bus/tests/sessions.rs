@@ -1,0 +1,364 @@
+//! Sessions on the in-process bus, calm and with faults, on paused time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use exobus_bus::chaos::{Chaos, Direction, Faults};
+use exobus_bus::session::{
+    Endpoint, EndpointEvents, Event, FrameError, Peer, ResetReason, SessionError, SessionOptions,
+};
+use exobus_bus::{Bus, InProcessOptions, Message, Subjects, SubscribeOptions};
+use tokio::time::timeout;
+
+/// Virtual, so it costs nothing.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn subjects() -> Subjects {
+    Subjects::new("test").unwrap()
+}
+
+async fn open_with(bus: &Bus, node: &str, incarnation: u64, options: SessionOptions) -> (Endpoint, EndpointEvents) {
+    let me = Peer { node: node.to_owned(), incarnation };
+    Endpoint::open(bus.clone(), subjects(), me, options).await.unwrap()
+}
+
+async fn open(bus: &Bus, node: &str, incarnation: u64) -> (Endpoint, EndpointEvents) {
+    open_with(bus, node, incarnation, SessionOptions::default()).await
+}
+
+fn item(number: u32) -> Bytes {
+    // Sizes vary, so that frames close at different places.
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(4 + (number as usize * 7) % 900, 0);
+    bytes.into()
+}
+
+async fn next(events: &mut EndpointEvents) -> Event {
+    timeout(PATIENCE, events.recv()).await.expect("no event").expect("the endpoint ended")
+}
+
+/// Reads items `from..to`; silences are allowed, nothing else.
+async fn read(events: &mut EndpointEvents, from: u32, to: u32) {
+    let mut expected = from;
+    while expected < to {
+        match next(events).await {
+            Event::Items { items, .. } => {
+                for (actor, bytes) in items {
+                    assert_eq!(&*actor, format!("actor-{}", expected % 3));
+                    assert_eq!(bytes, item(expected));
+                    expected += 1;
+                }
+            }
+            Event::Silent { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(expected, to);
+}
+
+fn send(endpoint: &Endpoint, to: &str, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        endpoint.send(to, &format!("actor-{}", number % 3), item(number)).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_arrive_once_and_in_order_both_ways() {
+    let bus = Bus::in_process();
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    send(&a, "b", 0..20_000);
+    send(&b, "a", 0..20_000);
+    tokio::join!(read(&mut a_events, 0, 20_000), read(&mut b_events, 0, 20_000));
+    a.drain(PATIENCE).await.unwrap();
+    b.drain(PATIENCE).await.unwrap();
+    let stats = a.stats();
+    assert_eq!((stats.items_sent, stats.items_received), (20_000, 20_000));
+    assert_eq!((stats.frames_resent, stats.frames_repeated, stats.frames_stale), (0, 0, 0), "{stats:?}");
+    assert!(stats.frames_sent < 2_000, "items do not share frames: {stats:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifth_lost_repeated_and_reordered_is_not_noticed() {
+    for seed in 0..20 {
+        let bus = Bus::in_process();
+        let faults = Faults {
+            drop: 0.2,
+            repeat: 0.1,
+            reorder: 0.2,
+            delay: Some((Duration::from_micros(50), Duration::from_micros(500))),
+            ..Faults::default()
+        };
+        let (chaos_a, chaos_b) = (Chaos::around(&bus, seed, faults.clone()), Chaos::around(&bus, !seed, faults));
+        let (a, mut a_events) = open(&chaos_a.bus(), "a", 1).await;
+        let (b, mut b_events) = open(&chaos_b.bus(), "b", 1).await;
+        for batch in 0..40 {
+            send(&a, "b", batch * 50..(batch + 1) * 50);
+            send(&b, "a", batch * 50..(batch + 1) * 50);
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        tokio::join!(read(&mut a_events, 0, 2000), read(&mut b_events, 0, 2000));
+        a.drain(PATIENCE).await.unwrap();
+        b.drain(PATIENCE).await.unwrap();
+        for chaos in [chaos_a, chaos_b] {
+            let stats = chaos.stats();
+            assert!(stats.dropped > 5 && stats.repeated > 2 && stats.reordered > 5, "seed {seed}: {stats:?}");
+        }
+        let stats = a.stats();
+        assert!(stats.frames_resent > 0 && stats.resets == 0, "seed {seed}: {stats:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_is_silence_and_healing_delivers_everything() {
+    for direction in [Direction::Outgoing, Direction::Incoming, Direction::Both] {
+        let bus = Bus::in_process();
+        let chaos = Chaos::around(&bus, 1, Faults::default());
+        let (a, mut a_events) = open(&chaos.bus(), "a", 1).await;
+        let (_b, mut b_events) = open(&bus, "b", 1).await;
+        send(&a, "b", 0..10);
+        read(&mut b_events, 0, 10).await;
+        a.drain(PATIENCE).await.unwrap();
+        chaos.cut(direction, None);
+        send(&a, "b", 10..500);
+        let event = next(&mut a_events).await;
+        let Event::Silent { peer, since } = &event else { panic!("{event:?}") };
+        assert!(peer.node == "b" && peer.incarnation == 1 && *since >= Duration::from_secs(3), "{event:?}");
+        // Told once, however long it lasts.
+        assert!(timeout(Duration::from_secs(60), a_events.recv()).await.is_err());
+        chaos.heal();
+        read(&mut b_events, 10, 500).await;
+        a.drain(PATIENCE).await.unwrap();
+        let stats = chaos.stats();
+        assert!(stats.cut_outgoing + stats.cut_incoming > 10, "{stats:?}");
+        // A minute of silence: some probes, not heaps of copies.
+        assert!(a.stats().frames_resent < 250, "{:?}", a.stats());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_peer_resets_and_what_follows_arrives() {
+    let bus = Bus::in_process();
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 5).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    drop((b, b_events));
+    let (_b, mut b_events) = open(&bus, "b", 6).await;
+    send(&a, "b", 10..20);
+    let peer = Peer { node: "b".to_owned(), incarnation: 6 };
+    assert_eq!(next(&mut a_events).await, Event::Reset { peer, reason: ResetReason::NewIncarnation });
+    send(&a, "b", 100..200);
+    read(&mut b_events, 100, 200).await;
+    assert_eq!(a.stats().resets, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_an_older_incarnation_are_dropped() {
+    let bus = Bus::in_process();
+    let (_b, mut b_events) = open(&bus, "b", 1).await;
+    let (new, _new_events) = open(&bus, "a", 2).await;
+    send(&new, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    // The old process of the node wakes up.
+    let (old, _old_events) = open(&bus, "a", 1).await;
+    send(&old, "b", 500..510);
+    assert!(old.drain(Duration::from_secs(5)).await.is_err());
+    send(&new, "b", 10..20);
+    read(&mut b_events, 10, 20).await;
+    let stats = _b.stats();
+    assert!(stats.frames_stale > 0 && stats.resets == 0, "{stats:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_peer_is_told_so() {
+    let bus = Bus::in_process();
+    let (a, _a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    a.drain(PATIENCE).await.unwrap();
+    a.forget("b");
+    send(&b, "a", 0..1);
+    let peer = Peer { node: "a".to_owned(), incarnation: 1 };
+    assert_eq!(next(&mut b_events).await, Event::Reset { peer, reason: ResetReason::PeerForgot });
+    send(&a, "b", 50..60);
+    read(&mut b_events, 50, 60).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_stops_the_sender() {
+    let bus = Bus::in_process();
+    let options = SessionOptions { queue_bytes_max: 100_000, ..SessionOptions::default() };
+    let (a, _a_events) = open_with(&bus, "a", 1, options).await;
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    let mut sent = 0;
+    let refused = loop {
+        match a.send("b", &format!("actor-{}", sent % 3), item(sent)) {
+            Ok(()) => sent += 1,
+            // The queue drains while the reader's credit lasts.
+            Err(SessionError::QueueFull { .. }) if timeout(Duration::from_secs(5), a.drain(PATIENCE)).await.is_ok() => {
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, SessionError::QueueFull { max_bytes: 100_000, .. }), "{refused}");
+    let stats = b.stats();
+    assert!(stats.bytes_received <= 16 * 1024 * 1024 && stats.items_received <= 65_536, "{stats:?}");
+    assert!(sent > 20_000, "stopped long before the credit was used up: {sent}");
+    read(&mut b_events, 0, sent).await;
+    a.drain(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn sending_says_what_is_wrong() {
+    let bus = Bus::in_process_with(InProcessOptions { payload_max_bytes: 4096 });
+    let (a, _events) = open(&bus, "a", 1).await;
+    assert!(matches!(a.send("b.c", "x", Bytes::new()), Err(SessionError::Name(_))));
+    assert!(matches!(a.send("b", "x y", Bytes::new()), Err(SessionError::Name(_))));
+    assert!(matches!(a.send("a", "x", Bytes::new()), Err(SessionError::ToSelf { .. })));
+    let error = a.send("b", "x", vec![0; 4096].into()).unwrap_err();
+    let SessionError::ItemTooLarge { bytes: 4096, max_bytes, .. } = error else { panic!("{error}") };
+    a.send("b", "x", vec![0; max_bytes].into()).unwrap();
+    bus.drain().await.unwrap();
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+    assert!(matches!(a.send("b", "x", Bytes::new()), Err(SessionError::Closed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_largest_item_travels() {
+    let bus = Bus::in_process();
+    let (a, _a_events) = open(&bus, "a", 1).await;
+    let (_b, mut b_events) = open(&bus, "b", 1).await;
+    let large = Bytes::from(vec![7; bus.payload_max_bytes() - 100]);
+    for _ in 0..50 {
+        a.send("b", "x", large.clone()).unwrap();
+    }
+    let mut count = 0;
+    while count < 50 {
+        let Event::Items { items, .. } = next(&mut b_events).await else { panic!("no items") };
+        assert!(items.iter().all(|(_, item)| *item == large));
+        count += items.len();
+    }
+}
+
+/// The header of a frame that a peer `from` (incarnation 1, first session) sends to `to` of incarnation 1.
+fn frame(kind: u8, seq: u64, items: u32, body: &[u8]) -> Message {
+    let mut bytes = vec![0xe5, 1, kind, 0];
+    let half = [1_u64.to_le_bytes().as_slice(), &1_u32.to_le_bytes()].concat();
+    bytes.extend(&half);
+    bytes.extend(if kind == 0 { vec![0; 12] } else { half });
+    bytes.extend(seq.to_le_bytes());
+    bytes.extend(0_u64.to_le_bytes());
+    bytes.extend(1_000_000_u64.to_le_bytes());
+    bytes.extend(1_000_000_u64.to_le_bytes());
+    bytes.extend(items.to_le_bytes());
+    bytes.extend(body);
+    Message::new(bytes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecodable_item_is_told_once_and_what_follows_arrives() {
+    let bus = Bus::in_process();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    let to_b = subjects().session("b", "a").unwrap();
+    let mut to_a =
+        bus.subscribe(subjects().session("a", "b").unwrap().into(), SubscribeOptions::default()).await.unwrap();
+    let publish = |message| bus.try_publish(to_b.clone(), message).unwrap();
+    publish(frame(0, 0, 0, &[1, 0, 1, 0]));
+    // A welcome; then a good item, one that claims to be longer than the frame, one of an actor that is no token.
+    assert_eq!(timeout(PATIENCE, to_a.recv()).await.unwrap().unwrap().message.payload[2], 1);
+    publish(frame(3, 1, 2, b"\0\x01x\x02hi\x01\x7fshort"));
+    publish(frame(3, 2, 1, b"\0\x03a.b\x01y"));
+    publish(frame(3, 3, 1, b"\0\x01x\x03end"));
+    let from = Peer { node: "a".to_owned(), incarnation: 1 };
+    let items = |text: &'static str| Event::Items { from: from.clone(), items: vec![("x".into(), text.into())] };
+    assert_eq!(next(&mut b_events).await, items("hi"));
+    for offset in [6, 0] {
+        let event = next(&mut b_events).await;
+        let Event::Undecodable { error: FrameError::Items { at, .. }, .. } = &event else { panic!("{event:?}") };
+        assert_eq!(*at, offset);
+    }
+    assert_eq!(next(&mut b_events).await, items("end"));
+    // All three are acknowledged, so none comes again.
+    let mut acked = 0;
+    while acked < 3 {
+        let answer = timeout(PATIENCE, to_a.recv()).await.expect("no acknowledgement").unwrap();
+        acked = u64::from_le_bytes(answer.message.payload[36..44].try_into().unwrap());
+    }
+    assert_eq!(b.stats().frames_malformed, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nonsense_on_the_subject_is_counted_and_changes_nothing() {
+    let bus = Bus::in_process();
+    let (a, _a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    let subject = subjects().session("b", "a").unwrap();
+    let mut state = 1_u64;
+    for round in 0..10_000_u32 {
+        // Random bytes, half of them with a frame's beginning.
+        let mut bytes = Vec::new();
+        for _ in 0..round % 120 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            bytes.push((state >> 33) as u8);
+        }
+        if round % 2 == 0 && bytes.len() > 4 {
+            bytes[..4].copy_from_slice(&[0xe5, 1, (round % 7) as u8, 0]);
+            // Never a later half of the peer: that would be a reset, rightly.
+            bytes.resize(bytes.len().max(16), 0);
+            bytes[4..16].fill(0);
+        }
+        bus.try_publish(subject.clone(), Message::new(bytes)).unwrap();
+        if round % 1000 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    send(&a, "b", 10..20);
+    read(&mut b_events, 10, 20).await;
+    assert!(b.stats().frames_malformed >= 9_000, "{:?}", b.stats());
+    assert_eq!(b.stats().resets, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_of_another_version_is_told_and_refused() {
+    let bus = Bus::in_process();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    b.send("a", "x", "waits".into()).unwrap();
+    let mut to_a =
+        bus.subscribe(subjects().session("a", "b").unwrap().into(), SubscribeOptions::default()).await.unwrap();
+    // A hello of a build that speaks versions 7 to 9.
+    bus.try_publish(subjects().session("b", "a").unwrap(), frame(0, 0, 0, &[7, 0, 9, 0])).unwrap();
+    let event = next(&mut b_events).await;
+    let Event::Unsupported { peer, theirs: (7, 9) } = &event else { panic!("{event:?}") };
+    assert_eq!(peer.node, "a");
+    let refusal = loop {
+        let answer = timeout(PATIENCE, to_a.recv()).await.unwrap().unwrap().message.payload;
+        if answer[2] == 2 {
+            break answer;
+        }
+    };
+    assert_eq!(refusal[64..], [1, 0, 1, 0], "the refusal says what we speak");
+    b.drain(PATIENCE).await.unwrap();
+    assert!(matches!(b.send("a", "x", Bytes::new()), Err(SessionError::Unsupported { .. })));
+    // A later incarnation of the node may speak ours.
+    let (a, mut a_events) = open(&bus, "a", 2).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    send(&b, "a", 0..10);
+    read(&mut a_events, 0, 10).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_end_with_the_endpoint_and_with_the_bus() {
+    let bus = Bus::in_process();
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    let (_b, mut b_events) = open(&bus, "b", 1).await;
+    drop(a);
+    assert_eq!(timeout(PATIENCE, a_events.recv()).await.expect("no end"), None);
+    bus.drain().await.unwrap();
+    assert_eq!(timeout(PATIENCE, b_events.recv()).await.expect("no end"), None);
+}
