@@ -175,7 +175,8 @@ pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
     let nkey = options.nkey_seed_file.clone().or_else(|| given(&context.nkey));
     let filled = |secret: Option<Secret>| secret.filter(|secret| !secret.0.is_empty());
     let login = if let Some(path) = creds {
-        Login::Creds(secret_file(&path)?)
+        // The client's parser wants a line end after the last line.
+        Login::Creds(Secret(secret_file(&path)?.0 + "\n"))
     } else if let Some(path) = nkey {
         Login::Nkey(secret_file(&path)?)
     } else if let Some(token) = filled(context.token) {

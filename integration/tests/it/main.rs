@@ -3,4 +3,5 @@
 mod harness;
 mod nats_client;
 mod nats_contract;
+mod nats_security;
 mod sessions;

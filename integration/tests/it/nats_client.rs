@@ -59,18 +59,6 @@ async fn a_wrong_password_fails_at_once_and_is_not_printed() {
 }
 
 #[tokio::test]
-async fn an_nkey_seed_file_opens_the_door() {
-    let pair = nkeys::KeyPair::new_user();
-    let (seed, public) = (pair.seed().unwrap(), pair.public_key());
-    let server = NatsServer::start_with(&format!("authorization {{ users: [ {{ nkey: {public} }} ] }}")).await;
-    let file = server.dir().join("seed.nk");
-    std::fs::write(&file, seed).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let options = NatsOptions { nkey_seed_file: Some(file), ..NatsOptions::url(server.url()) };
-    Bus::connect(options).await.unwrap().flush().await.unwrap();
-}
-
-#[tokio::test]
 async fn publishing_in_an_outage_never_waits_and_says_full() {
     let mut server = NatsServer::start().await;
     let options = NatsOptions { queue_messages_max: 1000, queue_bytes_max: 100_000, ..NatsOptions::url(server.url()) };

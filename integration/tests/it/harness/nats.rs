@@ -21,6 +21,7 @@ pub struct NatsServer {
     url: String,
     /// Added to the configuration: users, TLS, limits.
     extra: String,
+    streams: bool,
 }
 
 impl NatsServer {
@@ -31,9 +32,18 @@ impl NatsServer {
 
     /// The same with more configuration, in the server's syntax. `{dir}` stands for the server's directory.
     pub async fn start_with(extra: &str) -> Self {
+        Self::start_as(extra, true).await
+    }
+
+    /// The same without JetStream, which wants a system account where there is an operator.
+    pub async fn start_without_streams(extra: &str) -> Self {
+        Self::start_as(extra, false).await
+    }
+
+    async fn start_as(extra: &str, streams: bool) -> Self {
         let dir = tempfile::tempdir().expect("make a directory for the server");
         let extra = extra.replace("{dir}", &dir.path().display().to_string());
-        let mut server = Self { dir, child: None, port: 0, url: String::new(), extra };
+        let mut server = Self { dir, child: None, port: 0, url: String::new(), extra, streams };
         server.spawn().await;
         server
     }
@@ -83,9 +93,13 @@ impl NatsServer {
         let dir = self.dir.path();
         let shown = dir.display();
         let port = if self.port == 0 { -1 } else { i32::from(self.port) };
+        let streams = match self.streams {
+            true => format!("jetstream {{ store_dir: \"{shown}/store\", sync_interval: always }}\n"),
+            false => String::new(),
+        };
         let config = format!(
             "host: 127.0.0.1\nport: {port}\nports_file_dir: \"{shown}\"\nlog_file: \"{shown}/server.log\"\n\
-             jetstream {{ store_dir: \"{shown}/store\", sync_interval: always }}\n\
+             {streams}\
              ping_interval: \"2s\"\nping_max: 2\nmax_pending: 8MB\nwrite_deadline: \"2s\"\n{}\n",
             self.extra
         );
