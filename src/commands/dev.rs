@@ -26,6 +26,9 @@ use crate::{
 /// The configuration of the server, the one that is shipped for one machine.
 const NATS_CONFIG: &str = include_str!("../../configs/nats/local.conf");
 
+/// The folder that it names for what the server keeps; ours is another one.
+const NATS_STORE: &str = r#""/var/tmp/exobus-nats""#;
+
 /// How long a nats-server may take to listen.
 const NATS_READY: Duration = Duration::from_secs(15);
 /// How long all nodes may take to be in the cluster.
@@ -100,7 +103,8 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
 /// Starts the server; its port, or nothing when interrupted.
 fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Children) -> Result<Option<u16>, Failure> {
     let config = folder.join("nats.conf");
-    fs::write(&config, NATS_CONFIG).or_exit(Exit::InputOutput)?;
+    let store = format!("{:?}", folder.join("nats"));
+    fs::write(&config, NATS_CONFIG.replace(NATS_STORE, &store)).or_exit(Exit::InputOutput)?;
     let port = match args.port {
         // What the server calls "any free port".
         Some(0) => "-1".to_owned(),
@@ -111,12 +115,7 @@ fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Child
             "-1".to_owned()
         }
     };
-    let store = folder.join("nats");
-    children.start(
-        "nats",
-        server,
-        &["-c".as_ref(), config.as_os_str(), "-p".as_ref(), port.as_ref(), "-sd".as_ref(), store.as_os_str()],
-    )?;
+    children.start("nats", server, &["-c".as_ref(), config.as_os_str(), "-p".as_ref(), port.as_ref()])?;
     let mut listening = None;
     let happening = children.watch_until(Some(NATS_READY), &mut |_, line| {
         if let Some((_, address)) = line.split_once("Listening for client connections on ") {
@@ -193,4 +192,14 @@ impl Folder {
 fn say(text: &str) {
     // A closed stdout is no reason to stop the cluster.
     let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_server_configuration_names_the_folder_that_is_replaced() {
+        assert_eq!(NATS_CONFIG.matches(NATS_STORE).count(), 1);
+    }
 }

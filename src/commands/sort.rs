@@ -59,7 +59,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         Some(_) => on_cluster::run(&config.cluster, &params, reporter.sink(), &interrupt),
     };
     let seconds = (clock.now() - began).as_secs_f64();
-    reporter.finish();
+    let progress = reporter.finish();
     let (result, end) = ran?;
     let report = result.map_err(|error| match error {
         JobError::Cancelled if interrupt.came() => interrupted(),
@@ -74,6 +74,9 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         true => writeln!(stdout, "{}", serde_json::to_string(&summary).or_exit(Exit::InputOutput)?),
         false => writeln!(stdout, "{}", summary.for_people(&folders.describe_output())),
     };
+    if progress.failed_attempts() > 0 {
+        eprintln!("{} attempts failed and ran again", count(progress.failed_attempts()));
+    }
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;
         let _ = match args.json {

@@ -1,6 +1,9 @@
 //! Events in, figures out.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use exobus_actors::{
     event::{Event, EventKind, NodeFigures, NodeState},
@@ -9,6 +12,9 @@ use exobus_actors::{
 
 use super::text;
 
+/// So many different failures are told one by one; more would say nothing new.
+const FAILURES_TOLD_MAX: usize = 10;
+
 /// What is known about a job so far.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -16,6 +22,8 @@ pub struct Progress {
     nodes: BTreeMap<NodeId, NodeFigures>,
     dead_nodes: u64,
     failed_attempts: u64,
+    /// What was said about failures: the same again only counts.
+    told: BTreeSet<String>,
     waiting: Option<String>,
     last_at_ms: u64,
     finished: bool,
@@ -87,8 +95,11 @@ impl Progress {
             }
             EventKind::TaskFailed { stage, attempt, error, last, .. } => {
                 self.failed_attempts += 1;
-                let then = if *last { "" } else { "; trying again" };
-                return Some(format!("{stage} failed on {} (attempt {attempt}): {error}{then}", event.node));
+                // The last one is the job's error and told with it.
+                if *last || self.told.len() >= FAILURES_TOLD_MAX || !self.told.insert(format!("{stage}: {error}")) {
+                    return None;
+                }
+                return Some(format!("{stage} failed on {} (attempt {attempt}), trying again: {error}", event.node));
             }
             EventKind::Waiting { what, reason, for_ms } => {
                 let text = format!("{what} waits: {reason}");
@@ -255,6 +266,25 @@ mod tests {
             progress.on(&event(1, node, EventKind::NodeFigures(figures)));
         }
         assert_eq!(progress.state_line(), "store 3.0 GiB of 8.0 GiB, spilled 1.00 GB");
+    }
+
+    #[test]
+    fn a_failure_is_told_once_and_every_one_is_counted() {
+        let mut progress = Progress::default();
+        let failed = |error: &str, last| EventKind::TaskFailed {
+            task: TaskId::from_u128(1),
+            attempt: Attempt(1),
+            stage: "sort.map".into(),
+            error: error.into(),
+            last,
+        };
+        assert_eq!(
+            progress.on(&event(1, "n1", failed("disk gone", false))).as_deref(),
+            Some("sort.map failed on n1 (attempt 1), trying again: disk gone")
+        );
+        assert_eq!(progress.on(&event(2, "n2", failed("disk gone", false))), None);
+        assert_eq!(progress.on(&event(3, "n2", failed("no memory", true))), None, "the job's error says it");
+        assert_eq!(progress.failed_attempts(), 3);
     }
 
     #[test]

@@ -94,8 +94,6 @@ mod tests {
                 .collect();
         promised.sort_unstable();
         assert_eq!(keys, promised);
-        assert!(
-            summary.for_people("out").contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out")
-        );
+        assert!(summary.for_people("out").contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out"));
     }
 }
