@@ -119,6 +119,15 @@ fn doctor_looks_at_memory_and_spill_folders() {
 }
 
 #[test]
+fn doctor_says_that_a_cluster_is_not_there() {
+    let mut command = support::command(&["doctor", "--cluster", "nats://127.0.0.1:9"]);
+    command.env("EXOBUS_CLUSTER__CONNECT_DEADLINE", "300ms");
+    let run = finish(command);
+    run.expect(3, &["marked BAD"]);
+    assert!(run.stdout.contains("cannot connect to NATS at nats://127.0.0.1:9"), "{run:#?}");
+}
+
+#[test]
 fn a_log_filter_that_is_wrong_is_told_and_does_not_stop_anything() {
     let mut command = support::command(&["config", "default"]);
     command.env("EXOBUS_LOG", "exobus=loud");

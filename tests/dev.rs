@@ -67,6 +67,11 @@ fn three_nodes_sort_and_all_stop_on_ctrl_c() {
     exobus(&["sort", &input, "--output", &output, "--cluster", &url]).expect(3, &["out", "not empty"]);
     assert!(!scratch.path("again").exists());
 
+    let run = exobus(&["doctor", "--cluster", &url]);
+    for what in ["nats ", "n1: 1 cpu", "n2: 1 cpu", "n3: 1 cpu"] {
+        assert!(run.stdout.contains(what), "{what}: {run:#?}");
+    }
+
     cluster.signal(Signal::INT);
     let (code, said) = cluster.end(PATIENCE);
     assert_eq!(code, Some(0), "{said:#?}");

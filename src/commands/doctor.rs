@@ -6,7 +6,11 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    sync::Arc,
 };
+
+use exobus_actors::host::{Client, ClientOptions};
+use exobus_store::{Clock, SystemClock};
 
 use rustix::{
     fs::{MemfdFlags, OFlags, ftruncate, memfd_create, statfs, statvfs},
@@ -15,8 +19,9 @@ use rustix::{
 
 use crate::{
     cli::DoctorArgs,
+    cluster,
     commands::node::default_spill_dir,
-    config::{NodeConfig, Overrides, units::size},
+    config::{ClusterSection, NodeConfig, Overrides, units::size},
     exit::{Exit, Failure, OrExit},
     machine,
     report::bytes,
@@ -62,6 +67,9 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
 
     let mut findings = vec![memory(&config), shared_memory(), cpus(), open_files()];
     findings.extend(config.node.spill_dirs_or(default_spill_dir).iter().map(|folder| spill_folder(folder)));
+    if args.cluster.is_some() || args.config.is_some() {
+        findings.extend(cluster_findings(&config.cluster)?);
+    }
     let worst = findings.iter().map(|finding| finding.verdict).max();
     for finding in &findings {
         println!("{finding}");
@@ -128,6 +136,51 @@ fn spill_folder(folder: &Path) -> Finding {
             finding(what, Verdict::Good, format!("{shown}: {} free, direct I/O", bytes(free_bytes)))
         }
     }
+}
+
+/// Whether the server answers, how fast, and which nodes are there.
+fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
+    const PINGS: u32 = 20;
+    let runtime = cluster::runtime()?;
+    runtime.block_on(async {
+        let (bus, subjects) = match cluster::connect(section, "exobus doctor").await {
+            Ok(connected) => connected,
+            Err(failure) => return Ok(vec![finding("nats", Verdict::Bad, failure.to_string())]),
+        };
+        let clock = SystemClock::new();
+        for _ in 0..PINGS {
+            bus.flush().await.or_exit(Exit::Unreachable)?;
+        }
+        let micros = clock.now().as_micros() / u128::from(PINGS);
+        let limit = size(bus.payload_max_bytes() as u64);
+        let text = format!("answers in {micros} us, messages up to {limit}");
+        let mut findings = vec![finding("nats", Verdict::Good, text)];
+
+        let deadline = cluster::join_deadline(section);
+        let options = ClientOptions { bus, subjects, clock: Arc::new(clock), deadline };
+        let listed = match Client::connect(options).await {
+            Ok(client) => {
+                let nodes = client.nodes(deadline).await;
+                client.close().await;
+                nodes
+            }
+            Err(error) => Err(error),
+        };
+        match listed {
+            Err(error) => {
+                findings.push(finding("cluster", Verdict::Bad, Failure::new(Exit::Unreachable, error).to_string()))
+            }
+            Ok(nodes) => findings.extend(nodes.iter().map(|node| {
+                let (spec, memory) = (&node.spec, size(node.spec.memory_bytes));
+                let text = format!("{}: {}, {memory} for objects, {} leases", spec.node, spec.resources, node.leases);
+                match node.up {
+                    true => finding("node", Verdict::Good, text),
+                    false => finding("node", Verdict::Warning, format!("{text}, but it is down")),
+                }
+            })),
+        }
+        Ok(findings)
+    })
 }
 
 struct Probe {
