@@ -1,26 +1,29 @@
 //! [`Bus`]: the handle that everybody uses. Adds to a [`Backend`] what is the same for all of them: requests (one
 //! shared subscription for all answers), bounded subscriptions that count what they drop, counters.
 
-use std::collections::HashMap;
+mod answers;
+mod subscription;
+
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::Stream;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::backend::{Backend, ConnectionState, Incoming, Outgoing, Registration, Respond, ServiceInfo, Sink};
+pub use subscription::{Delivery, Subscription};
+
+use crate::backend::{Backend, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
 use crate::error::BusError;
 use crate::inproc::{InProcess, InProcessOptions};
 use crate::message::Message;
 use crate::nats::{NatsBackend, NatsOptions};
 use crate::subject::{Pattern, Subject, check_token};
+use answers::{AnswerTable, Answers, Waiter};
+use subscription::{Bounded, Counted};
 
 /// How long [`Bus::flush`] and [`Bus::drain`] wait for the server.
 pub const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -339,213 +342,5 @@ impl Bus {
             refused_full: of(&counters.refused_full),
             backend: self.inner.backend.stats(),
         }
-    }
-}
-
-/// One received message.
-#[derive(Clone)]
-pub struct Delivery {
-    /// Where it was sent to.
-    pub subject: Subject,
-    /// What was sent.
-    pub message: Message,
-    /// Where an answer goes; `None` when none is wanted.
-    pub reply: Option<Subject>,
-    responder: Option<Arc<dyn Respond>>,
-    bus: Bus,
-}
-
-impl fmt::Debug for Delivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery")
-            .field("subject", &self.subject)
-            .field("reply", &self.reply)
-            .field("bytes", &self.message.wire_bytes())
-            .finish()
-    }
-}
-
-impl Delivery {
-    /// Answers. `Ok` means handed over, not delivered.
-    ///
-    /// # Errors
-    /// `NoReplyWanted`; as [`Bus::publish`] otherwise.
-    pub async fn reply(&self, message: Message) -> Result<(), BusError> {
-        self.try_reply(message)
-    }
-
-    /// [`reply`](Self::reply) for code that is not async.
-    ///
-    /// # Errors
-    /// `NoReplyWanted`; as [`Bus::publish`] otherwise.
-    pub fn try_reply(&self, message: Message) -> Result<(), BusError> {
-        let Some(reply) = &self.reply else {
-            return Err(BusError::NoReplyWanted { subject: self.subject.to_string() });
-        };
-        match &self.responder {
-            Some(responder) => responder.respond(message),
-            None => self.bus.try_publish(reply.clone(), message),
-        }
-    }
-}
-
-/// Receives messages; a `Stream` too. Dropping it unsubscribes. Ends after the last message when the bus is drained.
-pub struct Subscription {
-    bus: Bus,
-    receiver: mpsc::Receiver<Incoming>,
-    sink: Arc<Bounded>,
-    _registration: Registration,
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("dropped", &self.dropped()).finish()
-    }
-}
-
-impl Subscription {
-    /// The next message, or `None` after the bus was drained. Cancel safe.
-    pub async fn recv(&mut self) -> Option<Delivery> {
-        self.receiver.recv().await.map(|incoming| delivery(&self.bus, incoming))
-    }
-
-    /// The next message if one waits.
-    pub fn try_recv(&mut self) -> Option<Delivery> {
-        self.receiver.try_recv().ok().map(|incoming| delivery(&self.bus, incoming))
-    }
-
-    /// How many messages were dropped because this subscription was full.
-    pub fn dropped(&self) -> u64 {
-        self.sink.dropped.load(Ordering::Relaxed)
-    }
-}
-
-impl Stream for Subscription {
-    type Item = Delivery;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        let this = &mut *self;
-        this.receiver.poll_recv(context).map(|next| next.map(|incoming| delivery(&this.bus, incoming)))
-    }
-}
-
-fn delivery(bus: &Bus, incoming: Incoming) -> Delivery {
-    let Incoming { subject, reply, message, responder, .. } = incoming;
-    Delivery { subject, message, reply, responder, bus: bus.clone() }
-}
-
-/// Sink of a [`Subscription`]: drops and counts when full.
-struct Bounded {
-    sender: Mutex<Option<mpsc::Sender<Incoming>>>,
-    dropped: AtomicU64,
-    counters: Arc<Counters>,
-}
-
-impl Sink for Bounded {
-    fn deliver(&self, incoming: Incoming) {
-        let sender = self.sender.lock();
-        let Some(sender) = sender.as_ref() else { return };
-        let bytes = incoming.message.wire_bytes() as u64;
-        match sender.try_send(incoming) {
-            Ok(()) => {
-                self.counters.received_messages.fetch_add(1, Ordering::Relaxed);
-                self.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
-            }
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-                self.counters.dropped_messages.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => {}
-        }
-    }
-
-    fn closed(&self) {
-        self.sender.lock().take();
-    }
-}
-
-/// Counts for sinks that have no channel of their own.
-struct Counted {
-    sink: Arc<dyn Sink>,
-    counters: Arc<Counters>,
-}
-
-impl Sink for Counted {
-    fn deliver(&self, incoming: Incoming) {
-        self.counters.received_messages.fetch_add(1, Ordering::Relaxed);
-        self.counters.received_bytes.fetch_add(incoming.message.wire_bytes() as u64, Ordering::Relaxed);
-        self.sink.deliver(incoming);
-    }
-
-    fn closed(&self) {
-        self.sink.closed();
-    }
-}
-
-/// The one subscription that receives all answers of a bus: `<inbox>.<id>.<token>`.
-struct Answers {
-    prefix: String,
-    table: Arc<AnswerTable>,
-    _registration: Registration,
-}
-
-impl Answers {
-    fn reply_subject(&self, token: u64) -> Result<Subject, BusError> {
-        Ok(Subject::parse(&format!("{}.{token}", self.prefix))?)
-    }
-}
-
-enum Waiter {
-    One(oneshot::Sender<Incoming>),
-    Many(mpsc::Sender<Incoming>),
-}
-
-#[derive(Default)]
-struct AnswerTable {
-    next_token: AtomicU64,
-    waiting: Mutex<HashMap<u64, Waiter>>,
-}
-
-/// Takes a waiter out of the table, whatever way the wait ends.
-struct Waiting<'a> {
-    table: &'a AnswerTable,
-    token: u64,
-}
-
-impl AnswerTable {
-    fn enter(&self, waiter: Waiter) -> Waiting<'_> {
-        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        self.waiting.lock().insert(token, waiter);
-        Waiting { table: self, token }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.table.waiting.lock().remove(&self.token);
-    }
-}
-
-impl Sink for AnswerTable {
-    fn deliver(&self, incoming: Incoming) {
-        let Some(token) = incoming.subject.tokens().last().and_then(|token| token.parse().ok()) else { return };
-        let mut waiting = self.waiting.lock();
-        match waiting.get(&token) {
-            Some(Waiter::Many(sender)) => {
-                // Full means that all answers that are wanted are there already.
-                let _ = sender.try_send(incoming);
-            }
-            Some(Waiter::One(_)) => {
-                if let Some(Waiter::One(sender)) = waiting.remove(&token) {
-                    let _ = sender.send(incoming);
-                }
-            }
-            // A late answer: whoever asked has stopped waiting.
-            None => {}
-        }
-    }
-
-    fn closed(&self) {
-        self.waiting.lock().clear();
     }
 }

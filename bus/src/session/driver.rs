@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::endpoint::{Link, Shared};
 use super::frame::{Actors, FrameError, Half, read_items};
-use super::state::{Consumed, Counts, Effect, Session};
+use super::state::Session;
+use super::terms::{Consumed, Counts, Effect};
 use super::{Event, Peer, SessionStats};
 use crate::backend::{ConnectionState, Incoming, Registration};
 use crate::error::BusError;

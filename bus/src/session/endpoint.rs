@@ -17,7 +17,8 @@ use tokio::time::timeout;
 
 use super::driver::{Driver, Envelope, Idle, Inbox};
 use super::outbox::{FRAME_ITEMS_MAX, Outbox, Refused};
-use super::state::{Consumed, Settings, VERSIONS};
+use super::state::VERSIONS;
+use super::terms::{Consumed, Settings};
 use super::{Event, Peer, SessionError, SessionOptions, SessionStats};
 use crate::backend::{Incoming, Sink};
 use crate::bus::Bus;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::Item;
 use crate::subject::check_token;
 
 /// Bytes before the body.
@@ -214,11 +215,7 @@ impl Actors {
 }
 
 /// Reads the items of a body. What comes before a broken one is returned with the error.
-pub(crate) fn read_items(
-    body: &Bytes,
-    declared: u32,
-    actors: &mut Actors,
-) -> (Vec<(Arc<str>, Bytes)>, Result<(), FrameError>) {
+pub(crate) fn read_items(body: &Bytes, declared: u32, actors: &mut Actors) -> (Vec<Item>, Result<(), FrameError>) {
     // An item takes two bytes at least, so a declared count is never trusted beyond what is there.
     let mut items = Vec::with_capacity((declared as usize).min(body.len() / 2));
     let mut table: Vec<Arc<str>> = Vec::new();
@@ -235,12 +232,7 @@ pub(crate) fn read_items(
     (items, result)
 }
 
-fn read_item(
-    body: &Bytes,
-    at: &mut usize,
-    table: &mut Vec<Arc<str>>,
-    actors: &mut Actors,
-) -> Result<(Arc<str>, Bytes), FrameError> {
+fn read_item(body: &Bytes, at: &mut usize, table: &mut Vec<Arc<str>>, actors: &mut Actors) -> Result<Item, FrameError> {
     let start = *at;
     let bad = |why| FrameError::Items { at: start, why };
     let take = |at: &mut usize| {

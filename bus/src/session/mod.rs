@@ -38,6 +38,7 @@ mod endpoint;
 pub(crate) mod frame;
 mod outbox;
 pub(crate) mod state;
+mod terms;
 #[cfg(test)]
 mod world_tests;
 
@@ -48,7 +49,7 @@ use bytes::Bytes;
 
 pub use endpoint::{Endpoint, EndpointEvents};
 pub use frame::FrameError;
-pub use state::ResetReason;
+pub use terms::ResetReason;
 
 use crate::subject::SubjectError;
 
@@ -98,6 +99,9 @@ impl Default for SessionOptions {
     }
 }
 
+/// An item: the actor that it is for, and its bytes.
+pub type Item = (Arc<str>, Bytes);
+
 /// What an endpoint receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -106,7 +110,7 @@ pub enum Event {
         /// Who sent them.
         from: Peer,
         /// Actor and bytes of each; never empty.
-        items: Vec<(Arc<str>, Bytes)>,
+        items: Vec<Item>,
     },
     /// The rest of a frame could not be read; it will not come again. What came before it was delivered.
     Undecodable {

@@ -14,7 +14,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::frame::{Actors, read_items};
 use super::outbox::Outbox;
-use super::state::{Consumed, Effect, Session, Settings};
+use super::state::Session;
+use super::terms::{Consumed, Effect, Settings};
 
 /// Schedules per test; 50 000 were run once.
 const SEEDS: u64 = 500;
@@ -316,22 +317,25 @@ fn run(seed: u64, with_endings: bool) -> World {
     }
     // The faults stop. What is lost to a reset that is noticed only now is not complained about ...
     (world.lose, world.repeat, world.jitter_us) = (0.0, 0.0, 0);
-    world.link(true);
-    for side in [0, 1] {
+    // (A reconnect repairs much, so there is none if it is not needed.)
+    if !world.link_up {
+        world.link(true);
+    }
+    // (One-way traffic, too: acknowledgements that ride on the other side's data would hide those that are missing.)
+    let senders: &[usize] = [&[0][..], &[1], &[0, 1]][(seed % 3) as usize];
+    for &side in senders {
         world.send_items(side, 1);
     }
     world.run_until_quiet(Duration::from_secs(60));
     // ... but from now on everything arrives.
     let before: Vec<u64> = world.sides.iter().map(|side| side.delivered).collect();
-    for side in [0, 1] {
+    for &side in senders {
         world.send_items(side, 100);
     }
     world.run_until_quiet(Duration::from_secs(60));
-    for side in [0, 1] {
-        assert_eq!(world.sides[side].delivered - before[side], 100, "seed {seed}");
-    }
-    for (to, from) in [(0, 1), (1, 0)] {
-        let sent = &world.sides[from];
+    for &from in senders {
+        let (to, sent) = (1 - from, &world.sides[from]);
+        assert_eq!(world.sides[to].delivered - before[to], 100, "seed {seed}");
         assert_eq!(world.sides[to].latest, Some((sent.generation, sent.next_number - 1)), "seed {seed}");
     }
     let resets: u32 = world.sides.iter().map(|side| side.resets).sum();

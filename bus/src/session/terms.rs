@@ -1,0 +1,68 @@
+//! What goes into a session's [state](super::state) and what comes out of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::frame::Half;
+
+/// Times and sizes; the rest of [`super::SessionOptions`] concerns the driver.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) credit_items: u64,
+    pub(crate) credit_bytes: u64,
+    pub(crate) ack_delay: Duration,
+    pub(crate) retry_min: Duration,
+    pub(crate) retry_max: Duration,
+    pub(crate) silent_after: Duration,
+    pub(crate) versions: (u16, u16),
+}
+
+/// So many items and body bytes of one half, in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Consumed {
+    pub(crate) items: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Why a session was reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResetReason {
+    /// Another process runs under the node's name now.
+    NewIncarnation,
+    /// The same process, but it forgot this session.
+    PeerForgot,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Publish this frame to the peer.
+    Send(Bytes),
+    /// The next data frame in order.
+    Deliver { from: Half, items: u32, body: Bytes },
+    /// All that was queued or unacknowledged is gone; `incarnation` is the peer's.
+    Reset { incarnation: u64, reason: ResetReason },
+    /// Nothing heard for so long, although an answer is due.
+    Silent { incarnation: u64, silent_for: Duration },
+    /// No version in common; what was queued is gone.
+    Unsupported { incarnation: u64, theirs: (u16, u16) },
+}
+
+/// Counters of one session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) frames_sent: u64,
+    pub(crate) frames_resent: u64,
+    pub(crate) acks_sent: u64,
+    pub(crate) hellos_sent: u64,
+    pub(crate) items_sent: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) frames_received: u64,
+    pub(crate) items_received: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) frames_repeated: u64,
+    pub(crate) frames_out_of_order: u64,
+    pub(crate) frames_stale: u64,
+    pub(crate) resets: u64,
+}
