@@ -9,14 +9,14 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use super::protocol::OwnerMsg;
-use super::state::{Effect, OwnerState, Tracker};
+use super::state::{Demand, Effect, OwnerState, Tracker};
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{Lease, LeaseUse, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Scope};
-use crate::task::{JobError, Output, Parts, Resources};
+use crate::task::{JobError, Output, Parts};
 
 const TICK: Duration = Duration::from_secs(1);
 /// Without a completion for this long, the job says what it waits for.
@@ -65,7 +65,7 @@ pub(crate) struct OwnerActor {
     next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
     leases: BTreeMap<LeaseId, Lease>,
-    demand: Vec<(Resources, u64)>,
+    demand: Vec<Demand>,
     demand_sequence: u64,
     figures: BTreeMap<NodeId, NodeFigures>,
     frees: BTreeMap<NodeId, Vec<ObjectId>>,
@@ -327,8 +327,9 @@ impl OwnerActor {
 
     fn say_demand(&mut self) {
         self.demand_sequence += 1;
-        let shape = |(resources, slots): &(Resources, u64)| {
-            Shape::anywhere(resources.clone(), u32::try_from(*slots).unwrap_or(u32::MAX))
+        let shape = |demand: &Demand| Shape {
+            node: demand.node.clone(),
+            ..Shape::anywhere(demand.resources.clone(), u32::try_from(demand.slots).unwrap_or(u32::MAX))
         };
         let in_use = |lease: &Lease| LeaseUse {
             lease: lease.id,

@@ -131,15 +131,10 @@ impl ReadyQueues {
         }
     }
 
-    /// Waiting tasks by shape.
-    pub(super) fn waiting(&self) -> BTreeMap<Shape, u64> {
-        let mut waiting = BTreeMap::new();
-        for ((_, key), queue) in &self.0 {
-            if !queue.is_empty() {
-                *waiting.entry(key.shape).or_default() += queue.len() as u64;
-            }
-        }
-        waiting
+    /// Waiting tasks by key.
+    pub(super) fn waiting(&self) -> BTreeMap<Key, u64> {
+        let waiting = self.0.iter().filter(|(_, queue)| !queue.is_empty());
+        waiting.map(|((_, key), queue)| (*key, queue.len() as u64)).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -33,6 +33,17 @@ const ATTRACTIVE_BYTES: u64 = 1 << 20;
 /// A node index that stands for "nowhere".
 pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
 
+/// Slots that a job could use.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Demand {
+    /// What one slot has.
+    pub(crate) resources: Resources,
+    /// The node, where only this one will do.
+    pub(crate) node: Option<NodeId>,
+    /// How many.
+    pub(crate) slots: u64,
+}
+
 /// What the Owner does to the world.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
@@ -52,8 +63,8 @@ pub(crate) enum Effect {
     Resolved { tracker: Tracker, object: ObjectId, outcome: Result<(), JobError> },
     /// A stream went on: the next object, or its end.
     Streamed { tracker: Tracker, item: Result<Option<ObjectId>, JobError> },
-    /// What the job could use, by shape.
-    Demand(Vec<(Resources, u64)>),
+    /// What the job could use.
+    Demand(Vec<Demand>),
     /// Something to tell people.
     Event(EventKind),
     /// The job cannot go on.
@@ -189,7 +200,7 @@ pub(crate) struct OwnerState {
     pub(super) shapes: Vec<Resources>,
     pub(super) nodes: Vec<NodeView>,
     pub(super) ready: ReadyQueues,
-    pub(super) demanded: BTreeMap<Shape, u64>,
+    pub(super) demanded: BTreeMap<Key, u64>,
     pub(super) counts: Counts,
     /// An exchange that did not balance when it was released; told when the program ends well.
     pub(super) unbalanced: Option<JobError>,
@@ -519,8 +530,11 @@ impl OwnerState {
             return Some(format!("{} tasks on {}", self.counts.running, busy.join(", ")));
         }
         let waiting = self.ready.waiting();
-        let (shape, tasks) = waiting.iter().next()?;
-        let needs = &self.shapes[usize::from(*shape)];
+        let (key, tasks) = waiting.iter().next()?;
+        let needs = &self.shapes[usize::from(key.shape)];
+        if let Some(node) = key.pinned {
+            return Some(format!("{tasks} tasks wait for {needs} on node {}", self.nodes[usize::from(node)].id));
+        }
         if self.nodes.iter().all(|node| node.leased.0.is_empty()) {
             return Some(format!("{tasks} tasks wait for a lease of {needs}"));
         }
@@ -768,31 +782,37 @@ impl OwnerState {
         (self.shapes.len() - 1) as Shape
     }
 
-    /// Says what the job could use when that has changed by more than a little.
+    /// Says what the job could use when that has grown by more than a little.
     fn demand(&mut self) {
         let mut wanted = self.ready.waiting();
         for node in &self.nodes {
             for (shape, tasks) in &node.in_flight {
                 if *tasks > 0 {
-                    *wanted.entry(*shape).or_default() += tasks;
+                    *wanted.entry(Key { pinned: None, shape: *shape }).or_default() += tasks;
                 }
             }
         }
         // Powers of two, and only growth: the Scheduler is told O(log tasks) times, not once a task.
-        let wanted: BTreeMap<_, _> = wanted.into_iter().map(|(shape, n)| (shape, n.next_power_of_two())).collect();
-        let grew = wanted.iter().any(|(shape, n)| self.demanded.get(shape).is_none_or(|before| n > before));
-        if grew {
-            for (shape, n) in wanted {
-                let demanded = self.demanded.entry(shape).or_default();
-                *demanded = n.max(*demanded);
+        let mut grew = false;
+        for (key, tasks) in wanted {
+            let demanded = self.demanded.entry(key).or_default();
+            if tasks > *demanded {
+                *demanded = tasks.next_power_of_two();
+                grew = true;
             }
+        }
+        if grew {
             self.demand_effect();
         }
     }
 
     fn demand_effect(&mut self) {
-        let shapes = &self.shapes;
-        let demand = self.demanded.iter().map(|(shape, n)| (shapes[usize::from(*shape)].clone(), *n)).collect();
+        let demand = self.demanded.iter().map(|(key, slots)| Demand {
+            resources: self.shapes[usize::from(key.shape)].clone(),
+            node: key.pinned.map(|node| self.nodes[usize::from(node)].id.clone()),
+            slots: *slots,
+        });
+        let demand = demand.collect();
         self.effects.push(Effect::Demand(demand));
     }
 }
