@@ -16,6 +16,7 @@ pub mod interrupt;
 pub mod logging;
 pub mod machine;
 pub mod report;
+pub mod temporary;
 
 pub use exobus_actors::{
     LocalBoxFuture, event,

@@ -6,12 +6,9 @@ mod nats_server;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
-
-use tempfile::TempDir;
 
 use self::children::{Children, Happening};
 use crate::{
@@ -21,6 +18,7 @@ use crate::{
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     machine,
+    temporary::Temporary,
 };
 
 /// The configuration of the server, the one that is shipped for one machine.
@@ -162,7 +160,7 @@ fn write_node_config(
 /// Where configurations and spill files of the cluster are.
 enum Folder {
     /// Made by us, and removed when dropped.
-    Own(TempDir),
+    Own(Temporary),
     /// Named by the user, and kept.
     Given(PathBuf),
 }
@@ -170,10 +168,7 @@ enum Folder {
 impl Folder {
     fn make(given: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = given else {
-            return tempfile::Builder::new()
-                .prefix("exobus-dev-")
-                .permissions(fs::Permissions::from_mode(0o700))
-                .tempdir_in(machine::big_temporary_folder())
+            return Temporary::make(&machine::big_temporary_folder(), "exobus-dev-")
                 .map(Self::Own)
                 .or_exit(Exit::InputOutput);
         };

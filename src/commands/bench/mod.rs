@@ -24,6 +24,7 @@ use crate::cluster;
 use crate::config::{NodeConfig, Overrides};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
+use crate::temporary::Temporary;
 
 /// Measures and prints.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
@@ -82,7 +83,7 @@ fn params(what: BenchName) -> BenchParams {
 fn embedded(config: &NodeConfig, what: BenchName) -> Result<Figures, Failure> {
     let mut options = node::options(&config.node, NodeId::new("local"));
     // Nothing here is larger than memory; what does spill shall not lie around.
-    let spill = tempfile::tempdir_in(crate::machine::big_temporary_folder()).or_exit(Exit::InputOutput)?;
+    let spill = Temporary::make(&crate::machine::big_temporary_folder(), "exobus-bench-").or_exit(Exit::InputOutput)?;
     options.store.spill_dirs = vec![spill.path().to_owned()];
     let node = Node::start(options).map_err(node::failure)?;
     let params = params(what);

@@ -22,6 +22,7 @@ use crate::{
     exit::{Exit, Failure, OrExit},
     machine,
     report::bytes,
+    temporary::Temporary,
 };
 
 /// What is put for.
@@ -38,7 +39,7 @@ const REQUESTS: usize = 3;
 /// Objects of 100 kB and of 1 MB, and the disk alone, through a store of `section`'s memory (1 GiB unless that is said).
 pub(super) fn measure(section: &NodeSection, memory_given: bool, total: u64) -> Result<Figures, Failure> {
     let parent = &section.spill_dirs_or(machine::big_temporary_folder)[0];
-    let folder = tempfile::Builder::new().prefix("exobus-bench-").tempdir_in(parent).or_exit(Exit::InputOutput)?;
+    let folder = Temporary::make(parent, "exobus-bench-").or_exit(Exit::InputOutput)?;
     let (write, read) = raw(folder.path(), total.min(RAW_BYTES_MAX)).or_exit(Exit::InputOutput)?;
     let mut figures = BTreeMap::from([
         ("bytes".to_owned(), total as f64),

@@ -9,14 +9,14 @@ use exobus_actors::{
 };
 use exobus_shuffle::jobs::sort::{SortParams, sort};
 use futures::future::{Either, select};
-use tempfile::TempDir;
 
 use super::Outcome;
 use crate::{
     commands::node::{failure, options},
     config::NodeSection,
     exit::{Exit, Failure, OrExit},
-    interrupt::{self, Interrupt},
+    interrupt::Interrupt,
+    temporary::Temporary,
 };
 
 /// Runs the job; on the first Ctrl-C cancels it and waits until everything is put away.
@@ -53,7 +53,7 @@ pub(super) fn run(
 
 /// A folder of our own in each of the user's, so that two sorts never meet.
 struct SpillFolders {
-    own: Vec<TempDir>,
+    own: Vec<Temporary>,
     /// Folders of the user that were made for us.
     made: Vec<PathBuf>,
 }
@@ -67,12 +67,7 @@ impl SpillFolders {
                 std::fs::create_dir_all(&parent).or_exit(Exit::InputOutput).map_err(context)?;
                 folders.made.push(parent.clone());
             }
-            let own = tempfile::Builder::new()
-                .prefix("exobus-spill-")
-                .tempdir_in(&parent)
-                .or_exit(Exit::InputOutput)
-                .map_err(context)?;
-            interrupt::remove_when_forced(own.path());
+            let own = Temporary::make(&parent, "exobus-spill-").or_exit(Exit::InputOutput).map_err(context)?;
             folders.own.push(own);
         }
         Ok(folders)

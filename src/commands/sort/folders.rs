@@ -2,18 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use exobus_shuffle::{
-    files::{Generated, generate_dir, list_inputs, prepare_output_dir},
-    records::{Mode, RECORD_BYTES},
-};
-use tempfile::TempDir;
-
 use crate::{
     cli::SortArgs,
     commands::generate::{failure as file_failure, io_threads},
     exit::{Exit, Failure, OrExit},
-    interrupt, machine,
+    machine,
     report::bytes,
+    temporary::Temporary,
+};
+use exobus_shuffle::{
+    files::{Generated, generate_dir, list_inputs, prepare_output_dir},
+    records::{Mode, RECORD_BYTES},
 };
 
 /// Generated input lies in so many files, so that reading begins at several places.
@@ -31,27 +30,11 @@ pub(super) struct Folders {
     temporary: Option<Temporary>,
 }
 
-/// A temporary folder that also goes when a second Ctrl-C ends the process at once.
-struct Temporary(TempDir);
-
-impl Temporary {
-    fn make(prefix: &str) -> Result<Self, Failure> {
-        let parent = machine::big_temporary_folder();
-        let folder = tempfile::Builder::new()
-            .prefix(prefix)
-            .tempdir_in(&parent)
-            .or_exit(Exit::InputOutput)
-            .map_err(|failure| failure.context(format!("make a temporary folder in {}", parent.display())))?;
-        interrupt::remove_when_forced(folder.path());
-        Ok(Self(folder))
-    }
-}
-
 impl Folders {
     /// Looks at the input, prepares the output folder, generates what is to be generated.
     pub(super) fn prepare(args: &SortArgs) -> Result<Self, Failure> {
-        let temporary = args.generate.map(|_| Temporary::make("exobus-sort-")).transpose()?;
-        let inside = |name: &str| temporary.as_ref().map(|folder| folder.0.path().join(name));
+        let temporary = args.generate.map(|_| make_temporary()).transpose()?;
+        let inside = |name: &str| temporary.as_ref().map(|folder| folder.path().join(name));
         let output = args.output.clone().or_else(|| inside("output")).expect("clap requires one of them");
 
         let mut made_output = false;
@@ -99,7 +82,7 @@ impl Folders {
 
     /// The output folder for people.
     pub(super) fn describe_output(&self) -> String {
-        let temporary = self.temporary.as_ref().is_some_and(|folder| self.output.starts_with(folder.0.path()));
+        let temporary = self.temporary.as_ref().is_some_and(|folder| self.output.starts_with(folder.path()));
         match temporary {
             true => "a temporary folder (--output DIR keeps them)".into(),
             false => self.output.display().to_string(),
@@ -110,6 +93,13 @@ impl Folders {
     pub(super) fn keep_output(&mut self) {
         self.made_output = false;
     }
+}
+
+fn make_temporary() -> Result<Temporary, Failure> {
+    let parent = machine::big_temporary_folder();
+    Temporary::make(&parent, "exobus-sort-")
+        .or_exit(Exit::InputOutput)
+        .map_err(|failure| failure.context(format!("make a temporary folder in {}", parent.display())))
 }
 
 impl Drop for Folders {
