@@ -302,13 +302,15 @@ pub enum FailureKind {
     NodeLost,
     /// No room on any disk.
     DiskFull,
+    /// Memory was denied, since others held it: tried again, and not counted as an attempt that failed.
+    Denied,
 }
 
 impl FailureKind {
     /// Whether another attempt is of use.
     pub fn retry(self) -> bool {
         match self {
-            Self::Error | Self::Panic | Self::Timeout | Self::NodeLost => true,
+            Self::Error | Self::Panic | Self::Timeout | Self::NodeLost | Self::Denied => true,
             Self::Final | Self::Cancelled | Self::Rejected | Self::DiskFull => false,
         }
     }
@@ -317,7 +319,9 @@ impl FailureKind {
 impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            FailureKind::Error | FailureKind::Final | FailureKind::DiskFull => f.write_str(&self.message),
+            FailureKind::Error | FailureKind::Final | FailureKind::DiskFull | FailureKind::Denied => {
+                f.write_str(&self.message)
+            }
             FailureKind::Panic => write!(f, "panicked: {}", self.message),
             FailureKind::Timeout => write!(f, "timed out: {}", self.message),
             FailureKind::Cancelled => f.write_str("cancelled"),

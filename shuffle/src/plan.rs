@@ -52,6 +52,9 @@ pub enum PlanError {
 const CHUNK_MIN_BYTES: u64 = 1 << 20;
 /// More in one chunk makes the sort miss the caches and the parts no better.
 const CHUNK_MAX_BYTES: u64 = 128 << 20;
+/// A chunk takes one contiguous range of the store's memory. Below this share of it a range is found however fragmented
+/// the rest is.
+const CHUNK_SHARE_OF_MEMORY: u64 = 24;
 /// A partition is at least this large unless the user says otherwise: smaller files help nobody.
 const PARTITION_MIN_BYTES: u64 = 16 << 20;
 const PARTITION_MAX_BYTES: u64 = 512 << 20;
@@ -80,7 +83,8 @@ impl Plan {
         }
         // Enough chunks for every slot to have several, so that the last one is not waited for.
         let chunk_even = sizes.input_bytes.div_ceil(slots * 4).max(CHUNK_MIN_BYTES);
-        let chunk_bytes = chunk_fits.min(chunk_even).min(CHUNK_MAX_BYTES) / record * record;
+        let chunk_contiguous = (sizes.memory_bytes / CHUNK_SHARE_OF_MEMORY).max(CHUNK_MIN_BYTES);
+        let chunk_bytes = chunk_fits.min(chunk_even).min(chunk_contiguous).min(CHUNK_MAX_BYTES) / record * record;
         let map_scratch_bytes = chunk_bytes + chunk_bytes * 16 / record + (1 << 20);
 
         let partition_fits = sizes.memory_bytes / 2 / (executors + 1);

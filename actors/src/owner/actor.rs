@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use exobus_store::{Block, Clock, Store};
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::protocol::OwnerMsg;
 use super::state::{Demand, Effect, OwnerState, Tracker};
@@ -197,6 +197,9 @@ impl OwnerActor {
                 self.say_demand();
             }
             Effect::Event(kind) => {
+                if let EventKind::TaskFailed { task, attempt, stage, error, last } = &kind {
+                    info!(job_id = %self.job, task_id = %task, %attempt, %stage, error, last, "attempt failed");
+                }
                 if self.events.is_some() {
                     self.emit_here(kind);
                 }

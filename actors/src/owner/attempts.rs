@@ -9,6 +9,9 @@ use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, NodeId, TaskId};
 use crate::task::{Consumed, FailureKind, JobError, Output, Parts, Resources, TaskFailure, TaskFigures};
 
+/// How often a task may be denied memory: each time, others have ended in between.
+const DENIALS_MAX: u32 = 100;
+
 impl OwnerState {
     /// The leases of the job, all of them.
     pub(crate) fn leases(&mut self, leases: &[(NodeId, Incarnation, Resources)]) {
@@ -64,6 +67,7 @@ impl OwnerState {
         }
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
         self.tasks[task].state = State::Done;
+        self.denials.remove(&task);
         self.unreference_args(task);
         self.retire_if_unused(task);
     }
@@ -122,7 +126,23 @@ impl OwnerState {
         }
     }
 
+    /// Memory being tight never fails a job (law 5): the task goes behind those that hold the memory now. Only when it
+    /// was denied again and again is something wrong with its size.
+    fn denied(&mut self, task: Index) -> bool {
+        let denials = self.denials.entry(task).or_default();
+        *denials += 1;
+        if *denials > DENIALS_MAX {
+            return false;
+        }
+        self.tasks[task].tries -= 1;
+        self.make_ready(task, false);
+        true
+    }
+
     fn attempt_failed(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: TaskFailure) {
+        if failure.kind == FailureKind::Denied && self.denied(task) {
+            return;
+        }
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
         let stage = self.stages[entry.function as usize].clone();

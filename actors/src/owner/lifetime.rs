@@ -336,6 +336,7 @@ impl OwnerState {
             self.retired.insert(id);
         }
         self.failures.remove(&task);
+        self.denials.remove(&task);
         let removed = self.tasks.remove(task);
         for entry in removed.into_iter().flat_map(|task| task.args) {
             self.forget(entry.source);

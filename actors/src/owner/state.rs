@@ -188,6 +188,8 @@ pub(crate) struct OwnerState {
     pub(super) trackers: HashMap<Index, SmallVec<[Tracker; 1]>>,
     pub(super) streams: HashMap<Index, SmallVec<[Tracker; 1]>>,
     pub(super) failures: HashMap<Index, JobError>,
+    /// How often memory was denied to tasks that have not completed since.
+    pub(super) denials: HashMap<Index, u32>,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
     pub(super) functions: Vec<Arc<str>>,
@@ -228,6 +230,7 @@ impl OwnerState {
             trackers: HashMap::new(),
             streams: HashMap::new(),
             failures: HashMap::new(),
+            denials: HashMap::new(),
             unobserved: BTreeMap::new(),
             functions: Vec::new(),
             stages: Vec::new(),

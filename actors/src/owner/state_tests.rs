@@ -207,6 +207,20 @@ fn failed_attempts_are_repeated_three_times_and_then_everybody_is_told() {
 }
 
 #[test]
+fn denied_memory_is_no_failed_attempt_but_not_asked_for_for_ever() {
+    let mut world = World::new(&[("n", 1)]);
+    let options = TaskOptions { attempts: 1, ..TaskOptions::default() };
+    let task = world.submit_with("t", &[], options);
+    world.owner.track(task.output(0), 1);
+    for _ in 0..100 {
+        world.fail(task, FailureKind::Denied);
+        assert!(world.runs(task));
+    }
+    world.fail(task, FailureKind::Denied);
+    assert!(matches!(&world.resolved[&1], Err(JobError::Task { failure, .. }) if failure.kind == FailureKind::Denied));
+}
+
+#[test]
 fn a_failure_that_nobody_saw_fails_the_job() {
     let mut world = World::new(&[("n", 2)]);
     let task = world.submit("t", &[]);

@@ -39,6 +39,7 @@ impl TaskError {
             Self::Final(_) | Self::Store(StoreError::TooLarge { .. }) => FailureKind::Final,
             Self::Cancelled => FailureKind::Cancelled,
             Self::Store(StoreError::DiskFull { .. }) => FailureKind::DiskFull,
+            Self::Store(StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }) => FailureKind::Denied,
             Self::Store(_) => FailureKind::Error,
         };
         TaskFailure { kind, message }

@@ -121,7 +121,7 @@ fn write_part(writer: &mut ObjectWriter, sorted: &Sorted<'_>, mut from: usize, t
         writer.advance(bytes);
         from += room;
     }
-    writer.end_part(rows, hash)?;
+    writer.end_part(rows, hash);
     Ok(())
 }
 
