@@ -25,6 +25,8 @@ pub struct Progress {
     /// What was said about failures: the same again only counts.
     told: BTreeSet<String>,
     waiting: Option<String>,
+    /// How long each wait had been when it was told, milliseconds.
+    waits_told: BTreeMap<String, u64>,
     last_at_ms: u64,
     finished: bool,
 }
@@ -103,9 +105,15 @@ impl Progress {
             }
             EventKind::Waiting { what, reason, for_ms } => {
                 let text = format!("{what} waits: {reason}");
-                let news = self.waiting.as_ref() != Some(&text);
                 self.waiting = Some(text.clone());
-                return news.then(|| format!("{text} ({} so far)", text::duration(Duration::from_millis(*for_ms))));
+                let told_ms = self.waits_told.get(&text).copied();
+                // Again when it has become twice as long, or when it is a new wait for the same.
+                if told_ms.is_some_and(|told_ms| (told_ms..told_ms.saturating_mul(2)).contains(for_ms)) {
+                    return None;
+                }
+                let line = format!("{text} ({} so far)", text::duration(Duration::from_millis(*for_ms)));
+                self.waits_told.insert(text, *for_ms);
+                return Some(line);
             }
             EventKind::Node { about, state } => {
                 let what = match state {
@@ -288,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_told_once_and_forgotten_when_work_goes_on() {
+    fn a_wait_is_told_as_it_grows_and_forgotten_when_work_goes_on() {
         let mut progress = Progress::default();
         let waiting = |for_ms| EventKind::Waiting { what: "sort.merge".into(), reason: "memory on n3".into(), for_ms };
         assert_eq!(
@@ -296,8 +304,11 @@ mod tests {
             Some("sort.merge waits: memory on n3 (5.0 s so far)")
         );
         assert_eq!(progress.on(&event(2, "n1", waiting(6_000))), None);
+        assert_eq!(progress.on(&event(2, "n1", waiting(9_999))), None);
+        assert!(progress.on(&event(2, "n1", waiting(10_000))).is_some(), "twice as long is news");
         assert_eq!(progress.state_line(), "sort.merge waits: memory on n3");
         progress.on(&event(3, "n1", finished(1)));
         assert_eq!(progress.state_line(), "");
+        assert!(progress.on(&event(4, "n1", waiting(5_000))).is_some(), "a new wait");
     }
 }
