@@ -246,7 +246,11 @@ impl Backend for NatsBackend {
         loop {
             let subject = format!("{}.sync.{}", self.inbox_prefix, uuid::Uuid::new_v4().simple());
             let left = end.saturating_duration_since(Instant::now()).min(ASK_AGAIN_AFTER);
-            match timeout(left, self.client.request(subject, Bytes::new())).await {
+            // Asked from the client's own thread: there the answer is seen after the client's earlier reports, of a
+            // denied subscription for example. Another thread could see it before them.
+            let client = self.client.clone();
+            let asking = self.runtime.spawn(async move { timeout(left, client.request(subject, Bytes::new())).await });
+            match asking.await.map_err(|_| BusError::Closed)? {
                 Ok(Err(error)) if error.kind() == async_nats::RequestErrorKind::NoResponders => return Ok(()),
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) if *self.reports.closed.borrow() => {

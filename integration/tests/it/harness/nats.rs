@@ -2,7 +2,6 @@
 //!
 //! The binary is the one that `EXOBUS_NATS_SERVER` names (`cargo xtask test` sets it), else the first on `PATH`.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -156,7 +155,7 @@ fn binary() -> PathBuf {
     if let Some(given) = std::env::var_os("EXOBUS_NATS_SERVER").filter(|given| !given.is_empty()) {
         return PathBuf::from(given);
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("no nats-server on PATH and EXOBUS_NATS_SERVER is not set.\n{HOW_TO_GET_ONE}"))
 }
