@@ -29,7 +29,7 @@ const OBJECTS: u128 = 4;
 const TINY: u128 = 10_000;
 const TINY_BYTES: usize = 1000;
 const ROUNDS: usize = 5;
-const BYTES_PER_ROUND: u64 = 2_000_000_000;
+const BYTES_PER_ROUND: u64 = 1_000_000_000;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -129,9 +129,7 @@ fn measure(args: &[String]) -> Outcome {
     BufReader::new(child.stdout.take().ok_or("no output of the serving process")?).read_line(&mut line)?;
     let (address, raw) = line.trim().split_once(' ').ok_or("the serving process did not start")?;
     let meter = Meter { clock: SystemClock::new(), server: child.id() };
-    for _ in 0..2 {
-        meter.rate("raw", || receive_raw(raw.parse()?))?;
-    }
+    meter.rate("raw", || receive_raw(raw.parse()?))?;
     let largest = in_flight.iter().copied().max().unwrap_or(1) as u64;
     let here = store((largest + 1) * megabytes as u64 * 1_000_000 + TINY as u64 * 4096)?;
     let client = TransferClient::new(TOKEN, Arc::new(SystemClock::new()));

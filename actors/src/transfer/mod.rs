@@ -20,7 +20,10 @@
 //! # Why threads
 //! A fetch is a few blocking calls on one socket, with the copy from the kernel and the checksum on the same core. On
 //! two cores blocking threads move a stream as fast as the loopback does; a poller in between adds wake-ups and nothing
-//! else. There are few peers and few connections to each, so there are few threads.
+//! else. There are few peers and few connections to each, so there are few threads. Measured between two processes on
+//! the reference machine, objects of 100 MB, every byte verified: 1.9-2.5 GB/s one at a time, 2.6-4.3 GB/s two at a
+//! time, a bare stream 2.2-2.4 GB/s in the same runs; 10 000 parts of 1 kB in one request: 14 ms (the example
+//! `transfer`, 2026-11-21).
 //!
 //! # Deliberately absent
 //! TLS with node certificates (until then the token goes over the wire in the clear, hence loopback only); pushes with
