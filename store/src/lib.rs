@@ -1,4 +1,84 @@
-//! exobus: the object store.
+//! exobus: the object store of a node.
+//!
+//! Objects are immutable bytes in *parts*, named by 128 bits. All of them lie in one region of memory with a budget;
+//! what does not fit spills to disk and comes back, each part against its checksum. The crate knows no bus and no
+//! jobs: whoever builds on it decides what is written, read and deleted.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use exobus_store::{Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
+//!
+//! let spill = std::env::temp_dir().join("exobus-doc");
+//! let options = StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec![spill], ..StoreOptions::default() };
+//! let store = Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new()))?;
+//!
+//! let mut writer = store.writer(exobus_store::ObjectId(1), WriterOptions::new(7));
+//! for row in [b"first", b"other"] {
+//!     writer.begin_part(None)?;
+//!     writer.write(row)?;
+//!     writer.end_part(1, RowHash::of(row));
+//! }
+//! let meta = writer.seal()?;
+//! let block = store.get(&meta.id, Parts::one(1)).wait()?;
+//! assert_eq!(*block, *b"other");
+//! store.delete_group(7);
+//! # Ok::<(), exobus_store::StoreError>(())
+//! ```
+//!
+//! # Life of an object
+//!
+//! ```text
+//!                    no memory at all: a spill file, through a chunk of the executor's reserve
+//!                  /                                                                      \
+//!   writer (unsealed, invisible) --seal--> dirty --written early--> clean --memory taken--> on disk
+//!      drop: freed                           |                        ^                       |
+//!                                          get, stage: pinned        +---loaded, verified----+
+//!   delete: gone from the table at once; its bytes when the last block, reader and disk request let go
+//! ```
+//!
+//! Bytes are written into *extents*, runs of the region; parts never cross from one to the next, and what is pinned,
+//! spilled, loaded and freed is an extent. An object written with a good `bytes_hint`, or put, has one extent, so any
+//! run of its parts is one block without a copy. Parts in several extents are copied together for a block; one part of
+//! a larger extent on disk is read alone, as a private copy.
+//!
+//! # The memory law
+//!
+//! - All memory comes from one region, and [`Store::stats`] accounts for it. The executors' reserve
+//!   ([`StoreOptions::reserve_per_executor_bytes`]) is carved from it at open. What the budget does not see: about 200
+//!   bytes of metadata for each object, 48 for each further part, and up to 8 MiB per disk thread.
+//! - **Outputs** (writers, puts, scratch) never wait for a grant. They take what is free; then memory of clean extents;
+//!   then they wait for the store's own disk requests as long as those are bound to set enough free, which takes no
+//!   longer than writing to disk themselves; else writers go to disk and scratch is
+//!   [`Denied`](StoreError::Denied).
+//! - **Arguments** ([`Store::stage`], [`Store::get`] of what is not in memory) are granted all or nothing, in order of
+//!   arrival; the head of the queue makes others spill. More than the budget has is refused at once.
+//! - **Prefetch** gets only memory that is spare anyhow, and is revoked, until claimed, when an argument finds none.
+//!   A claimed one is asked for by [`StoreEvent::MemoryTight`].
+//! - So whoever has started can finish, whoever is granted can start, and the head of the queue waits only for those
+//!   two. With nothing running and nothing left to spill to, it fails with [`DiskFull`](StoreError::DiskFull).
+//! - Dirty extents are written, oldest first, once less than a quarter of the budget (at most 1 GiB) is free or clean;
+//!   their memory is taken only when somebody needs it, oldest first.
+//!
+//! # Disks
+//!
+//! Spill files of 128 MiB and more, many blocks each, direct I/O by a few threads with requests of up to 8 MiB. A write
+//! error retires the directory, its blocks go to the next one. What comes back is verified; a corrupt or unreadable only
+//! copy leaves the store with [`StoreEvent::ObjectLost`] and the error [`Corrupt`](StoreError::Corrupt) or
+//! [`Disk`](StoreError::Disk), for the layers above to make it again. Streams ([`ObjectReader`]) show the bytes of a part
+//! before its end is known: the error then comes before the part's last chunk. With
+//! [`StoreOptions::keep_files`] closed files outlive the process, are found by their footers (an index in sled only
+//! saves reading) and announced by [`Store::recovered`].
+//!
+//! # Map of the code
+//!
+//! Decisions, pure: `table/` (objects, extents, lists), `budget.rs` (who has and waits for how many bytes), `alloc/` (who
+//! lies where), `files.rs` (what is in which file), `spill.rs` (when to write), put together in `state/`. Around them:
+//! `shared.rs` (the lock and the effects), `io.rs` (disk threads), `dirs.rs`, `index.rs`, `recover.rs` (directories),
+//! `region.rs` and `hold.rs` (all `unsafe`). What callers see: `store.rs`, `writer.rs`, `stage.rs`, `fill.rs`,
+//! `reader.rs`, `range_read.rs`, `block.rs`, `scratch.rs`.
+//!
+//! Deliberately absent: compression, encryption, moving pinned blocks, giving memory back before the store closes,
+//! writing dirty objects out at shutdown.
 
 mod alloc;
 mod block;
@@ -17,6 +97,7 @@ mod hold;
 mod ids;
 mod index;
 mod io;
+pub mod measure;
 mod meta;
 mod options;
 mod range_read;

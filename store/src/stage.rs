@@ -9,15 +9,17 @@ use std::{
 };
 
 use crate::{
+    alloc::PAGE,
     block::{Block, Origin},
     budget::Ticket,
     directory::{PartSlice, byte_range},
     error::StoreError,
     fill::Fill,
-    hold::{Held, Hold, Home},
-    ids::ObjectId,
+    hold::{Held, Hold, Home, OwnedSpan},
+    ids::{ObjectId, RowHash},
     meta::{PartMeta, Parts},
     options::Class,
+    scratch::Scratch,
     shared::{Shared, Signal},
     state::{Claim, Described, Granted, RequestItem, Waiting},
 };
@@ -50,6 +52,11 @@ pub enum StageItem {
         /// Its parts that come, consecutive, with the offsets they have in the object.
         metas: Vec<PartMeta>,
     },
+    /// Memory for the task's own use, granted together with what it reads.
+    Scratch {
+        /// How much.
+        bytes: u64,
+    },
 }
 
 /// What a ticket resolves to, in the order of the request's items.
@@ -75,6 +82,13 @@ pub enum StagedItem {
     Ready(Block),
     /// Room for the bytes, to be filled.
     Fill(Fill),
+    /// Memory for the task's own use; whole pages, at least what was asked for.
+    Scratch(Scratch),
+}
+
+/// Scratch is asked for like room for one part, in whole pages so that direct I/O can use it.
+fn room(bytes: u64) -> PartMeta {
+    PartMeta { offset: 0, bytes: bytes.next_multiple_of(PAGE), rows: 0, row_hash: RowHash::default(), checksum: 0 }
 }
 
 /// Counts memory as held for work that has not started.
@@ -117,6 +131,7 @@ impl StageTicket {
             .map(|item| match item {
                 StageItem::Local { object, parts } => RequestItem::Local { object: *object, parts: *parts },
                 StageItem::Remote { metas, .. } => RequestItem::Remote { metas: metas.as_slice().into() },
+                StageItem::Scratch { bytes } => RequestItem::Remote { metas: [room(*bytes)].into() },
             })
             .collect();
         let asked = shared.request(|state| state.request(class, wanted));
@@ -196,6 +211,10 @@ impl StageTicket {
                     Ok(fill) => staged.push(StagedItem::Fill(fill)),
                     Err(error) => failed = Some(error),
                 },
+                (StageItem::Scratch { bytes }, None) => match self.own(granted) {
+                    Ok(span) => staged.push(StagedItem::Scratch(Scratch::new(span, room(bytes).bytes as usize))),
+                    Err(error) => failed = Some(error),
+                },
                 (StageItem::Local { .. }, None) => unreachable!("what is local is described"),
             }
         }
@@ -217,14 +236,18 @@ impl StageTicket {
         let range = byte_range(&metas);
         let count = metas.len();
         let parts = PartSlice::Many(metas.into(), 0..count);
-        let span = match granted {
+        let span = self.own(granted)?;
+        Ok(Fill::new(self.shared.clone(), origin, parts, range, span))
+    }
+
+    fn own(&self, granted: Granted) -> Result<Option<OwnedSpan>, StoreError> {
+        match granted {
             Granted::Private { span, .. } => {
                 let own = self.shared.own(span, Home::Budget);
-                Some(own.map_err(|source| StoreError::Region { bytes: span.bytes, source: Arc::new(source) })?)
+                own.map(Some).map_err(|source| StoreError::Region { bytes: span.bytes, source: Arc::new(source) })
             }
-            Granted::Empty | Granted::Shared { .. } => None,
-        };
-        Ok(Fill::new(self.shared.clone(), origin, parts, range, span))
+            Granted::Empty | Granted::Shared { .. } => Ok(None),
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub struct ObjectWriter {
     /// Where the current extent begins in the object.
     start: u64,
     part: Option<OpenPart>,
+    /// An error lost some of the bytes, so it cannot be sealed.
+    broken: bool,
 }
 
 /// A finished extent that is not in the table yet.
@@ -60,8 +62,17 @@ enum Current {
 struct OpenPart {
     bytes: u64,
     bytes_max: Option<u64>,
-    /// Of what went to disk; a part in memory is hashed at its end, in one go.
+    /// Of the first `hashed` bytes: hashed while they are in the cache, before they leave for disk. A short part in
+    /// memory is hashed at its end, in one go.
     hasher: Option<Streaming>,
+    hashed: u64,
+}
+
+impl OpenPart {
+    fn hash(&mut self, bytes: &[u8]) {
+        self.hasher.get_or_insert_with(Streaming::new).write(bytes);
+        self.hashed += bytes.len() as u64;
+    }
 }
 
 impl ObjectWriter {
@@ -75,6 +86,7 @@ impl ObjectWriter {
             current: Current::None,
             start: 0,
             part: None,
+            broken: false,
         }
     }
 
@@ -114,9 +126,9 @@ impl ObjectWriter {
                 stays
             }
         };
-        self.part = Some(OpenPart { bytes: 0, bytes_max, hasher: None });
+        self.part = Some(OpenPart { bytes: 0, bytes_max, hasher: None, hashed: 0 });
         if !fits && needs > 0 {
-            self.next_extent(bytes_max).inspect_err(|_| self.part = None)?;
+            self.next_extent(bytes_max).inspect_err(|_| self.broken = true)?;
         }
         Ok(())
     }
@@ -137,7 +149,7 @@ impl ObjectWriter {
                 Current::Disk(_) => false,
             };
             if full {
-                self.make_room()?;
+                self.make_room().inspect_err(|_| self.broken = true)?;
             }
         }
         let left = usize::try_from(left).unwrap_or(usize::MAX);
@@ -169,10 +181,13 @@ impl ObjectWriter {
             Current::Memory { span, used } => {
                 *used += count as u64;
                 assert!(*used <= span.span().bytes, "more bytes written than were spare");
+                if part.bytes - part.hashed >= checksum::HASHED_AT_ONCE {
+                    let from = *used - (part.bytes - part.hashed);
+                    part.hash(&span.bytes()[from as usize..*used as usize]);
+                }
             }
             Current::Disk(tail) => {
-                let bytes = tail.advance(count);
-                part.hasher.get_or_insert_with(Streaming::new).write(bytes);
+                part.hash(tail.advance(count));
             }
         }
     }
@@ -203,17 +218,20 @@ impl ObjectWriter {
     /// # Panics
     /// No part is open.
     pub fn end_part(&mut self, rows: u64, row_hash: RowHash) {
-        let part = self.part.take().expect("end_part within a part");
-        let (within, checksum) = match &self.current {
-            Current::None => (0, checksum::of(&[])),
+        let mut part = self.part.take().expect("end_part within a part");
+        let (within, rest) = match &self.current {
+            Current::None => (0, &[][..]),
             Current::Memory { span, used } => {
-                let from = used - part.bytes;
-                (from, checksum::of(&span.bytes()[from as usize..*used as usize]))
+                let rest = *used - (part.bytes - part.hashed);
+                (used - part.bytes, &span.bytes()[rest as usize..*used as usize])
             }
-            Current::Disk(tail) => {
-                let sum = part.hasher.map_or_else(|| checksum::of(&[]), |hasher| hasher.finish());
-                (tail.written() - part.bytes, sum)
-            }
+            Current::Disk(tail) => (tail.written() - part.bytes, &[][..]),
+        };
+        let checksum = if part.hashed == 0 {
+            checksum::of(rest)
+        } else {
+            part.hash(rest);
+            part.hasher.map_or_else(|| checksum::of(&[]), |hasher| hasher.finish())
         };
         self.parts.push(PartMeta { offset: self.start + within, bytes: part.bytes, rows, row_hash, checksum });
     }
@@ -240,8 +258,8 @@ impl ObjectWriter {
     /// A part is open. `Conflict`: there is an object of this id with other content. A disk error: what was written to
     /// disk did not arrive.
     pub fn seal(mut self) -> Result<ObjectMeta, StoreError> {
-        if self.part.is_some() {
-            return Err(self.misused("end_part before seal"));
+        if self.part.is_some() || self.broken {
+            return Err(self.misused("end_part before seal, and no error before that"));
         }
         self.finish_extent()?;
         self.compact();
@@ -298,13 +316,14 @@ impl ObjectWriter {
             }
             None => {
                 let mut tail = Box::new(DiskTail::open(&self.shared)?);
-                let hasher = self.part.as_mut().expect("a part is open").hasher.get_or_insert_with(Streaming::new);
+                let open = self.part.as_mut().expect("a part is open");
+                open.hash(&part[open.hashed as usize..]);
                 let mut rest = part;
                 while !rest.is_empty() {
                     let spare = tail.spare()?;
                     let count = spare.len().min(rest.len());
                     spare[..count].copy_from_slice(&rest[..count]);
-                    hasher.write(tail.advance(count));
+                    tail.advance(count);
                     rest = &rest[count..];
                 }
                 self.current = Current::Disk(tail);

@@ -59,6 +59,26 @@ impl Allocator {
         }
     }
 
+    /// Bytes that blocks of these lengths take in an empty region, slabs included that are not filled.
+    pub fn rounded_together(lengths: impl Iterator<Item = u64>) -> u64 {
+        let mut small = std::collections::BTreeMap::<u64, u64>::new();
+        let mut total = 0;
+        for bytes in lengths {
+            let rounded = Allocator::rounded(bytes);
+            if bytes > slabs::SLOT_MAX {
+                total += rounded;
+            } else if bytes > 0 {
+                *small.entry(rounded).or_default() += 1;
+            }
+        }
+        small.into_iter().fold(total, |total, (slot, count)| total + slabs::slabs_bytes(slot, count))
+    }
+
+    /// Gives slabs without a block back, which are kept for the next one otherwise: they lie in the way of large runs.
+    pub fn release_empty(&mut self) {
+        self.slabs.release_empty(&mut self.pages);
+    }
+
     /// Room for `bytes > 0`, 64-byte aligned, from a page on when it is larger than a slot. `None`: nothing fits.
     pub fn alloc(&mut self, bytes: u64) -> Option<Span> {
         if bytes <= slabs::SLOT_MAX { self.slabs.alloc(bytes, &mut self.pages) } else { self.alloc_pages(bytes) }
@@ -106,6 +126,7 @@ impl Allocator {
     }
 
     /// Bytes in free pages; free slots of slabs in use do not count.
+    #[cfg(test)]
     pub fn free_bytes(&self) -> u64 {
         (u64::from(self.pages.free_pages()) + self.slabs.empty_pages()) * PAGE
     }

@@ -39,6 +39,7 @@ impl Pages {
         pages
     }
 
+    #[cfg(test)]
     pub fn free_pages(&self) -> u32 {
         self.free
     }

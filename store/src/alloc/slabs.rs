@@ -37,6 +37,11 @@ pub(crate) fn slot_bytes(bytes: u64) -> u64 {
     class_bytes(class_of(bytes))
 }
 
+/// Bytes of the slabs that so many slots of this size fill.
+pub(crate) fn slabs_bytes(slot_bytes: u64, count: u64) -> u64 {
+    count.div_ceil(SLAB_BYTES / slot_bytes) * SLAB_BYTES
+}
+
 #[derive(Debug)]
 struct Slab {
     class: u8,
@@ -127,6 +132,7 @@ impl Slabs {
     }
 
     /// Pages in slabs without a block.
+    #[cfg(test)]
     pub fn empty_pages(&self) -> u64 {
         self.empty.len() as u64 * u64::from(SLAB_PAGES)
     }

@@ -1,8 +1,11 @@
 //! Who gets memory, in which order, and what is read from disk for it.
 
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Effect, State};
+use super::{
+    Effect, State,
+    loads::{LoadJob, LoadTarget, Plan, Source},
+};
 use crate::{
     alloc::{Allocator, Span},
     block::Origin,
@@ -13,7 +16,7 @@ use crate::{
     meta::{PartMeta, Parts},
     options::{Class, StoreEvent},
     spill,
-    table::{ExtentKey, FileId, Freed, ObjectKey},
+    table::{ExtentKey, Freed},
 };
 
 /// One thing that a request asks for.
@@ -94,69 +97,13 @@ pub(crate) enum Claim {
     Failed(StoreError),
 }
 
-/// Where the bytes of a load come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Sealed bytes in the region, pinned until the load ends.
-    Memory { offset: u64, bytes: u64, to: u64 },
-    /// Bytes of a spill file.
-    Disk { file: FileId, offset: u64, bytes: u64, to: u64 },
-}
-
-/// What a load fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadTarget {
-    /// An extent of the table, for all who wait for it.
-    Extent(ExtentKey),
-    /// A private copy of one request.
-    Private(Ticket),
-}
-
-/// A load under way: `span` is exclusively the loader's until it reports.
-#[derive(Debug)]
-pub(crate) struct LoadJob {
-    pub target: LoadTarget,
-    pub span: Span,
-    /// Length of the content; bytes between two sources are zeros.
-    pub bytes: u64,
-    /// In order of `to`, none: only make sure that there is memory.
-    pub sources: Vec<Source>,
-    pub object: ObjectId,
-    /// The parts that lie in it completely, to verify; the first byte of the target is byte `start` of the object.
-    pub parts: PartSlice,
-    pub first_part: u32,
-    pub start: u64,
-}
-
-/// How an item can be had now.
-enum Plan {
-    Empty,
-    Resident { extent: ExtentKey, offset: u64, bytes: u64 },
-    Loading { extent: ExtentKey, offset: u64, bytes: u64 },
-    Load { object: ObjectKey, extent: ExtentKey, offset: u64, bytes: u64 },
-    Copy { object: ObjectKey, parts: PartSlice, first_part: u32, range: Range<u64> },
-    Room { bytes: u64 },
-}
-
-impl Plan {
-    /// Memory it takes; what is or will be in memory anyhow takes none.
-    fn needs(&self, state: &State) -> u64 {
-        match self {
-            Plan::Empty | Plan::Resident { .. } | Plan::Loading { .. } => 0,
-            Plan::Load { extent, .. } => Allocator::rounded(state.table.extent(*extent).bytes),
-            Plan::Copy { range, .. } => Allocator::rounded(range.end - range.start),
-            Plan::Room { bytes } => Allocator::rounded(*bytes),
-        }
-    }
-}
-
 impl State {
     /// A request joins its queue. Look at it with [`State::claim`] before waiting.
     ///
     /// # Errors
     /// An object or part that is not here; more bytes than the whole budget.
     pub fn request(&mut self, class: Class, items: Vec<RequestItem>) -> Result<Ticket, StoreError> {
-        let (mut all, mut needs) = (0, 0);
+        let (mut lengths, mut needs) = (Vec::with_capacity(items.len()), 0);
         let mut described = Vec::with_capacity(items.len());
         for item in &items {
             let range = match item {
@@ -174,9 +121,10 @@ impl State {
                     byte_range(metas)
                 }
             };
-            all += Allocator::rounded(range.end - range.start);
+            lengths.push(range.end - range.start);
             needs += self.plan(item)?.needs(self);
         }
+        let all = Allocator::rounded_together(lengths.into_iter());
         if all > self.budget.capacity() {
             return Err(StoreError::TooLarge { need: all, capacity: self.budget.capacity() });
         }
@@ -330,13 +278,17 @@ impl State {
     pub fn pump(&mut self) {
         self.fragmented = false;
         while let Some((class, ticket, needs)) = self.budget.head() {
-            if class == Class::Prefetch && !self.has_spare_for(needs) {
+            let presses = self.presses(class);
+            if !presses && !self.has_spare_for(needs) {
                 break;
             }
+            let used = self.budget.used();
             match self.try_grant(class, ticket) {
                 Ok(true) => {}
+                // Clean memory went, but the first items lay around it already: there is more room in one piece now.
+                Ok(false) if self.budget.used() < used => {}
                 Ok(false) => {
-                    if class == Class::Arguments && self.make_room(ticket) {
+                    if presses && self.make_room(class, ticket) {
                         continue;
                     }
                     break;
@@ -351,6 +303,12 @@ impl State {
         self.spill();
     }
 
+    /// Whether others are spilled for a request of this class: for arguments always, for prefetch only while nobody
+    /// holds anything, since it could wait for ever otherwise.
+    pub(super) fn presses(&self, class: Class) -> bool {
+        class == Class::Arguments || self.pinned_bytes() == 0
+    }
+
     /// Prefetch gets only what the spiller would keep free anyhow.
     fn has_spare_for(&self, needs: u64) -> bool {
         let loose = self.budget.free() + self.table.clean_bytes();
@@ -359,7 +317,14 @@ impl State {
 
     /// The head of the arguments finds no memory, and spilling alone does not help: revokes a prefetch (`true`: look
     /// again), gives up when nothing can ever change, or asks those who hold memory for work that has not started.
-    fn make_room(&mut self, head: Ticket) -> bool {
+    fn make_room(&mut self, class: Class, head: Ticket) -> bool {
+        if self.fragmented && self.table.clean_bytes() > 0 {
+            // Its own arguments that are in memory already may lie in the way of the rest: they are read again.
+            while let Some(span) = self.table.drop_oldest_clean() {
+                self.give_back(span);
+            }
+            return true;
+        }
         let spillable = self.table.dirty_bytes() > 0 && self.files.usable();
         if spillable || self.table.writing_bytes() > 0 {
             return false;
@@ -377,9 +342,9 @@ impl State {
         }
         if self.pinned_bytes() == 0 && self.table.dirty_bytes() > 0 {
             // Nobody runs who could free anything, and nothing can be written.
-            let needed = self.budget.waiting_for(Class::Arguments, head);
+            let needed = self.budget.waiting_for(class, head);
             let error = self.disk_full(needed);
-            self.budget.leave(Class::Arguments, head);
+            self.budget.leave(class, head);
             self.requests.get_mut(&head).expect("it is in the queue").phase = Phase::Failed(error);
             self.effects.push(Effect::Wake(head));
             return true;
@@ -440,6 +405,7 @@ impl State {
         for extent in &kept {
             self.table.pin(*extent);
         }
+        self.allocator.release_empty();
         let mut spans = Vec::with_capacity(plans.len());
         for plan in &plans {
             let bytes = match plan {
@@ -448,7 +414,7 @@ impl State {
                 Plan::Room { bytes } => *bytes,
                 _ => 0,
             };
-            let span = if bytes > 0 { self.allocate(bytes, false) } else { None };
+            let span = if bytes > 0 { self.take_memory(bytes, false) } else { None };
             if bytes > 0 && span.is_none() {
                 self.fragmented = true;
                 for span in spans.into_iter().flatten() {
@@ -467,160 +433,5 @@ impl State {
             granted.push(self.carry_out(ticket, plan, span, &mut sources, &mut reads));
         }
         Ok(Some((granted, sources, reads)))
-    }
-
-    fn carry_out(
-        &mut self,
-        ticket: Ticket,
-        plan: Plan,
-        span: Option<Span>,
-        sources: &mut Vec<ExtentKey>,
-        reads: &mut usize,
-    ) -> Granted {
-        match (plan, span) {
-            (Plan::Resident { extent, offset, bytes }, _) => {
-                let memory = self.table.extent(extent).memory().expect("a resident extent is in memory");
-                Granted::Shared { extent, offset: memory.offset + offset, bytes }
-            }
-            (Plan::Loading { extent, offset, bytes }, _) => {
-                *reads += 1;
-                self.loading.get_mut(&extent).expect("its load is under way").push(ticket);
-                let memory = self.table.extent(extent).memory().expect("a loading extent has memory");
-                Granted::Shared { extent, offset: memory.offset + offset, bytes }
-            }
-            (Plan::Load { object, extent, offset, bytes }, Some(span)) => {
-                *reads += 1;
-                self.table.begin_load(extent, span);
-                self.loading.insert(extent, vec![ticket]);
-                let job = self.job_for_extent(object, extent, span);
-                self.effects.push(Effect::Load(job));
-                Granted::Shared { extent, offset: span.offset + offset, bytes }
-            }
-            (Plan::Copy { object, parts, first_part, range }, Some(span)) => {
-                *reads += 1;
-                let job = self.job_for_copy(ticket, object, parts, first_part, range.clone(), span);
-                sources.extend(self.overlapping(object, &range).map(|(extent, ..)| extent));
-                self.effects.push(Effect::Load(job));
-                Granted::Private { span, bytes: range.end - range.start }
-            }
-            (Plan::Room { bytes }, Some(span)) => {
-                if span.end() > self.backed {
-                    *reads += 1;
-                    let parts = PartSlice::default();
-                    let (object, sources) = (ObjectId::default(), Vec::new());
-                    let target = LoadTarget::Private(ticket);
-                    let job = LoadJob { target, span, bytes, sources, object, parts, first_part: 0, start: 0 };
-                    self.effects.push(Effect::Load(job));
-                }
-                Granted::Private { span, bytes }
-            }
-            _ => Granted::Empty,
-        }
-    }
-
-    fn job_for_extent(&self, object: ObjectKey, extent: ExtentKey, span: Span) -> LoadJob {
-        let (object, entry) = (self.table.object(object), self.table.extent(extent));
-        let place = entry.disk().expect("a loaded extent is on disk");
-        let parts = object.directory.slice(0..object.directory.len());
-        let first = parts.partition_point(|part| part.offset < entry.start);
-        let end = parts.partition_point(|part| part.offset < entry.start + entry.bytes).max(first);
-        LoadJob {
-            target: LoadTarget::Extent(extent),
-            span,
-            bytes: entry.bytes,
-            sources: vec![Source::Disk { file: place.file, offset: place.offset, bytes: entry.bytes, to: 0 }],
-            object: object.id(),
-            parts: parts.slice(first..end),
-            first_part: first as u32,
-            start: entry.start,
-        }
-    }
-
-    fn job_for_copy(
-        &self,
-        ticket: Ticket,
-        object: ObjectKey,
-        parts: PartSlice,
-        first_part: u32,
-        range: Range<u64>,
-        span: Span,
-    ) -> LoadJob {
-        let sources = self.sources(object, &range);
-        LoadJob {
-            target: LoadTarget::Private(ticket),
-            span,
-            bytes: range.end - range.start,
-            sources,
-            object: self.table.object(object).id(),
-            parts,
-            first_part,
-            start: range.start,
-        }
-    }
-
-    /// Where the bytes of a range of an object can be read from now, in order. The caller pins their extents.
-    pub fn sources(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Source> {
-        self.overlapping(object, range)
-            .map(|(key, from, bytes)| {
-                let (extent, to) = (self.table.extent(key), from - range.start);
-                let within = from - extent.start;
-                match (extent.memory(), extent.disk()) {
-                    (Some(memory), _) if extent.resident() => {
-                        Source::Memory { offset: memory.offset + within, bytes, to }
-                    }
-                    (_, Some(place)) => Source::Disk { file: place.file, offset: place.offset + within, bytes, to },
-                    _ => panic!("extent {extent:?} is nowhere"),
-                }
-            })
-            .collect()
-    }
-
-    /// The extents that have bytes of a range of an object: which, from where in the object, how many.
-    pub fn overlapping(&self, object: ObjectKey, range: &Range<u64>) -> impl Iterator<Item = (ExtentKey, u64, u64)> {
-        let range = range.clone();
-        self.table.extents_of(object).filter_map(move |(key, extent)| {
-            let from = extent.start.max(range.start);
-            let end = (extent.start + extent.bytes).min(range.end);
-            (from < end).then(|| (key, from, end - from))
-        })
-    }
-
-    fn extents_in(&self, plan: &Plan) -> Vec<ExtentKey> {
-        match plan {
-            Plan::Empty | Plan::Room { .. } => Vec::new(),
-            Plan::Resident { extent, .. } | Plan::Loading { extent, .. } | Plan::Load { extent, .. } => vec![*extent],
-            Plan::Copy { object, range, .. } => self.overlapping(*object, range).map(|(extent, ..)| extent).collect(),
-        }
-    }
-
-    fn plan(&self, item: &RequestItem) -> Result<Plan, StoreError> {
-        let (object, parts) = match item {
-            RequestItem::Remote { metas } => {
-                let range = byte_range(metas);
-                let bytes = range.end - range.start;
-                return Ok(if bytes == 0 { Plan::Empty } else { Plan::Room { bytes } });
-            }
-            RequestItem::Local { object, parts } => (object, *parts),
-        };
-        let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };
-        let (object, _, parts) = self.find(object, parts)?;
-        let range = byte_range(&parts);
-        if range.is_empty() {
-            return Ok(Plan::Empty);
-        }
-        let bytes = range.end - range.start;
-        let mut overlapping = self.overlapping(object, &range);
-        let (extent, ..) = overlapping.next().expect("bytes of a part are in an extent");
-        let alone = overlapping.next().is_none();
-        drop(overlapping);
-        let entry = self.table.extent(extent);
-        let offset = range.start - entry.start.min(range.start);
-        Ok(match alone {
-            true if entry.resident() => Plan::Resident { extent, offset, bytes },
-            true if entry.loading => Plan::Loading { extent, offset, bytes },
-            // Part of an extent is read alone and not kept: the other parts are for others.
-            true if bytes == entry.bytes => Plan::Load { object, extent, offset, bytes },
-            _ => Plan::Copy { object, parts, first_part, range },
-        })
     }
 }

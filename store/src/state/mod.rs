@@ -1,10 +1,11 @@
 //! The store's decisions in one place: table, budget, allocator and spill files, driven by events, answering with
 //! effects. Pure (law 9): no clock, no I/O, no threads; ordered maps only.
 //!
-//! [`grants`] decides who gets memory, [`spilling`] what is written where. The shell around it (`store.rs`) holds the
+//! [`grants`] decides who gets memory, [`loads`] what is read for it, [`spilling`] what is written where. The shell around it (`store.rs`) holds the
 //! lock, carries the effects out after it let go of it, and comes back with what they led to.
 
 mod grants;
+mod loads;
 mod spilling;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ use crate::{
 };
 
 use grants::Request;
-pub(crate) use grants::{Claim, Described, Granted, LoadJob, RequestItem, Source, Waiting};
+pub(crate) use grants::{Claim, Described, Granted, RequestItem, Waiting};
+pub(crate) use loads::{LoadJob, Source};
 pub(crate) use spilling::{BlockInfo, WriteJob};
 
 /// What the shell has to do.
@@ -114,16 +116,28 @@ impl State {
     /// Memory for an output, a fill or scratch now, taking clean memory where nothing is free. `paged`: it begins at a
     /// page and may grow.
     pub fn allocate(&mut self, bytes: u64, paged: bool) -> Option<Span> {
+        let clean = self.table.clean_bytes();
+        let span = self.take_memory(bytes, paged);
+        if span.is_none() && self.table.clean_bytes() < clean {
+            // What was dropped in vain may be enough for somebody else.
+            self.pump();
+        }
+        span
+    }
+
+    fn take_memory(&mut self, bytes: u64, paged: bool) -> Option<Span> {
         let takes = State::takes(bytes, paged);
+        // Nothing is dropped for a request that will not fit anyhow.
+        if takes > self.budget.free() + self.table.clean_bytes() {
+            return None;
+        }
         loop {
-            let span = if paged { self.allocator.alloc_pages(bytes) } else { self.allocator.alloc(bytes) };
-            if let Some(span) = span {
-                self.budget.charge(span.bytes);
-                return Some(span);
-            }
-            // Nothing is dropped for a request that will not fit anyhow.
-            if takes > self.budget.free() + self.table.clean_bytes() {
-                return None;
+            if takes <= self.budget.free() {
+                let span = if paged { self.allocator.alloc_pages(bytes) } else { self.allocator.alloc(bytes) };
+                if let Some(span) = span {
+                    self.budget.charge(span.bytes);
+                    return Some(span);
+                }
             }
             let dropped = self.table.drop_oldest_clean()?;
             self.give_back(dropped);

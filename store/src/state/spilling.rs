@@ -65,7 +65,7 @@ impl State {
             return;
         }
         loop {
-            let waiting = self.budget.head().filter(|(class, ..)| *class == crate::options::Class::Arguments);
+            let waiting = self.budget.head().filter(|(class, ..)| self.presses(*class));
             let needed = self.budget.outputs_waiting().unwrap_or(0).max(waiting.map_or(0, |(.., bytes)| bytes));
             let bytes = spill::bytes_to_write(Levels {
                 capacity: self.budget.capacity(),

@@ -1,1 +1,362 @@
+//! Table, budget, allocator and spill files together, driven at random, against a model that only knows what every
+//! caller is promised.
 
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    alloc::PAGE,
+    files::Files,
+    ids::RowHash,
+    meta::PartMeta,
+    options::Class,
+    state::grants::{Claim, Granted, RequestItem},
+};
+
+const CAPACITY: u64 = 4 << 20;
+
+fn state(dirs: usize) -> State {
+    let dirs = (0..dirs).map(|nth| format!("/d{nth}").into()).collect();
+    let mut state = State::new(CAPACITY, Files::new(dirs, 1), 3);
+    state.backed = CAPACITY;
+    state
+}
+
+fn seal(state: &mut State, id: u128, group: u128, span: Span, bytes: u64) {
+    let part = PartMeta { offset: 0, bytes, rows: 1, row_hash: RowHash(id), checksum: 0 };
+    let extents = [NewExtent { start: 0, bytes, memory: Some(span), disk: None }];
+    state.seal(Sealed { id: ObjectId(id), group, attempt: 0, directory: Directory::new(&[part]), extents: &extents });
+}
+
+fn room(bytes: u64) -> RequestItem {
+    let part = PartMeta { offset: 0, bytes, rows: 0, row_hash: RowHash(0), checksum: 0 };
+    RequestItem::Remote { metas: [part].into() }
+}
+
+fn local(id: u128) -> RequestItem {
+    RequestItem::Local { object: ObjectId(id), parts: Parts::All }
+}
+
+/// What the world around the state is doing.
+#[derive(Default)]
+struct World {
+    loads: Vec<LoadJob>,
+    writes: Vec<WriteJob>,
+    files: Vec<FileWork>,
+    woken: Vec<Ticket>,
+    lost: Vec<ObjectId>,
+}
+
+impl World {
+    fn take(&mut self, state: &mut State) {
+        for effect in std::mem::take(&mut state.effects) {
+            match effect {
+                Effect::Load(job) => self.loads.push(job),
+                Effect::Write(job) => self.writes.push(job),
+                Effect::File(work) => self.files.push(work),
+                Effect::Wake(ticket) => self.woken.push(ticket),
+                Effect::Tell(StoreEvent::ObjectLost { object, .. }) => self.lost.push(object),
+                Effect::Tell(_) | Effect::WakeOutputs => {}
+            }
+        }
+    }
+
+    /// Ends one request of the disk; `false`: there is none.
+    fn step(&mut self, state: &mut State, nth: usize, fails: bool) -> bool {
+        let (loads, writes) = (self.loads.len(), self.writes.len());
+        if loads + writes + self.files.len() == 0 {
+            return false;
+        }
+        let nth = nth % (loads + writes + self.files.len());
+        if nth < loads {
+            let job = self.loads.remove(nth);
+            let error = StoreError::Corrupt { object: job.object, part: 0, file: "f".into(), offset: 0 };
+            let from_disk = job.sources.iter().any(|source| matches!(source, Source::Disk { .. }));
+            state.loaded(&job, if fails && from_disk { Err(error) } else { Ok(()) });
+        } else if nth < loads + writes {
+            let job = self.writes.remove(nth - loads);
+            state.written(&job, if fails { Err("EIO".into()) } else { Ok(()) });
+        } else {
+            match self.files.remove(nth - loads - writes) {
+                FileWork::Close(file) => {
+                    let size = state.files.get(file).end + 2 * PAGE;
+                    state.closed(file, if fails { Err("EIO".into()) } else { Ok(size) });
+                }
+                FileWork::Unlink(file) => state.unlinked(file),
+            }
+        }
+        self.take(state);
+        true
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put { bytes: u64, group: u128 },
+    Scratch { bytes: u64 },
+    DropScratch(usize),
+    Request { class: bool, locals: Vec<usize>, room: u64 },
+    Claim(usize),
+    Cancel(usize),
+    LetGo(usize),
+    Delete(usize),
+    DeleteGroup(u128),
+    Disk { nth: usize, fails: bool },
+}
+
+fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (1u64..900_000, 0u128..3).prop_map(|(bytes, group)| Step::Put { bytes, group }),
+        1 => (1u64..2_000_000).prop_map(|bytes| Step::Scratch { bytes }),
+        1 => any::<usize>().prop_map(Step::DropScratch),
+        4 => (any::<bool>(), prop::collection::vec(any::<usize>(), 0..4), 0u64..2_000_000)
+            .prop_map(|(class, locals, room)| Step::Request { class, locals, room }),
+        4 => any::<usize>().prop_map(Step::Claim),
+        1 => any::<usize>().prop_map(Step::Cancel),
+        4 => any::<usize>().prop_map(Step::LetGo),
+        2 => any::<usize>().prop_map(Step::Delete),
+        1 => (0u128..3).prop_map(Step::DeleteGroup),
+        10 => (any::<usize>(), prop::bool::weighted(if faults { 0.05 } else { 0.0 }))
+            .prop_map(|(nth, fails)| Step::Disk { nth, fails }),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+/// A claimed grant: the bytes of the region nobody may hand out, and what the holder was promised.
+struct Held {
+    granted: Vec<Granted>,
+    class: Class,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Model {
+    objects: BTreeMap<u128, (u64, u128)>,
+    scratch: Vec<Span>,
+    waiting: Vec<(Ticket, Class, usize)>,
+    held: Vec<Held>,
+    next_id: u128,
+}
+
+impl Model {
+    /// Runs of the region that somebody uses, with whether the use is shared.
+    fn used(&self, state: &State) -> Vec<(Span, bool)> {
+        let mut used: Vec<(Span, bool)> = self.scratch.iter().map(|span| (*span, false)).collect();
+        for granted in self.held.iter().flat_map(|held| &held.granted) {
+            match *granted {
+                Granted::Empty => {}
+                Granted::Private { span, .. } => used.push((span, false)),
+                Granted::Shared { extent, offset, bytes } => {
+                    let memory = state.table.extent(extent).memory().expect("what is held is in memory");
+                    assert!(memory.offset <= offset && offset + bytes <= memory.end(), "a view beyond its extent");
+                    assert!(!state.table.extent(extent).loading, "claimed before it was loaded");
+                    used.push((memory, true));
+                }
+            }
+        }
+        used
+    }
+
+    fn check(&self, state: &State) {
+        assert!(state.budget.used() <= state.budget.capacity());
+        let mut used = self.used(state);
+        used.sort();
+        for pair in used.windows(2) {
+            let same = pair[0] == pair[1] && pair[0].1;
+            assert!(same || pair[0].0.end() <= pair[1].0.offset, "two users of one place: {pair:?}");
+        }
+        used.dedup();
+        let held: u64 = used.iter().map(|(span, _)| span.bytes).sum();
+        assert!(held <= state.budget.used(), "{held} bytes are held, {} are counted", state.budget.used());
+        assert_eq!(state.table.len(), self.objects.len());
+        for id in self.objects.keys() {
+            assert!(state.meta(&ObjectId(*id)).is_some(), "object {id} is missing");
+        }
+        let prefetched: u64 =
+            self.held.iter().filter(|held| held.class == Class::Prefetch).map(|held| held.bytes).sum();
+        assert_eq!(state.budget.prefetched(), prefetched);
+    }
+}
+
+fn run(steps: Vec<Step>, dirs: usize) {
+    let (mut state, mut world, mut model) = (state(dirs), World::default(), Model::default());
+    for step in steps {
+        apply(step, &mut state, &mut world, &mut model);
+        world.take(&mut state);
+        for id in world.lost.drain(..) {
+            model.objects.remove(&id.0);
+        }
+        model.check(&state);
+    }
+    // Progress: with nobody holding anything, every request is answered once the disk is idle.
+    for span in std::mem::take(&mut model.scratch) {
+        state.free(span);
+    }
+    for held in std::mem::take(&mut model.held) {
+        let_go(&mut state, held);
+    }
+    world.take(&mut state);
+    while !model.waiting.is_empty() {
+        while world.step(&mut state, 0, false) {}
+        let before = model.waiting.len();
+        for (ticket, ..) in std::mem::take(&mut model.waiting) {
+            match state.claim(ticket) {
+                Claim::Wait => model.waiting.push((ticket, Class::Arguments, 0)),
+                Claim::Failed(_) => {}
+                Claim::Got { granted, class, bytes, .. } => let_go(&mut state, Held { granted, class, bytes }),
+            }
+            world.take(&mut state);
+        }
+        assert!(model.waiting.len() < before, "requests wait for ever: {:?}", state.budget);
+    }
+    // Everything goes.
+    for group in 0..3 {
+        while state.delete_some_of_group(group, 7) {}
+    }
+    world.take(&mut state);
+    while world.step(&mut state, 0, false) {}
+    assert_eq!((state.table.len(), state.budget.used(), state.budget.waiting()), (0, 0, 0));
+    assert_eq!(state.allocate(CAPACITY, true).map(|span| span.bytes), Some(CAPACITY), "memory was lost");
+    assert!(state.files.count() <= 2 * dirs as u64, "files without blocks are left");
+}
+
+fn let_go(state: &mut State, held: Held) {
+    for granted in held.granted {
+        match granted {
+            Granted::Empty => {}
+            Granted::Shared { extent, .. } => state.unpin(extent),
+            Granted::Private { span, .. } => state.free(span),
+        }
+    }
+    if held.class == Class::Prefetch {
+        state.prefetch_ended(held.bytes);
+    }
+}
+
+fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
+    match step {
+        Step::Put { bytes, group } => {
+            // What a writer does, with the disk working while it waits.
+            let span = loop {
+                if let Some(span) = state.allocate(bytes, false) {
+                    break Some(span);
+                }
+                if !state.will_come_free(bytes, false) {
+                    break None;
+                }
+                let takes = State::takes(bytes, false);
+                state.budget.outputs_wait(takes);
+                state.pump();
+                world.take(state);
+                state.budget.outputs_waited(takes);
+                assert!(world.step(state, 0, false), "an output waits for a disk that does nothing: {state:?}");
+            };
+            if let Some(span) = span {
+                model.next_id += 1;
+                seal(state, model.next_id, group, span, bytes);
+                model.objects.insert(model.next_id, (bytes, group));
+            }
+        }
+        Step::Scratch { bytes } => model.scratch.extend(state.allocate(bytes, true)),
+        Step::DropScratch(nth) => {
+            if !model.scratch.is_empty() {
+                let span = model.scratch.swap_remove(nth % model.scratch.len());
+                state.free(span);
+            }
+        }
+        Step::Request { class, locals, room: bytes } => {
+            let class = if class { Class::Arguments } else { Class::Prefetch };
+            let ids: Vec<u128> = model.objects.keys().copied().collect();
+            let mut items: Vec<RequestItem> =
+                locals.iter().filter(|_| !ids.is_empty()).map(|nth| local(ids[nth % ids.len()])).collect();
+            items.push(room(bytes));
+            let count = items.len();
+            match state.request(class, items) {
+                Ok(ticket) => model.waiting.push((ticket, class, count)),
+                Err(error) => assert!(matches!(error, StoreError::TooLarge { .. }), "{error}"),
+            }
+        }
+        Step::Claim(nth) => {
+            if !model.waiting.is_empty() {
+                let (ticket, class, count) = model.waiting.remove(nth % model.waiting.len());
+                match state.claim(ticket) {
+                    Claim::Wait => model.waiting.push((ticket, class, count)),
+                    Claim::Failed(_) => {}
+                    Claim::Got { granted, class, bytes, .. } => {
+                        assert_eq!(granted.len(), count, "all or nothing");
+                        model.held.push(Held { granted, class, bytes });
+                    }
+                }
+            }
+        }
+        Step::Cancel(nth) => {
+            if !model.waiting.is_empty() {
+                let (ticket, ..) = model.waiting.remove(nth % model.waiting.len());
+                state.cancel(ticket);
+            }
+        }
+        Step::LetGo(nth) => {
+            if !model.held.is_empty() {
+                let held = model.held.swap_remove(nth % model.held.len());
+                let_go(state, held);
+            }
+        }
+        Step::Delete(nth) => {
+            if let Some(id) = model.objects.keys().nth(nth % model.objects.len().max(1)).copied() {
+                model.objects.remove(&id);
+                state.delete(&[ObjectId(id)]);
+            }
+        }
+        Step::DeleteGroup(group) => {
+            model.objects.retain(|_, (_, of)| *of != group);
+            while state.delete_some_of_group(group, 3) {}
+        }
+        Step::Disk { nth, fails } => {
+            world.step(state, nth, fails);
+        }
+    }
+}
+
+// `PROPTEST_CASES=30000` for a long run.
+proptest! {
+    #[test]
+    fn promises_hold_whatever_happens(steps in steps(false)) {
+        run(steps, 1);
+    }
+
+    #[test]
+    fn promises_hold_with_disks_that_fail(steps in steps(true)) {
+        run(steps, 2);
+    }
+
+    #[test]
+    fn promises_hold_without_any_disk(steps in steps(false)) {
+        run(steps, 0);
+    }
+}
+
+#[test]
+fn a_tiny_object_costs_less_than_200_bytes_of_metadata() {
+    // The table's own share; the ids' tree has 20 bytes of key and value in nodes at least half full.
+    let object = size_of::<Option<crate::table::Object>>();
+    let extent = size_of::<Option<crate::table::Extent>>();
+    assert!(object + extent + 40 <= 200, "{object} + {extent}");
+}
+
+#[test]
+fn small_requests_are_written_when_somebody_waits_and_large_ones_otherwise() {
+    let mut state = state(1);
+    let span = state.allocate(3 << 20, false).unwrap();
+    seal(&mut state, 1, 1, span, 3 << 20);
+    let mut world = World::default();
+    world.take(&mut state);
+    assert!(world.writes.is_empty() || world.writes[0].bytes >= 3 << 20);
+    let ticket = state.request(Class::Arguments, vec![room(2 << 20)]).unwrap();
+    world.take(&mut state);
+    assert_eq!(world.writes.len(), 1);
+    assert!(matches!(state.claim(ticket), Claim::Wait));
+    assert!(world.step(&mut state, 0, false));
+    assert!(matches!(state.claim(ticket), Claim::Got { .. }));
+}

@@ -7,13 +7,11 @@ use super::{Extent, ExtentKey, NONE, arena::Arena};
 pub(crate) struct Links {
     previous: ExtentKey,
     next: ExtentKey,
-    /// Whether it is on a list.
-    pub listed: bool,
 }
 
 impl Default for Links {
     fn default() -> Self {
-        Links { previous: NONE, next: NONE, listed: false }
+        Links { previous: NONE, next: NONE }
     }
 }
 
@@ -42,8 +40,7 @@ impl LruList {
 
     pub fn push_back(&mut self, extents: &mut Arena<Extent>, key: ExtentKey, bytes: u64) {
         let links = &mut extents.get_mut(key).links;
-        debug_assert!(!links.listed);
-        *links = Links { previous: self.last, next: NONE, listed: true };
+        *links = Links { previous: self.last, next: NONE };
         if self.last == NONE {
             self.first = key;
         } else {
@@ -55,7 +52,6 @@ impl LruList {
 
     pub fn remove(&mut self, extents: &mut Arena<Extent>, key: ExtentKey, bytes: u64) {
         let links = std::mem::take(&mut extents.get_mut(key).links);
-        debug_assert!(links.listed);
         if links.previous == NONE {
             self.first = links.next;
         } else {

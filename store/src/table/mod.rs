@@ -317,12 +317,6 @@ impl Table {
         self.free_if_deleted(key, freed);
     }
 
-    /// Makes an extent the last to be taken of its list.
-    pub fn touch(&mut self, key: ExtentKey) {
-        self.unlist(key);
-        self.enlist(key);
-    }
-
     /// The dirty extent that was not used for the longest time.
     pub fn oldest_dirty(&self) -> Option<ExtentKey> {
         self.dirty.first()

@@ -53,7 +53,7 @@ fn parts_are_read_one_by_one_and_as_runs() {
             let block = store.get(&ObjectId(id), Parts::one(nth as u32)).wait().unwrap();
             assert!(*block == **part, "part {nth}");
             assert_eq!(block.header().first_part, nth as u32);
-            assert!(block.is_empty() || block.as_ptr() as usize % align_bytes(align) == 0);
+            assert!(block.is_empty() || (block.as_ptr() as usize).is_multiple_of(align_bytes(align)));
         }
         let run = store.get(&ObjectId(id), Parts::Range(1, 4)).wait().unwrap();
         assert_eq!(run.parts().len(), 3);

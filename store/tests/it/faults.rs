@@ -145,8 +145,8 @@ fn an_unreadable_block_is_lost_alone() {
         .iter()
         .any(|event| matches!(event, StoreEvent::ObjectLost { object, group: 1, .. } if *object == ids[0]));
     assert!(told);
-    for seed in 1..40 {
-        assert!(*faulty.store.get(&ids[seed], Parts::All).wait().unwrap() == bytes(seed as u64, 1_000_000)[..]);
+    for (seed, id) in ids.iter().enumerate().skip(1) {
+        assert!(*faulty.store.get(id, Parts::All).wait().unwrap() == bytes(seed as u64, 1_000_000)[..]);
     }
 }
 
