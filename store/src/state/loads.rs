@@ -1,6 +1,6 @@
 //! How an item of a request can be had: shared, loaded, or copied together, and the jobs for the disk that follow.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use super::{
     Effect, State,
