@@ -162,7 +162,7 @@ fn room(here: &Store, wanted: Vec<(ObjectId, Vec<PartMeta>)>) -> Result<Vec<Fill
     let staged = here.stage(StageRequest { group: 1, items, class: Class::Arguments }).wait()?;
     let fill = |item| match item {
         StagedItem::Fill(fill) => Ok(fill),
-        StagedItem::Ready(_) => Err("a remote item was local".into()),
+        _ => Err("a remote item was local".into()),
     };
     staged.items.into_iter().map(fill).collect()
 }

@@ -67,7 +67,7 @@ fn fills(store: &Store, wanted: Vec<(ObjectId, Vec<PartMeta>)>) -> Vec<Fill> {
     let staged = store.stage(StageRequest { group: GROUP, items, class: Class::Arguments }).wait().unwrap();
     let fill = |item| match item {
         StagedItem::Fill(fill) => fill,
-        StagedItem::Ready(block) => panic!("{block:?} is not remote"),
+        other => panic!("{other:?} is not remote"),
     };
     staged.items.into_iter().map(fill).collect()
 }
