@@ -17,7 +17,13 @@ use crate::task::{
     TaskSpec,
 };
 
-fn owner_messages(node: &NodeId, incarnation: Incarnation, task: TaskId, attempt: Attempt, output: Output) -> Vec<OwnerMsg> {
+fn owner_messages(
+    node: &NodeId,
+    incarnation: Incarnation,
+    task: TaskId,
+    attempt: Attempt,
+    output: Output,
+) -> Vec<OwnerMsg> {
     let node = || node.clone();
     let failure = TaskFailure { kind: FailureKind::Error, message: "in: no such file".into() };
     let lease = Lease {
@@ -69,6 +75,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         returns: Returns::One,
         target_bytes: 0,
         resources: Resources::cpu(1000),
+        scratch_bytes: Vec::new(),
         timeout_ms: 0,
     };
     let (start, total) = (0, many as u32);

@@ -92,8 +92,9 @@ pub struct TaskOptions {
     pub returns: Returns,
     /// For streams: aim at outputs of this many bytes. 0: the function decides.
     pub target_bytes: u64,
-    /// Scratch memory that the function will ask for, bytes; for the planner and `why`, not a limit.
-    pub memory_bytes: u64,
+    /// Pieces of scratch memory that are granted before the task starts, together with its whole arguments, bytes each.
+    /// What it asks for beyond them may be denied.
+    pub scratch_bytes: Vec<u64>,
     /// How often it is tried before its failure is final; default 3.
     pub attempts: u32,
     /// How long one attempt may run; `None`: as long as it takes.
@@ -109,7 +110,7 @@ impl Default for TaskOptions {
             place: Place::Anywhere,
             returns: Returns::One,
             target_bytes: 0,
-            memory_bytes: 0,
+            scratch_bytes: Vec::new(),
             attempts: 3,
             timeout: None,
             salt: 0,
@@ -219,6 +220,8 @@ pub struct TaskSpec {
     pub target_bytes: u64,
     /// What it occupies while it runs.
     pub resources: Resources,
+    /// Pieces of scratch memory that are granted before it starts, bytes each.
+    pub scratch_bytes: Vec<u64>,
     /// Longest time of the attempt, milliseconds; 0: no limit.
     pub timeout_ms: u64,
 }

@@ -9,12 +9,12 @@ use tracing::{debug, warn};
 
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::protocol::NodeMsg;
-use super::staging::{Members, Stager, StagingDone};
+use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use crate::event::NodeFigures;
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
 use crate::owner::{self, OwnerMsg};
-use crate::registry::{Argument, Function, functions};
+use crate::registry::{Function, functions};
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskSpec};
 
@@ -53,7 +53,7 @@ struct Running {
     owner: NodeId,
     spec: TaskSpec,
     function: &'static Function,
-    args: Option<Vec<Argument>>,
+    prepared: Option<Prepared>,
     flags: Arc<Flags>,
     handed_at: Option<Duration>,
     timed_out: bool,
@@ -100,15 +100,15 @@ impl NodeManager {
             let message = format!("function {} is not known to node {}", spec.function, self.post.node());
             return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message });
         };
-        let mut args = Some(Vec::new());
-        if !spec.args.is_empty() {
-            args = self.stager.at_once(&spec, function, &|id| self.sets.get(&(spec.job, id)).cloned());
+        let mut prepared = Some(Prepared::default());
+        if !spec.args.is_empty() || !spec.scratch_bytes.is_empty() {
+            prepared = self.stager.at_once(&spec, function, &|id| self.sets.get(&(spec.job, id)).cloned());
         }
-        if !self.state.add(key, function.name, spec.resources.clone(), args.is_none()) {
+        if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none()) {
             return;
         }
         let flags = Arc::new(Flags::default());
-        let running = Running { owner, spec, function, args, flags, handed_at: None, timed_out: false };
+        let running = Running { owner, spec, function, prepared, flags, handed_at: None, timed_out: false };
         self.attempts.insert(key, running);
     }
 
@@ -127,12 +127,12 @@ impl NodeManager {
 
     fn staged(&mut self, done: StagingDone) {
         match done.outcome {
-            Ok(args) => {
-                // Taken back or cancelled meanwhile: the memory goes with `args`.
+            Ok(prepared) => {
+                // Taken back or cancelled meanwhile: the memory goes with it.
                 if self.state.staged(done.key)
                     && let Some(running) = self.attempts.get_mut(&done.key)
                 {
-                    running.args = Some(args);
+                    running.prepared = Some(prepared);
                 }
             }
             Err(failure) => {
@@ -147,11 +147,13 @@ impl NodeManager {
         let now = self.clock.now();
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.handed_at = Some(now);
+        let Prepared { args, scratch } = running.prepared.take().unwrap_or_default();
         self.executors.run(Work {
             owner: running.owner.clone(),
             spec: running.spec.clone(),
             function: running.function,
-            args: running.args.take().unwrap_or_default(),
+            args,
+            scratch,
             flags: running.flags.clone(),
         });
     }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use exobus_store::{Clock, Store};
+use exobus_store::{Clock, Scratch, Store};
 
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::registry::{Argument, ContextParts, Function, SetupState, TaskContext, TaskError};
@@ -25,6 +25,8 @@ pub struct Work {
     pub function: &'static Function,
     /// Its arguments.
     pub args: Vec<Argument>,
+    /// Memory that was granted with them.
+    pub scratch: Vec<Scratch>,
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
 }
@@ -183,7 +185,7 @@ impl Executor {
     }
 
     fn execute(&mut self, work: Work) -> Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskError> {
-        let Work { spec, function, args, flags, .. } = work;
+        let Work { spec, function, args, scratch, flags, .. } = work;
         let state = match function.setup {
             None => None,
             Some(setup) => {
@@ -204,6 +206,7 @@ impl Executor {
             task: spec.id,
             attempt: spec.attempt,
             args,
+            scratch,
             returns: spec.returns,
             target_bytes: spec.target_bytes,
             cancelled: flags.cancelled.clone(),

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use exobus_store::{Block, Class, PartMeta, StageItem, StageRequest, StagedItem, Store, StoreError};
+use exobus_store::{Block, Class, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
 
 use super::state::Key;
 use crate::ids::{NodeId, ObjectId};
@@ -16,16 +17,27 @@ const STREAM_WINDOW_BYTES: u64 = 4 << 20;
 /// No reader gets less, bytes.
 const STREAM_WINDOW_MIN_BYTES: u64 = 64 << 10;
 
+/// Heartbeats come every half second: a node that is silent for so long is suspected anyway.
+const ADDRESS_DEADLINE: Duration = Duration::from_secs(3);
+const ADDRESS_POLL: Duration = Duration::from_millis(20);
+
 /// The arguments of an attempt are ready, or cannot be.
 pub struct StagingDone {
     pub(super) key: Key,
-    pub(super) outcome: Result<Vec<Argument>, TaskFailure>,
+    pub(super) outcome: Result<Prepared, TaskFailure>,
 }
 
 impl std::fmt::Debug for StagingDone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "StagingDone({:?}, {})", self.key, if self.outcome.is_ok() { "ready" } else { "failed" })
     }
+}
+
+/// What a task needs to start.
+#[derive(Default)]
+pub(super) struct Prepared {
+    pub(super) args: Vec<Argument>,
+    pub(super) scratch: Vec<Scratch>,
 }
 
 /// An object and where it is. `None`: it has no bytes and is nowhere.
@@ -85,13 +97,16 @@ fn wanted(
 }
 
 impl Stager {
-    /// The arguments, if everything is in this node's memory already.
+    /// The arguments, if everything is in this node's memory already and no scratch is wanted.
     pub(super) fn at_once(
         &self,
         spec: &TaskSpec,
         function: &Function,
         sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
-    ) -> Option<Vec<Argument>> {
+    ) -> Option<Prepared> {
+        if !spec.scratch_bytes.is_empty() {
+            return None;
+        }
         let wanted = wanted(spec, function, sets).ok()?;
         let resident = |piece: &Piece| match &piece.at {
             None => Some(Block::empty()),
@@ -102,21 +117,24 @@ impl Stager {
             Mode::Whole => wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole),
             Mode::Stream => None,
         };
-        wanted.iter().map(argument).collect()
+        let args = wanted.iter().map(argument).collect::<Option<_>>()?;
+        Some(Prepared { args, scratch: Vec::new() })
     }
 
-    /// Gets everything ready: all whole arguments are granted memory at one instant (law 5), then filled.
+    /// Gets everything ready: all whole arguments and the scratch are granted memory at one instant (law 5), so that a
+    /// task that has started never waits for memory; then the arguments are filled.
     pub(super) fn stage(
         &self,
         spec: &TaskSpec,
         function: &'static Function,
         sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
-    ) -> impl Future<Output = Result<Vec<Argument>, TaskFailure>> + 'static + use<> {
+    ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
-        let (job, wanted) = (spec.job, wanted(spec, function, sets));
+        let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
         async move {
             let wanted = wanted?;
-            let blocks = stager.whole(job.group(), wanted.iter().filter(|wanted| wanted.mode == Mode::Whole)).await?;
+            let whole = wanted.iter().filter(|wanted| wanted.mode == Mode::Whole);
+            let (blocks, scratch) = stager.whole(job.group(), whole, &scratch_bytes).await?;
             let mut blocks = blocks.into_iter();
             let mut args = Vec::with_capacity(wanted.len());
             for wanted in &wanted {
@@ -125,27 +143,38 @@ impl Stager {
                     Mode::Stream => Argument::Stream(stager.streams(job.group(), &wanted.pieces).await?),
                 });
             }
-            Ok(args)
+            Ok(Prepared { args, scratch })
         }
     }
 
-    async fn whole(&self, group: u128, wanted: impl Iterator<Item = &Wanted>) -> Result<Vec<Block>, TaskFailure> {
+    async fn whole(
+        &self,
+        group: u128,
+        wanted: impl Iterator<Item = &Wanted>,
+        scratch_bytes: &[u64],
+    ) -> Result<(Vec<Block>, Vec<Scratch>), TaskFailure> {
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
         let present: Vec<usize> = (0..pieces.len()).filter(|index| blocks[*index].is_none()).collect();
-        if present.is_empty() {
-            return Ok(blocks.into_iter().flatten().collect());
+        if present.is_empty() && scratch_bytes.is_empty() {
+            return Ok((blocks.into_iter().flatten().collect(), Vec::new()));
         }
-        let mut directory = self.directories(pieces.iter().copied()).await?;
+        let directory = self.directories(pieces.iter().copied()).await?;
         let items = present.iter().map(|index| {
             let piece = pieces[*index];
-            match directory.remove(&(piece.object, piece.parts)) {
-                Some(metas) => StageItem::Remote { object: piece.object, metas },
+            match directory.get(&(piece.object, piece.parts)) {
+                Some(metas) => StageItem::Remote { object: piece.object, metas: metas.clone() },
                 None => StageItem::Local { object: piece.object, parts: piece.parts },
             }
         });
-        let request = StageRequest { group, items: items.collect(), class: Class::Arguments };
-        let staged = self.store.stage(request).await.map_err(from_store)?;
+        let scratch_items = scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
+        let request = StageRequest { group, items: items.chain(scratch_items).collect(), class: Class::Arguments };
+        let mut staged = self.store.stage(request).await.map_err(from_store)?;
+        let scratch = staged.items.split_off(present.len()).into_iter().filter_map(|item| match item {
+            StagedItem::Scratch(scratch) => Some(scratch),
+            StagedItem::Ready(_) | StagedItem::Fill(_) => None,
+        });
+        let scratch = scratch.collect();
         let mut fills: BTreeMap<NodeId, (Vec<(ObjectId, Parts)>, Vec<usize>, Vec<exobus_store::Fill>)> =
             BTreeMap::new();
         for (index, item) in present.into_iter().zip(staged.items) {
@@ -159,11 +188,12 @@ impl Stager {
                     entry.1.push(index);
                     entry.2.push(fill);
                 }
+                StagedItem::Scratch(_) => unreachable!("scratch was asked for last"),
             }
         }
         // One request a node: the same part of a whole set comes in one go.
         let fetches = fills.into_iter().map(|(node, (items, indices, fills))| async move {
-            let address = self.address(&node)?;
+            let address = self.address(&node).await?;
             let fetched =
                 self.transfer.fetch(&address, items, fills).await.map_err(|error| from_transfer(&node, &error))?;
             Ok::<_, TaskFailure>((indices, fetched))
@@ -173,7 +203,8 @@ impl Stager {
                 blocks[index] = Some(block);
             }
         }
-        Ok(blocks.into_iter().map(|block| block.expect("every piece was staged or fetched")).collect())
+        let blocks = blocks.into_iter().map(|block| block.expect("every piece was staged or fetched"));
+        Ok((blocks.collect(), scratch))
     }
 
     /// Sizes and checksums of what other nodes hold.
@@ -188,7 +219,7 @@ impl Stager {
             }
         }
         let asked = remote.into_iter().map(|(node, items)| async move {
-            let address = self.address(&node)?;
+            let address = self.address(&node).await?;
             let metas =
                 self.transfer.directory(&address, items.clone()).await.map_err(|error| from_transfer(&node, &error))?;
             Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
@@ -221,7 +252,7 @@ impl Stager {
                     self.store.reader(&piece.object, piece.parts, window).map_err(from_store)?
                 }
                 Some(node) => {
-                    let address = self.address(node)?;
+                    let address = self.address(node).await?;
                     let item = (piece.object, piece.parts);
                     let copy = self.transfer.copy_here(&self.store, &address, item, group).await;
                     let copy = copy.map_err(|error| from_transfer(node, &error))?;
@@ -243,14 +274,23 @@ impl Stager {
     ) -> Result<Block, TaskFailure> {
         let piece = Piece { object, parts, at: Some(at) };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        Ok(self.whole(group, std::iter::once(&wanted)).await?.remove(0))
+        Ok(self.whole(group, std::iter::once(&wanted), &[]).await?.0.remove(0))
     }
 
-    fn address(&self, node: &NodeId) -> Result<String, TaskFailure> {
-        (self.addresses)(node).ok_or_else(|| TaskFailure {
-            kind: FailureKind::Error,
-            message: format!("node {node} has not said where it serves objects"),
-        })
+    /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
+    async fn address(&self, node: &NodeId) -> Result<String, TaskFailure> {
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(address) = (self.addresses)(node) {
+                return Ok(address);
+            }
+            if waited >= ADDRESS_DEADLINE {
+                let message = format!("node {node} has not said in {waited:?} where it serves objects");
+                return Err(TaskFailure { kind: FailureKind::Error, message });
+            }
+            tokio::time::sleep(ADDRESS_POLL).await;
+            waited += ADDRESS_POLL;
+        }
     }
 }
 

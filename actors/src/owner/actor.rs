@@ -196,13 +196,11 @@ impl OwnerActor {
                 self.demand = demand;
                 self.say_demand();
             }
-            Effect::Event(kind) => {
+            Effect::Event { at, kind } => {
                 if let EventKind::TaskFailed { task, attempt, stage, error, last } = &kind {
                     info!(job_id = %self.job, task_id = %task, %attempt, %stage, error, last, "attempt failed");
                 }
-                if self.events.is_some() {
-                    self.emit_here(kind);
-                }
+                self.emit(at, kind);
             }
             Effect::Fail(error) => {
                 self.failure.get_or_insert(error);
@@ -312,7 +310,9 @@ impl OwnerActor {
         let members = self.state.set_members(set);
         let job = self.job;
         let total = members.len() as u32;
-        for (index, chunk) in members.chunks(SET_MEMBERS_PER_MESSAGE).enumerate() {
+        // A set without members is told, too: one message without any.
+        let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
+        for (index, chunk) in chunks.enumerate() {
             let mut nodes: Vec<NodeId> = Vec::new();
             let at = chunk.iter().map(|(_, at)| match at {
                 None => u16::MAX,

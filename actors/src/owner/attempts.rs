@@ -55,7 +55,7 @@ impl OwnerState {
         self.cancel_attempts(task);
         self.counts.finished += 1;
         self.learn(self.tasks[task].function, figures.micros);
-        self.tell_finished(task, attempt, outputs, consumed, figures);
+        self.tell_finished(from, task, attempt, outputs, consumed, figures);
         self.account(task, consumed);
         // The outputs of a stream were announced one by one; the list at its end repeats them.
         let announced = if self.is_stream(task) { self.tasks[task].outputs } else { 0 };
@@ -74,6 +74,7 @@ impl OwnerState {
 
     fn tell_finished(
         &mut self,
+        from: &NodeId,
         task: Index,
         attempt: Attempt,
         outputs: &[Output],
@@ -82,7 +83,7 @@ impl OwnerState {
     ) {
         let rows_in: u64 = consumed.iter().map(|consumed| consumed.read.rows).sum();
         let rows_out: u64 = outputs.iter().map(|output| output.rows).sum();
-        self.effects.push(Effect::Event(EventKind::TaskFinished {
+        let kind = EventKind::TaskFinished {
             task: self.tasks[task].id,
             attempt,
             stage: self.stages[self.tasks[task].function as usize].clone(),
@@ -90,7 +91,8 @@ impl OwnerState {
             bytes_out: figures.outside_out_bytes + outputs.iter().map(|output| output.bytes).sum::<u64>(),
             rows: rows_in.max(rows_out),
             micros: figures.micros,
-        }));
+        };
+        self.effects.push(Effect::Event { at: from.clone(), kind });
     }
 
     /// A streaming attempt sealed output `index`.
@@ -151,13 +153,8 @@ impl OwnerState {
         let begun = self.is_stream(task) && entry.outputs > 0;
         let last = !failure.kind.retry() || entry.tries >= attempts_max || begun;
         let (id, error) = (entry.id, failure.to_string());
-        self.effects.push(Effect::Event(EventKind::TaskFailed {
-            task: id,
-            attempt,
-            stage: stage.clone(),
-            error,
-            last,
-        }));
+        let kind = EventKind::TaskFailed { task: id, attempt, stage: stage.clone(), error, last };
+        self.effects.push(Effect::Event { at: node.clone(), kind });
         if last {
             let (function, node) = (stage.to_string(), node.to_string());
             self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure });

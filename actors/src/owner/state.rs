@@ -65,8 +65,8 @@ pub(crate) enum Effect {
     Streamed { tracker: Tracker, item: Result<Option<ObjectId>, JobError> },
     /// What the job could use.
     Demand(Vec<Demand>),
-    /// Something to tell people.
-    Event(EventKind),
+    /// Something to tell people, about something at a node.
+    Event { at: NodeId, kind: EventKind },
     /// The job cannot go on.
     Fail(JobError),
 }
@@ -659,7 +659,8 @@ impl OwnerState {
         let node = view.id.clone();
         let spec = Box::new(self.spec(task, attempt));
         let stage = self.stages[function as usize].clone();
-        self.effects.push(Effect::Event(EventKind::TaskPlaced { task: spec.id, attempt, stage }));
+        let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage };
+        self.effects.push(Effect::Event { at: node.clone(), kind });
         self.effects.push(Effect::Run { node, spec });
     }
 
@@ -686,6 +687,7 @@ impl OwnerState {
             returns: options.returns,
             target_bytes: options.target_bytes,
             resources: options.resources.clone(),
+            scratch_bytes: options.scratch_bytes.clone(),
             timeout_ms: options.timeout.map_or(0, |timeout| (timeout.as_millis() as u64).max(1)),
         }
     }

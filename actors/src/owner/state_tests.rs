@@ -85,7 +85,7 @@ impl World {
                 }
                 Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
                 Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
-                Effect::DefineSet { .. } | Effect::Demand(_) | Effect::Event(_) => {}
+                Effect::DefineSet { .. } | Effect::Demand(_) | Effect::Event { .. } => {}
             }
         }
     }

@@ -40,6 +40,7 @@ pub(crate) struct ContextParts {
     pub(crate) task: TaskId,
     pub(crate) attempt: Attempt,
     pub(crate) args: Vec<Argument>,
+    pub(crate) scratch: Vec<Scratch>,
     pub(crate) returns: Returns,
     pub(crate) target_bytes: u64,
     pub(crate) cancelled: Arc<AtomicBool>,
@@ -194,12 +195,18 @@ impl<'a> TaskContext<'a> {
         self.parts.target_bytes
     }
 
-    /// Scratch memory from the node's budget, or a refusal at once: then write to disk instead.
+    /// Scratch memory of at least so many bytes: one of the pieces that were granted before the task started
+    /// ([`TaskOptions::scratch_bytes`](crate::task::TaskOptions::scratch_bytes)), the smallest that will do. Beyond those
+    /// it comes from the node's budget, or is refused at once: then write to disk instead.
     ///
     /// # Errors
     /// [`StoreError::Denied`].
-    pub fn scratch(&self, bytes: u64) -> Result<Scratch, StoreError> {
-        self.parts.store.scratch(bytes)
+    pub fn scratch(&mut self, bytes: u64) -> Result<Scratch, StoreError> {
+        let granted = self.parts.scratch.iter().enumerate().filter(|(_, piece)| piece.len() as u64 >= bytes);
+        match granted.min_by_key(|(_, piece)| piece.len()).map(|(position, _)| position) {
+            Some(position) => Ok(self.parts.scratch.swap_remove(position)),
+            None => self.parts.store.scratch(bytes),
+        }
     }
 
     /// Whether the task should stop: it was cancelled, or another attempt has won.

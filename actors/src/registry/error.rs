@@ -16,6 +16,9 @@ pub enum TaskError {
     /// The task saw [`TaskContext::cancelled`](super::TaskContext::cancelled) and stopped.
     #[error("cancelled")]
     Cancelled,
+    /// No room on the disk that the task writes to.
+    #[error("{0}")]
+    DiskFull(String),
     /// The store could not do what was asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -38,7 +41,7 @@ impl TaskError {
             Self::Failed(_) => FailureKind::Error,
             Self::Final(_) | Self::Store(StoreError::TooLarge { .. }) => FailureKind::Final,
             Self::Cancelled => FailureKind::Cancelled,
-            Self::Store(StoreError::DiskFull { .. }) => FailureKind::DiskFull,
+            Self::DiskFull(_) | Self::Store(StoreError::DiskFull { .. }) => FailureKind::DiskFull,
             Self::Store(StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }) => FailureKind::Denied,
             Self::Store(_) => FailureKind::Error,
         };
@@ -49,6 +52,6 @@ impl TaskError {
 impl From<std::io::Error> for TaskError {
     fn from(error: std::io::Error) -> Self {
         let full = error.kind() == std::io::ErrorKind::StorageFull;
-        if full { Self::Final(error.to_string()) } else { Self::Failed(error.to_string()) }
+        if full { Self::DiskFull(error.to_string()) } else { Self::Failed(error.to_string()) }
     }
 }

@@ -13,8 +13,8 @@ use futures::future::LocalBoxFuture;
 mod context;
 mod error;
 
-pub use context::{Argument, TaskContext, Yield};
 pub(crate) use context::ContextParts;
+pub use context::{Argument, TaskContext, Yield};
 pub use error::TaskError;
 
 use crate::futures::Futures;

@@ -231,6 +231,7 @@ fn node_manager() -> Vec<NodeMsg> {
         returns: Returns::One,
         target_bytes: 0,
         resources: Resources::cpu(1000),
+        scratch_bytes: vec![8_192_000; 2],
         timeout_ms: 0,
     };
     vec![

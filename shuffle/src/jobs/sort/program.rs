@@ -10,12 +10,13 @@ use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
 
 use super::tasks::{
-    Key, ListParams, Listed, MapParams, ReduceParams, Reduced, SampleParams, commit, list, map, reduce, remove_temporaries,
-    sample,
+    Key, ListParams, Listed, MapParams, ReduceParams, Reduced, SampleParams, commit, list, map, reduce,
+    remove_temporaries, sample,
 };
 use crate::cuts::Cuts;
 use crate::files::{Chunk, InputFile, chunks, part_name};
 use crate::job::Job;
+use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
 use crate::strategies::Strategy;
@@ -93,8 +94,14 @@ impl Job for SortJob {
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
         let params = MapParams { chunk: self.chunks[index].clone() };
-        let memory_bytes = self.plan.map_scratch_bytes;
-        futures.submit_with(map, &params, &[self.cuts.arg()], TaskOptions { place, memory_bytes, ..TaskOptions::default() })
+        let rows = self.chunks[index].bytes as usize / RECORD_BYTES;
+        let scratch_bytes = vec![self.chunks[index].scratch_bytes() as u64, sort_scratch_bytes(rows) as u64];
+        futures.submit_with(
+            map,
+            &params,
+            &[self.cuts.arg()],
+            TaskOptions { place, scratch_bytes, ..TaskOptions::default() },
+        )
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
@@ -103,8 +110,8 @@ impl Job for SortJob {
             name: part_name(partition as usize, self.plan.partitions as usize),
             buffer_bytes: self.plan.output_buffer_bytes,
         };
-        let memory_bytes = 2 * self.plan.output_buffer_bytes;
-        futures.submit_with(reduce, &params, &[column], TaskOptions { place, memory_bytes, ..TaskOptions::default() })
+        let scratch_bytes = vec![self.plan.output_buffer_bytes; 2];
+        futures.submit_with(reduce, &params, &[column], TaskOptions { place, scratch_bytes, ..TaskOptions::default() })
     }
 }
 
@@ -137,7 +144,10 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
         written.add(Output { bytes: reduced.token.bytes, rows: reduced.rows, row_hash: reduced.row_hash });
     }
     if read != written || read.bytes != bytes {
-        return Err(JobError::Conservation { edge: "input -> output".into(), detail: difference(bytes, read, written) });
+        return Err(JobError::Conservation {
+            edge: "input -> output".into(),
+            detail: difference(bytes, read, written),
+        });
     }
     let files = futures.set(&reduced)?;
     futures.ready(&futures.submit(commit, &params.output, &[files.arg()])?).await?;

@@ -12,12 +12,16 @@ use crate::cuts::Cuts;
 use crate::files::{
     self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
 };
-use crate::kernels::{self, Merge, Sorted, SliceRun, sort_scratch_bytes};
+use crate::kernels::{self, Merge, SliceRun, Sorted, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
 impl From<FileError> for TaskError {
     fn from(error: FileError) -> Self {
-        if error.retry_is_of_use() { Self::failed(error) } else { Self::fatal(error) }
+        match error {
+            FileError::DiskFull { .. } => Self::DiskFull(error.to_string()),
+            _ if error.retry_is_of_use() => Self::failed(error),
+            _ => Self::fatal(error),
+        }
     }
 }
 
@@ -148,7 +152,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let bytes: u64 = blocks.iter().map(|block| block.len() as u64).sum();
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
     let mut merge = Merge::new(runs)?;
-    let buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
+    let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
     let buffers = vec![buffer()?, buffer()?];
     let attempt = format!("{}-{}", context.task(), context.attempt());
     let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
