@@ -451,7 +451,8 @@ mod tests {
         let base = description().id(job);
         assert_eq!(description().id(job), base);
         assert_ne!(description().id(JobId::from_u128(2)), base, "job");
-        let changes: [(&str, fn(&mut Description)); 7] = [
+        type Change = fn(&mut Description);
+        let changes: [(&str, Change); 7] = [
             ("function", |d| d.function = "g@1".into()),
             ("params", |d| d.params = Bytes::from_static(b"q")),
             ("source", |d| d.args[0].source = Source::Set(SetId::from_u128(3))),

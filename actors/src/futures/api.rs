@@ -205,10 +205,12 @@ impl Futures {
         };
         match timeout {
             None => collect.await?,
-            Some(timeout) => match tokio::time::timeout(timeout, collect).await {
-                Ok(outcome) => outcome?,
-                Err(_) => {}
-            },
+            Some(timeout) => {
+                // What is there when the time is over is the answer.
+                if let Ok(outcome) = tokio::time::timeout(timeout, collect).await {
+                    outcome?;
+                }
+            }
         }
         Ok(ready)
     }

@@ -290,7 +290,7 @@ async fn spawn_membership(
     let every_beat = cluster.subjects.every_node("beat").map_err(subject)?;
     let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::default()).await?;
     let now = base.post.clock().now();
-    let state = MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership.clone(), now);
+    let state = MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership, now);
     let membership = shell::spawn(
         &base.post,
         "membership",

@@ -139,7 +139,9 @@ impl ThreadExecutors {
 impl ExecutorLink for ThreadExecutors {
     fn run(&self, work: Work) {
         // The channel is open as long as `self` is.
-        let _ = self.work.as_ref().map(|channel| channel.send(work));
+        if let Some(channel) = &self.work {
+            let _ = channel.send(work);
+        }
     }
 
     fn count(&self) -> usize {

@@ -50,6 +50,9 @@ pub(super) struct Members {
     pub(super) total: usize,
 }
 
+/// Where the Transfer of a node listens, as far as it is known.
+pub(crate) type Addresses = Arc<dyn Fn(&NodeId) -> Option<String> + Send + Sync>;
+
 /// What staging needs to know of the node.
 #[derive(Clone)]
 pub(crate) struct Stager {
@@ -57,7 +60,7 @@ pub(crate) struct Stager {
     pub(crate) store: Store,
     pub(crate) transfer: TransferClient,
     /// Where the Transfer of each node listens.
-    pub(crate) addresses: Arc<dyn Fn(&NodeId) -> Option<String> + Send + Sync>,
+    pub(crate) addresses: Addresses,
 }
 
 /// One object of an argument.
@@ -65,6 +68,15 @@ struct Piece {
     object: ObjectId,
     parts: Parts,
     at: Option<NodeId>,
+}
+
+/// What comes from one node.
+#[derive(Default)]
+struct Fetching {
+    items: Vec<(ObjectId, Parts)>,
+    /// Where each block belongs.
+    positions: Vec<usize>,
+    fills: Vec<exobus_store::Fill>,
 }
 
 /// An argument taken apart.
@@ -175,8 +187,7 @@ impl Stager {
             StagedItem::Ready(_) | StagedItem::Fill(_) => None,
         });
         let scratch = scratch.collect();
-        let mut fills: BTreeMap<NodeId, (Vec<(ObjectId, Parts)>, Vec<usize>, Vec<exobus_store::Fill>)> =
-            BTreeMap::new();
+        let mut fills: BTreeMap<NodeId, Fetching> = BTreeMap::new();
         for (index, item) in present.into_iter().zip(staged.items) {
             match item {
                 StagedItem::Ready(block) => blocks[index] = Some(block),
@@ -184,19 +195,22 @@ impl Stager {
                     let piece = pieces[index];
                     let node = piece.at.clone().expect("only objects of other nodes are filled");
                     let entry = fills.entry(node).or_default();
-                    entry.0.push((piece.object, piece.parts));
-                    entry.1.push(index);
-                    entry.2.push(fill);
+                    entry.items.push((piece.object, piece.parts));
+                    entry.positions.push(index);
+                    entry.fills.push(fill);
                 }
                 StagedItem::Scratch(_) => unreachable!("scratch was asked for last"),
             }
         }
         // One request a node: the same part of a whole set comes in one go.
-        let fetches = fills.into_iter().map(|(node, (items, indices, fills))| async move {
+        let fetches = fills.into_iter().map(|(node, fetching)| async move {
             let address = self.address(&node).await?;
-            let fetched =
-                self.transfer.fetch(&address, items, fills).await.map_err(|error| from_transfer(&node, &error))?;
-            Ok::<_, TaskFailure>((indices, fetched))
+            let fetched = self
+                .transfer
+                .fetch(&address, fetching.items, fetching.fills)
+                .await
+                .map_err(|error| from_transfer(&node, &error))?;
+            Ok::<_, TaskFailure>((fetching.positions, fetched))
         });
         for (indices, fetched) in futures::future::try_join_all(fetches).await? {
             for (index, block) in indices.into_iter().zip(fetched) {

@@ -60,6 +60,9 @@ impl Function {
     }
 }
 
+/// A program under way: what it returns, encoded.
+pub type Running<'a> = LocalBoxFuture<'a, Result<Vec<u8>, JobError>>;
+
 /// A program as the registry keeps it: decodes its parameters, runs, encodes its result.
 pub struct Program {
     /// Dotted name, "sort".
@@ -67,7 +70,7 @@ pub struct Program {
     /// Changes whenever a resumed run would choose differently.
     pub version: u32,
     /// Runs it.
-    pub run: for<'a> fn(Futures, &'a [u8]) -> LocalBoxFuture<'a, Result<Vec<u8>, JobError>>,
+    pub run: for<'a> fn(Futures, &'a [u8]) -> Running<'a>,
 }
 
 inventory::collect!(Program);
