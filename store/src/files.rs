@@ -124,6 +124,11 @@ impl Files {
         self.dirs.iter().any(|dir| dir.retired.is_none())
     }
 
+    /// Whether another directory can take what this one takes now.
+    pub fn can_do_without(&self, dir: usize) -> bool {
+        self.dirs.iter().enumerate().any(|(nth, other)| nth != dir && other.retired.is_none())
+    }
+
     /// Room for `bytes` of the spiller in the next directory's current file; a write is under way from now on.
     pub fn place(&mut self, bytes: u64) -> Option<Place> {
         let dir = self.turn()?;

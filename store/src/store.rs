@@ -314,6 +314,41 @@ impl Store {
         Ok(Pin { _holds: extents.into_iter().map(hold).collect() })
     }
 
+    /// Reads all of an object and compares every part with its checksum: for when somebody who got it from here says
+    /// that it is corrupt. An object that is, leaves the store.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the part; `NotFound`; a disk error.
+    pub fn verify(&self, id: &ObjectId) -> Result<(), StoreError> {
+        let meta = self.meta(id).ok_or(StoreError::NotFound(*id))?;
+        let mut piece = Vec::new();
+        for (nth, part) in meta.parts.iter().enumerate() {
+            let sum = match self.read_range(id, part.offset, part.bytes)? {
+                RangeRead::Memory(block) => checksum::of(&block),
+                RangeRead::Disk(mut range) => {
+                    let mut hasher = checksum::Streaming::new();
+                    piece.resize(256 << 10, 0);
+                    loop {
+                        match range.read(&mut piece)? {
+                            0 => break hasher.finish(),
+                            count => hasher.write(&piece[..count]),
+                        }
+                    }
+                }
+            };
+            if sum != part.checksum {
+                let file = self.node().into();
+                let error = StoreError::Corrupt { object: *id, part: nth as u32, file, offset: part.offset };
+                self.shared.with(|state| {
+                    state.counters.corrupt_blocks += 1;
+                    state.lose(*id, &error.to_string());
+                });
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// The directory of an object.
     pub fn meta(&self, id: &ObjectId) -> Option<ObjectMeta> {
         self.shared.with(|state| state.meta(id))

@@ -49,6 +49,7 @@ struct Plan {
     capacity: Option<u64>,
     written: u64,
     fired: u64,
+    buffered: bool,
 }
 
 /// See the module.
@@ -80,6 +81,11 @@ impl FaultyDisk {
     pub fn capacity(&self, bytes: u64) {
         let mut plan = self.plan.lock();
         plan.capacity = Some(plan.written + bytes);
+    }
+
+    /// Files opened from now on say that they go through the page cache, as where direct I/O is refused.
+    pub fn refuse_direct(&self) {
+        self.plan.lock().buffered = true;
     }
 
     /// No faults any more.
@@ -244,7 +250,7 @@ impl DiskFile for FaultyFile {
     }
 
     fn is_direct(&self) -> bool {
-        self.inside.is_direct()
+        self.inside.is_direct() && !self.plan.lock().buffered
     }
 }
 

@@ -1,6 +1,7 @@
-//! What the store asks of a disk, the real one, and one that misbehaves on purpose.
+//! What the store asks of a disk, the real one, one in memory, and one that misbehaves on purpose.
 
 mod faulty;
+mod memory;
 mod real;
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
 };
 
 pub use faulty::{Fault, FaultyDisk, Op};
+pub use memory::MemoryDisk;
 pub use real::RealDisk;
 
 /// Unit of direct I/O here: file offsets, lengths and memory addresses are multiples of it.

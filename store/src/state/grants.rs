@@ -215,6 +215,13 @@ impl State {
         };
         if let Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) = &result {
             self.counters.corrupt_blocks += u64::from(matches!(error, StoreError::Corrupt { .. }));
+            let file = job.sources.iter().find_map(|source| match source {
+                Source::Disk { file, .. } if matches!(error, StoreError::Disk { .. }) => Some(*file),
+                _ => None,
+            });
+            if let Some(file) = file {
+                self.read_failed(file, &error.to_string());
+            }
             self.lose(job.object, &error.to_string());
         }
         for ticket in waiters {

@@ -172,6 +172,14 @@ impl State {
         }
     }
 
+    /// A file could not be read. Its directory is not written to any more, unless it is the last: one bad sector must
+    /// not end a job that could go on.
+    pub fn read_failed(&mut self, file: FileId, error: &str) {
+        if self.files.can_do_without(self.files.get(file).dir) {
+            self.write_failed(file, error);
+        }
+    }
+
     /// A borrowed file comes back.
     pub fn give_back_file(&mut self, file: FileId) {
         let work = self.files.give_back(file);

@@ -7,7 +7,7 @@ use std::{
 
 use exobus_store::{
     ObjectId, Parts, RealDisk, RowHash, Store, StoreError, StoreEvent, SystemClock, WriterOptions,
-    disk::{Fault, FaultyDisk, Op},
+    disk::{Fault, FaultyDisk, MemoryDisk, Op},
 };
 use tempfile::TempDir;
 
@@ -230,6 +230,95 @@ fn bits_flipped_on_the_way_to_disk_are_found_and_name_the_part() {
         }
     }
     assert!((1..=flips).contains(&corrupt), "{corrupt}");
+}
+
+#[test]
+fn a_failed_sync_counts_as_a_failed_write() {
+    // Through the page cache only a sync tells, so memory is taken after it only, and a file is synced once in vain.
+    let faulty = faulty(8 * MIB, 2);
+    faulty.disk.refuse_direct();
+    let mut ids = Vec::new();
+    for seed in 0..60 {
+        if seed == 20 {
+            faulty.store.wait_until_idle();
+            faulty.disk.fail(Op::Sync, 0, Fault::Errno(EIO));
+        }
+        ids.push(faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id);
+    }
+    faulty.store.wait_until_idle();
+    assert_eq!(faulty.disk.fired(), 1);
+    assert_eq!(retired(&faulty).len(), 1);
+    assert!(faulty.store.stats().buffered_io);
+    check_all(&faulty.store, &ids, 1_000_000);
+}
+
+#[test]
+fn a_footer_that_cannot_be_written_loses_nothing() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+    let mut options = options(8 * MIB, dirs.iter().map(|dir| dir.path().to_owned()).collect());
+    (options.keep_files, options.node) = (true, "n1".into());
+    let store = Store::open(options, Arc::new(disk.clone()), Arc::new(SystemClock::new())).unwrap();
+    // With direct I/O only footers are synced.
+    disk.fail(Op::Sync, 0, Fault::Errno(EIO));
+    let ids: Vec<ObjectId> = (0..300).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    store.wait_until_idle();
+    assert_eq!((disk.fired(), store.stats().retired_dirs), (1, 1));
+    check_all(&store, &ids, 1_000_000);
+}
+
+#[test]
+fn an_unreadable_directory_is_quarantined_while_there_is_another() {
+    let faulty = faulty(8 * MIB, 2);
+    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    faulty.store.wait_until_idle();
+    faulty.disk.fail(Op::Read, 0, Fault::Errno(EIO));
+    faulty.store.get(&ids[0], Parts::All).wait().unwrap_err();
+    assert_eq!(retired(&faulty).len(), 1);
+    assert_eq!(faulty.store.stats().lost_objects, 1);
+    for (seed, id) in ids.iter().enumerate().skip(1) {
+        assert!(*faulty.store.get(id, Parts::All).wait().unwrap() == bytes(seed as u64, 1_000_000)[..]);
+    }
+    faulty.disk.always(Op::Read, faulty.dirs[1].path(), Fault::Errno(EIO));
+    faulty.disk.always(Op::Read, faulty.dirs[0].path(), Fault::Errno(EIO));
+    let failed = ids.iter().filter(|id| faulty.store.get(id, Parts::All).wait().is_err()).count();
+    assert!(failed > 5);
+    assert_eq!(retired(&faulty).len(), 1, "the last directory stays");
+}
+
+#[test]
+fn an_object_that_is_said_to_be_corrupt_is_looked_at() {
+    let faulty = faulty(8 * MIB, 1);
+    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    faulty.store.wait_until_idle();
+    faulty.store.verify(&ids[0]).unwrap();
+    faulty.disk.fail(Op::Read, 0, Fault::FlipBit(77));
+    assert!(matches!(faulty.store.verify(&ids[1]), Err(StoreError::Corrupt { part: 0, .. })));
+    assert!(matches!(faulty.store.verify(&ids[1]), Err(StoreError::NotFound(_))));
+    assert_eq!(faulty.store.stats().corrupt_blocks, 1);
+}
+
+#[test]
+fn a_disk_in_memory_does_as_well() {
+    let disk = MemoryDisk::new();
+    let mut options = options(8 * MIB, vec!["/spill".into()]);
+    (options.keep_files, options.node) = (true, "n1".into());
+    let open = || Store::open(options.clone(), Arc::new(disk.clone()), Arc::new(SystemClock::new()));
+    let store = open().unwrap();
+    assert!(matches!(open(), Err(StoreError::DirectoryLocked(_))));
+    let ids: Vec<ObjectId> = (0..200).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    check_all(&store, &ids, 1_000_000);
+    drop(store);
+    let store = open().unwrap();
+    let recovered = store.recovered();
+    assert!(recovered.len() > 180);
+    for meta in &recovered {
+        let seed = ids.iter().position(|id| *id == meta.id).unwrap();
+        assert!(*store.get(&meta.id, Parts::All).wait().unwrap() == bytes(seed as u64, 1_000_000)[..]);
+    }
+    store.delete_group(1);
+    store.wait_until_idle();
+    assert!(disk.paths().iter().all(|path| path.extension().is_none()), "{:?}", disk.paths());
 }
 
 #[test]
