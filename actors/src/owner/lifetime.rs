@@ -78,7 +78,7 @@ impl OwnerState {
         }
     }
 
-    fn reference_set(&mut self, index: Index) {
+    pub(super) fn reference_set(&mut self, index: Index) {
         self.sets[index].references += 1;
         if self.sets[index].references > 1 {
             return;

@@ -394,9 +394,9 @@ impl OwnerState {
 
     /// The program made a set; it gets one reference, and so does each member. The same list is the same set.
     pub(crate) fn make_set(&mut self, id: SetId, members: &[ObjectId], exchange: Option<Exchange>) {
-        if let Some(set) = self.by_set.get(&id) {
-            self.sets[*set].references += 1;
-            return;
+        if let Some(set) = self.by_set.get(&id).copied() {
+            // Its last reference may be gone while a task remembers it: then its members are wanted again.
+            return self.reference_set(set);
         }
         let known: Vec<_> = members.iter().map_while(|member| self.object_of(*member)).collect();
         if known.len() < members.len() {

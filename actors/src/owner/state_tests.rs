@@ -320,6 +320,32 @@ fn sets_are_complete_when_all_members_are_and_columns_are_freed_as_they_are_read
 }
 
 #[test]
+fn a_set_that_is_made_again_holds_its_members_again() {
+    let mut world = World::new(&[("n", 2)]);
+    let member = world.submit("member", &[]);
+    world.complete(member);
+    let set = SetId::of(&[member.output(0)]);
+    world.owner.make_set(set, &[member.output(0)], None);
+    let arg = Arg { source: Source::Set(set), parts: Parts::All };
+    let reader = world.submit("reader", &[arg]);
+    world.complete(reader);
+    world.owner.release_set(set);
+    world.release(member);
+    assert_eq!(world.freed.len(), 1, "nobody needs the value, but the reader remembers the set");
+    world.submit("member", &[]);
+    world.owner.make_set(set, &[member.output(0)], None);
+    world.release(member);
+    let again = world.submit("another reader", &[arg]);
+    world.complete(member);
+    assert!(world.runs(again));
+    world.complete(again);
+    world.owner.release_set(set);
+    world.release(reader);
+    world.release(again);
+    assert_eq!(world.owner.sizes(), (0, 0, 0));
+}
+
+#[test]
 fn rows_that_get_lost_in_an_exchange_fail_the_job() {
     let mut world = World::new(&[("n", 4)]);
     let map = world.submit("map", &[]);
