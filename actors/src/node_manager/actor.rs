@@ -1,13 +1,15 @@
 //! The NodeManager's shell: messages in, executors, staging and answers out.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_store::{Clock, Store};
 use tracing::{debug, warn};
 
-use super::executor::{ExecutorLink, Flags, Report, Work};
+use super::executor::{ExecutorLink, Flags, Report, SPIN, Work};
 use super::protocol::NodeMsg;
 use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
@@ -46,6 +48,8 @@ pub struct NodeManager {
     sets: HashMap<(JobId, SetId), Arc<Members>>,
     owners: HashMap<JobId, Address<OwnerMsg>>,
     watched: BTreeSet<JobId>,
+    awake: Rc<Cell<bool>>,
+    awake_until: Rc<Cell<Duration>>,
 }
 
 /// An attempt on this node.
@@ -75,6 +79,8 @@ impl NodeManager {
             sets: HashMap::new(),
             owners: HashMap::new(),
             watched: BTreeSet::new(),
+            awake: Rc::default(),
+            awake_until: Rc::default(),
         }
     }
 
@@ -155,6 +161,23 @@ impl NodeManager {
             args,
             scratch,
             flags: running.flags.clone(),
+        });
+    }
+
+    /// Keeps this thread from sleeping for a moment after it handed out work: a short task is back before a sleeping core
+    /// is awake again.
+    fn stay_awake(&mut self, scope: &mut Scope<'_, Self>) {
+        self.awake_until.set(self.clock.now() + SPIN);
+        if self.awake.replace(true) {
+            return;
+        }
+        let (clock, awake, until) = (self.clock.clone(), self.awake.clone(), self.awake_until.clone());
+        scope.later(async move {
+            while clock.now() < until.get() {
+                tokio::task::yield_now().await;
+            }
+            awake.set(false);
+            None
         });
     }
 
@@ -310,6 +333,9 @@ impl Actor for NodeManager {
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         let mut effects = Vec::new();
         self.state.advance(&mut effects);
+        if effects.iter().any(|effect| matches!(effect, Effect::Hand(_))) {
+            self.stay_awake(scope);
+        }
         for effect in effects {
             match effect {
                 Effect::Stage(key) => self.stage(key, scope),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 
 use exobus_store::{Clock, Scratch, Store};
 
@@ -30,6 +31,9 @@ pub struct Work {
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
 }
+
+/// How long an idle executor, and a NodeManager that waits for one, look for news before they sleep.
+pub(super) const SPIN: Duration = Duration::from_micros(50);
 
 const QUEUED: u8 = 0;
 const STARTED: u8 = 1;
@@ -115,6 +119,7 @@ impl ThreadExecutors {
         node_manager: &Address<NodeMsg>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = crossbeam_channel::unbounded::<Work>();
+        let awake = Arc::new(AtomicBool::new(false));
         let threads = (0..count).map(|index| {
             let mut executor = Executor {
                 work: receiver.clone(),
@@ -122,6 +127,7 @@ impl ThreadExecutors {
                 clock: clock.clone(),
                 reports: node_manager.clone(),
                 states: HashMap::new(),
+                awake: awake.clone(),
             };
             std::thread::Builder::new().name(format!("exobus-exec-{index}")).spawn(move || executor.run())
         });
@@ -164,11 +170,13 @@ struct Executor {
     clock: Arc<dyn Clock>,
     reports: Address<NodeMsg>,
     states: HashMap<&'static str, SetupState>,
+    /// Whether one of the idle executors is looking for work instead of sleeping.
+    awake: Arc<AtomicBool>,
 }
 
 impl Executor {
     fn run(&mut self) {
-        while let Ok(work) = self.work.recv() {
+        while let Some(work) = self.next() {
             if !work.flags.start() {
                 continue;
             }
@@ -184,6 +192,26 @@ impl Executor {
             // A NodeManager that is gone needs no reports.
             let _ = self.reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome }));
         }
+    }
+
+    /// The next attempt. One idle executor looks for it a while before it sleeps: waking a sleeping core costs more than
+    /// a short task takes.
+    fn next(&self) -> Option<Work> {
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            let until = self.clock.now() + SPIN;
+            let mut found = self.work.try_recv();
+            while matches!(found, Err(crossbeam_channel::TryRecvError::Empty)) && self.clock.now() < until {
+                std::hint::spin_loop();
+                found = self.work.try_recv();
+            }
+            self.awake.store(false, Ordering::Release);
+            match found {
+                Ok(work) => return Some(work),
+                Err(crossbeam_channel::TryRecvError::Disconnected) => return None,
+                Err(crossbeam_channel::TryRecvError::Empty) => {}
+            }
+        }
+        self.work.recv().ok()
     }
 
     fn execute(&mut self, work: Work) -> Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskError> {
