@@ -9,6 +9,7 @@ pub mod node;
 pub mod protocols;
 pub mod run_with_parent;
 pub mod sort;
+mod submit;
 pub mod validate;
 
 use exobus_actors::{

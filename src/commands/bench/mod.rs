@@ -8,19 +8,14 @@ mod programs;
 mod spill;
 
 use std::io::Write as _;
-use std::sync::Arc;
 
-use exobus_actors::host::{Client, ClientOptions, JobSpec};
 use exobus_actors::ids::{JobId, NodeId};
 use exobus_actors::node::Node;
-use exobus_store::SystemClock;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use self::programs::{BenchParams, Figures};
-use super::{client_failure, job_failure, node};
+use super::{job_failure, node, submit};
 use crate::cli::{BenchArgs, BenchName};
-use crate::cluster;
 use crate::config::{NodeConfig, Overrides};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
@@ -93,25 +88,8 @@ fn embedded(config: &NodeConfig, what: BenchName) -> Result<Figures, Failure> {
     figures.map_err(job_failure)
 }
 
-fn on_cluster<T: DeserializeOwned>(config: &NodeConfig, what: BenchName, interrupt: &Interrupt) -> Result<T, Failure> {
-    let runtime = cluster::runtime()?;
-    runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(&config.cluster, "exobus bench").await?;
-        let clock = Arc::new(SystemClock::new());
-        let deadline = cluster::join_deadline(&config.cluster);
-        let options = ClientOptions { bus: bus.clone(), subjects, clock, deadline };
-        let mut client = Client::connect(options).await.map_err(client_failure)?;
-        let spec = JobSpec {
-            job: client.new_job(),
-            tenant: "default".into(),
-            program: "bench@1".into(),
-            params: rmp_serde::to_vec_named(&params(what)).or_exit(Exit::Usage)?.into(),
-        };
-        let end = client.run(spec, |_| {}, interrupt.wait()).await.map_err(client_failure)?;
-        client.close().await;
-        // What is lost with the connection now nobody waits for.
-        let _ = bus.drain().await;
-        let bytes = end.result.map_err(job_failure)?;
-        rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)
-    })
+fn on_cluster(config: &NodeConfig, what: BenchName, interrupt: &Interrupt) -> Result<Figures, Failure> {
+    let end = submit::run(&config.cluster, "exobus bench", "bench@1", &params(what), |_| {}, interrupt)?;
+    let bytes = end.result.map_err(job_failure)?;
+    rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)
 }

@@ -1,0 +1,52 @@
+//! A job on a cluster: this process only submits it and hears of it.
+
+use std::sync::Arc;
+
+use exobus_actors::{
+    event::Event,
+    host::{Client, ClientOptions, JobEnd, JobSpec},
+};
+use exobus_store::SystemClock;
+use serde::Serialize;
+
+use super::client_failure;
+use crate::{
+    cluster,
+    config::ClusterSection,
+    exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
+};
+
+/// Submits `program` ("sort@1") and waits for its end; `news` hears of it, and the first Ctrl-C cancels it. `name` is that
+/// of the connection.
+pub(super) fn run(
+    section: &ClusterSection,
+    name: &str,
+    program: &str,
+    params: &impl Serialize,
+    news: impl FnMut(Event),
+    interrupt: &Interrupt,
+) -> Result<JobEnd, Failure> {
+    let runtime = cluster::runtime()?;
+    runtime.block_on(async {
+        let (bus, subjects) = cluster::connect(section, name).await?;
+        let options = ClientOptions {
+            bus: bus.clone(),
+            subjects,
+            clock: Arc::new(SystemClock::new()),
+            deadline: cluster::join_deadline(section),
+        };
+        let mut client = Client::connect(options).await.map_err(client_failure)?;
+        let spec = JobSpec {
+            job: client.new_job(),
+            tenant: "default".into(),
+            program: program.into(),
+            params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
+        };
+        let end = client.run(spec, news, interrupt.wait()).await.map_err(client_failure)?;
+        client.close().await;
+        // What is lost with the connection now nobody waits for.
+        let _ = bus.drain().await;
+        Ok(end)
+    })
+}
