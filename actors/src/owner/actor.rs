@@ -9,7 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
 use super::protocol::OwnerMsg;
-use super::state::{Demand, Effect, OwnerState, Tracker};
+use super::state::{Demand, Effect, Tracker};
+use super::tables::OwnerState;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};

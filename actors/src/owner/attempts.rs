@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::placement::NodeIndex;
-use super::state::{ArgEntry, Effect, EntrySource, OwnerState, State, Value};
+use super::state::Effect;
+use super::tables::{ArgEntry, EntrySource, OwnerState, State, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, NodeId, TaskId};

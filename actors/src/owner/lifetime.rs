@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::placement::NodeIndex;
-use super::state::{ArgEntry, Effect, EntrySource, Object, OwnerState, Set, State, Value, marker};
+use super::state::Effect;
+use super::tables::{ArgEntry, EntrySource, Object, OwnerState, Set, State, Value, marker};
 use crate::arena::Index;
 use crate::task::{Arg, JobError, Output, Source};
 
@@ -277,7 +278,7 @@ impl OwnerState {
 
     fn remove_object(&mut self, index: Index) {
         let Some(object) = self.objects.remove(index) else { return };
-        if let Ok(entry) = self.by_object.find_entry(super::state::object_hash(object.id), |other| *other == index) {
+        if let Ok(entry) = self.by_object.find_entry(super::tables::object_hash(object.id), |other| *other == index) {
             entry.remove();
         }
     }

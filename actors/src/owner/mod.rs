@@ -5,10 +5,12 @@ mod attempts;
 mod exchange;
 mod lifetime;
 mod placement;
+mod placing;
 mod protocol;
 mod state;
 #[cfg(test)]
 mod state_tests;
+mod tables;
 
 pub(crate) use actor::{OwnerActor, OwnerParts};
 pub use exchange::Exchange;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::exchange::Exchange;
-use super::state::{Effect, OwnerState, Tracker};
+use super::state::{Effect, Tracker};
+use super::tables::OwnerState;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
     Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, TaskFailure,

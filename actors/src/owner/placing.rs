@@ -1,0 +1,219 @@
+//! What can run is handed out, and what the job could use is asked for. Where a task goes is decided in [`placement`].
+
+use smallvec::SmallVec;
+
+use super::placement::{self, Key, NodeIndex, Wish};
+use super::state::{Demand, Effect};
+use super::tables::{EntrySource, OwnerState, State};
+use crate::arena::Index;
+use crate::event::EventKind;
+use crate::ids::{Attempt, NodeId};
+use crate::task::{Arg, LocatedArg, Place, Resources, Source, TaskSpec};
+
+/// Arguments of at least this many bytes attract their task.
+const ATTRACTIVE_BYTES: u64 = 1 << 20;
+
+impl OwnerState {
+    /// Hands out what can run, asks for what it needs, and returns everything to be done, in order.
+    pub(crate) fn flush(&mut self) -> Vec<Effect> {
+        for key in self.ready.keys() {
+            while let Some(task) = self.ready.front(key) {
+                let entry = &self.tasks[task];
+                let (function, mean) = (entry.function, self.stats[entry.function as usize].mean_micros);
+                let wish = self.wish(task);
+                let Some(node) = placement::choose(&self.nodes, &self.shapes, key.shape, function, mean, &wish) else {
+                    break;
+                };
+                self.ready.pop(key);
+                self.start(task, node);
+            }
+        }
+        self.demand();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A second has passed: an idle job asks for less, and when some node idles while others queue, what was queued too
+    /// deep is taken back.
+    pub(crate) fn rebalance(&mut self) {
+        if self.counts.running == 0 && self.ready.is_empty() && self.demanded.values().any(|n| *n > 1) {
+            self.demanded.values_mut().for_each(|n| *n = 1);
+            self.demand_effect();
+        }
+        if !self.ready.is_empty() {
+            return;
+        }
+        let load: Vec<_> = self.nodes.iter().map(|node| node.load(&self.shapes)).collect();
+        let idle =
+            self.nodes.iter().zip(&load).any(|(node, load)| node.alive && !node.leased.0.is_empty() && *load < 1000);
+        let busiest = (0..load.len()).max_by_key(|index| load[*index]);
+        if let Some(busiest) = busiest.filter(|index| idle && load[*index] > 1000) {
+            let queued: u64 = self.nodes[busiest].in_flight.values().sum();
+            self.recall_from(busiest as NodeIndex, (queued / 2) as usize);
+        }
+    }
+
+    /// Why nothing runs, for people; `None` while something does.
+    pub(crate) fn why(&self) -> Option<String> {
+        if self.counts.running > 0 {
+            let busy = self.nodes.iter().filter(|node| node.in_flight.values().any(|n| *n > 0));
+            let busy: Vec<_> = busy.map(|node| node.id.to_string()).collect();
+            return Some(format!("{} tasks on {}", self.counts.running, busy.join(", ")));
+        }
+        let waiting = self.ready.waiting();
+        let (key, tasks) = waiting.iter().next()?;
+        let needs = &self.shapes[usize::from(key.shape)];
+        if let Some(node) = key.pinned {
+            return Some(format!("{tasks} tasks wait for {needs} on node {}", self.nodes[usize::from(node)].id));
+        }
+        if self.nodes.iter().all(|node| node.leased.0.is_empty()) {
+            return Some(format!("{tasks} tasks wait for a lease of {needs}"));
+        }
+        Some(format!("{tasks} tasks that need {needs} wait for a slot"))
+    }
+
+    /// How much of a lease on `node` the tasks there occupy.
+    pub(crate) fn in_use(&self, node: &NodeId, leased: &Resources) -> Resources {
+        let Some(index) = self.known_node(node) else { return Resources::default() };
+        let mut in_use = Resources::default();
+        for (shape, tasks) in &self.nodes[usize::from(index)].in_flight {
+            for (name, milli) in &self.shapes[usize::from(*shape)].0 {
+                *in_use.0.entry(name.clone()).or_default() += milli * tasks;
+            }
+        }
+        // Queued tasks are counted as well, but nobody can occupy more than there is.
+        in_use.0.iter_mut().for_each(|(name, milli)| *milli = (*milli).min(leased.get(name)));
+        in_use
+    }
+
+    pub(super) fn make_ready(&mut self, task: Index, front: bool) {
+        self.tasks[task].state = State::Ready;
+        self.ready.push(self.key(task), task, front);
+    }
+
+    fn wish(&mut self, task: Index) -> Wish {
+        let entry = &self.options[self.tasks[task].options as usize];
+        match &entry.options.place {
+            Place::Node { node, soft } => {
+                let (node, soft) = (node.clone(), *soft);
+                let node = self.node_or_add(&node);
+                if soft { Wish::Soft(node) } else { Wish::Hard(node) }
+            }
+            Place::Spread => Wish::Spread,
+            Place::Anywhere => self.near(task, ATTRACTIVE_BYTES),
+            Place::NearArgs => self.near(task, 1),
+        }
+    }
+
+    fn near(&self, task: Index, bytes_min: u64) -> Wish {
+        let mut bytes_at: SmallVec<[(u64, NodeIndex); 4]> = SmallVec::new();
+        for arg in &self.tasks[task].args {
+            if let EntrySource::Object(index) = arg.source {
+                let object = &self.objects[index];
+                match bytes_at.iter_mut().find(|(_, node)| *node == object.at) {
+                    Some((bytes, _)) => *bytes += object.output.bytes,
+                    None => bytes_at.push((object.output.bytes, object.at)),
+                }
+            }
+        }
+        bytes_at.retain(|(bytes, _)| *bytes >= bytes_min);
+        if bytes_at.is_empty() {
+            return Wish::Anywhere;
+        }
+        bytes_at.sort_unstable_by(|a, b| b.cmp(a));
+        Wish::Near(bytes_at.iter().map(|(_, node)| *node).collect())
+    }
+
+    fn start(&mut self, task: Index, node: NodeIndex) {
+        for position in 0..self.tasks[task].args.len() {
+            if let EntrySource::Set(set) = self.tasks[task].args[position].source {
+                self.define_set(set, node);
+            }
+        }
+        let key = self.key(task);
+        let entry = &mut self.tasks[task];
+        entry.attempts += 1;
+        entry.tries += 1;
+        entry.state = State::Running;
+        let (attempt, function) = (Attempt(entry.attempts), entry.function);
+        entry.live.push((attempt, node));
+        let view = &mut self.nodes[usize::from(node)];
+        *view.in_flight.entry(key.shape).or_default() += 1;
+        *view.given.entry(function).or_default() += 1;
+        self.counts.running += 1;
+        let node = view.id.clone();
+        let spec = Box::new(self.spec(task, attempt));
+        let stage = self.stages[function as usize].clone();
+        let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage };
+        self.effects.push(Effect::Event { at: node.clone(), kind });
+        self.effects.push(Effect::Run { node, spec });
+    }
+
+    fn spec(&self, task: Index, attempt: Attempt) -> TaskSpec {
+        let entry = &self.tasks[task];
+        let options = &self.options[entry.options as usize].options;
+        let args = entry.args.iter().map(|arg| match arg.source {
+            EntrySource::Object(index) => {
+                let object = &self.objects[index];
+                let at = self.holder(object);
+                LocatedArg { arg: Arg { source: Source::Object(object.id), parts: arg.parts }, at }
+            }
+            EntrySource::Set(index) => {
+                LocatedArg { arg: Arg { source: Source::Set(self.sets[index].id), parts: arg.parts }, at: None }
+            }
+        });
+        TaskSpec {
+            job: self.job,
+            id: entry.id,
+            attempt,
+            function: self.functions[entry.function as usize].clone(),
+            params: entry.params.to_vec().into(),
+            args: args.collect(),
+            returns: options.returns,
+            target_bytes: options.target_bytes,
+            resources: options.resources.clone(),
+            scratch_bytes: options.scratch_bytes.clone(),
+            timeout_ms: options.timeout.map_or(0, |timeout| (timeout.as_millis() as u64).max(1)),
+        }
+    }
+
+    pub(super) fn define_set(&mut self, set: Index, node: NodeIndex) {
+        if self.sets[set].defined.insert(node) {
+            let node = self.nodes[usize::from(node)].id.clone();
+            self.effects.push(Effect::DefineSet { node, set: self.sets[set].id });
+        }
+    }
+
+    /// Says what the job could use when that has grown by more than a little.
+    fn demand(&mut self) {
+        let mut wanted = self.ready.waiting();
+        for node in &self.nodes {
+            for (shape, tasks) in &node.in_flight {
+                if *tasks > 0 {
+                    *wanted.entry(Key { pinned: None, shape: *shape }).or_default() += tasks;
+                }
+            }
+        }
+        // Powers of two, and only growth: the Scheduler is told O(log tasks) times, not once a task.
+        let mut grew = false;
+        for (key, tasks) in wanted {
+            let demanded = self.demanded.entry(key).or_default();
+            if tasks > *demanded {
+                *demanded = tasks.next_power_of_two();
+                grew = true;
+            }
+        }
+        if grew {
+            self.demand_effect();
+        }
+    }
+
+    fn demand_effect(&mut self) {
+        let demand = self.demanded.iter().map(|(key, slots)| Demand {
+            resources: self.shapes[usize::from(key.shape)].clone(),
+            node: key.pinned.map(|node| self.nodes[usize::from(node)].id.clone()),
+            slots: *slots,
+        });
+        let demand = demand.collect();
+        self.effects.push(Effect::Demand(demand));
+    }
+}

@@ -1,0 +1,327 @@
+//! The tables of a job: what is known of its tasks, objects, sets, options and nodes, and how each is found.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use super::exchange::Ledger;
+use super::placement::{Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::state::{Effect, Tracker};
+use crate::arena::{Arena, Index};
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::task::{JobError, Output, Parts, Place, Resources, Returns, TaskOptions};
+
+/// A node index that stands for "nowhere".
+pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting { missing: u32 },
+    Ready,
+    Running,
+    Done,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Pending,
+    Here,
+    Freed,
+}
+
+/// An argument with its source resolved to a table index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArgEntry {
+    pub(super) source: EntrySource,
+    pub(super) parts: Parts,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum EntrySource {
+    Object(Index),
+    Set(Index),
+}
+
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) id: TaskId,
+    pub(super) params: Box<[u8]>,
+    pub(super) args: Box<[ArgEntry]>,
+    pub(super) function: u32,
+    pub(super) options: u32,
+    pub(super) outputs: u32,
+    /// Attempts made, recalled ones too: an old message never fits a new attempt.
+    pub(super) attempts: u32,
+    /// Attempts that count against the limit.
+    pub(super) tries: u32,
+    pub(super) state: State,
+    pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) id: ObjectId,
+    pub(super) output: Output,
+    pub(super) task: Option<Index>,
+    pub(super) references: u32,
+    pub(super) lineage: u32,
+    pub(super) at: NodeIndex,
+    pub(super) value: Value,
+    /// Whether the exchanges it belongs to have counted it.
+    pub(super) accounted: bool,
+}
+
+impl Object {
+    pub(super) fn pending(id: ObjectId, task: Index, references: u32) -> Self {
+        let (task, value) = (Some(task), Value::Pending);
+        Self { id, output: Output::default(), task, references, lineage: 0, at: NOWHERE, value, accounted: false }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) id: SetId,
+    pub(super) members: Box<[Index]>,
+    pub(super) references: u32,
+    pub(super) lineage: u32,
+    pub(super) missing: u32,
+    pub(super) ledger: Option<Ledger>,
+    /// Nodes that know the members, or will when they have handled what was sent.
+    pub(super) defined: BTreeSet<NodeIndex>,
+}
+
+/// Interned options, with what placement needs of them.
+#[derive(Debug)]
+pub(super) struct OptionsEntry {
+    pub(super) options: TaskOptions,
+    pub(super) key: Key,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FunctionStats {
+    pub(super) finished: u64,
+    pub(super) mean_micros: u64,
+}
+
+/// Numbers about a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) submitted: u64,
+    pub(crate) finished: u64,
+    pub(crate) failed_attempts: u64,
+    pub(crate) running: u64,
+}
+
+/// The tables of one job.
+#[derive(Debug)]
+pub(crate) struct OwnerState {
+    pub(super) job: JobId,
+    pub(super) tasks: Arena<Task>,
+    pub(super) objects: Arena<Object>,
+    pub(super) sets: Arena<Set>,
+    pub(super) by_object: HashTable<Index>,
+    pub(super) by_set: BTreeMap<SetId, Index>,
+    pub(super) retired: HashSet<TaskId>,
+    /// Tasks that wait for an object or a set.
+    pub(super) object_waiters: HashMap<Index, SmallVec<[Index; 2]>>,
+    pub(super) set_waiters: HashMap<Index, Vec<Index>>,
+    /// Sets that lack an object.
+    pub(super) object_sets: HashMap<Index, SmallVec<[Index; 1]>>,
+    pub(super) trackers: HashMap<Index, SmallVec<[Tracker; 1]>>,
+    pub(super) streams: HashMap<Index, SmallVec<[Tracker; 1]>>,
+    pub(super) failures: HashMap<Index, JobError>,
+    /// How often memory was denied to tasks that have not completed since.
+    pub(super) denials: HashMap<Index, u32>,
+    /// Final failures that nobody has been told of.
+    pub(super) unobserved: BTreeMap<TaskId, JobError>,
+    pub(super) functions: Vec<Arc<str>>,
+    /// Their names without the version: what people see.
+    pub(super) stages: Vec<Arc<str>>,
+    pub(super) function_index: HashMap<Arc<str>, u32>,
+    pub(super) stats: Vec<FunctionStats>,
+    pub(super) options: Vec<OptionsEntry>,
+    pub(super) option_index: HashMap<TaskOptions, u32>,
+    pub(super) shapes: Vec<Resources>,
+    pub(super) nodes: Vec<NodeView>,
+    pub(super) ready: ReadyQueues,
+    pub(super) demanded: BTreeMap<Key, u64>,
+    pub(super) counts: Counts,
+    /// An exchange that did not balance when it was released; told when the program ends well.
+    pub(super) unbalanced: Option<JobError>,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl OwnerState {
+    pub(crate) fn new(job: JobId) -> Self {
+        Self {
+            job,
+            tasks: Arena::default(),
+            objects: Arena::default(),
+            sets: Arena::default(),
+            by_object: HashTable::new(),
+            by_set: BTreeMap::new(),
+            retired: HashSet::new(),
+            object_waiters: HashMap::new(),
+            set_waiters: HashMap::new(),
+            object_sets: HashMap::new(),
+            trackers: HashMap::new(),
+            streams: HashMap::new(),
+            failures: HashMap::new(),
+            denials: HashMap::new(),
+            unobserved: BTreeMap::new(),
+            functions: Vec::new(),
+            stages: Vec::new(),
+            function_index: HashMap::new(),
+            stats: Vec::new(),
+            options: Vec::new(),
+            option_index: HashMap::new(),
+            shapes: Vec::new(),
+            nodes: Vec::new(),
+            ready: ReadyQueues::default(),
+            demanded: BTreeMap::new(),
+            counts: Counts::default(),
+            unbalanced: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Entries for tasks, objects and sets.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize, usize) {
+        (self.tasks.len(), self.objects.len(), self.sets.len())
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Members of a set and where each is, by position.
+    /// `None`: the object has no bytes, so it is nowhere.
+    pub(crate) fn set_members(&self, set: SetId) -> Vec<(ObjectId, Option<NodeId>)> {
+        let Some(set) = self.by_set.get(&set) else { return Vec::new() };
+        let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
+        members.map(|object| (object.id, self.holder(object))).collect()
+    }
+
+    pub(super) fn holder(&self, object: &Object) -> Option<NodeId> {
+        (object.output.bytes > 0).then(|| self.nodes[usize::from(object.at)].id.clone())
+    }
+
+    /// Bytes that these tables take: entries, hash tables, and the heap behind each task.
+    pub(crate) fn bytes(&self) -> u64 {
+        // glibc rounds to 16 and adds 8.
+        let heap = |bytes: usize| if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) };
+        let behind: usize =
+            self.tasks.iter().map(|(_, task)| heap(task.params.len()) + heap(size_of_val(&*task.args))).sum::<usize>();
+        let members: usize = self.sets.iter().map(|(_, set)| heap(size_of_val(&*set.members))).sum();
+        let waiters = self.object_waiters.capacity() * (size_of::<(Index, SmallVec<[Index; 2]>)>() + 1)
+            + self.object_sets.capacity() * (size_of::<(Index, SmallVec<[Index; 1]>)>() + 1)
+            + self.trackers.capacity() * (size_of::<(Index, SmallVec<[Tracker; 1]>)>() + 1)
+            + self.retired.capacity() * (size_of::<TaskId>() + 1);
+        let tables = self.tasks.bytes() + self.objects.bytes() + self.sets.bytes();
+        (tables + self.by_object.capacity() * 5 + behind + members + waiters) as u64
+    }
+
+    pub(super) fn key(&self, task: Index) -> Key {
+        self.options[self.tasks[task].options as usize].key
+    }
+
+    pub(super) fn is_stream(&self, task: Index) -> bool {
+        self.options[self.tasks[task].options as usize].options.returns == Returns::Stream
+    }
+
+    pub(super) fn object_of(&self, id: ObjectId) -> Option<Index> {
+        self.by_object.find(object_hash(id), |index| self.objects[*index].id == id).copied()
+    }
+
+    pub(super) fn find_task(&self, id: TaskId) -> Option<Index> {
+        let object = self.object_of(id.output(0)).or_else(|| self.object_of(marker(id)))?;
+        self.objects[object].task.filter(|task| self.tasks[*task].id == id)
+    }
+
+    pub(super) fn add_object(&mut self, object: Object) -> Index {
+        let hash = object_hash(object.id);
+        let index = self.objects.insert(object);
+        let objects = &self.objects;
+        self.by_object.insert_unique(hash, index, |index| object_hash(objects[*index].id));
+        index
+    }
+
+    pub(super) fn known_node(&self, id: &NodeId) -> Option<NodeIndex> {
+        self.nodes.iter().position(|node| node.id == *id).map(|index| index as NodeIndex)
+    }
+
+    pub(super) fn node_or_add(&mut self, id: &NodeId) -> NodeIndex {
+        match self.known_node(id) {
+            Some(index) => index,
+            None => self.node_index(id, Incarnation(0)),
+        }
+    }
+
+    pub(super) fn node_index(&mut self, id: &NodeId, incarnation: Incarnation) -> NodeIndex {
+        if let Some(index) = self.known_node(id) {
+            let node = &mut self.nodes[usize::from(index)];
+            if node.incarnation < incarnation {
+                let first_sight = node.incarnation == Incarnation(0);
+                node.incarnation = incarnation;
+                node.alive = true;
+                if !first_sight {
+                    node.in_flight.clear();
+                }
+            }
+            return index;
+        }
+        self.nodes.push(NodeView::new(id.clone(), incarnation));
+        (self.nodes.len() - 1) as NodeIndex
+    }
+
+    pub(super) fn intern_function(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(index) = self.function_index.get(name) {
+            return *index;
+        }
+        let index = self.functions.len() as u32;
+        self.functions.push(name.clone());
+        self.stages.push(name.split('@').next().unwrap_or_default().into());
+        self.stats.push(FunctionStats::default());
+        self.function_index.insert(name.clone(), index);
+        index
+    }
+
+    pub(super) fn intern_options(&mut self, mut options: TaskOptions) -> u32 {
+        // The salt is in the id already; keeping it would make a table entry of every salted task.
+        options.salt = 0;
+        if let Some(index) = self.option_index.get(&options) {
+            return *index;
+        }
+        let shape = self.intern_shape(&options.resources);
+        let pinned = match &options.place {
+            Place::Node { node, soft: false } => Some(self.node_or_add(&node.clone())),
+            _ => None,
+        };
+        let index = self.options.len() as u32;
+        self.options.push(OptionsEntry { options: options.clone(), key: Key { pinned, shape } });
+        self.option_index.insert(options, index);
+        index
+    }
+
+    pub(super) fn intern_shape(&mut self, resources: &Resources) -> Shape {
+        if let Some(index) = self.shapes.iter().position(|shape| shape == resources) {
+            return index as Shape;
+        }
+        self.shapes.push(resources.clone());
+        (self.shapes.len() - 1) as Shape
+    }
+}
+
+pub(super) fn object_hash(id: ObjectId) -> u64 {
+    // Ids are hashes already; fold the halves.
+    (id.0 as u64) ^ ((id.0 >> 64) as u64)
+}
+
+/// The entry that stands for a task with several outputs, or a stream of them, as a whole.
+pub(super) fn marker(task: TaskId) -> ObjectId {
+    ObjectId(!task.as_u128())
+}
