@@ -87,15 +87,9 @@ fn runtime() -> Tokens {
         let text = std::fs::read_to_string(format!("{manifest}/Cargo.toml")).unwrap_or_default();
         text.lines().any(|line| line.trim_start().starts_with(name))
     };
-    let this = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
-    if this == "exobus_actors" {
-        // Its own tests and examples see the crate under its own name too (`extern crate self`).
-        quote!(::exobus_actors)
-    } else if depends_on("exobus-actors") {
-        quote!(::exobus_actors)
-    } else {
-        quote!(::exobus)
-    }
+    // Its own tests, benches and examples are crates of another name in the same package.
+    let in_actors = std::env::var("CARGO_PKG_NAME").is_ok_and(|name| name == "exobus-actors");
+    if in_actors || depends_on("exobus-actors") { quote!(::exobus_actors) } else { quote!(::exobus) }
 }
 
 /// The parameter type, or `()`.

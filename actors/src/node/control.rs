@@ -15,7 +15,7 @@ use crate::event::NodeFigures;
 use crate::host::{self, Host};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::membership::{Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, State as MembershipState};
-use crate::node_manager::{self, NodeManager, NodeManagerParts, Stager, ThreadExecutors};
+use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, ThreadExecutors};
 use crate::registry::{functions, programs};
 use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
@@ -260,8 +260,9 @@ fn spawn_node_manager(
     executors: usize,
 ) -> Result<(), NodeError> {
     let mut refused = None;
+    let spin = if options.cluster.is_none() { SPIN } else { Duration::ZERO };
     shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
-        let threads = ThreadExecutors::start(executors, &base.store, base.post.clock(), address);
+        let threads = ThreadExecutors::start(executors, spin, &base.store, base.post.clock(), address);
         let threads = threads.unwrap_or_else(|error| {
             refused = Some(error);
             ThreadExecutors::none()
@@ -273,6 +274,7 @@ fn spawn_node_manager(
             stager: parts.stager.clone(),
             executors: Box::new(threads),
             resources: options.resources.clone(),
+            spin,
             figures: Box::new(move || figures()),
         })
     });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use exobus_store::{Clock, Store};
 use tracing::{debug, warn};
 
-use super::executor::{ExecutorLink, Flags, Report, SPIN, Work};
+use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::protocol::NodeMsg;
 use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
@@ -30,6 +30,8 @@ pub struct NodeManagerParts {
     pub(crate) stager: Stager,
     pub(crate) executors: Box<dyn ExecutorLink>,
     pub(crate) resources: Resources,
+    /// How long to stay awake for a task that was handed out.
+    pub(crate) spin: Duration,
     /// Figures of the process, taken now.
     pub(crate) figures: Box<dyn Fn() -> NodeFigures>,
 }
@@ -50,12 +52,13 @@ pub struct NodeManager {
     watched: BTreeSet<JobId>,
     awake: Rc<Cell<bool>>,
     awake_until: Rc<Cell<Duration>>,
+    spin: Duration,
 }
 
 /// An attempt on this node.
 struct Running {
     owner: NodeId,
-    spec: TaskSpec,
+    spec: Arc<TaskSpec>,
     function: &'static Function,
     prepared: Option<Prepared>,
     flags: Arc<Flags>,
@@ -81,6 +84,7 @@ impl NodeManager {
             watched: BTreeSet::new(),
             awake: Rc::default(),
             awake_until: Rc::default(),
+            spin: parts.spin,
         }
     }
 
@@ -113,7 +117,7 @@ impl NodeManager {
         if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none()) {
             return;
         }
-        let flags = Arc::new(Flags::default());
+        let (spec, flags) = (Arc::new(spec), Arc::default());
         let running = Running { owner, spec, function, prepared, flags, handed_at: None, timed_out: false };
         self.attempts.insert(key, running);
     }
@@ -153,13 +157,14 @@ impl NodeManager {
         let now = self.clock.now();
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.handed_at = Some(now);
-        let Prepared { args, scratch } = running.prepared.take().unwrap_or_default();
+        let Prepared { args, scratch, copies } = running.prepared.take().unwrap_or_default();
         self.executors.run(Work {
             owner: running.owner.clone(),
             spec: running.spec.clone(),
             function: running.function,
             args,
             scratch,
+            copies,
             flags: running.flags.clone(),
         });
     }
@@ -167,7 +172,7 @@ impl NodeManager {
     /// Keeps this thread from sleeping for a moment after it handed out work: a short task is back before a sleeping core
     /// is awake again.
     fn stay_awake(&mut self, scope: &mut Scope<'_, Self>) {
-        self.awake_until.set(self.clock.now() + SPIN);
+        self.awake_until.set(self.clock.now() + self.spin);
         if self.awake.replace(true) {
             return;
         }
@@ -333,7 +338,9 @@ impl Actor for NodeManager {
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         let mut effects = Vec::new();
         self.state.advance(&mut effects);
-        if effects.iter().any(|effect| matches!(effect, Effect::Hand(_))) {
+        if self.attempts.is_empty() {
+            self.awake_until.set(Duration::ZERO);
+        } else if !self.spin.is_zero() && effects.iter().any(|effect| matches!(effect, Effect::Hand(_))) {
             self.stay_awake(scope);
         }
         for effect in effects {

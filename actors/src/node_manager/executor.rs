@@ -15,25 +15,29 @@ use crate::shell::Address;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec};
 
 use super::protocol::NodeMsg;
+use super::staging::Copy;
 
 /// One attempt, ready to run.
 pub struct Work {
     /// The node of the job's Owner.
     pub owner: NodeId,
     /// What to run.
-    pub spec: TaskSpec,
+    pub spec: Arc<TaskSpec>,
     /// Its function.
     pub function: &'static Function,
     /// Its arguments.
     pub args: Vec<Argument>,
     /// Memory that was granted with them.
     pub scratch: Vec<Scratch>,
+    /// Copies of other nodes' objects that the arguments read; deleted when the attempt is over.
+    pub copies: Vec<Copy>,
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
 }
 
-/// How long an idle executor, and a NodeManager that waits for one, look for news before they sleep.
-pub(super) const SPIN: Duration = Duration::from_micros(50);
+/// How long an idle executor, and a NodeManager that waits for one, look for news before they sleep. Only where the
+/// submitting program is in the same process: what comes over a bus takes longer than that, and needs the cores.
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 const QUEUED: u8 = 0;
 const STARTED: u8 = 1;
@@ -108,12 +112,13 @@ pub struct ThreadExecutors {
 }
 
 impl ThreadExecutors {
-    /// Starts `count` threads that report to `node_manager`.
+    /// Starts `count` threads that report to `node_manager` and look for work for `spin` before they sleep.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub fn start(
         count: usize,
+        spin: Duration,
         store: &Store,
         clock: &Arc<dyn Clock>,
         node_manager: &Address<NodeMsg>,
@@ -128,6 +133,7 @@ impl ThreadExecutors {
                 reports: node_manager.clone(),
                 states: HashMap::new(),
                 awake: awake.clone(),
+                spin,
             };
             std::thread::Builder::new().name(format!("exobus-exec-{index}")).spawn(move || executor.run())
         });
@@ -172,6 +178,7 @@ struct Executor {
     states: HashMap<&'static str, SetupState>,
     /// Whether one of the idle executors is looking for work instead of sleeping.
     awake: Arc<AtomicBool>,
+    spin: Duration,
 }
 
 impl Executor {
@@ -197,8 +204,8 @@ impl Executor {
     /// The next attempt. One idle executor looks for it a while before it sleeps: waking a sleeping core costs more than
     /// a short task takes.
     fn next(&self) -> Option<Work> {
-        if !self.awake.swap(true, Ordering::AcqRel) {
-            let until = self.clock.now() + SPIN;
+        if !self.spin.is_zero() && !self.awake.swap(true, Ordering::AcqRel) {
+            let until = self.clock.now() + self.spin;
             let mut found = self.work.try_recv();
             while matches!(found, Err(crossbeam_channel::TryRecvError::Empty)) && self.clock.now() < until {
                 std::hint::spin_loop();
@@ -215,7 +222,7 @@ impl Executor {
     }
 
     fn execute(&mut self, work: Work) -> Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskError> {
-        let Work { spec, function, args, scratch, flags, .. } = work;
+        let Work { spec, function, args, scratch, flags, copies: _copies, .. } = work;
         let state = match function.setup {
             None => None,
             Some(setup) => {

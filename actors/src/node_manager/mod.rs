@@ -11,6 +11,7 @@ mod staging;
 mod state;
 
 pub use actor::{NodeManager, NodeManagerParts};
+pub(crate) use executor::SPIN;
 pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
 pub use protocol::{ACTOR, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 pub(crate) use staging::Stager;

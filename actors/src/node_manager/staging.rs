@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_store::{Block, Class, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
+use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::state::Key;
 use crate::ids::{NodeId, ObjectId};
@@ -16,6 +17,9 @@ use crate::transfer::{TransferClient, TransferError};
 const STREAM_WINDOW_BYTES: u64 = 4 << 20;
 /// No reader gets less, bytes.
 const STREAM_WINDOW_MIN_BYTES: u64 = 64 << 10;
+
+/// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip.
+const STREAM_COPIES_AT_ONCE: usize = 4;
 
 /// Heartbeats come every half second: a node that is silent for so long is suspected anyway.
 const ADDRESS_DEADLINE: Duration = Duration::from_secs(3);
@@ -38,6 +42,19 @@ impl std::fmt::Debug for StagingDone {
 pub(super) struct Prepared {
     pub(super) args: Vec<Argument>,
     pub(super) scratch: Vec<Scratch>,
+    pub(super) copies: Vec<Copy>,
+}
+
+/// A copy of another node's object, made for one attempt; deleted when it is dropped.
+pub struct Copy {
+    store: Store,
+    object: ObjectId,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.store.delete(&[self.object]);
+    }
 }
 
 /// An object and where it is. `None`: it has no bytes and is nowhere.
@@ -130,7 +147,7 @@ impl Stager {
             Mode::Stream => None,
         };
         let args = wanted.iter().map(argument).collect::<Option<_>>()?;
-        Some(Prepared { args, scratch: Vec::new() })
+        Some(Prepared { args, ..Prepared::default() })
     }
 
     /// Gets everything ready: all whole arguments and the scratch are granted memory at one instant (law 5), so that a
@@ -149,13 +166,14 @@ impl Stager {
             let (blocks, scratch) = stager.whole(job.group(), whole, &scratch_bytes).await?;
             let mut blocks = blocks.into_iter();
             let mut args = Vec::with_capacity(wanted.len());
+            let mut copies = Vec::new();
             for wanted in &wanted {
                 args.push(match wanted.mode {
                     Mode::Whole => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
-                    Mode::Stream => Argument::Stream(stager.streams(job.group(), &wanted.pieces).await?),
+                    Mode::Stream => Argument::Stream(stager.streams(job.group(), &wanted.pieces, &mut copies).await?),
                 });
             }
-            Ok(Prepared { args, scratch })
+            Ok(Prepared { args, scratch, copies })
         }
     }
 
@@ -251,31 +269,38 @@ impl Stager {
         Ok(directory)
     }
 
-    /// Readers of local objects; what is elsewhere is copied here first, to memory if there is any, else to disk.
+    /// Readers of local objects; what is elsewhere is copied here first, to memory if there is any, else to disk: a
+    /// started task never waits for another node.
     async fn streams(
         &self,
         group: u128,
         pieces: &[Piece],
+        copies: &mut Vec<Copy>,
     ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
         let window = (STREAM_WINDOW_BYTES / pieces.len().max(1) as u64).max(STREAM_WINDOW_MIN_BYTES);
+        let present = pieces.iter().filter_map(|piece| Some((piece, piece.at.as_ref()?)));
+        let here = present.map(async |(piece, node)| {
+            if *node == self.node {
+                return Ok((piece.object, piece.parts, None));
+            }
+            let copy = self.copy(group, piece, node).await?;
+            Ok((copy.object, Parts::All, Some(copy)))
+        });
+        let mut here = futures::stream::iter(here).buffered(STREAM_COPIES_AT_ONCE);
         let mut readers = VecDeque::with_capacity(pieces.len());
-        for piece in pieces {
-            let reader = match &piece.at {
-                None => continue,
-                Some(node) if *node == self.node => {
-                    self.store.reader(&piece.object, piece.parts, window).map_err(from_store)?
-                }
-                Some(node) => {
-                    let address = self.address(node).await?;
-                    let item = (piece.object, piece.parts);
-                    let copy = self.transfer.copy_here(&self.store, &address, item, group).await;
-                    let copy = copy.map_err(|error| from_transfer(node, &error))?;
-                    self.store.reader(&copy, Parts::All, window).map_err(from_store)?
-                }
-            };
-            readers.push_back(reader);
+        while let Some((object, parts, copy)) = here.try_next().await? {
+            copies.extend(copy);
+            readers.push_back(self.store.reader(&object, parts, window).map_err(from_store)?);
         }
         Ok(readers)
+    }
+
+    async fn copy(&self, group: u128, piece: &Piece, node: &NodeId) -> Result<Copy, TaskFailure> {
+        let address = self.address(node).await?;
+        let item = (piece.object, piece.parts);
+        let copied = self.transfer.copy_here(&self.store, &address, item, group).await;
+        let object = copied.map_err(|error| from_transfer(node, &error))?;
+        Ok(Copy { store: self.store.clone(), object })
     }
 
     /// Copies an object of another node, for a reader of results.
