@@ -81,9 +81,90 @@ pub(crate) fn first_corrupt(bytes: &[u8], start: u64, parts: &[PartMeta]) -> Opt
     })
 }
 
+/// Compares bytes that arrive in order with the checksums of consecutive parts, while they are still in the cache:
+/// a second pass over 100 MB would take a fifth of the time of their transfer.
+pub(crate) struct Verifier {
+    hasher: Streaming,
+    /// The part that comes, or whose bytes are coming.
+    part: usize,
+    /// How much of it was seen.
+    seen: u64,
+}
+
+impl Verifier {
+    pub fn new() -> Verifier {
+        Verifier { hasher: Streaming::new(), part: 0, seen: 0 }
+    }
+
+    /// The next bytes, the first of which is at `position` of the object. Goes no further than the first part that does
+    /// not fit.
+    pub fn feed(&mut self, parts: &[PartMeta], mut position: u64, mut bytes: &[u8]) {
+        while let Some(part) = parts.get(self.part) {
+            if part.bytes == self.seen {
+                if part.bytes > 0 && self.hasher.finish() != part.checksum {
+                    return;
+                }
+                *self = Verifier { part: self.part + 1, ..Verifier::new() };
+                continue;
+            }
+            let wanted = part.offset + self.seen;
+            // A part that begins before the last one ended never fits, since it is not seen whole.
+            let Some(gap) = wanted.checked_sub(position).filter(|gap| *gap < bytes.len() as u64) else { return };
+            bytes = &bytes[gap as usize..];
+            let taken = (part.bytes - self.seen).min(bytes.len() as u64);
+            let (now, later) = bytes.split_at(taken as usize);
+            self.hasher.write(now);
+            self.seen += taken;
+            (position, bytes) = (wanted + taken, later);
+        }
+    }
+
+    /// When all bytes have been fed: the first part whose checksum does not fit, or that was not seen whole.
+    pub fn first_corrupt(&self, parts: &[PartMeta]) -> Option<usize> {
+        (self.part < parts.len()).then_some(self.part)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::RowHash;
+
+    fn part(offset: u64, content: &[u8]) -> PartMeta {
+        PartMeta { offset, bytes: content.len() as u64, rows: 0, row_hash: RowHash::default(), checksum: of(content) }
+    }
+
+    /// Parts with gaps and without bytes, fed in pieces of every size.
+    #[test]
+    fn parts_are_verified_as_they_arrive() {
+        let bytes: Vec<u8> = (0..300u32).map(|at| (at * 7 >> 1) as u8).collect();
+        let parts = [
+            part(0, &[]),
+            part(0, &bytes[..100]),
+            part(104, &bytes[104..105]),
+            part(105, &[]),
+            part(110, &bytes[110..]),
+        ];
+        let first_corrupt = |bytes: &[u8], parts: &[PartMeta], step: usize| {
+            let mut verifier = Verifier::new();
+            for (index, piece) in bytes.chunks(step).enumerate() {
+                verifier.feed(parts, 1000 + (index * step) as u64, piece);
+            }
+            verifier.first_corrupt(parts)
+        };
+        let parts = parts.map(|part| PartMeta { offset: part.offset + 1000, ..part });
+        for step in 1..=bytes.len() {
+            assert_eq!(first_corrupt(&bytes, &parts, step), None, "pieces of {step}");
+            for (at, corrupt) in [(99, Some(1)), (102, None), (104, Some(2)), (299, Some(4))] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1;
+                assert_eq!(first_corrupt(&damaged, &parts, step), corrupt, "byte {at}, pieces of {step}");
+            }
+            assert_eq!(first_corrupt(&bytes[..299], &parts, step), Some(4), "one byte short");
+        }
+        let overlapping = [parts[1], PartMeta { offset: 1050, ..parts[1] }];
+        assert_eq!(first_corrupt(&bytes, &overlapping, 64), Some(1));
+    }
 
     #[test]
     fn one_pass_gives_the_same_id_and_checksum_as_two() {

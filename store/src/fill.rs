@@ -4,7 +4,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use crate::{
     block::{Block, Origin},
-    checksum,
+    checksum::Verifier,
     directory::PartSlice,
     error::StoreError,
     hold::{Held, Hold, OwnedSpan},
@@ -24,6 +24,7 @@ pub struct Fill {
     /// `None` when there are no bytes.
     span: Option<OwnedSpan>,
     filled: u64,
+    verifier: Verifier,
 }
 
 impl Fill {
@@ -34,7 +35,7 @@ impl Fill {
         range: Range<u64>,
         span: Option<OwnedSpan>,
     ) -> Fill {
-        Fill { shared, origin, parts, range, span, filled: 0 }
+        Fill { shared, origin, parts, range, span, filled: 0, verifier: Verifier::new() }
     }
 
     /// Bytes in all.
@@ -68,12 +69,16 @@ impl Fill {
     pub fn advance(&mut self, count: usize) {
         let filled = self.filled + count as u64;
         assert!(filled <= self.bytes(), "{count} bytes filled where {} were spare", self.bytes() - self.filled);
+        if let Some(span) = &self.span {
+            let arrived = &span.bytes()[self.filled as usize..filled as usize];
+            self.verifier.feed(&self.parts, self.range.start + self.filled, arrived);
+        }
         self.filled = filled;
     }
 
     /// Starts again from the front: the other node has to be asked anew.
     pub fn restart(&mut self) {
-        self.filled = 0;
+        (self.filled, self.verifier) = (0, Verifier::new());
     }
 
     /// Verifies every part, and makes a block of it.
@@ -86,8 +91,9 @@ impl Fill {
             return Err(StoreError::Incomplete { object: self.origin.object, got, expected });
         }
         let Some(owned) = self.span.take() else { return Ok(Block::new(self.origin, self.parts.clone(), None)) };
-        let bytes = &owned.bytes()[..expected as usize];
-        if let Some(part) = checksum::first_corrupt(bytes, self.range.start, &self.parts) {
+        // The last bytes may have completed parts, and parts without bytes may follow them.
+        self.verifier.feed(&self.parts, self.range.end, &[]);
+        if let Some(part) = self.verifier.first_corrupt(&self.parts) {
             self.shared.with(|state| state.counters.corrupt_blocks += 1);
             return Err(StoreError::Corrupt {
                 object: self.origin.object,
