@@ -40,6 +40,8 @@ pub enum Command {
     Validate(ValidateArgs),
     /// Sort files of 100-byte records
     Sort(SortArgs),
+    /// Say what a job would do, and why
+    Explain(ExplainArgs),
     /// Measure the runtime
     Bench(BenchArgs),
     /// Run a node of a cluster until Ctrl-C or SIGTERM
@@ -73,7 +75,7 @@ pub struct SortArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
     pub spill: Vec<PathBuf>,
     /// When and where data moves
-    #[arg(long, value_enum, default_value_t = StrategyName::Simple)]
+    #[arg(long, value_enum, default_value_t = StrategyName::Auto)]
     pub strategy: StrategyName,
     /// Number of output files [default: chosen from the input's size and the memory]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -95,18 +97,75 @@ pub struct SortArgs {
     pub generate: Option<u64>,
 }
 
+/// `exobus explain`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// The job.
+    #[command(subcommand)]
+    pub what: ExplainWhat,
+}
+
+/// Jobs that can be explained.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ExplainWhat {
+    /// Numbers of a sort, and what each strategy would cost; nothing but the sizes of the input is read
+    Sort(ExplainSortArgs),
+}
+
+/// `exobus explain sort`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainSortArgs {
+    /// Files of 100-byte records, or folders of such files
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Byte budget, per node [default: 60% of what is available]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<MemoryBudget>,
+    /// Number of output files [default: chosen from the input's size and the memory]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub partitions: Option<u32>,
+    /// Tasks that run at a time [default: one for each cpu]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
+    pub executors: Option<u32>,
+    /// As on the cluster behind this NATS server
+    #[arg(long, value_name = "URL", value_parser = nats_url)]
+    pub cluster: Option<String>,
+    /// Configuration with the [cluster] to use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Strategies that `--strategy` knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub enum StrategyName {
+    /// The one that is estimated to be the fastest; `exobus explain sort` shows the estimates
+    Auto,
     /// Each reducer pulls its part of every map output
     Simple,
+    /// Map outputs of a node are merged there first
+    Riffle,
+    /// Parts are merged at the nodes of their reducers as maps end; map outputs are kept for recovery
+    Push,
+    /// Rounds of maps and merges overlap; only merged blocks are kept
+    TwoStage,
+    /// Every partition folds round after round into a state
+    Streaming,
 }
 
 impl StrategyName {
-    /// The strategy itself.
-    pub fn strategy(self) -> Strategy {
+    /// The strategy itself; `None`: to be chosen.
+    pub fn strategy(self) -> Option<Strategy> {
         match self {
-            Self::Simple => Strategy::Simple,
+            Self::Auto => None,
+            Self::Simple => Some(Strategy::Simple),
+            Self::Riffle => Some(Strategy::Riffle),
+            Self::Push => Some(Strategy::Push),
+            Self::TwoStage => Some(Strategy::TwoStage),
+            Self::Streaming => Some(Strategy::Streaming),
         }
     }
 }
@@ -333,7 +392,12 @@ mod tests {
             .iter()
             .filter_map(|name| Some(name.to_possible_value()?.get_name().to_owned()))
             .collect();
-        assert_eq!(names, Strategy::NAMES);
+        let strategies = Strategy::ALL.iter().map(|strategy| strategy.name());
+        assert_eq!(names, std::iter::once("auto").chain(strategies).collect::<Vec<_>>());
+        for name in StrategyName::value_variants() {
+            let written = name.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(name.strategy().map_or("auto", Strategy::name), written);
+        }
     }
 
     #[test]

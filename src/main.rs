@@ -31,6 +31,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Generate(args) => commands::generate::run(args),
         Command::Validate(args) => commands::validate::run(args),
         Command::Sort(args) => commands::sort::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Node(args) => commands::node::run(&args),
         Command::Dev(args) => commands::dev::run(&args),

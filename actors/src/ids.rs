@@ -117,6 +117,14 @@ impl SetId {
         }
         Self(hasher.finish_128())
     }
+
+    /// This set with something declared of it: another set, with books of its own.
+    pub fn declared(self, declaration: &[u8]) -> Self {
+        let mut hasher = XxHash3_128::new();
+        hasher.write(&self.0.to_be_bytes());
+        hasher.write(declaration);
+        Self(hasher.finish_128())
+    }
 }
 
 /// A node: a token `[A-Za-z0-9_-]+`, unique in its cluster, kept in the node's spill directory.

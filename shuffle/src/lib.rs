@@ -10,6 +10,8 @@
 //! # How to add a strategy
 //! A file in `strategies/` with one `run`, a variant of [`Strategy`], a row in the table above.
 
+#[cfg(feature = "contract")]
+pub mod contract;
 pub mod cuts;
 mod error;
 pub mod files;

@@ -20,6 +20,8 @@ pub struct Sizes {
 /// The numbers of a shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Bytes of input.
+    pub input_bytes: u64,
     /// Bytes of input that one map takes.
     pub chunk_bytes: u64,
     /// Bytes of scratch that one map needs besides its output.
@@ -30,6 +32,12 @@ pub struct Plan {
     pub maps_in_flight: usize,
     /// Bytes of each of the two buffers that a reduce writes its file with.
     pub output_buffer_bytes: u64,
+    /// Maps whose outputs are merged together, where that is done as they come (`riffle`, `push`).
+    pub merge_factor: usize,
+    /// Maps of a round (`two_stage`, `streaming`).
+    pub maps_per_round: usize,
+    /// Groups of partitions of a node; those of a group are merged by one task (`push`, `two_stage`).
+    pub groups_per_node: u32,
 }
 
 /// Why there is no plan.
@@ -58,6 +66,13 @@ const CHUNK_SHARE_OF_MEMORY: u64 = 24;
 /// A partition is at least this large unless the user says otherwise: smaller files help nobody.
 const PARTITION_MIN_BYTES: u64 = 16 << 20;
 const PARTITION_MAX_BYTES: u64 = 512 << 20;
+/// A merged block, one part of a merge's output, is at least this large where memory allows: less makes a disk seek.
+const MERGED_BLOCK_MIN_BYTES: u64 = 1 << 20;
+/// A round of maps takes this share of the memory of all nodes: the maps of the next round, the blocks that are merged
+/// and what they are merged into are there at the same time.
+const ROUND_SHARE_OF_MEMORY: u64 = 5;
+/// A merge makes about this much: several of a round run side by side, and each holds little.
+const MERGE_BYTES: u64 = 64 << 20;
 /// Most partitions that part numbers and file names are made for.
 const PARTITIONS_MAX: u64 = 1_000_000;
 
@@ -96,12 +111,24 @@ impl Plan {
             return Err(PlanError::Partitions(partitions));
         }
         let partition_bytes = sizes.input_bytes / partitions;
+
+        // Executors merge side by side, each with what it reads and what it makes, in half of M.
+        let merge_fits = (sizes.memory_bytes / (4 * executors) / chunk_bytes.max(1)).max(2);
+        let merge_wanted = (MERGED_BLOCK_MIN_BYTES * partitions).div_ceil(chunk_bytes.max(1)).max(2);
+        let round_bytes = sizes.memory_bytes * u64::from(sizes.nodes.max(1)) / ROUND_SHARE_OF_MEMORY;
+        let maps_per_round = (round_bytes / chunk_bytes.max(1)).max(2);
+        let round_bytes_per_node = maps_per_round * chunk_bytes / u64::from(sizes.nodes.max(1));
+        let groups_per_node = round_bytes_per_node.div_ceil(MERGE_BYTES).max(executors);
         Ok(Self {
+            input_bytes: sizes.input_bytes,
             chunk_bytes,
             map_scratch_bytes,
             partitions: partitions as u32,
             maps_in_flight: (slots * 4) as usize,
             output_buffer_bytes: output_buffer_bytes(partition_bytes, sizes.memory_bytes, executors),
+            merge_factor: merge_fits.min(merge_wanted) as usize,
+            maps_per_round: maps_per_round as usize,
+            groups_per_node: groups_per_node.min(partitions) as u32,
         })
     }
 }
@@ -133,6 +160,10 @@ mod tests {
                 let reduces = 3 * partition + 4 * plan.output_buffer_bytes;
                 assert!(reduces <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
                 assert_eq!(plan.chunk_bytes % 100, 0);
+                let merges = 2 * 2 * plan.merge_factor as u64 * plan.chunk_bytes;
+                assert!(merges <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
+                let rounds = 3 * plan.maps_per_round as u64 * plan.chunk_bytes;
+                assert!(rounds <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
             }
         }
     }

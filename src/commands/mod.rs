@@ -4,6 +4,8 @@ pub mod bench;
 pub mod config;
 pub mod dev;
 pub mod doctor;
+mod embedded;
+pub mod explain;
 pub mod generate;
 pub mod node;
 pub mod protocols;

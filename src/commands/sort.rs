@@ -1,6 +1,5 @@
 //! `exobus sort`: files of 100-byte records in, part files in key order out, in this process or on a cluster.
 
-mod embedded;
 mod folders;
 mod on_cluster;
 
@@ -9,12 +8,13 @@ use std::io::Write;
 use exobus_actors::{host::JobEnd, task::JobError};
 use exobus_shuffle::{
     files::{list_inputs, validate_files},
-    jobs::sort::{SortParams, SortReport},
+    jobs::sort::{SortParams, SortReport, sort},
 };
 use exobus_store::{Clock, SystemClock};
 
 use self::folders::Folders;
 use super::{
+    embedded,
     generate::{failure as file_failure, io_threads},
     job_failure,
 };
@@ -55,7 +55,10 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     let reporter = Reporter::start(Style::of_stderr()).or_exit(Exit::InputOutput)?;
     let began = clock.now();
     let ran = match &args.cluster {
-        None => embedded::run(&config.node, &params, reporter.sink(), &interrupt),
+        None => {
+            let program = async move |futures| sort(futures, params).await;
+            embedded::run(&config.node, "sort", program, Some(reporter.sink()), &interrupt)
+        }
         Some(_) => on_cluster::run(&config.cluster, &params, reporter.sink(), &interrupt),
     };
     let seconds = (clock.now() - began).as_secs_f64();

@@ -120,13 +120,21 @@ pub(crate) fn open(shared: &Arc<Shared>, id: &ObjectId, offset: u64, bytes: u64)
     }
     let range = offset..offset.saturating_add(bytes);
     let (found, origin, parts) = shared.with(|state| {
-        let (key, object, parts) = state.find(id, crate::meta::Parts::All)?;
+        let key = state.table.key(id).ok_or(StoreError::NotFound(*id))?;
+        let object = state.table.object(key);
+        let parts = object.directory.slice(0..object.directory.len());
         if range.end > object.directory.span() {
             return Err(StoreError::OutOfRange { object: *id, offset, bytes, span: object.directory.span() });
         }
         let mut origin =
             Origin { group: state.table.group_id(object), object: *id, attempt: object.attempt, first_part: 0 };
         // The parts that lie in it, where it begins with one.
+        let wanted = parts.partition_point(|part| part.offset + part.bytes <= offset)
+            ..parts.partition_point(|part| part.offset < range.end);
+        // Other parts may have been released.
+        if !wanted.is_empty() && !state.table.covers(key, &parts.slice(wanted)) {
+            return Err(StoreError::NotFound(*id));
+        }
         let first = parts.partition_point(|part| part.offset < offset);
         let end = parts.partition_point(|part| part.offset + part.bytes <= range.end).max(first);
         let within = parts.slice(first..end);

@@ -296,12 +296,30 @@ impl Futures {
     /// # Errors
     /// The runtime has ended.
     pub fn exchange(&self, name: &str, objects: &[ObjectRef], parts: u32, readers: u32) -> Result<ObjectSet, JobError> {
-        self.make_set(objects, Some(Exchange { name: name.to_owned(), parts, readers }))
+        self.make_set(objects, Some(Exchange { name: name.to_owned(), parts, readers, keep: false }))
+    }
+
+    /// Like [`exchange`](Self::exchange), but what was read is not freed while the members are referenced: what is made
+    /// of them can be made again without making them again.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn exchange_kept(
+        &self,
+        name: &str,
+        objects: &[ObjectRef],
+        parts: u32,
+        readers: u32,
+    ) -> Result<ObjectSet, JobError> {
+        self.make_set(objects, Some(Exchange { name: name.to_owned(), parts, readers, keep: true }))
     }
 
     fn make_set(&self, objects: &[ObjectRef], exchange: Option<Exchange>) -> Result<ObjectSet, JobError> {
         let members: Vec<_> = objects.iter().map(ObjectRef::id).collect();
-        let set = SetId::of(&members);
+        let set = match &exchange {
+            None => SetId::of(&members),
+            Some(exchange) => SetId::of(&members).declared(&encode(exchange)?),
+        };
         self.call(ProgramCall::MakeSet { set, members, exchange })?;
         Ok(ObjectSet::adopt(&self.0.owner, set, objects.len()))
     }

@@ -14,6 +14,8 @@ pub struct Exchange {
     pub parts: u32,
     /// How many tasks read each part; 1 where not told otherwise.
     pub readers: u32,
+    /// Whether parts stay when all of their readers have ended, for as long as the members are referenced.
+    pub keep: bool,
 }
 
 /// The books of one exchange.
@@ -43,7 +45,7 @@ impl Ledger {
 
     /// Whether nobody else will read parts that one task has read.
     pub(super) fn read_once(&self) -> bool {
-        self.exchange.readers == 1
+        self.exchange.readers == 1 && !self.exchange.keep
     }
 
     fn count(&self, parts: Parts) -> u32 {
@@ -92,7 +94,7 @@ mod tests {
     }
 
     fn ledger(readers: u32) -> Ledger {
-        let mut ledger = Ledger::new(Exchange { name: "a -> b".into(), parts: 2, readers });
+        let mut ledger = Ledger::new(Exchange { name: "a -> b".into(), parts: 2, readers, keep: false });
         ledger.sealed(output(10, 2, u128::MAX));
         ledger.sealed(output(20, 3, 5));
         ledger

@@ -5,3 +5,4 @@ mod nats_client;
 mod nats_contract;
 mod nats_security;
 mod sessions;
+mod strategies;

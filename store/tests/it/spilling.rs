@@ -4,7 +4,7 @@ use std::io::Read;
 
 use exobus_store::{
     Align, Class, ObjectId, ObjectMeta, Parts, RangeRead, RowHash, StageItem, StageRequest, StagedItem, Store,
-    WriterOptions,
+    StoreError, WriterOptions,
 };
 
 use crate::harness::{Fixture, MIB, bytes, fixture, open, options, write};
@@ -241,6 +241,26 @@ fn a_released_part_frees_its_extent() {
     assert!(*store.get(&ObjectId(1), Parts::one(5)).wait().unwrap() == contents[5][..]);
     store.release_parts(&[ObjectId(1)], Parts::Range(4, 8));
     assert_eq!(store.stats().used_bytes, 0);
+}
+
+/// The rest may still be on its way to other nodes.
+#[test]
+fn what_is_not_released_is_still_sent() {
+    let Fixture { store, .. } = fixture(32 * MIB);
+    let contents: Vec<Vec<u8>> = (0..8).map(|seed| bytes(seed, 200_000)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    let meta = write(&store, 1, WriterOptions::new(1), &parts);
+    let range = |part: usize| store.read_range(&ObjectId(1), meta.parts[part].offset, meta.parts[part].bytes);
+    store.release_parts(&[ObjectId(1)], Parts::Range(0, 4));
+    assert!(matches!(range(0), Err(StoreError::NotFound(_))), "released, with all others of its extent");
+    for (part, content) in contents.iter().enumerate().skip(4) {
+        let mut read = vec![0; content.len()];
+        match range(part).unwrap() {
+            RangeRead::Memory(block) => read.copy_from_slice(&block),
+            RangeRead::Disk(mut disk) => assert_eq!(disk.read(&mut read).unwrap(), read.len()),
+        }
+        assert!(read == *content, "part {part}");
+    }
 }
 
 #[test]

@@ -12,5 +12,7 @@
 mod program;
 mod tasks;
 
-pub use program::{SortParams, SortReport, sort};
+#[cfg(feature = "contract")]
+pub(crate) use program::merge_blocks_task;
+pub use program::{ExplainParams, Explained, SortParams, SortReport, explain, sort};
 pub use tasks::remove_temporaries;

@@ -1,7 +1,7 @@
 //! The program of a sort: which tasks, in which order, and what is checked.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use exobus_actors::futures::{Futures, NodeShape, ObjectRef};
 use exobus_actors::ids::RowHash;
@@ -10,8 +10,8 @@ use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
 
 use super::tasks::{
-    Key, ListParams, Listed, MapParams, ReduceParams, Reduced, SampleParams, commit, list, map, reduce,
-    remove_temporaries, sample,
+    Key, ListParams, Listed, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map,
+    merge_blocks, reduce, remove_temporaries, sample,
 };
 use crate::cuts::Cuts;
 use crate::files::{Chunk, InputFile, chunks, part_name};
@@ -20,6 +20,7 @@ use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
 use crate::strategies::Strategy;
+use crate::strategies::auto::{self, Estimate};
 
 /// Keys that are sampled for each partition: with 20, the largest of uniformly distributed partitions is some 1.5 times
 /// the mean at worst, and hot ranges are found.
@@ -40,8 +41,8 @@ pub struct SortParams {
     pub output: PathBuf,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,
-    /// Which strategy.
-    pub strategy: Strategy,
+    /// Which strategy; `None`: the one that is estimated to be the fastest.
+    pub strategy: Option<Strategy>,
 }
 
 /// What a sort has done.
@@ -88,8 +89,8 @@ struct SortJob {
 }
 
 impl Job for SortJob {
-    fn exchange(&self) -> &'static str {
-        "sort.map -> sort.reduce"
+    fn name(&self) -> &'static str {
+        "sort"
     }
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
@@ -104,6 +105,10 @@ impl Job for SortJob {
         )
     }
 
+    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
+        merge_blocks_task(futures, blocks, parts, place)
+    }
+
     fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
         let params = ReduceParams {
             directory: self.output.clone(),
@@ -115,29 +120,37 @@ impl Job for SortJob {
     }
 }
 
+/// Submits a merge of blocks of sorted records.
+pub(crate) fn merge_blocks_task(
+    futures: &Futures,
+    blocks: &[Arg],
+    parts: u32,
+    place: Place,
+) -> Result<ObjectRef, JobError> {
+    futures.submit_with(merge_blocks, &MergeParams { parts }, blocks, TaskOptions { place, ..TaskOptions::default() })
+}
+
 /// Sorts.
 ///
 /// # Errors
 /// Bad input, a full disk, an output directory that cannot be used, rows that got lost: each names the file or edge.
 #[program(name = "sort", version = 1)]
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
-    let listing = ListParams { inputs: params.inputs.clone(), output: params.output.clone() };
-    let listed: Listed = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
-    let mut cleanup = Cleanup { directory: params.output.clone(), created: listed.created, armed: true };
-
-    let bytes: u64 = listed.files.iter().map(|file| file.bytes).sum();
-    let plan = Plan::new(sizes(&futures, bytes), params.partitions).map_err(JobError::program)?;
-    let chunks = chunks(&listed.files, plan.chunk_bytes);
-    let maps = chunks.len();
+    let layout = Layout::of(&futures, &params.inputs, Some(&params.output), params.partitions).await?;
+    let mut cleanup = Cleanup { directory: params.output.clone(), created: layout.created, armed: true };
+    let strategy = params.strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
+    let Layout { files, plan, chunks, .. } = layout;
+    let (bytes, maps) = (plan.input_bytes, chunks.len());
     futures.plan_stage("sort.map", maps as u64, bytes)?;
     futures.plan_stage("sort.reduce", u64::from(plan.partitions), bytes)?;
 
-    let cuts = sampled_cuts(&futures, &listed.files, plan.partitions).await?;
+    let cuts = sampled_cuts(&futures, &files, plan.partitions).await?;
     let cuts = futures.put_value(&cuts)?;
     let job = SortJob { chunks, cuts, output: params.output.clone(), plan };
-    let shuffled = params.strategy.run(&futures, &job, maps, &plan).await?;
+    let shuffled = strategy.run(&futures, &job, maps, &plan).await?;
     let (reduced, read) = (shuffled.outputs, shuffled.mapped);
     futures.wait_all(&reduced).await?;
+    drop(shuffled.kept);
     let mut written = Output::default();
     for output in &reduced {
         let reduced: Reduced = futures.get_value(output).await?;
@@ -157,11 +170,74 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
         bytes: read.bytes,
         row_hash_in: read.row_hash,
         row_hash_out: written.row_hash,
-        strategy: params.strategy,
+        strategy,
         maps: maps as u64,
         partitions: plan.partitions,
         owner_bytes: futures.owner_bytes().await?,
     })
+}
+
+/// Input and numbers of a sort, before anything is moved.
+struct Layout {
+    files: Vec<InputFile>,
+    /// Whether the output directory was made for this job.
+    created: bool,
+    sizes: Sizes,
+    plan: Plan,
+    chunks: Vec<Chunk>,
+}
+
+impl Layout {
+    async fn of(
+        futures: &Futures,
+        inputs: &[PathBuf],
+        output: Option<&Path>,
+        partitions: Option<u32>,
+    ) -> Result<Self, JobError> {
+        let listing = ListParams { inputs: inputs.to_vec(), output: output.map(Path::to_owned) };
+        let Listed { files, created } = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
+        let sizes = sizes(futures, files.iter().map(|file| file.bytes).sum());
+        let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
+        let chunks = chunks(&files, plan.chunk_bytes);
+        Ok(Self { files, created, sizes, plan, chunks })
+    }
+
+    fn estimates(&self) -> Vec<Estimate> {
+        auto::estimates(self.sizes, self.chunks.len(), &self.plan)
+    }
+}
+
+/// What `sort.explain` is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainParams {
+    /// Files of 100-byte records, or directories of them.
+    pub inputs: Vec<PathBuf>,
+    /// How many partitions; `None`: as many as memory and executors ask for.
+    pub partitions: Option<u32>,
+}
+
+/// What a sort would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Input, nodes and memory.
+    pub sizes: Sizes,
+    /// How many maps there would be.
+    pub maps: u64,
+    /// All numbers.
+    pub plan: Plan,
+    /// What each strategy would do; a sort that is not told which takes the first.
+    pub estimates: Vec<Estimate>,
+}
+
+/// Says what a sort of these files would do, by looking at their sizes only.
+///
+/// # Errors
+/// Bad input: names the file.
+#[program(name = "sort.explain", version = 1)]
+pub async fn explain(futures: Futures, params: ExplainParams) -> Result<Explained, JobError> {
+    let layout = Layout::of(&futures, &params.inputs, None, params.partitions).await?;
+    let estimates = layout.estimates();
+    Ok(Explained { sizes: layout.sizes, maps: layout.chunks.len() as u64, plan: layout.plan, estimates })
 }
 
 fn sizes(futures: &Futures, input_bytes: u64) -> Sizes {

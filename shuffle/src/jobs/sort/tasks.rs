@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task::Output;
 use exobus_actors::{ids::RowHash, task};
 use exobus_store::{Block, ObjectWriter};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::cuts::Cuts;
 use crate::files::{
     self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
 };
-use crate::kernels::{self, Merge, SliceRun, Sorted, sort_scratch_bytes};
+use crate::kernels::{self, Merge, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
 impl From<FileError> for TaskError {
@@ -29,7 +30,8 @@ impl From<FileError> for TaskError {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ListParams {
     pub(super) inputs: Vec<PathBuf>,
-    pub(super) output: PathBuf,
+    /// `None`: nothing is going to be written.
+    pub(super) output: Option<PathBuf>,
 }
 
 /// What `list` found.
@@ -40,12 +42,15 @@ pub(super) struct Listed {
     pub(super) created: bool,
 }
 
-/// Lists the inputs and prepares the output directory.
+/// Lists the inputs, and prepares the output directory if there is one.
 #[task(name = "sort.list")]
 pub(super) fn list(_context: &mut TaskContext<'_>, params: ListParams) -> Result<Listed, TaskError> {
     let files = files::list_inputs(&params.inputs)?;
     // A second attempt of this task finds the directory that the first one made: empty, as it must be.
-    let created = files::prepare_output_dir(&params.output)?;
+    let created = match &params.output {
+        Some(output) => files::prepare_output_dir(output)?,
+        None => false,
+    };
     Ok(Listed { files, created })
 }
 
@@ -99,34 +104,89 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let bounds = sorted.bounds(&cuts);
     let writer = context.output_sized(chunk.bytes)?;
     for part in bounds.windows(2) {
-        write_part(writer, &sorted, part[0], part[1])?;
+        let (mut from, to) = (part[0], part[1]);
+        let mut hash = RowHash::default();
+        write_part(writer, ((to - from) * RECORD_BYTES) as u64, |room| {
+            let rows = (room.len() / RECORD_BYTES).min(to - from);
+            hash += sorted.gather(from..from + rows, &mut room[..rows * RECORD_BYTES]);
+            from += rows;
+            Ok(rows * RECORD_BYTES)
+        })?;
+        writer.end_part((to - part[0]) as u64, hash);
     }
     Ok(())
 }
 
-/// Writes the records from position `from` to `to` of the order as one part.
-fn write_part(writer: &mut ObjectWriter, sorted: &Sorted<'_>, mut from: usize, to: usize) -> Result<(), TaskError> {
-    writer.begin_part(Some(((to - from) * RECORD_BYTES) as u64))?;
-    let rows = (to - from) as u64;
-    let mut hash = RowHash::default();
-    while from < to {
+/// Begins a part and writes its `bytes` bytes; `next` puts whole records into the room it is given and says how many
+/// bytes that was.
+fn write_part(
+    writer: &mut ObjectWriter,
+    bytes: u64,
+    mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,
+) -> Result<(), TaskError> {
+    writer.begin_part(Some(bytes))?;
+    let mut left = bytes;
+    while left > 0 {
         let spare = writer.spare()?;
-        let room = (spare.len() / RECORD_BYTES).min(to - from);
-        if room == 0 {
+        let written = if spare.len() >= RECORD_BYTES {
+            let written = next(spare)?;
+            writer.advance(written);
+            written
+        } else {
             // The end of a staging chunk: a record that goes across.
             let mut record = [0; RECORD_BYTES];
-            hash += sorted.gather(from..from + 1, &mut record);
-            writer.write(&record)?;
-            from += 1;
-            continue;
+            let written = next(&mut record)?;
+            writer.write(&record[..written])?;
+            written
+        };
+        if written == 0 {
+            return Err(TaskError::fatal(format!("{left} of {bytes} bytes of a part are not there")));
         }
-        let bytes = room * RECORD_BYTES;
-        hash += sorted.gather(from..from + room, &mut spare[..bytes]);
-        writer.advance(bytes);
-        from += room;
+        left -= written as u64;
     }
-    writer.end_part(rows, hash);
     Ok(())
+}
+
+/// What `merge` is told. Each of its arguments is an object, or parts of all members of a set, with that many parts.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct MergeParams {
+    pub(super) parts: u32,
+}
+
+/// Merges sorted parts part by part: many objects into one.
+#[task(name = "sort.merge")]
+pub(super) fn merge_blocks(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
+    let blocks: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
+    let bytes = blocks.iter().flatten().map(|block| block.len() as u64).sum();
+    let mut read = Output::default();
+    for part in 0..params.parts as usize {
+        context.check_cancelled()?;
+        let parts = blocks.iter().flatten().filter(|block| !block.is_empty()).map(|block| block.part(part));
+        let parts: Vec<Block> = parts.filter(|part| !part.is_empty()).collect();
+        let mut merge = Merge::new(parts.iter().map(run).collect::<Result<Vec<_>, _>>()?)?;
+        let part_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let writer = context.output_sized(bytes)?;
+        write_part(writer, part_bytes, |room| merge.next_into(room))?;
+        writer.end_part(merge.rows(), merge.row_hash());
+        read.add(Output { bytes: part_bytes, rows: merge.rows(), row_hash: merge.row_hash() });
+    }
+    account(context, &blocks, read);
+    Ok(())
+}
+
+/// Says what was read of each argument. The rows of all of them were hashed together, as they were read: what the last
+/// argument brought is the rest when what was sealed in the others is taken off, so that the books of all of them close
+/// only if each row was read.
+fn account(context: &mut TaskContext<'_>, blocks: &[Vec<Block>], mut read: Output) {
+    for (arg, blocks) in blocks.iter().enumerate().take(context.args().saturating_sub(1)) {
+        for header in blocks.iter().map(Block::header) {
+            read.bytes -= header.bytes;
+            read.rows = read.rows.wrapping_sub(header.rows);
+            read.row_hash = RowHash(read.row_hash.0.wrapping_sub(header.row_hash.0));
+            context.consumed(arg, header.bytes, header.rows, header.row_hash);
+        }
+    }
+    context.consumed(blocks.len().saturating_sub(1), read.bytes, read.rows, read.row_hash);
 }
 
 /// What `reduce` is told. Its only argument is one part of all map outputs.

@@ -1,16 +1,17 @@
-//! A sort in this process: a node that is alone, without bus and sockets.
+//! A job in this process: a node that is alone, without bus and sockets.
 
 use std::path::PathBuf;
 
 use exobus_actors::{
     event::EventSink,
+    futures::Futures,
+    host::JobEnd,
     ids::{JobId, NodeId},
     node::Node,
+    task::JobError,
 };
-use exobus_shuffle::jobs::sort::{SortParams, sort};
 use futures::future::{Either, select};
 
-use super::Outcome;
 use crate::{
     commands::node::{failure, options},
     config::NodeSection,
@@ -19,23 +20,22 @@ use crate::{
     temporary::Temporary,
 };
 
-/// Runs the job; on the first Ctrl-C cancels it and waits until everything is put away.
-pub(super) fn run(
+/// Runs a program; on the first Ctrl-C cancels its job and waits until everything is put away.
+pub(super) fn run<T: Send + 'static>(
     section: &NodeSection,
-    params: &SortParams,
-    events: EventSink,
+    name: &str,
+    program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+    events: Option<EventSink>,
     interrupt: &Interrupt,
-) -> Result<Outcome, Failure> {
+) -> Result<(Result<T, JobError>, JobEnd), Failure> {
     let spill = SpillFolders::make(section)?;
     let mut options = options(section, NodeId::new("local"));
     options.store.spill_dirs = spill.paths();
     let node = Node::start(options).map_err(failure)?;
 
     let job = JobId::new();
-    let params = params.clone();
     let outcome = futures::executor::block_on(async {
-        let running =
-            std::pin::pin!(node.run(job, "sort", Some(events), async move |futures| sort(futures, params).await));
+        let running = std::pin::pin!(node.run(job, name, events, program));
         let interrupted = std::pin::pin!(interrupt.wait());
         match select(running, interrupted).await {
             Either::Left((outcome, _)) => outcome,

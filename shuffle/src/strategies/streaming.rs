@@ -1,0 +1,72 @@
+//! Streaming shuffle (Exoshuffle, section 3.1.4): after each round of maps, every partition folds what the round brought into
+//! its state, so that there is an answer over the input so far after every round.
+//!
+//! With M maps in T rounds: T x R folds, each reading M / T blocks of D / (M R) bytes and the state. The states together are
+//! as large as what was folded into them: where that is all of the rows (a sort), they are written T / 2 times over and
+//! another strategy does better; where rows are combined (an aggregation), the states stay small. Peak store bytes are
+//! min(states + 3 D / T, budget).
+
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::task::Place;
+
+use super::{Group, Maps, Shuffled, edge, groups};
+use crate::error::ShuffleError;
+use crate::job::Job;
+use crate::plan::Plan;
+
+/// Runs it.
+///
+/// # Errors
+/// A task cannot be submitted or fails.
+pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
+    rounds(futures, job, maps, plan, async |_, _| Ok(())).await
+}
+
+/// Runs it, and calls `look` after each round with how many maps are in the states, and the state of every partition.
+///
+/// # Errors
+/// A task cannot be submitted or fails; those of `look`.
+pub async fn rounds(
+    futures: &Futures,
+    job: &impl Job,
+    maps: usize,
+    plan: &Plan,
+    mut look: impl AsyncFnMut(usize, &[ObjectRef]) -> Result<(), ShuffleError>,
+) -> Result<Shuffled, ShuffleError> {
+    let round_maps = plan.maps_per_round.max(1);
+    let folds = maps.div_ceil(round_maps) as u64 * u64::from(plan.partitions);
+    futures.plan_stage(&format!("{}.merge", job.name()), folds, plan.input_bytes)?;
+
+    let places: Vec<Place> = groups(&futures.nodes(), plan)
+        .into_iter()
+        .flat_map(|Group { parts, place }| parts.map(move |_| place.clone()))
+        .collect();
+    let mut running = Maps::new(plan.maps_in_flight);
+    let mut states: Vec<ObjectRef> = Vec::new();
+    // Without maps there are states, too: of nothing.
+    for first in (0..maps.max(1)).step_by(round_maps) {
+        let mut blocks = Vec::with_capacity(round_maps);
+        for index in first..maps.min(first + round_maps) {
+            blocks.push(running.submit(futures, job, index).await?);
+        }
+        let set = futures.exchange(&edge(job, "map", "fold"), &blocks, plan.partitions, 1)?;
+        drop(blocks);
+        // A fold needs the state of the round before: waiting for those bounds what is in flight.
+        futures.wait_all(&states).await?;
+        let mut before = std::mem::take(&mut states).into_iter();
+        for (partition, place) in (0..plan.partitions).zip(&places) {
+            let state = before.next().map(|state| futures.exchange(&edge(job, "fold", "fold"), &[state], 1, 1));
+            let state = state.transpose()?;
+            let mut columns = vec![set.part(partition)];
+            columns.extend(state.as_ref().map(|state| state.part(0)));
+            states.push(job.merge(futures, &columns, 1, place.clone())?);
+        }
+        look(maps.min(first + round_maps), &states).await?;
+    }
+    let reduce = |((partition, state), place): ((usize, ObjectRef), &Place)| {
+        let state = futures.exchange(&edge(job, "fold", "reduce"), &[state], 1, 1)?;
+        job.reduce(futures, partition as u32, state.part(0), place.clone())
+    };
+    let outputs = states.into_iter().enumerate().zip(&places).map(reduce).collect::<Result<_, _>>()?;
+    Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
+}

@@ -1,0 +1,54 @@
+//! Two-stage shuffle, push* (Exoshuffle, section 3.1.3; Exoshuffle-CloudSort): maps run in rounds, the outputs of a round are
+//! merged where their reduces will run while the maps of the next round run, and are let go at once. Only merged blocks
+//! are spilled.
+//!
+//! With M maps in T rounds and G groups of partitions: T x G merges, each of the R / G parts of its group from the M / T maps
+//! of a round; a reduce reads T blocks of D / (T R) bytes, all of them on its own node. Map outputs live for one round: peak
+//! store bytes are min(D, budget) with 3 D / T, the round that is mapped, the one that is merged and its result, pinned or
+//! written; disk bytes are D - budget written and read once, in blocks M / T times those of `simple`.
+
+use exobus_actors::futures::{Futures, ObjectRef, Window};
+
+use super::{Group, Maps, Shuffled, edge, groups};
+use crate::error::ShuffleError;
+use crate::job::Job;
+use crate::plan::Plan;
+
+/// Runs it.
+///
+/// # Errors
+/// A task cannot be submitted or fails.
+pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
+    let groups = groups(&futures.nodes(), plan);
+    let round_maps = plan.maps_per_round.max(1);
+    let merges = maps.div_ceil(round_maps) * groups.len();
+    futures.plan_stage(&format!("{}.merge", job.name()), merges as u64, plan.input_bytes)?;
+
+    let mut running = Maps::new(plan.maps_in_flight);
+    // The merges of one round: those of the next are submitted as these complete.
+    let mut merging = Window::new(groups.len());
+    let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); groups.len()];
+    for first in (0..maps).step_by(round_maps) {
+        let mut blocks = Vec::with_capacity(round_maps);
+        for index in first..maps.min(first + round_maps) {
+            blocks.push(running.submit(futures, job, index).await?);
+        }
+        let set = futures.exchange(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
+        drop(blocks);
+        for (Group { parts, place }, merged) in groups.iter().zip(&mut merged) {
+            merging.admit(futures).await?;
+            let output = job.merge(futures, &[set.parts(parts.clone())], parts.end - parts.start, place.clone())?;
+            merging.track(futures, &output)?;
+            merged.push(output);
+        }
+    }
+    let mut outputs = Vec::with_capacity(plan.partitions as usize);
+    for (Group { parts, place }, merged) in groups.iter().zip(merged) {
+        let edge = edge(job, &format!("merge[{parts:?}]"), "reduce");
+        let set = futures.exchange(&edge, &merged, parts.end - parts.start, 1)?;
+        for partition in parts.clone() {
+            outputs.push(job.reduce(futures, partition, set.part(partition - parts.start), place.clone())?);
+        }
+    }
+    Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
+}
