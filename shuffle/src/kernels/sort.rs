@@ -228,19 +228,28 @@ impl<'a> Sorted<'a> {
     /// # Panics
     /// When `out` is not exactly as long as those records, or `positions` reach beyond [`Sorted::rows`].
     pub fn gather(&self, positions: Range<usize>, out: &mut [u8]) -> RowHash {
+        // One piece is the common case, and knowing it beforehand saves a look at the table of pieces for each record.
+        match self.pieces[..] {
+            [records] => self.gather_by(positions, out, |entry| &records[entry as u32 as usize]),
+            _ => self.gather_by(positions, out, |entry| self.at(entry)),
+        }
+    }
+
+    #[inline(always)]
+    fn gather_by(&self, positions: Range<usize>, out: &mut [u8], at: impl Fn(u128) -> &'a Record) -> RowHash {
         let out = as_records_mut(out);
         assert_eq!(out.len(), positions.len(), "gather: room for as many records as positions");
         let entries = &self.entries[positions.start..];
         for entry in entries.iter().take(AHEAD) {
-            prefetch_record(self.at(*entry));
+            prefetch_record(at(*entry));
         }
         let mut sum = 0u128;
         for (index, out) in out.iter_mut().enumerate() {
             // Beyond the range lie the records of the partition that is gathered next.
             if let Some(later) = entries.get(index + AHEAD) {
-                prefetch_record(self.at(*later));
+                prefetch_record(at(*later));
             }
-            let record = self.at(entries[index]);
+            let record = at(entries[index]);
             *out = *record;
             sum = sum.wrapping_add(hash_number(record));
         }
