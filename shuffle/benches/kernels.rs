@@ -10,7 +10,9 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use exobus_shuffle::cuts::Cuts;
-use exobus_shuffle::kernels::{Merge, SliceRun, partition, partition_scratch_bytes, sort, sort_scratch_bytes};
+use exobus_shuffle::kernels::{
+    Merge, Scatter, SliceRun, partition, partition_scratch_bytes, sort, sort_pieces, sort_scratch_bytes,
+};
 use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES, Summary, checksum, row_hash_sum};
 
 const ROWS: usize = 1_300_000;
@@ -62,6 +64,29 @@ fn sorting(criterion: &mut Criterion) {
     let mut scratch = vec![1; partition_scratch_bytes(ROWS)];
     group.bench_function("partition_80", |bencher| {
         bencher.iter(|| partition(&bytes, &cuts, &mut scratch, &mut out));
+    });
+    // Buffers of 1 MB go round, as they do when full ones are written to disk: memory is hot, but not in the first caches.
+    let mut free: Vec<Vec<u8>> = (0..200).map(|_| vec![1; 1_024_000]).collect();
+    let mut scatter = Scatter::new(&cuts, free.drain(..cuts.partitions()));
+    let mut free = std::collections::VecDeque::from(free);
+    group.bench_function("scatter_80", |bencher| {
+        bencher.iter(|| {
+            let pushed = scatter.push(&bytes, |_, buffer| {
+                free.push_back(std::mem::take(buffer));
+                *buffer = free.pop_front().ok_or("none left")?;
+                Ok::<(), &str>(())
+            });
+            pushed.expect("as many come back as go");
+            scatter.row_hash()
+        });
+    });
+    let pieces: Vec<&[u8]> = bytes.chunks(1_024_000).collect();
+    let mut scratch = vec![1; sort_scratch_bytes(ROWS)];
+    group.bench_function("sort_gather_hash/pieces", |bencher| {
+        bencher.iter(|| {
+            let sorted = sort_pieces(&pieces, &mut scratch);
+            sorted.gather(0..sorted.rows(), &mut out)
+        });
     });
     group.finish();
 }

@@ -162,13 +162,13 @@ fn contract_reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Resul
     }
     let lost = u64::from(params.loses_a_row);
     context.consumed(0, merged as u64 - lost * RECORD_BYTES as u64, merge.rows() - lost, merge.row_hash());
-    let key = |record: &[u8]| record[..KEY_BYTES].to_vec();
-    let mut keys = bytes.chunks(RECORD_BYTES).map(key);
+    let keys: Vec<&[u8]> = bytes.chunks(RECORD_BYTES).map(|record| &record[..KEY_BYTES]).collect();
+    let end = |key: Option<&&[u8]>| key.map(|key| key.to_vec()).unwrap_or_default();
     Ok(Seen {
         output: Output { bytes: merged as u64, rows: merge.rows(), row_hash: row_hash_sum(&bytes) },
-        ordered: bytes.chunks(RECORD_BYTES).map(key).is_sorted(),
-        first: keys.next().unwrap_or_default(),
-        last: keys.last().or_else(|| bytes.chunks(RECORD_BYTES).next().map(key)).unwrap_or_default(),
+        ordered: keys.is_sorted(),
+        first: end(keys.first()),
+        last: end(keys.last()),
     })
 }
 

@@ -137,7 +137,7 @@ mod tests {
     /// Parts with gaps and without bytes, fed in pieces of every size.
     #[test]
     fn parts_are_verified_as_they_arrive() {
-        let bytes: Vec<u8> = (0..300u32).map(|at| (at * 7 >> 1) as u8).collect();
+        let bytes: Vec<u8> = (0..300u32).map(|at| ((at * 7) >> 1) as u8).collect();
         let parts = [
             part(0, &[]),
             part(0, &bytes[..100]),

@@ -24,7 +24,7 @@ pub struct Fill {
     /// `None` when there are no bytes.
     span: Option<OwnedSpan>,
     filled: u64,
-    verifier: Verifier,
+    verifier: Box<Verifier>,
 }
 
 impl Fill {
@@ -35,7 +35,7 @@ impl Fill {
         range: Range<u64>,
         span: Option<OwnedSpan>,
     ) -> Fill {
-        Fill { shared, origin, parts, range, span, filled: 0, verifier: Verifier::new() }
+        Fill { shared, origin, parts, range, span, filled: 0, verifier: Box::new(Verifier::new()) }
     }
 
     /// Bytes in all.
@@ -78,7 +78,7 @@ impl Fill {
 
     /// Starts again from the front: the other node has to be asked anew.
     pub fn restart(&mut self) {
-        (self.filled, self.verifier) = (0, Verifier::new());
+        (self.filled, *self.verifier) = (0, Verifier::new());
     }
 
     /// Verifies every part, and makes a block of it.

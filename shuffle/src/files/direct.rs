@@ -10,22 +10,28 @@ use rustix::io::Errno;
 
 use super::{ALIGNMENT, FileError};
 
-/// An open file and its name.
+/// An open file and its name. Requests may come from several threads at once.
 #[derive(Debug)]
-pub(super) struct DirectFile {
+pub struct DirectFile {
     file: File,
     path: PathBuf,
 }
 
 impl DirectFile {
     /// Opens a file to be read.
-    pub(super) fn open(path: &Path) -> Result<DirectFile, FileError> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> Result<DirectFile, FileError> {
         DirectFile::with(path, OpenOptions::new().read(true))
     }
 
-    /// Creates a file to be written, or empties the one that is there.
-    pub(super) fn create(path: &Path) -> Result<DirectFile, FileError> {
-        DirectFile::with(path, OpenOptions::new().write(true).create(true).truncate(true))
+    /// Creates a file to be written and read, or empties the one that is there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(path: &Path) -> Result<DirectFile, FileError> {
+        DirectFile::with(path, OpenOptions::new().read(true).write(true).create(true).truncate(true))
     }
 
     fn with(path: &Path, options: &mut OpenOptions) -> Result<DirectFile, FileError> {
@@ -44,7 +50,7 @@ impl DirectFile {
     ///
     /// # Errors
     /// [`FileError::EndedEarly`] when the file has fewer bytes.
-    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8], needed: usize) -> Result<(), FileError> {
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8], needed: usize) -> Result<(), FileError> {
         let mut done = 0;
         while done < needed {
             let at = offset + done as u64;
@@ -62,7 +68,10 @@ impl DirectFile {
     }
 
     /// Writes all of `bytes` at `offset`.
-    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// What the system says, a full disk for one.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         let mut done = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
@@ -80,7 +89,10 @@ impl DirectFile {
 
     /// Claims disk space for `bytes` bytes, so that a full disk shows now and parallel writes do not extend the file one
     /// after the other. Not every file system can; then nothing happens.
-    pub(super) fn reserve(&self, bytes: u64) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// A full disk.
+    pub fn reserve(&self, bytes: u64) -> Result<(), FileError> {
         if bytes == 0 {
             return Ok(());
         }
@@ -91,12 +103,18 @@ impl DirectFile {
     }
 
     /// Gives the file its length: the last block was written whole.
-    pub(super) fn set_len(&self, bytes: u64) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_len(&self, bytes: u64) -> Result<(), FileError> {
         self.file.set_len(bytes).map_err(|error| FileError::io(&self.path, "set the length", bytes, error))
     }
 
     /// Returns when the data is on the disk.
-    pub(super) fn sync(&self) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&self) -> Result<(), FileError> {
         self.file.sync_data().map_err(|error| FileError::io(&self.path, "sync", 0, error))
     }
 

@@ -6,6 +6,7 @@
 //!
 //! - [`input`]: which files there are, chunks of them, and reading a chunk;
 //! - [`output`]: writing a file front to back under a temporary name, and committing it;
+//! - [`DirectFile`]: the one place that asks for direct I/O, and does without where it must;
 //! - [`generate`] and [`validate`]: the benchmark's two tools over whole files, with a thread per request in flight.
 //!
 //! Direct I/O moves blocks of [`ALIGNMENT`] bytes and records have 100, so offsets are kept at multiples of
@@ -20,6 +21,7 @@ pub mod output;
 pub mod validate;
 
 pub use buffer::AlignedBuffer;
+pub use direct::DirectFile;
 pub use error::FileError;
 pub use generate::{Generated, generate_dir, generate_file};
 pub use input::{Chunk, InputFile, ReadOptions, chunks, list_inputs, read_chunk};

@@ -1,7 +1,7 @@
 //! Kernels: what a task does with records in memory, on plain slices.
 //!
 //! - [`mod@sort`]: order the records of a chunk, find the partition bounds, gather them into place;
-//! - [`mod@partition`]: group the records of a chunk by partition without ordering them;
+//! - [`mod@partition`]: group records by partition without ordering them, in a chunk or into a buffer for each;
 //! - [`merge`]: many sorted runs into one, resumable, from memory or from streams.
 //!
 //! They know neither actors nor the store. Memory that grows with the input is handed in by the caller, and each
@@ -16,5 +16,5 @@ pub mod sort;
 mod tests;
 
 pub use merge::{Merge, ReadRun, RunSource, SliceRun};
-pub use partition::{Partitioned, partition, partition_scratch_bytes};
-pub use sort::{Sorted, sort, sort_scratch_bytes};
+pub use partition::{Partitioned, Scatter, partition, partition_scratch_bytes};
+pub use sort::{Sorted, sort, sort_pieces, sort_scratch_bytes};

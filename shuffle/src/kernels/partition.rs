@@ -3,11 +3,15 @@
 //! One sweep finds and counts each record's partition (a table on the first 16 bits of the key answers at once, unless a
 //! cut falls into that slice of the key space: then the cuts inside are searched), a second one copies the record
 //! behind the others of its partition. Inside a partition records keep the order they came in.
+//!
+//! Where partitions need not lie one behind the other, [`Scatter`] does it in one sweep, into a buffer per partition.
 
-use super::memory::as_small_numbers;
+use std::ops::DerefMut;
+
+use super::memory::{as_small_numbers, prefetch_ahead};
 use crate::cuts::Cuts;
 use crate::records::hash::hash_number;
-use crate::records::{Record, RowHash, as_records, as_records_mut, key_number};
+use crate::records::{RECORD_BYTES, Record, RowHash, as_records, as_records_mut, key_number};
 
 /// Bytes of scratch that [`partition()`] needs for `rows` records: 4 a record, and 3 for alignment.
 pub const fn partition_scratch_bytes(rows: usize) -> usize {
@@ -53,7 +57,95 @@ pub fn partition(bytes: &[u8], cuts: &Cuts, scratch: &mut [u8], out: &mut [u8]) 
     parts.map(|(rows, sum)| Partitioned { rows: rows as u64, row_hash: RowHash(sum) }).collect()
 }
 
+/// Groups records by partition in one sweep: each is copied behind the last one of its partition, into a buffer that the
+/// caller takes away when it is full.
+///
+/// Per record: one look-up, one copy, one hash. Buffers may be cold memory: the lines that a partition writes next are
+/// asked for when it is written to, long before its next record comes.
+#[derive(Debug)]
+pub struct Scatter<B> {
+    finder: Finder,
+    slots: Vec<Slot<B>>,
+    rows: u64,
+    sum: u128,
+}
+
+/// Where the next record of a partition goes.
+#[derive(Debug)]
+struct Slot<B> {
+    buffer: B,
+    filled: usize,
+}
+
+impl<B: DerefMut<Target = [u8]>> Scatter<B> {
+    /// Begins with one of `buffers` for each partition; all must hold a whole number of records, at least one.
+    ///
+    /// # Panics
+    /// When there are not as many buffers as partitions, or one is of another length.
+    pub fn new(cuts: &Cuts, buffers: impl IntoIterator<Item = B>) -> Scatter<B> {
+        let slots: Vec<Slot<B>> = buffers.into_iter().map(|buffer| Slot { buffer, filled: 0 }).collect();
+        assert_eq!(slots.len(), cuts.partitions(), "scatter: a buffer for each partition");
+        slots.iter().for_each(|slot| check_buffer(&slot.buffer));
+        Scatter { finder: Finder::new(cuts), slots, rows: 0, sum: 0 }
+    }
+
+    /// Copies the records of `bytes` to their partitions. When a partition's buffer is full and another record comes,
+    /// `replace` is given the partition and its buffer, and leaves another one there.
+    ///
+    /// # Errors
+    /// Those of `replace`; which records of `bytes` have been copied is not known then.
+    ///
+    /// # Panics
+    /// When `bytes`, or a buffer that `replace` leaves, is not a whole number of records.
+    pub fn push<E>(&mut self, bytes: &[u8], mut replace: impl FnMut(usize, &mut B) -> Result<(), E>) -> Result<(), E> {
+        let records = as_records(bytes);
+        let mut sum = self.sum;
+        for record in records {
+            let partition = self.finder.partition_of(record);
+            let slot = &mut self.slots[partition];
+            if slot.filled == slot.buffer.len() {
+                replace(partition, &mut slot.buffer)?;
+                check_buffer(&slot.buffer);
+                slot.filled = 0;
+            }
+            let room = &mut slot.buffer[slot.filled..];
+            room[..RECORD_BYTES].copy_from_slice(record);
+            prefetch_ahead(room, RECORD_BYTES + 63);
+            prefetch_ahead(room, 2 * RECORD_BYTES + 63);
+            slot.filled += RECORD_BYTES;
+            sum = sum.wrapping_add(hash_number(record));
+        }
+        self.sum = sum;
+        self.rows += records.len() as u64;
+        Ok(())
+    }
+
+    /// Records copied so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Sum of the row hashes of the records copied so far.
+    pub fn row_hash(&self) -> RowHash {
+        RowHash(self.sum)
+    }
+
+    /// The buffer of each partition, and how many of its bytes are filled.
+    pub fn into_buffers(self) -> impl Iterator<Item = (B, usize)> {
+        self.slots.into_iter().map(|slot| (slot.buffer, slot.filled))
+    }
+}
+
+fn check_buffer(buffer: &[u8]) {
+    let len = buffer.len();
+    assert!(
+        len > 0 && len.is_multiple_of(RECORD_BYTES),
+        "scatter: a buffer of {len} bytes is no whole number of records"
+    );
+}
+
 /// Finds the partition of a record from a table over the first 16 bits of the key.
+#[derive(Debug)]
 struct Finder {
     cuts: Vec<u128>,
     /// For each value of the first 16 bits, and one beyond: how many cuts are at or below its first key.

@@ -1,7 +1,8 @@
 //! Sort: a chunk of records in order of their whole key, equal keys in the order they came.
 //!
-//! A record is represented by one `u128` entry: its 10-byte key in the high 80 bits, its index in the low 32. Entries
-//! differ all, compare as (key, index), and so any way to sort them is stable and never looks at a record again.
+//! The chunk may lie in several pieces. A record is represented by one `u128` entry: its 10-byte key in the high 80 bits,
+//! its piece in the 16 below, its index in the piece in the low 32. Entries differ all, compare as (key, place), and so
+//! any way to sort them is stable and never looks at a record again.
 //!
 //! 1. A few keys are sampled to choose which bits spread the records over 2048 buckets; the choice affects speed only.
 //! 2. One sweep over the records counts them per bucket, a second one drops their entries into the buckets.
@@ -31,6 +32,12 @@ const SAMPLE: usize = 1024;
 const SMALL: usize = 2048;
 /// Most entries of a slot for which inserting one by one is the fastest.
 const CROWD: u16 = 24;
+/// Bits of an entry for the index in the piece.
+const INDEX_BITS: u32 = 32;
+/// Bits of an entry for the piece.
+const PIECE_BITS: u32 = 16;
+/// Bits of an entry below the key.
+const KEY_SHIFT: u32 = INDEX_BITS + PIECE_BITS;
 /// Records between asking for a line and using it: latency of memory over the time a record takes.
 const AHEAD: usize = 24;
 
@@ -46,30 +53,47 @@ pub const fn sort_scratch_bytes(rows: usize) -> usize {
 /// When the length is not a multiple of the record size, when there are 2^32 records or more, or when the scratch is
 /// too small.
 pub fn sort<'a>(bytes: &'a [u8], scratch: &'a mut [u8]) -> Sorted<'a> {
-    let records = as_records(bytes);
-    assert!(records.len() <= u32::MAX as usize, "{} records in one chunk: sort fewer at once", records.len());
-    let entries = as_numbers(scratch, records.len(), "sort");
-    if records.len() <= 256 {
-        for (index, (record, entry)) in records.iter().zip(&mut *entries).enumerate() {
-            *entry = entry_of(record, index);
+    sort_pieces(&[bytes], scratch)
+}
+
+/// As [`sort`], of records that lie in several pieces, each a whole number of records; some may be empty. Equal keys keep
+/// the order of the pieces. The scratch is that for the rows of all pieces together.
+///
+/// # Panics
+/// As [`sort`]; and when there are more than 65 536 pieces.
+pub fn sort_pieces<'a>(pieces: &[&'a [u8]], scratch: &'a mut [u8]) -> Sorted<'a> {
+    let pieces: Vec<&[Record]> = pieces.iter().map(|piece| as_records(piece)).collect();
+    let rows = pieces.iter().map(|records| records.len()).sum::<usize>();
+    assert!(rows <= u32::MAX as usize, "{rows} records in one chunk: sort fewer at once");
+    assert!(pieces.len() <= 1 << PIECE_BITS, "{} pieces in one chunk: join some of them", pieces.len());
+    let entries = as_numbers(scratch, rows, "sort");
+    if rows <= 256 {
+        let places = pieces.iter().enumerate();
+        let places = places.flat_map(|(piece, records)| (0..records.len()).map(move |index| (piece, index)));
+        for ((piece, index), entry) in places.zip(&mut *entries) {
+            *entry = entry_of(&pieces[piece][index], piece, index);
         }
         entries.sort_unstable();
-        return Sorted { records, entries };
+        return Sorted { pieces, entries };
     }
 
-    let spread = Spread::of(records);
+    let spread = Spread::of(&pieces, rows);
     let mut positions = [0u32; BUCKETS];
-    for record in records {
-        positions[spread.bucket(record)] += 1;
+    for records in &pieces {
+        for record in *records {
+            positions[spread.bucket(record)] += 1;
+        }
     }
     let mut next = 0;
     for position in &mut positions {
         next += std::mem::replace(position, next);
     }
-    for (index, record) in records.iter().enumerate() {
-        let position = &mut positions[spread.bucket(record)];
-        entries[*position as usize] = entry_of(record, index);
-        *position += 1;
+    for (piece, records) in pieces.iter().enumerate() {
+        for (index, record) in records.iter().enumerate() {
+            let position = &mut positions[spread.bucket(record)];
+            entries[*position as usize] = entry_of(record, piece, index);
+            *position += 1;
+        }
     }
     // Every position now stands where the next bucket begins.
     let mut start = 0;
@@ -78,7 +102,7 @@ pub fn sort<'a>(bytes: &'a [u8], scratch: &'a mut [u8]) -> Sorted<'a> {
         sort_bucket(&mut entries[start..end as usize], &mut spare);
         start = end as usize;
     }
-    Sorted { records, entries }
+    Sorted { pieces, entries }
 }
 
 /// Sorts the entries of one bucket, by way of `spare`.
@@ -126,8 +150,8 @@ fn sort_bucket(bucket: &mut [u128], spare: &mut [u128; SMALL]) {
 }
 
 #[inline(always)]
-fn entry_of(record: &Record, index: usize) -> u128 {
-    (key_number(record) << 48) | index as u128
+fn entry_of(record: &Record, piece: usize, index: usize) -> u128 {
+    (key_number(record) << KEY_SHIFT) | ((piece as u128) << INDEX_BITS) | index as u128
 }
 
 /// Maps keys to buckets in order: subtract, shift, and clamp what falls outside the sample's range.
@@ -137,10 +161,10 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(records: &[Record]) -> Spread {
+    fn of(pieces: &[&[Record]], rows: usize) -> Spread {
         let (mut low, mut high) = (u64::MAX, 0);
-        let step = records.len().div_ceil(SAMPLE).max(1);
-        for record in records.iter().step_by(step) {
+        let step = rows.div_ceil(SAMPLE).max(1);
+        for record in pieces.iter().copied().flatten().step_by(step) {
             let head = head_of(record);
             low = low.min(head);
             high = high.max(head);
@@ -164,7 +188,7 @@ fn head_of(record: &Record) -> u64 {
 /// The order of a chunk's records.
 #[derive(Debug)]
 pub struct Sorted<'a> {
-    records: &'a [Record],
+    pieces: Vec<&'a [Record]>,
     entries: &'a [u128],
 }
 
@@ -176,7 +200,12 @@ impl<'a> Sorted<'a> {
 
     /// The record at `position` of the order.
     pub fn record(&self, position: usize) -> &'a Record {
-        &self.records[self.entries[position] as u32 as usize]
+        self.at(self.entries[position])
+    }
+
+    #[inline(always)]
+    fn at(&self, entry: u128) -> &'a Record {
+        &self.pieces[(entry >> INDEX_BITS) as usize & ((1 << PIECE_BITS) - 1)][entry as u32 as usize]
     }
 
     /// Where each partition begins and ends in the order: one position more than partitions, ascending, from 0 to
@@ -186,7 +215,7 @@ impl<'a> Sorted<'a> {
         let mut from = 0;
         bounds.push(from);
         for cut in cuts.key_numbers() {
-            from += self.entries[from..].partition_point(|entry| entry >> 48 < cut);
+            from += self.entries[from..].partition_point(|entry| entry >> KEY_SHIFT < cut);
             bounds.push(from);
         }
         bounds.push(self.rows());
@@ -199,19 +228,28 @@ impl<'a> Sorted<'a> {
     /// # Panics
     /// When `out` is not exactly as long as those records, or `positions` reach beyond [`Sorted::rows`].
     pub fn gather(&self, positions: Range<usize>, out: &mut [u8]) -> RowHash {
+        // One piece is the common case, and knowing it beforehand saves a look at the table of pieces for each record.
+        match self.pieces[..] {
+            [records] => self.gather_by(positions, out, |entry| &records[entry as u32 as usize]),
+            _ => self.gather_by(positions, out, |entry| self.at(entry)),
+        }
+    }
+
+    #[inline(always)]
+    fn gather_by(&self, positions: Range<usize>, out: &mut [u8], at: impl Fn(u128) -> &'a Record) -> RowHash {
         let out = as_records_mut(out);
         assert_eq!(out.len(), positions.len(), "gather: room for as many records as positions");
         let entries = &self.entries[positions.start..];
         for entry in entries.iter().take(AHEAD) {
-            prefetch_record(&self.records[*entry as u32 as usize]);
+            prefetch_record(at(*entry));
         }
         let mut sum = 0u128;
         for (index, out) in out.iter_mut().enumerate() {
             // Beyond the range lie the records of the partition that is gathered next.
             if let Some(later) = entries.get(index + AHEAD) {
-                prefetch_record(&self.records[*later as u32 as usize]);
+                prefetch_record(at(*later));
             }
-            let record = &self.records[entries[index] as u32 as usize];
+            let record = at(entries[index]);
             *out = *record;
             sum = sum.wrapping_add(hash_number(record));
         }

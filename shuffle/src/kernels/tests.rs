@@ -62,6 +62,53 @@ proptest! {
     }
 
     #[test]
+    fn pieces_sort_as_the_whole_does(
+        keys in proptest::collection::vec(key(), 0..1500), lengths in proptest::collection::vec(0usize..300, 0..12),
+    ) {
+        let bytes = rows(&keys);
+        let (mut pieces, mut rest) = (Vec::new(), bytes.as_slice());
+        for length in lengths {
+            let (piece, behind) = rest.split_at((length * RECORD_BYTES).min(rest.len()));
+            pieces.push(piece);
+            rest = behind;
+        }
+        pieces.push(rest);
+        let mut scratch = vec![0; sort_scratch_bytes(keys.len())];
+        let sorted = sort_pieces(&pieces, &mut scratch);
+        let mut out = vec![0; bytes.len()];
+        let row_hash = sorted.gather(0..sorted.rows(), &mut out);
+        prop_assert_eq!(row_hash, row_hash_sum(&bytes));
+        prop_assert!(out == naively_sorted(&bytes));
+    }
+
+    #[test]
+    fn scattering_fills_one_buffer_after_the_other(
+        keys in proptest::collection::vec(key(), 0..600), cuts in cuts(), room in 1usize..8, step in 1usize..90,
+    ) {
+        let bytes = rows(&keys);
+        let buffer = || vec![0u8; room * RECORD_BYTES];
+        let mut filled = vec![Vec::new(); cuts.partitions()];
+        let mut scatter = Scatter::new(&cuts, (0..cuts.partitions()).map(|_| buffer()));
+        for block in bytes.chunks(step * RECORD_BYTES) {
+            let replaced = scatter.push(block, |partition, full| {
+                filled[partition].extend_from_slice(&std::mem::replace(full, buffer()));
+                Ok::<(), ()>(())
+            });
+            prop_assert_eq!(replaced, Ok(()));
+        }
+        prop_assert_eq!(scatter.rows(), keys.len() as u64);
+        prop_assert_eq!(scatter.row_hash(), row_hash_sum(&bytes));
+        for (partition, (last, bytes)) in scatter.into_buffers().enumerate() {
+            filled[partition].extend_from_slice(&last[..bytes]);
+        }
+        for (partition, filled) in filled.iter().enumerate() {
+            let of_partition = |record: &&[u8]| cuts.partition_of(&record[..KEY_BYTES]) == partition;
+            let expected: Vec<&[u8]> = bytes.chunks(RECORD_BYTES).filter(of_partition).collect();
+            prop_assert!(*filled == expected.concat());
+        }
+    }
+
+    #[test]
     fn partitions_of_a_sorted_chunk_are_those_of_the_cuts(
         keys in proptest::collection::vec(key(), 0..600), cuts in cuts(), step in 1usize..50,
     ) {
@@ -240,4 +287,17 @@ fn a_piece_too_small_for_a_record_gets_none_and_loses_none() {
 fn too_little_scratch_is_named() {
     let bytes = rows(&[[1; KEY_BYTES]; 300]);
     sort(&bytes, &mut vec![0; 300 * 16 - 1]);
+}
+
+#[test]
+fn a_scatter_that_gets_no_buffer_says_why() {
+    let cuts = Cuts::even(1).unwrap();
+    let mut scatter = Scatter::new(&cuts, [vec![0; RECORD_BYTES]]);
+    assert_eq!(scatter.push(&[0; 2 * RECORD_BYTES], |partition, _| Err((partition, "full"))), Err((0, "full")));
+}
+
+#[test]
+#[should_panic(expected = "a buffer of 150 bytes is no whole number of records")]
+fn a_scatter_refuses_torn_buffers() {
+    Scatter::new(&Cuts::even(1).unwrap(), [vec![0; 150]]);
 }
