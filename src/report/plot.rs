@@ -3,7 +3,7 @@
 //!
 //! Large jobs stay small pictures. Up to [`BARS_MAX`] attempts each has its bar, with its figures when the pointer is
 //! over it; beyond, each executor's row is cut into columns as wide as a line is, coloured by the stage that took most
-//! of the column, as strong as the executor was busy. With more than [`ROWS_MAX`] executors a row is a whole node, and with
+//! of the column, as high as the executor was busy. With more than [`ROWS_MAX`] executors a row is a whole node, and with
 //! more nodes than that a row is several of them. Curves have at most [`BINS_MAX`](series::BINS_MAX) points whatever the job takes.
 //!
 //! Colours are those of Okabe and Ito, which people with any colour vision can tell apart.

@@ -83,7 +83,7 @@ fn a_large_job_is_a_small_picture() {
     assert_eq!(count(&elements_of_columns, "task"), 0);
     let drawn = count(&elements_of_columns, "column");
     assert!((1_000..4 * 750).contains(&drawn), "{drawn}");
-    assert!(columns.contains("each column has the colour of the stage that took most of it"));
+    assert!(columns.contains("the height of a column is how busy the executor was"));
 }
 
 #[test]

@@ -20,8 +20,10 @@ pub const ROWS_MAX: usize = 64;
 
 /// Width of a column when attempts are summed up.
 const COLUMN: f64 = 1.5;
-/// Colours of stages, the one that took longest first; the rest is grey.
-const COLOURS: [&str; 7] = [BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, VERMILLION];
+/// Stages that every shuffle has look the same in all pictures.
+const NAMED: [(&str, &str); 3] = [("map", BLUE), ("reduce", ORANGE), ("merge", GREEN)];
+/// The others in the order in which they were heard of; the rest is grey.
+const OTHERS: [&str; 4] = [SKY, PURPLE, YELLOW, VERMILLION];
 /// So wide that it can be seen.
 const WIDTH_MIN: f64 = 0.8;
 const TITLE: f64 = 34.0;
@@ -34,7 +36,7 @@ pub(super) fn draw(svg: &mut Svg, timeline: &Timeline, time: &Time, y: f64) -> f
     let colours = colours(timeline);
     let mut title = "Attempts by executor".to_owned();
     if timeline.slices().len() > BARS_MAX {
-        title.push_str(" (many: each column has the colour of the stage that took most of it)");
+        title.push_str(" (many: the height of a column is how busy the executor was, the colour what took most of it)");
     }
     svg.text((time.left(), y + TITLE - 8.0), Text { bold: true, ..Text::default() }, &title);
     let legend_y = svg.legend((time.left(), y + TITLE + 9.0), time.right(), &legend(timeline, &colours));
@@ -123,16 +125,13 @@ impl Rows {
 
 /// By stage.
 fn colours(timeline: &Timeline) -> Vec<&'static str> {
-    let mut busy: Vec<(u64, usize)> = (0..timeline.stages().len()).map(|stage| (0, stage)).collect();
-    for slice in timeline.slices() {
-        busy[slice.stage].0 += slice.micros;
-    }
-    busy.sort_by_key(|(micros, stage)| (std::cmp::Reverse(*micros), *stage));
-    let mut colours = vec![GREY; busy.len()];
-    for (colour, (_, stage)) in COLOURS.into_iter().zip(busy) {
-        colours[stage] = colour;
-    }
-    colours
+    let mut others = OTHERS.into_iter();
+    let colour = |stage: &std::sync::Arc<str>| {
+        let last = stage.rsplit('.').next().unwrap_or(stage);
+        let named = NAMED.iter().find(|(name, _)| *name == last).map(|(_, colour)| *colour);
+        named.or_else(|| others.next()).unwrap_or(GREY)
+    };
+    timeline.stages().iter().map(colour).collect()
 }
 
 fn legend(timeline: &Timeline, colours: &[&'static str]) -> Vec<(&'static str, String)> {
@@ -211,10 +210,9 @@ fn columns(
         let Some((stage, _)) = stages.iter().max_by(|one, other| one.1.total_cmp(other.1)) else { continue };
         let (y, height) = place(row);
         let room = width_us * f64::from(rows.executors[row].max(1));
-        let share = (stages.values().sum::<f64>() / room).clamp(0.05, 1.0);
-        let x = time.left() + column as f64 * COLUMN;
-        let more = format!("class=\"column\" fill-opacity=\"{share:.2}\"");
-        svg.rect((x, y), (COLUMN, height), colours[*stage], &more, "");
+        let share = (stages.values().sum::<f64>() / room).min(1.0);
+        let (x, tall) = (time.left() + column as f64 * COLUMN, (share * height).max(1.0));
+        svg.rect((x, y + height - tall), (COLUMN, tall), colours[*stage], "class=\"column\"", "");
     }
     if rows.nodes_per_row > 1 {
         let note = format!("{} nodes in a row", rows.nodes_per_row);
