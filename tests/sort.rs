@@ -113,6 +113,10 @@ fn a_timeline_that_cannot_be_written_is_refused_before_anything_is_made() {
     let nowhere = scratch.text("no/such/folder/t.json");
     sort(&scratch, &[&input, "--output", &output, "--timeline", &nowhere]).expect(3, &["write", &nowhere]);
     assert!(!scratch.path("out").exists());
+    // Nor does a job that never began leave empty ones.
+    let plot = scratch.text("p.svg");
+    sort(&scratch, &[&scratch.text("missing"), "--output", &output, "--plot", &plot]).expect(3, &["missing"]);
+    assert!(!scratch.path("p.svg").exists());
     // A full disk shows only at the end: the sort itself went well.
     let run = sort(&scratch, &[&input, "--output", &output, "--plot", "/dev/full"]);
     run.expect(3, &["write /dev/full", "No space left"]);

@@ -26,6 +26,8 @@ pub struct Views {
 struct Target {
     path: PathBuf,
     file: File,
+    /// Made here, and nothing is in it yet.
+    empty: bool,
 }
 
 impl Views {
@@ -79,23 +81,40 @@ impl Views {
 
 impl Target {
     fn open(path: &Path) -> Result<Self, Failure> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).or_exit(Exit::InputOutput);
-        let file = file.map_err(|failure| failure.context(format!("write {}", path.display())))?;
-        Ok(Self { path: path.to_owned(), file })
+        let opened = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                OpenOptions::new().write(true).open(path).map(|file| (file, false))
+            }
+            made => made.map(|file| (file, true)),
+        };
+        let opened = opened.or_exit(Exit::InputOutput);
+        let (file, empty) = opened.map_err(|failure| failure.context(format!("write {}", path.display())))?;
+        Ok(Self { path: path.to_owned(), file, empty })
     }
 
-    fn fill(self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> Result<(), Failure> {
-        let Self { path, mut file } = self;
-        let replace = || -> io::Result<()> {
-            // A pipe or a terminal has no length and no place to go back to.
-            if file.metadata()?.is_file() {
-                file.set_len(0)?;
-                file.rewind()?;
-            }
-            let mut out = BufWriter::new(&mut file);
-            write(&mut out)?;
-            out.flush()
-        };
-        replace().or_exit(Exit::InputOutput).map_err(|failure| failure.context(format!("write {}", path.display())))
+    fn fill(mut self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> Result<(), Failure> {
+        self.empty = false;
+        let replaced = self.replace(write).or_exit(Exit::InputOutput);
+        replaced.map_err(|failure| failure.context(format!("write {}", self.path.display())))
+    }
+
+    fn replace(&mut self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> io::Result<()> {
+        // A pipe or a terminal has no length and no place to go back to.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+        }
+        let mut out = BufWriter::new(&mut self.file);
+        write(&mut out)?;
+        out.flush()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.empty {
+            // There was no job; somebody else may have removed it.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
