@@ -12,7 +12,8 @@ use crate::{
         keys::Kind,
         units::{UnitError, parse_size},
     },
-    exit::Exit,
+    exit::{Exit, Failure},
+    report::Views,
 };
 
 /// The whole command line.
@@ -92,6 +93,9 @@ pub struct SortArgs {
     /// Print the summary as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+    /// Files that show what the job did
+    #[command(flatten)]
+    pub views: ViewArgs,
     /// Make so much input first, and validate the output; both are removed unless --output names a folder
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub generate: Option<u64>,
@@ -136,6 +140,27 @@ pub struct ExplainSortArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Files that show what a job did; the same for every command that runs a job.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ViewArgs {
+    /// Write a trace of tasks, waits, spills and transfers, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+    /// Write a picture (SVG) of disk, network, processors, memory, spill and of all tasks over time
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+impl ViewArgs {
+    /// Opens what was asked for.
+    ///
+    /// # Errors
+    /// A file that cannot be made or written to.
+    pub fn open(&self) -> Result<Views, Failure> {
+        Views::open(self.timeline.as_deref(), self.plot.as_deref())
+    }
 }
 
 /// Strategies that `--strategy` knows.

@@ -3,16 +3,24 @@
 //! [`Progress`] folds events into figures and is pure; [`Reporter`] shows it, as bars on a terminal and as plain lines
 //! otherwise, from a thread of its own: a slow terminal never holds up the job. All of it goes to stderr; stdout
 //! belongs to results.
+//!
+//! Who asks for it also gets a [`Timeline`] of the job as files ([`Views`]): a trace for Perfetto, and a picture.
 
 mod bars;
+pub mod plot;
 mod progress;
 mod reporter;
 mod summary;
 mod text;
+pub mod timeline;
+pub mod trace;
+mod views;
 
 pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
     summary::SortSummary,
     text::{bytes, count, rate},
+    timeline::Timeline,
+    views::Views,
 };

@@ -5,7 +5,7 @@ mod support;
 use std::{fs, path::Path, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Running, Scratch, command, exobus, names, processes_with};
+use support::{Running, Scratch, Trace, command, exobus, names, processes_with};
 
 /// Starting processes on a busy machine takes its time; a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -51,8 +51,20 @@ fn three_nodes_sort_and_all_stop_on_ctrl_c() {
 
     let (input, output) = (scratch.text("in"), scratch.text("out"));
     exobus(&["generate", "--records", "200000", "--files", "5", &input]).expect(0, &[]);
-    let run = exobus(&["sort", &input, "--output", &output, "--cluster", &url, "--json"]);
+    let (timeline, plot) = (scratch.text("t.json"), scratch.text("p.svg"));
+    let asked = ["--timeline", &timeline, "--plot", &plot, "--partitions", "12"];
+    let run = exobus(&[&["sort", &input, "--output", &output, "--cluster", &url, "--json"][..], &asked].concat());
     run.expect(0, &[]);
+    let trace = Trace::read(&scratch.path("t.json"));
+    assert_eq!((trace.outcome.as_str(), trace.count("sort.reduce")), ("finished", 12));
+    for (_, process, lane) in &trace.attempts {
+        assert!(["node n1", "node n2", "node n3"].contains(&process.as_str()), "{process}");
+        assert_eq!(lane, "executor 0");
+    }
+    assert!(trace.count_category("transfer") > 0, "parts went between nodes");
+    let svg = fs::read_to_string(scratch.path("p.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"task\"").count(), trace.attempts.len());
+    assert!(svg.contains("Network"));
     let summary = run.json();
     assert_eq!(summary["rows"], 200_000);
     assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
@@ -63,7 +75,13 @@ fn three_nodes_sort_and_all_stop_on_ctrl_c() {
     // Bad input is the job's to find there, and it names the file.
     let again = scratch.text("again");
     fs::write(scratch.path("torn"), [1; 150]).unwrap();
-    exobus(&["sort", &scratch.text("torn"), "--output", &again, "--cluster", &url]).expect(3, &["torn", "offset 100"]);
+    let torn = scratch.text("torn");
+    let asked = ["--timeline", &timeline];
+    exobus(&[&["sort", &torn, "--output", &again, "--cluster", &url][..], &asked].concat())
+        .expect(3, &["torn", "offset 100"]);
+    let trace = Trace::read(&scratch.path("t.json"));
+    assert!(trace.outcome.contains("offset 100"), "{}", trace.outcome);
+    assert_eq!(trace.count("sort.list failed"), 1, "{:?}", trace.attempts);
     exobus(&["sort", &input, "--output", &output, "--cluster", &url]).expect(3, &["out", "not empty"]);
     assert!(!scratch.path("again").exists());
 

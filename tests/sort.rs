@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use support::{Running, Scratch, command, exobus, names};
+use support::{Running, Scratch, Trace, command, exobus, names};
 
 const KEYS: [&str; 12] = [
     "rows",
@@ -76,6 +76,51 @@ fn more_data_than_memory_is_spilled_and_comes_out_right() {
     let run = sort(&scratch, &[&input, "--output", &output, "--memory", "64MiB", "--executors", "2", "--json"]);
     run.expect(0, &[]);
     assert!(run.json()["spilled_bytes"].as_u64().unwrap() > 50_000_000, "{run:#?}");
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
+#[test]
+fn a_timeline_and_a_plot_show_every_task_once() {
+    let scratch = Scratch::new();
+    let (input, output) = (generate(&scratch, 1_200_000), scratch.text("out"));
+    let (timeline, plot) = (scratch.text("t.json"), scratch.text("p.svg"));
+    fs::write(&timeline, "x".repeat(1_000_000)).unwrap();
+    let sized = ["--memory", "64MiB", "--executors", "2", "--partitions", "9"];
+    let asked = ["--timeline", &timeline, "--plot", &plot];
+    let run = sort(&scratch, &[&[&input, "--output", &output, "--json"][..], &sized, &asked].concat());
+    run.expect(0, &["t.json", "ui.perfetto.dev", "p.svg"]);
+    assert!(run.json()["spilled_bytes"].as_u64().unwrap() > 0, "{run:#?}");
+    let trace = Trace::read(&scratch.path("t.json"));
+    assert_eq!(trace.outcome, "finished");
+    assert_eq!((trace.count("sort.list"), trace.count("sort.reduce"), trace.count("sort.commit")), (1, 9, 1));
+    assert!(trace.count("sort.map") >= 3 && trace.count("sort.sample") >= 1, "{:?}", trace.attempts);
+    let helpers = trace.count("sort.list") + trace.count("sort.sample") + trace.count("sort.commit");
+    assert_eq!(trace.attempts.len(), trace.count("sort.map") + 9 + helpers, "nothing else");
+    for (_, process, lane) in &trace.attempts {
+        assert_eq!(process, "node local");
+        assert!(lane == "executor 0" || lane == "executor 1", "{lane}");
+    }
+    assert!(trace.count_category("disk") > 0 && trace.count_category("wait") > 0, "spills, and waits for memory");
+    let svg = fs::read_to_string(scratch.path("p.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"task\"").count(), trace.attempts.len());
+    assert!(svg.contains("Disk writes") && svg.contains("Spill so far") && svg.ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_timeline_that_cannot_be_written_is_refused_before_anything_is_made() {
+    let scratch = Scratch::new();
+    let (input, output) = (generate(&scratch, 10), scratch.text("out"));
+    let nowhere = scratch.text("no/such/folder/t.json");
+    sort(&scratch, &[&input, "--output", &output, "--timeline", &nowhere]).expect(3, &["write", &nowhere]);
+    assert!(!scratch.path("out").exists());
+    // Nor does a job that never began leave empty ones.
+    let plot = scratch.text("p.svg");
+    sort(&scratch, &[&scratch.text("missing"), "--output", &output, "--plot", &plot]).expect(3, &["missing"]);
+    assert!(!scratch.path("p.svg").exists());
+    // A full disk shows only at the end: the sort itself went well.
+    let run = sort(&scratch, &[&input, "--output", &output, "--plot", "/dev/full"]);
+    run.expect(3, &["write /dev/full", "No space left"]);
+    assert!(run.stdout.contains("sorted 10 records"), "{run:#?}");
     exobus(&["validate", &output]).expect(0, &[]);
 }
 
@@ -196,8 +241,14 @@ fn ctrl_c_ends_it_and_leaves_nothing() {
     let scratch = Scratch::new();
     let spill = scratch.text("spill");
     let output = scratch.text("out");
+    let seen = Scratch::new();
+    let (timeline, plot) = (seen.text("t.json"), seen.text("p.svg"));
     let mut command = command(&[
         "sort",
+        "--timeline",
+        &timeline,
+        "--plot",
+        &plot,
         "--generate",
         "400MB",
         "--output",
@@ -217,6 +268,11 @@ fn ctrl_c_ends_it_and_leaves_nothing() {
     assert_eq!(code, Some(130), "{said:#?}");
     assert!(said.iter().any(|line| line.contains("error: interrupted")), "{said:#?}");
     assert_eq!(names(scratch.root()), [""; 0], "{said:#?}");
+    let trace = Trace::read(&seen.path("t.json"));
+    assert_eq!(trace.outcome, "cancelled");
+    assert!(trace.count("sort.map") > 0, "what was done is shown: {:?}", trace.attempts);
+    let svg = fs::read_to_string(seen.path("p.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"task\"").count(), trace.attempts.len());
 }
 
 #[test]

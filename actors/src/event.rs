@@ -9,12 +9,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
+use crate::task::TaskTiming;
 
 /// What happened, where and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Milliseconds since the job was accepted (by the Owner's clock); 0 for events outside a job.
-    pub at_ms: u64,
+    /// Microseconds since the job was accepted (by the Owner's clock); 0 for events outside a job.
+    pub at_us: u64,
     /// Where it happened.
     pub node: NodeId,
     /// The job it belongs to, where it belongs to one.
@@ -68,8 +69,14 @@ pub enum EventKind {
         bytes_out: u64,
         /// Rows that the task reported.
         rows: u64,
+        /// Of `bytes_in` what was read outside the store (input files).
+        outside_in_bytes: u64,
+        /// Of `bytes_out` what was written outside the store (output files).
+        outside_out_bytes: u64,
         /// Time on the executor, microseconds.
         micros: u64,
+        /// Where and when it ran, and what it waited for.
+        timing: TaskTiming,
     },
     /// An attempt failed; it is tried again unless `last`.
     TaskFailed {
@@ -83,6 +90,10 @@ pub enum EventKind {
         error: String,
         /// Whether this ends the job.
         last: bool,
+        /// Time on the executor, microseconds.
+        micros: u64,
+        /// Where and when it ran; `None` when it never did.
+        timing: Option<TaskTiming>,
     },
     /// Something waits, and this is why ("needs 1 gpu, cluster has 0").
     Waiting {
@@ -100,8 +111,21 @@ pub enum EventKind {
         /// What became of it.
         state: NodeState,
     },
-    /// Figures of a node, about once a second while a job runs.
+    /// Figures of a node, twice a second while a job runs or as often as the [`EventSink`] asks for.
     NodeFigures(NodeFigures),
+    /// What a node has received from another since its own start; told with its figures when it has grown.
+    Received(Received),
+}
+
+/// What a node has received from one other node since its own start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// The node that sent it.
+    pub from: NodeId,
+    /// Bytes of parts that arrived.
+    pub bytes: u64,
+    /// Time of the fetches, added up over those under way at once, microseconds.
+    pub micros: u64,
 }
 
 impl EventKind {
@@ -126,7 +150,12 @@ pub enum NodeState {
 
 /// Figures of one node; counters count since the node's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeFigures {
+    /// When they were taken, on the node's own clock, microseconds.
+    pub at_us: u64,
+    /// How many tasks it runs at a time.
+    pub executors: u32,
     /// Byte budget of the store.
     pub budget_bytes: u64,
     /// Bytes of the budget in use.
@@ -135,6 +164,17 @@ pub struct NodeFigures {
     pub spilled_bytes: u64,
     /// Bytes read back from spill files so far.
     pub restored_bytes: u64,
+    /// Time of the requests that wrote spill files, added up over those under way at once, microseconds.
+    pub spill_us: u64,
+    /// Time of the requests that read them, as `spill_us`.
+    pub restore_us: u64,
+    /// Bytes that the process has read from disks, spill files included; the page cache is no disk. 0 where the kernel
+    /// does not tell.
+    pub disk_read_bytes: u64,
+    /// Bytes that the process has written to disks, as `disk_read_bytes`.
+    pub disk_written_bytes: u64,
+    /// Processor time of the process, all threads, microseconds.
+    pub cpu_us: u64,
     /// Bytes received from other nodes so far.
     pub received_bytes: u64,
     /// Bytes sent to other nodes so far.
@@ -149,17 +189,31 @@ pub struct NodeFigures {
 
 /// Where events go. Called from the arbiter of the Owner: it must not block.
 #[derive(Clone)]
-pub struct EventSink(Arc<dyn Fn(Event) + Send + Sync>);
+pub struct EventSink {
+    receive: Arc<dyn Fn(Event) + Send + Sync>,
+    sample_ms: u64,
+}
 
 impl EventSink {
     /// A sink that calls `receive` for each event.
     pub fn new(receive: impl Fn(Event) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(receive))
+        Self { receive: Arc::new(receive), sample_ms: 0 }
+    }
+
+    /// The same sink for who wants the figures of nodes every `sample_ms` milliseconds; 0: every half second.
+    #[must_use]
+    pub fn sampled_every(self, sample_ms: u64) -> Self {
+        Self { sample_ms, ..self }
+    }
+
+    /// How often it wants the figures of nodes, milliseconds; 0: every half second.
+    pub fn sample_ms(&self) -> u64 {
+        self.sample_ms
     }
 
     /// Hands an event over.
     pub fn emit(&self, event: Event) {
-        (self.0)(event);
+        (self.receive)(event);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use exobus_bus::codec;
 
-use crate::event::{Event, EventKind, NodeFigures, NodeState};
+use crate::event::{Event, EventKind, NodeFigures, NodeState, Received};
 use crate::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
@@ -49,11 +49,15 @@ fn owner_messages(
             figures: TaskFigures::default(),
         },
         OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
-        OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure },
+        OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(TaskFigures::default()) },
         OwnerMsg::Recalled { node: node(), task, attempt },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
         OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
-        OwnerMsg::NodeFigures { node: node(), figures: NodeFigures::default() },
+        OwnerMsg::NodeFigures {
+            node: node(),
+            figures: NodeFigures::default(),
+            received: vec![Received { from: node(), bytes: u64::MAX, micros: u64::MAX }],
+        },
         OwnerMsg::Cancel,
     ]
 }
@@ -87,7 +91,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         NodeMsg::Free { job, objects: ids() },
         NodeMsg::FreeParts { job, set, parts: Parts::Range(0, 1) },
         NodeMsg::EndJob { job },
-        NodeMsg::Watch { job, owner: node.clone() },
+        NodeMsg::Watch { job, owner: node.clone(), sample_ms: u64::MAX },
     ]
 }
 
@@ -156,10 +160,16 @@ fn the_largest_message_of_each_kind_stays_far_under_the_limit() {
 #[test]
 fn what_hosts_clients_and_members_say_survives_the_wire() {
     let (job, node) = (JobId::from_u128(1), NodeId::new("n1"));
-    let spec = JobSpec { job, tenant: "default".into(), program: "sort@1".into(), params: Bytes::from_static(b"\x80") };
+    let spec = JobSpec {
+        job,
+        tenant: "default".into(),
+        program: "sort@1".into(),
+        params: Bytes::from_static(b"\x80"),
+        sample_ms: 100,
+    };
     check(&HostMsg::Start { spec, client: NodeId::new("client-1") });
     let kind = EventKind::JobStarted { program: "sort@1".into() };
-    check(&ClientMsg::Events(vec![Event { at_ms: 0, node: node.clone(), job: Some(job), kind }]));
+    check(&ClientMsg::Events(vec![Event { at_us: 0, node: node.clone(), job: Some(job), kind }]));
     let nodes = BTreeMap::from([(node, NodeFigures::default())]);
     let end = JobEnd { result: Ok(Bytes::from_static(b"\xc0")), nodes, owner_bytes: 1, control_messages: 1 };
     check(&ClientMsg::Finished { job, end });

@@ -264,7 +264,37 @@ pub struct Consumed {
     pub read: Output,
 }
 
-/// Figures of a finished attempt.
+/// Where and when an attempt ran, and what it waited for on its node before. Microseconds, on the node's own clock: clocks
+/// of different nodes have nothing to do with each other, but what one node says fits together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskTiming {
+    /// Index of the executor that ran it.
+    pub executor: u32,
+    /// When it started.
+    pub started_us: u64,
+    /// Waited behind others before anything was done for it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub queued_us: u64,
+    /// Waited for memory for its arguments and scratch.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub memory_us: u64,
+    /// Waited until spilled arguments were read back, and memory that is used for the first time was there.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub load_us: u64,
+    /// Waited for what came from other nodes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fetch_us: u64,
+    /// Had everything, and waited for a free executor.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ready_us: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Figures of an attempt that is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFigures {
     /// Time on the executor, microseconds.
@@ -275,6 +305,9 @@ pub struct TaskFigures {
     pub outside_out_bytes: u64,
     /// Bytes of all arguments.
     pub args_bytes: u64,
+    /// Where and when it ran, and what it waited for.
+    #[serde(default)]
+    pub timing: TaskTiming,
 }
 
 /// Why an attempt failed.

@@ -47,7 +47,7 @@ fn explained(args: &ExplainSortArgs) -> Result<Explained, Failure> {
         let program = async move |futures| explain(futures, params).await;
         return embedded::run(&config.node, "sort.explain", program, None, &interrupt)?.0.map_err(job_failure);
     }
-    let end = submit::run(&config.cluster, "exobus explain", PROGRAM, &params, |_| {}, &interrupt)?;
+    let end = submit::run(&config.cluster, "exobus explain", PROGRAM, &params, None, &interrupt)?;
     rmp_serde::from_slice(&end.result.map_err(job_failure)?).or_exit(Exit::JobFailed)
 }
 

@@ -40,6 +40,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         ..Overrides::default()
     };
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    let views = args.views.open()?;
     let mut folders = Folders::prepare(args)?;
     if interrupt.came() {
         return Err(interrupted());
@@ -52,17 +53,20 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         strategy: args.strategy.strategy(),
     };
     let clock = SystemClock::new();
-    let reporter = Reporter::start(Style::of_stderr()).or_exit(Exit::InputOutput)?;
+    let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
     let began = clock.now();
     let ran = match &args.cluster {
         None => {
             let program = async move |futures| sort(futures, params).await;
             embedded::run(&config.node, "sort", program, Some(reporter.sink()), &interrupt)
         }
-        Some(_) => on_cluster::run(&config.cluster, &params, reporter.sink(), &interrupt),
+        Some(_) => on_cluster::run(&config.cluster, &params, &reporter.sink(), &interrupt),
     };
     let seconds = (clock.now() - began).as_secs_f64();
-    let progress = reporter.finish();
+    let (progress, seen) = reporter.finish();
+    if let Err(failure) = &seen {
+        eprintln!("error: {failure}");
+    }
     let (result, end) = ran?;
     let report = result.map_err(|error| match error {
         JobError::Cancelled if interrupt.came() => interrupted(),
@@ -87,7 +91,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
             false => writeln!(stdout, "{checked}"),
         };
     }
-    Ok(Exit::Success)
+    Ok(seen.map_or_else(|failure| failure.exit, |()| Exit::Success))
 }
 
 fn summary(report: &SortReport, end: &JobEnd, seconds: f64) -> SortSummary {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use exobus_actors::{
-    event::Event,
+    event::EventSink,
     host::{Client, ClientOptions, JobEnd, JobSpec},
 };
 use exobus_store::SystemClock;
@@ -17,14 +17,14 @@ use crate::{
     interrupt::Interrupt,
 };
 
-/// Submits `program` ("sort@1") and waits for its end; `news` hears of it, and the first Ctrl-C cancels it. `name` is that
+/// Submits `program` ("sort@1") and waits for its end; `events` hear of it, and the first Ctrl-C cancels it. `name` is that
 /// of the connection.
 pub(super) fn run(
     section: &ClusterSection,
     name: &str,
     program: &str,
     params: &impl Serialize,
-    news: impl FnMut(Event),
+    events: Option<&EventSink>,
     interrupt: &Interrupt,
 ) -> Result<JobEnd, Failure> {
     let runtime = cluster::runtime()?;
@@ -42,6 +42,12 @@ pub(super) fn run(
             tenant: "default".into(),
             program: program.into(),
             params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
+            sample_ms: events.map_or(0, EventSink::sample_ms),
+        };
+        let news = |event| {
+            if let Some(events) = events {
+                events.emit(event);
+            }
         };
         let end = client.run(spec, news, interrupt.wait()).await.map_err(client_failure)?;
         client.close().await;

@@ -8,7 +8,8 @@ use crate::logging;
 /// A bar for each stage, and a line of state below.
 pub(super) struct Bars {
     all: MultiProgress,
-    stages: Vec<ProgressBar>,
+    /// By name: a stage may appear between others.
+    stages: Vec<(String, ProgressBar)>,
     state: ProgressBar,
 }
 
@@ -21,18 +22,24 @@ impl Bars {
     }
 
     pub(super) fn draw(&mut self, progress: &Progress, now_ms: u64) {
-        for (index, stage) in progress.stages().enumerate() {
-            if self.stages.len() == index {
-                let style = template("{prefix:<14} {bar:30} {pos:>5}/{len} {msg}").progress_chars("=> ");
-                let bar = ProgressBar::new(stage.tasks).with_style(style).with_prefix(stage.name.clone());
-                self.stages.push(self.all.insert_before(&self.state, bar));
-            }
-            let bar = &self.stages[index];
-            bar.set_length(stage.tasks);
+        for stage in progress.stages() {
+            let bar = self.bar(stage);
+            bar.set_length(stage.tasks.max(stage.tasks_done));
             bar.set_position(stage.tasks_done);
             bar.set_message(message(stage, now_ms));
         }
-        self.state.set_message(progress.state_line());
+        self.state.set_message(progress.state_line(now_ms));
+    }
+
+    fn bar(&mut self, stage: &Stage) -> &ProgressBar {
+        let known = self.stages.iter().position(|(name, _)| *name == stage.name);
+        let index = known.unwrap_or_else(|| {
+            let style = template("{prefix:<14} {bar:30} {pos:>5}/{len} {msg}").progress_chars("=> ");
+            let bar = ProgressBar::new(stage.tasks).with_style(style).with_prefix(stage.name.clone());
+            self.stages.push((stage.name.clone(), self.all.insert_before(&self.state, bar)));
+            self.stages.len() - 1
+        });
+        &self.stages[index].1
     }
 
     /// A line that stays, above the bars.
@@ -45,7 +52,7 @@ impl Bars {
 impl Drop for Bars {
     fn drop(&mut self) {
         logging::bars_on_screen(None);
-        for bar in &self.stages {
+        for (_, bar) in &self.stages {
             bar.abandon();
         }
         self.state.finish_and_clear();

@@ -14,12 +14,17 @@ use super::text;
 
 /// So many different failures are told one by one; more would say nothing new.
 const FAILURES_TOLD_MAX: usize = 10;
+/// A stage that nobody announced is shown once it has moved so many bytes.
+const HELPER_BYTES_MAX: u64 = 1_000_000;
+/// The time that is left is guessed when this share is done.
+const GUESS_FROM: f64 = 0.03;
 
 /// What is known about a job so far.
 #[derive(Debug, Default)]
 pub struct Progress {
     stages: Vec<Stage>,
-    nodes: BTreeMap<NodeId, NodeFigures>,
+    /// Of each node the first figures, which hold what earlier jobs did, and the last.
+    nodes: BTreeMap<NodeId, (NodeFigures, NodeFigures)>,
     dead_nodes: u64,
     failed_attempts: u64,
     /// What was said about failures: the same again only counts.
@@ -70,7 +75,8 @@ impl Stage {
 impl Progress {
     /// Takes an event in; says whether it is one that people want to read at once, and then how.
     pub fn on(&mut self, event: &Event) -> Option<String> {
-        self.last_at_ms = self.last_at_ms.max(event.at_ms);
+        let at_ms = event.at_us / 1000;
+        self.last_at_ms = self.last_at_ms.max(at_ms);
         match &event.kind {
             EventKind::JobStarted { .. } | EventKind::JobFinished { .. } => {
                 self.finished = matches!(event.kind, EventKind::JobFinished { .. });
@@ -83,17 +89,18 @@ impl Progress {
             }
             EventKind::TaskPlaced { stage, .. } => {
                 self.waiting = None;
-                let at_ms = event.at_ms;
                 self.stage(stage).started_ms.get_or_insert(at_ms);
             }
-            EventKind::TaskFinished { stage, bytes_in, bytes_out, rows, .. } => {
+            EventKind::TaskFinished { stage, bytes_in, bytes_out, rows, micros, .. } => {
                 self.waiting = None;
                 let stage = self.stage(stage);
+                // Clients in other processes do not hear of the placing of tasks.
+                stage.started_ms.get_or_insert(at_ms.saturating_sub(micros / 1000));
                 stage.tasks_done += 1;
                 stage.bytes_in += bytes_in;
                 stage.bytes_out += bytes_out;
                 stage.rows += rows;
-                stage.finished_ms = stage.finished_ms.max(event.at_ms);
+                stage.finished_ms = stage.finished_ms.max(at_ms);
             }
             EventKind::TaskFailed { stage, attempt, error, last, .. } => {
                 self.failed_attempts += 1;
@@ -128,15 +135,17 @@ impl Progress {
                 return Some(format!("node {about} {what}"));
             }
             EventKind::NodeFigures(figures) => {
-                self.nodes.insert(event.node.clone(), *figures);
+                self.nodes.entry(event.node.clone()).or_insert((*figures, *figures)).1 = *figures;
             }
+            EventKind::Received(_) => {}
         }
         None
     }
 
-    /// The stages that the program announced, in the order in which they began; small helpers are none.
+    /// The stages in the order in which they were heard of: those that the program announced, and those that move more than
+    /// a little; small helpers are none.
     pub fn stages(&self) -> impl Iterator<Item = &Stage> {
-        self.stages.iter().filter(|stage| stage.tasks > 0)
+        self.stages.iter().filter(|stage| stage.tasks > 0 || stage.bytes_in + stage.bytes_out >= HELPER_BYTES_MAX)
     }
 
     /// Milliseconds on the job's clock of the latest event.
@@ -154,24 +163,43 @@ impl Progress {
         self.finished
     }
 
-    /// Figures of all nodes together; budgets and peaks are sums.
+    /// Figures of all nodes together; budgets and peaks are sums, counters count since the job's start.
     pub fn totals(&self) -> NodeFigures {
-        self.nodes.values().fold(NodeFigures::default(), |mut sum, node| {
+        self.nodes.values().fold(NodeFigures::default(), |mut sum, (first, node)| {
+            // A node that came back counts from zero.
+            let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
             sum.budget_bytes += node.budget_bytes;
             sum.used_bytes += node.used_bytes;
-            sum.spilled_bytes += node.spilled_bytes;
-            sum.restored_bytes += node.restored_bytes;
-            sum.received_bytes += node.received_bytes;
-            sum.sent_bytes += node.sent_bytes;
+            sum.spilled_bytes += since(node.spilled_bytes, first.spilled_bytes);
+            sum.restored_bytes += since(node.restored_bytes, first.restored_bytes);
+            sum.received_bytes += since(node.received_bytes, first.received_bytes);
+            sum.sent_bytes += since(node.sent_bytes, first.sent_bytes);
             sum.memory_bytes += node.memory_bytes;
             sum.peak_memory_bytes += node.peak_memory_bytes;
-            sum.control_messages += node.control_messages;
+            sum.control_messages += since(node.control_messages, first.control_messages);
             sum
         })
     }
 
-    /// `store 1.2 GiB of 2.0 GiB, spilled 3.20 GB`, and what it waits for.
-    pub fn state_line(&self) -> String {
+    /// How long it may take from now, once enough is done to guess: as if the rest went as fast as what is done. Stages
+    /// count by their bytes where all of them are known, else alike.
+    pub fn left(&self, now_ms: u64) -> Option<Duration> {
+        let planned = || self.stages.iter().filter(|stage| stage.tasks > 0);
+        let by_bytes = planned().all(|stage| stage.bytes_planned > 0);
+        let (mut all, mut done) = (0.0, 0.0);
+        for stage in planned() {
+            let weight = if by_bytes { stage.bytes_planned as f64 } else { 1.0 };
+            all += weight;
+            done += weight * (stage.tasks_done as f64 / stage.tasks as f64).min(1.0);
+        }
+        let began_ms = planned().filter_map(|stage| stage.started_ms).min()?;
+        let share = done / all;
+        let guess = now_ms.saturating_sub(began_ms) as f64 / 1000.0 * (1.0 - share) / share;
+        (!self.finished && (GUESS_FROM..1.0).contains(&share)).then(|| Duration::from_secs_f64(guess))
+    }
+
+    /// `store 1.2 GiB of 2.0 GiB, spilled 3.20 GB, about 12 s left`, and what it waits for.
+    pub fn state_line(&self, now_ms: u64) -> String {
         let totals = self.totals();
         let mut line = String::new();
         if totals.budget_bytes > 0 {
@@ -183,6 +211,10 @@ impl Progress {
             if totals.received_bytes > 0 {
                 line.push_str(&format!(", moved {}", text::bytes(totals.received_bytes)));
             }
+        }
+        if let Some(left) = self.left(now_ms) {
+            line.push_str(if line.is_empty() { "" } else { ", " });
+            line.push_str(&format!("about {} left", text::about(left)));
         }
         if let Some(waiting) = &self.waiting {
             line.push_str(if line.is_empty() { "" } else { ", " });
@@ -198,10 +230,11 @@ impl Progress {
             .filter(|stage| stage.started_ms.is_some())
             .map(|stage| {
                 let rate = text::rate(stage.bytes_in, stage.busy(now_ms));
-                format!("{} {}/{} {} {rate}", stage.name, stage.tasks_done, stage.tasks, text::bytes(stage.bytes_in))
+                let of = if stage.tasks > 0 { format!("/{}", stage.tasks) } else { String::new() };
+                format!("{} {}{of} {} {rate}", stage.name, stage.tasks_done, text::bytes(stage.bytes_in))
             })
             .collect();
-        parts.push(self.state_line());
+        parts.push(self.state_line(now_ms));
         parts.retain(|part| !part.is_empty());
         parts.join(" | ")
     }
@@ -219,12 +252,15 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use exobus_actors::ids::{Attempt, TaskId};
+    use exobus_actors::{
+        ids::{Attempt, TaskId},
+        task::TaskTiming,
+    };
 
     use super::*;
 
     fn event(at_ms: u64, node: &str, kind: EventKind) -> Event {
-        Event { at_ms, node: NodeId::new(node), job: None, kind }
+        Event { at_us: at_ms * 1000, node: NodeId::new(node), job: None, kind }
     }
 
     fn finished(bytes_in: u64) -> EventKind {
@@ -235,7 +271,10 @@ mod tests {
             bytes_in,
             bytes_out: bytes_in,
             rows: bytes_in / 100,
+            outside_in_bytes: 0,
+            outside_out_bytes: 0,
             micros: 10,
+            timing: TaskTiming::default(),
         }
     }
 
@@ -253,27 +292,53 @@ mod tests {
         progress.on(&event(900, "n1", placed("sort.sample@1")));
         progress.on(&event(1_000, "n1", placed("sort.map@1")));
         progress.on(&event(2_000, "n2", finished(1_000_000)));
-        assert_eq!(progress.line(3_000), "sort.map 1/2 1.00 MB 500 kB/s");
+        assert_eq!(progress.line(3_000), "sort.map 1/2 1.00 MB 500 kB/s | about 6 s left", "a quarter in two seconds");
         progress.on(&event(3_000, "n1", finished(1_000_000)));
         let map = progress.stages().next().unwrap();
         assert!(map.is_done());
         assert_eq!((map.rows, map.bytes_out), (20_000, 2_000_000));
-        assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s", "a stage that is done keeps its rate");
+        assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s | about 8 s left", "done, it keeps its rate");
+    }
+
+    #[test]
+    fn a_stage_that_nobody_announced_appears_when_it_moves_data() {
+        let mut progress = Progress::default();
+        progress.on(&event(1_000, "n1", finished(999_999 / 2)));
+        assert_eq!(progress.line(2_000), "", "a helper");
+        progress.on(&event(2_000, "n1", finished(4_500_001)));
+        assert_eq!(progress.line(2_000), "sort.map 2 5.00 MB 5.00 MB/s", "how many there will be is not known");
+    }
+
+    #[test]
+    fn the_time_left_is_guessed_from_the_bytes_of_all_stages() {
+        let mut progress = Progress::default();
+        let planned = |stage: &str, tasks, bytes| EventKind::StagePlanned { stage: stage.into(), tasks, bytes };
+        progress.on(&event(0, "n1", planned("sort.map", 10, 1_000)));
+        progress.on(&event(0, "n1", planned("sort.reduce", 10, 3_000)));
+        assert_eq!(progress.left(1_000), None, "nothing is done");
+        for at_ms in 1..=8 {
+            progress.on(&event(at_ms * 1_000, "n1", finished(100)));
+        }
+        // 8 of 10 maps are 800 of 4 000 bytes, in 8 - 1 seconds.
+        assert_eq!(progress.left(8_000), Some(Duration::from_secs(28)));
+        progress.on(&event(9_000, "n1", EventKind::JobFinished { error: None }));
+        assert_eq!(progress.left(9_000), None);
     }
 
     #[test]
     fn the_latest_figures_of_each_node_count_once() {
         let mut progress = Progress::default();
-        for (node, used) in [("n1", 1 << 30), ("n2", 1 << 30), ("n1", 2 << 30)] {
+        // What they spilled before is another job's.
+        for (node, used, spilled_mb) in [("n1", 0, 70), ("n2", 0, 0), ("n1", 1, 70), ("n2", 1, 500), ("n1", 2, 570)] {
             let figures = NodeFigures {
                 budget_bytes: 4 << 30,
-                used_bytes: used,
-                spilled_bytes: 500_000_000,
+                used_bytes: used << 30,
+                spilled_bytes: spilled_mb * 1_000_000,
                 ..NodeFigures::default()
             };
             progress.on(&event(1, node, EventKind::NodeFigures(figures)));
         }
-        assert_eq!(progress.state_line(), "store 3.0 GiB of 8.0 GiB, spilled 1.00 GB");
+        assert_eq!(progress.state_line(9), "store 3.0 GiB of 8.0 GiB, spilled 1.00 GB");
     }
 
     #[test]
@@ -285,6 +350,8 @@ mod tests {
             stage: "sort.map".into(),
             error: error.into(),
             last,
+            micros: 0,
+            timing: None,
         };
         assert_eq!(
             progress.on(&event(1, "n1", failed("disk gone", false))).as_deref(),
@@ -306,9 +373,9 @@ mod tests {
         assert_eq!(progress.on(&event(2, "n1", waiting(6_000))), None);
         assert_eq!(progress.on(&event(2, "n1", waiting(9_999))), None);
         assert!(progress.on(&event(2, "n1", waiting(10_000))).is_some(), "twice as long is news");
-        assert_eq!(progress.state_line(), "sort.merge waits: memory on n3");
+        assert_eq!(progress.state_line(9), "sort.merge waits: memory on n3");
         progress.on(&event(3, "n1", finished(1)));
-        assert_eq!(progress.state_line(), "");
+        assert_eq!(progress.state_line(9), "");
         assert!(progress.on(&event(4, "n1", waiting(5_000))).is_some(), "a new wait");
     }
 }

@@ -10,7 +10,8 @@ use std::{
 use exobus_actors::event::{Event, EventSink};
 use exobus_store::{Clock, SystemClock};
 
-use super::{Progress, bars::Bars};
+use super::{Progress, Views, bars::Bars};
+use crate::exit::Failure;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,43 +37,50 @@ const LINE_EVERY: Duration = Duration::from_secs(3);
 /// Shows what the events of a job tell, until [`Reporter::finish`].
 pub struct Reporter {
     events: Sender<Message>,
-    thread: JoinHandle<Progress>,
+    thread: JoinHandle<(Progress, Views)>,
+    sample_ms: u64,
 }
 
-enum Message {
-    Event(Event),
-    End,
-}
+/// An event, or the word that no more will come.
+type Message = Option<Event>;
 
 impl Reporter {
-    /// Starts the thread.
+    /// Starts the thread; `views` hear of everything, too.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn start(style: Style) -> io::Result<Self> {
+    pub fn start(style: Style, mut views: Views) -> io::Result<Self> {
         let (events, received) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("report".into()).spawn(move || show(style, &received))?;
-        Ok(Self { events, thread })
+        let sample_ms = views.sample_ms();
+        let run = move || {
+            let progress = show(style, &received, &mut views);
+            (progress, views)
+        };
+        let thread = std::thread::Builder::new().name("report".into()).spawn(run)?;
+        Ok(Self { events, thread, sample_ms })
     }
 
     /// Where the events go; never blocks.
     pub fn sink(&self) -> EventSink {
         let events = self.events.clone();
         // After `finish` nobody listens, and nobody needs to.
-        EventSink::new(move |event| drop(events.send(Message::Event(event))))
+        EventSink::new(move |event| drop(events.send(Some(event)))).sampled_every(self.sample_ms)
     }
 
-    /// Removes what is drawn over and over; gives what the events added up to.
-    pub fn finish(self) -> Progress {
-        let _ = self.events.send(Message::End);
-        match self.thread.join() {
-            Ok(progress) => progress,
+    /// Removes what is drawn over and over, and writes the views; gives what the events added up to, and whether the views
+    /// could be written: a job that went well is done, whatever became of its pictures.
+    pub fn finish(self) -> (Progress, Result<(), Failure>) {
+        let _ = self.events.send(None);
+        let (progress, views) = match self.thread.join() {
+            Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
-        }
+        };
+        let written = views.write().map(|said| said.iter().for_each(|line| say(line)));
+        (progress, written)
     }
 }
 
-fn show(style: Style, received: &Receiver<Message>) -> Progress {
+fn show(style: Style, received: &Receiver<Message>, views: &mut Views) -> Progress {
     let clock = SystemClock::new();
     let mut progress = Progress::default();
     let mut bars = None;
@@ -85,10 +93,11 @@ fn show(style: Style, received: &Receiver<Message>) -> Progress {
     let mut last_line = String::new();
     loop {
         match received.recv_timeout(next_at.saturating_sub(clock.now())) {
-            Ok(Message::Event(event)) => {
-                if event.at_ms > 0 {
-                    offset_ms = event.at_ms as i64 - clock.now().as_millis() as i64;
+            Ok(Some(event)) => {
+                if event.at_us > 0 {
+                    offset_ms = (event.at_us / 1000) as i64 - clock.now().as_millis() as i64;
                 }
+                views.on(&event);
                 if let Some(news) = progress.on(&event) {
                     match &bars {
                         Some(bars) => Bars::say(bars, &news),
@@ -96,7 +105,7 @@ fn show(style: Style, received: &Receiver<Message>) -> Progress {
                     }
                 }
             }
-            Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
         if clock.now() >= next_at {
@@ -132,13 +141,15 @@ mod tests {
 
     #[test]
     fn every_event_before_the_end_is_counted() {
-        let reporter = Reporter::start(Style::Lines).unwrap();
+        let reporter = Reporter::start(Style::Lines, Views::default()).unwrap();
         let sink = reporter.sink();
         for _ in 0..1000 {
             let kind = EventKind::StagePlanned { stage: "noop".into(), tasks: 1, bytes: 0 };
-            sink.emit(Event { at_ms: 1, node: NodeId::new("n1"), job: None, kind });
+            sink.emit(Event { at_us: 1, node: NodeId::new("n1"), job: None, kind });
         }
-        assert_eq!(reporter.finish().stages().next().unwrap().tasks, 1000);
-        sink.emit(Event { at_ms: 2, node: NodeId::new("n1"), job: None, kind: EventKind::JobFinished { error: None } });
+        let (progress, written) = reporter.finish();
+        assert_eq!(progress.stages().next().unwrap().tasks, 1000);
+        assert!(written.is_ok());
+        sink.emit(Event { at_us: 2, node: NodeId::new("n1"), job: None, kind: EventKind::JobFinished { error: None } });
     }
 }

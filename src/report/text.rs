@@ -50,6 +50,25 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// As [`duration`], for times that may be very short: `12 µs`, `3.4 ms`.
+pub fn short_duration(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ ..1_000 => format!("{micros} µs"),
+        micros @ ..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        micros @ ..1_000_000 => format!("{} ms", micros / 1_000),
+        _ => duration(time),
+    }
+}
+
+/// A guess of a time: `12 s`, `3 min`.
+pub fn about(time: Duration) -> String {
+    match time.as_secs_f64().ceil() as u64 {
+        seconds @ ..100 => format!("{seconds} s"),
+        seconds @ ..6_000 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +89,12 @@ mod tests {
         assert_eq!(rate(1, Duration::ZERO), "-");
         assert_eq!(duration(Duration::from_millis(1940)), "1.9 s");
         assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(short_duration(Duration::from_micros(12)), "12 µs");
+        assert_eq!(short_duration(Duration::from_micros(3_400)), "3.4 ms");
+        assert_eq!(short_duration(Duration::from_millis(340)), "340 ms");
+        assert_eq!(short_duration(Duration::from_millis(1_340)), "1.3 s");
+        assert_eq!(about(Duration::from_millis(1_200)), "2 s");
+        assert_eq!(about(Duration::from_secs(200)), "4 min");
+        assert_eq!(about(Duration::from_secs(7_300)), "3 h");
     }
 }

@@ -114,6 +114,7 @@ impl DiskTail {
     fn flush(&mut self) -> Result<(), StoreError> {
         let bytes = (self.filled as u64).next_multiple_of(PAGE);
         self.chunk.bytes_mut()[self.filled..bytes as usize].fill(0);
+        let begun = self.borrowed.shared.clock.now();
         loop {
             let file = self.borrowed.file;
             let at = self.borrowed.shared.with(|state| state.files.append(file, bytes));
@@ -126,6 +127,8 @@ impl DiskTail {
                 }
             }
         }
+        let shared = &self.borrowed.shared;
+        shared.disk_time.wrote(shared.clock.now().saturating_sub(begun));
         self.flushed += self.filled as u64;
         self.filled = 0;
         Ok(())

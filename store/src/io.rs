@@ -212,10 +212,24 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     let _guard = CloseOnPanic(shared);
     let mut buffer = AlignedBuffer::default();
     while let Some(job) = shared.io.next() {
+        let begun = shared.clock.now();
+        let took = || shared.clock.now().saturating_sub(begun);
         match job {
-            Job::Load(jobs) => run_loads(shared, jobs, &mut buffer),
-            Job::Stream(job) => run_stream(shared, *job),
-            Job::Write(job) => run_write(shared, &job, &mut buffer),
+            Job::Load(jobs) => {
+                let from_disk = jobs.iter().any(|job| !job.sources.is_empty());
+                run_loads(shared, jobs, &mut buffer);
+                if from_disk {
+                    shared.disk_time.read(took());
+                }
+            }
+            Job::Stream(job) => {
+                run_stream(shared, *job);
+                shared.disk_time.read(took());
+            }
+            Job::Write(job) => {
+                run_write(shared, &job, &mut buffer);
+                shared.disk_time.wrote(took());
+            }
             Job::File(FileWork::Close(file)) => close_file(shared, file, &mut buffer),
             Job::File(FileWork::Unlink(file)) => unlink(shared, file),
         }
@@ -381,6 +395,9 @@ fn run_stream(shared: &Shared, mut job: StreamJob) {
         read_all_at(&*file, job.offset, &mut [to])
             .map_err(|error| StoreError::disk("read", &shared.with(|state| state.path_of(job.file)), error))
     });
+    if result.is_ok() {
+        shared.with(|state| state.counters.restored_bytes += job.bytes);
+    }
     // A reader that was dropped takes no answer; its window comes back by being dropped here.
     let _ = job.done.send((job.span, result));
 }

@@ -186,6 +186,10 @@ pub struct StoreStats {
     pub written_through_bytes: u64,
     /// Bytes of objects read back from disk since the start.
     pub restored_bytes: u64,
+    /// Time that threads spent writing spill files since the start, added up over the threads, in microseconds.
+    pub spill_us: u64,
+    /// Time that threads spent reading them, as `spill_us`.
+    pub restore_us: u64,
     /// Spill files now.
     pub spill_files: u64,
     /// Their sizes.

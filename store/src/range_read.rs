@@ -92,8 +92,15 @@ impl DiskRange {
             }
             Source::Disk { file, offset, bytes, to: begins } => {
                 let count = (*bytes).min(to.len() as u64);
-                io::read_unaligned(&self.shared, *file, *offset, &mut to[..count as usize], &mut self.buffer)
-                    .inspect_err(|error| self.shared.with(|state| state.lose(self.object, &error.to_string())))?;
+                let begun = self.shared.clock.now();
+                let read =
+                    io::read_unaligned(&self.shared, *file, *offset, &mut to[..count as usize], &mut self.buffer);
+                self.shared.disk_time.read(self.shared.clock.now().saturating_sub(begun));
+                self.shared.with(|state| match &read {
+                    Ok(()) => state.counters.restored_bytes += count,
+                    Err(error) => state.lose(self.object, &error.to_string()),
+                });
+                read?;
                 (*offset, *bytes, *begins) = (*offset + count, *bytes - count, *begins + count);
                 count
             }

@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
+    time::Duration,
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -43,6 +44,29 @@ pub(crate) struct Shared {
     pub memory_bytes: u64,
     pub reserve_bytes: u64,
     pub indexes_rebuilt: AtomicU64,
+    pub disk_time: DiskTime,
+}
+
+/// What disk requests took since the start, summed over the threads that did them.
+#[derive(Default)]
+pub(crate) struct DiskTime {
+    write_us: AtomicU64,
+    read_us: AtomicU64,
+}
+
+impl DiskTime {
+    pub fn wrote(&self, time: Duration) {
+        self.write_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    pub fn read(&self, time: Duration) {
+        self.read_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Microseconds of writes and of reads.
+    pub fn micros(&self) -> (u64, u64) {
+        (self.write_us.load(Ordering::Relaxed), self.read_us.load(Ordering::Relaxed))
+    }
 }
 
 struct Inner {
@@ -129,6 +153,7 @@ impl Shared {
             memory_bytes: setup.memory_bytes,
             reserve_bytes: setup.reserve_bytes,
             indexes_rebuilt: AtomicU64::new(0),
+            disk_time: DiskTime::default(),
         }
     }
 
@@ -153,7 +178,7 @@ impl Shared {
         let Some(Todo { effects, signals }) = todo else { return };
         for effect in effects {
             match effect {
-                Effect::Wake(_) => {}
+                Effect::Wake(_) | Effect::Granted(_) => {}
                 Effect::WakeOutputs => {
                     self.outputs.notify_all();
                 }
@@ -315,8 +340,10 @@ impl Inner {
             return None;
         }
         let effects = std::mem::take(&mut self.state.effects);
-        let woken =
-            |effect: &Effect| if let Effect::Wake(ticket) = effect { self.signals.get(ticket).cloned() } else { None };
+        let woken = |effect: &Effect| match effect {
+            Effect::Wake(ticket) | Effect::Granted(ticket) => self.signals.get(ticket).cloned(),
+            _ => None,
+        };
         let signals = effects.iter().filter_map(woken).collect();
         Some(Todo { effects, signals })
     }

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use crate::{
@@ -64,6 +65,10 @@ pub enum StageItem {
 pub struct Staged {
     /// One for each item.
     pub items: Vec<StagedItem>,
+    /// From asking until memory for all of it was granted.
+    pub memory_wait: Duration,
+    /// From then until the last read from disk had ended (and memory that is used for the first time was there).
+    pub load_wait: Duration,
     prefetch: Option<Prefetched>,
 }
 
@@ -121,6 +126,9 @@ pub struct StageTicket {
     /// `None`: refused at once, or over.
     waiting: Option<(Ticket, Arc<Signal>)>,
     refused: Option<StoreError>,
+    asked: Duration,
+    /// When its memory was granted, as far as it was seen.
+    granted: Option<Duration>,
 }
 
 impl StageTicket {
@@ -139,7 +147,8 @@ impl StageTicket {
             Ok(waiting) => (Some(waiting), None),
             Err(error) => (None, Some(error)),
         };
-        StageTicket { shared: shared.clone(), group, items, waiting, refused }
+        let asked = shared.clock.now();
+        StageTicket { shared: shared.clone(), group, items, waiting, refused, asked, granted: None }
     }
 
     /// What the request waits for, for people: `None` when it can be claimed.
@@ -184,11 +193,20 @@ impl StageTicket {
                 self.shared.with(|state| state.cancel(ticket));
                 Err(StoreError::Cancelled)
             }
-            Claim::Wait => return None,
+            Claim::Wait => {
+                if self.granted.is_none() && self.shared.with(|state| state.has_memory(ticket)) {
+                    self.granted = Some(self.shared.clock.now());
+                }
+                return None;
+            }
             Claim::Failed(error) => Err(self.shared.explain(error)),
             Claim::Got { granted, described, class, bytes } => {
                 let prefetch = (class == Class::Prefetch).then(|| Prefetched { shared: self.shared.clone(), bytes });
-                self.hand_over(granted, described).map(|items| Staged { items, prefetch })
+                let now = self.shared.clock.now();
+                let memory_at = self.granted.unwrap_or(now);
+                let (memory_wait, load_wait) = (memory_at.saturating_sub(self.asked), now.saturating_sub(memory_at));
+                let items = self.hand_over(granted, described);
+                items.map(|items| Staged { items, memory_wait, load_wait, prefetch })
             }
         };
         self.waiting = None;

@@ -392,6 +392,7 @@ impl Store {
         stats.reserve_bytes = self.shared.reserve_bytes;
         stats.backed_bytes = self.shared.region.backed_bytes();
         stats.indexes_rebuilt = indexes_rebuilt;
+        (stats.spill_us, stats.restore_us) = self.shared.disk_time.micros();
         stats.buffered_io = self.shared.dirs.buffered();
         stats
     }

@@ -94,6 +94,63 @@ impl Scratch {
     }
 }
 
+/// What `--timeline` wrote, checked: lanes have names, attempts are on executors, within the job's time, one after the other.
+pub struct Trace {
+    pub outcome: String,
+    /// Name, process and lane of each attempt that ran.
+    pub attempts: Vec<(String, String, String)>,
+    pub trace: serde_json::Value,
+}
+
+impl Trace {
+    #[track_caller]
+    pub fn read(path: &Path) -> Self {
+        let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let number =
+            |event: &serde_json::Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{key}: {event}"));
+        let name_of = |what: &str, pid: u64, tid: Option<u64>| {
+            let named = |event: &&serde_json::Value| {
+                event["name"] == what && event["pid"] == pid && (tid.is_none() || event["tid"].as_u64() == tid)
+            };
+            let found: Vec<_> = events.iter().filter(named).collect();
+            assert_eq!(found.len(), 1, "{what} {pid} {tid:?}: {found:?}");
+            found[0]["args"]["name"].as_str().unwrap().to_owned()
+        };
+        let duration_us = trace["otherData"]["duration_us"].as_u64().unwrap();
+        let mut lanes: std::collections::BTreeMap<_, Vec<(u64, u64)>> = Default::default();
+        let (mut attempts, mut seen) = (Vec::new(), std::collections::BTreeSet::new());
+        for event in events.iter().filter(|event| event["ph"] == "X") {
+            let (pid, tid) = (number(event, "pid"), number(event, "tid"));
+            let (from, to) = (number(event, "ts"), number(event, "ts") + number(event, "dur"));
+            assert!(to <= duration_us, "after the end, {duration_us}: {event}");
+            lanes.entry((pid, tid)).or_default().push((from, to));
+            if event["cat"].as_str().unwrap().starts_with("task") {
+                assert!(
+                    seen.insert(format!("{}/{}", event["args"]["task"], event["args"]["attempt"])),
+                    "twice: {event}"
+                );
+                let lane = name_of("thread_name", pid, Some(tid));
+                attempts.push((event["name"].as_str().unwrap().to_owned(), name_of("process_name", pid, None), lane));
+            }
+        }
+        for (lane, mut spans) in lanes {
+            spans.sort_unstable();
+            assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{lane:?} overlaps: {spans:?}");
+        }
+        let outcome = trace["otherData"]["outcome"].as_str().unwrap().to_owned();
+        Self { outcome, attempts, trace }
+    }
+
+    pub fn count(&self, stage: &str) -> usize {
+        self.attempts.iter().filter(|(name, ..)| name == stage).count()
+    }
+
+    pub fn count_category(&self, category: &str) -> usize {
+        self.trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == category).count()
+    }
+}
+
 /// A process that is still running; killed when dropped.
 pub struct Running {
     pub child: Child,

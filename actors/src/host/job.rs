@@ -52,7 +52,7 @@ pub(crate) async fn run<'a>(
     let messages_before = node.post.messages();
     if let Some(events) = &events {
         let kind = EventKind::JobStarted { program: name.to_owned() };
-        events.emit(Event { at_ms: 0, node: node.post.node().clone(), job: Some(job), kind });
+        events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
     }
     let (done, ended) = oneshot::channel();
     let owner = shell::spawn(
@@ -66,6 +66,7 @@ pub(crate) async fn run<'a>(
             store: node.store.clone(),
             stager: node.stager.clone(),
             events,
+            figures: node.figures.clone(),
             done,
         }),
     );
@@ -107,13 +108,9 @@ pub(crate) async fn run<'a>(
         () = watch => unreachable!("it waits for ever"),
     };
     match outcome {
-        Ok(mut outcome) => JobEnd {
+        Ok(outcome) => JobEnd {
             result: outcome.result.map(bytes::Bytes::from),
-            nodes: {
-                // The last figures of this node; those of others are half a second old at most.
-                outcome.nodes.insert(node.post.node().clone(), (node.figures)());
-                outcome.nodes
-            },
+            nodes: outcome.nodes,
             owner_bytes: outcome.owner_bytes_peak,
             control_messages: node.post.messages() - messages_before,
         },

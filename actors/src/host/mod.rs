@@ -43,6 +43,9 @@ pub struct JobSpec {
     pub program: String,
     /// Parameters of the program, MessagePack.
     pub params: Bytes,
+    /// How often the client wants the figures of nodes, milliseconds; 0: every half second.
+    #[serde(default)]
+    pub sample_ms: u64,
 }
 
 /// How a job ended, for its client.
@@ -131,6 +134,7 @@ impl Host {
                     let _ = address.send(ClientMsg::Events(vec![event]));
                 }
             })
+            .sampled_every(spec.sample_ms)
         };
         let node = self.node.clone();
         let job = spec.job;

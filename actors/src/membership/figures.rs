@@ -6,6 +6,7 @@
 //! `anonymous_bytes` of its executor processes may be added to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
@@ -41,6 +42,35 @@ impl ProcessMemory {
     /// Both, bytes.
     pub fn total_bytes(self) -> u64 {
         self.anonymous_bytes + self.shared_bytes
+    }
+}
+
+/// What one process has done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessWork {
+    /// Bytes read from disks; what the page cache had is not counted.
+    pub disk_read_bytes: u64,
+    /// Bytes written to disks.
+    pub disk_written_bytes: u64,
+    /// Processor time of all its threads.
+    pub cpu: Duration,
+}
+
+impl ProcessWork {
+    /// This process, so far. No bytes where the kernel does not tell (`/proc` is not mounted, or it does not account).
+    pub fn of_this_process() -> Self {
+        let work = std::fs::read_to_string("/proc/self/io").map(|text| Self::parse(&text)).unwrap_or_default();
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Self { cpu: Duration::try_from(cpu).unwrap_or_default(), ..work }
+    }
+
+    /// Reads the text of a `/proc/<pid>/io`; absent lines count as zero.
+    pub fn parse(io: &str) -> Self {
+        let field = |name: &str| -> u64 {
+            let value = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        Self { disk_read_bytes: field("read_bytes"), disk_written_bytes: field("write_bytes"), cpu: Duration::ZERO }
     }
 }
 
@@ -148,6 +178,15 @@ mod tests {
         for text in ["", "RssAnon: many kB", "RssAnon: 12 MB", "RssAnonymous: 12 kB"] {
             assert_eq!(ProcessMemory::parse(text), ProcessMemory::default(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn bytes_of_disks_are_told_apart_from_bytes_of_calls() {
+        let io = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
+        let work = ProcessWork { disk_read_bytes: 5, disk_written_bytes: 6, cpu: Duration::ZERO };
+        assert_eq!(ProcessWork::parse(io), work);
+        assert_eq!(ProcessWork::parse("read_bytes: many\n"), ProcessWork::default());
+        assert!(ProcessWork::of_this_process().cpu > Duration::ZERO, "this test has run on some processor");
     }
 
     #[test]

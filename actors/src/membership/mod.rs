@@ -32,6 +32,6 @@ pub mod state;
 
 pub use actor::{Change, Directory};
 pub(crate) use actor::{Membership, MembershipParts};
-pub use figures::{MemoryPeak, ProcessMemory, Sampler, StoreUse};
+pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
 pub use protocol::{Beat, Figures, Health, Member, MembershipMsg};
 pub use state::{Effect, Event, MembershipOptions, State};

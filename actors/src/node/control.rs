@@ -1,6 +1,6 @@
 //! Putting a node together, on its control thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, EndpointEvents, Event as SessionEvent, Peer, SessionOptions};
@@ -14,8 +14,10 @@ use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::event::NodeFigures;
 use crate::host::{self, Host};
 use crate::ids::{Epoch, Incarnation, NodeId};
-use crate::membership::{Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, State as MembershipState};
-use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, ThreadExecutors};
+use crate::membership::{
+    Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, State as MembershipState,
+};
+use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, Tally, ThreadExecutors};
 use crate::registry::{functions, programs};
 use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
@@ -78,7 +80,7 @@ struct Running {
 struct Joined {
     endpoint: Endpoint,
     membership: Address<MembershipMsg>,
-    server: TransferServer,
+    server: Arc<TransferServer>,
 }
 
 /// What everything is made of before there are actors.
@@ -117,7 +119,7 @@ impl Running {
             Scheduler::new(base.post.clone(), Epoch(1), SchedulerOptions::default()),
         );
         let _ = scheduler.send(SchedulerMsg::NodeUp(spec));
-        let parts = base.parts(scheduler);
+        let parts = base.parts(scheduler, executors, Weak::new());
         spawn_node_manager(base, &parts, options, executors)?;
         Ok(Self { parts, jobs: None, cluster: None })
     }
@@ -130,7 +132,7 @@ impl Running {
         let server =
             TransferServer::start(cluster.listen, &cluster.token, base.store.clone(), base.post.clock().clone())
                 .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
-        let data_address = server.address().to_string();
+        let (data_address, server) = (server.address().to_string(), Arc::new(server));
 
         let local_scheduler = if cluster.scheduler {
             let epoch = Epoch(base.post.incarnation().0);
@@ -150,7 +152,7 @@ impl Running {
                 base.post.address(&at, scheduler::ACTOR)
             }
         };
-        let parts = base.parts(scheduler.clone());
+        let parts = base.parts(scheduler.clone(), options.executors, Arc::downgrade(&server));
         // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
         spawn_node_manager(base, &parts, options, options.executors)?;
         let jobs = actix_rt::Arbiter::new();
@@ -194,7 +196,8 @@ impl Running {
             if let Err(error) = joined.endpoint.drain(DRAIN_DEADLINE).await {
                 info!(%error, "not everything was said before the end");
             }
-            joined.server.stop();
+            // The last handle (unless somebody takes figures at this moment): it stops.
+            drop(joined.server);
         }
         if let Some(jobs) = self.jobs {
             jobs.stop();
@@ -204,26 +207,36 @@ impl Running {
 }
 
 impl Base {
-    fn parts(&self, scheduler: Address<SchedulerMsg>) -> NodeParts {
+    fn parts(&self, scheduler: Address<SchedulerMsg>, executors: usize, server: Weak<TransferServer>) -> NodeParts {
         let directory = self.directory.clone();
         let stager = Stager {
             node: self.post.node().clone(),
             store: self.store.clone(),
             transfer: self.transfer.clone(),
             addresses: Arc::new(move |node| directory.data_address(node)),
+            clock: self.post.clock().clone(),
+            received: Tally::default(),
         };
         let (store, peak, transfer, post) =
             (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
         let figures = move || {
             let stats = store.stats();
             let memory_bytes = peak.look();
+            let work = ProcessWork::of_this_process();
             NodeFigures {
+                at_us: post.clock().now().as_micros() as u64,
+                executors: executors as u32,
                 budget_bytes: stats.budget_bytes,
                 used_bytes: stats.used_bytes,
                 spilled_bytes: stats.spilled_bytes,
                 restored_bytes: stats.restored_bytes,
+                spill_us: stats.spill_us,
+                restore_us: stats.restore_us,
+                disk_read_bytes: work.disk_read_bytes,
+                disk_written_bytes: work.disk_written_bytes,
+                cpu_us: work.cpu.as_micros() as u64,
                 received_bytes: transfer.received_bytes(),
-                sent_bytes: 0,
+                sent_bytes: server.upgrade().map_or(0, |server| server.stats().bytes),
                 memory_bytes,
                 peak_memory_bytes: peak.bytes(),
                 control_messages: post.messages(),

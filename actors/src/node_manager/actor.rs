@@ -1,7 +1,7 @@
 //! The NodeManager's shell: messages in, executors, staging and answers out.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,18 @@ use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::protocol::NodeMsg;
 use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
-use crate::event::NodeFigures;
+use super::waits::Waits;
+use crate::event::{NodeFigures, Received};
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::{Function, functions};
 use crate::shell::{Actor, Address, Post, Scope};
-use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskSpec};
+use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
 /// How often timeouts are looked after and figures are sent.
 const TICK: Duration = Duration::from_millis(500);
+/// Figures are not taken more often than this: taking them costs some 50 us.
+const SAMPLE_MIN_MS: u64 = 20;
 
 /// What a NodeManager is made of.
 pub struct NodeManagerParts {
@@ -49,7 +52,12 @@ pub struct NodeManager {
     attempts: HashMap<Key, Running>,
     sets: HashMap<(JobId, SetId), Arc<Members>>,
     owners: HashMap<JobId, Address<OwnerMsg>>,
-    watched: BTreeSet<JobId>,
+    /// Who hears of this node's figures, and how often, milliseconds; 0: with every tick.
+    watched: BTreeMap<JobId, u64>,
+    /// Whether a [`NodeMsg::Sample`] is under way.
+    sampling: bool,
+    /// Bytes from each node that the Owners have heard of.
+    received_told: BTreeMap<NodeId, u64>,
     awake: Rc<Cell<bool>>,
     awake_until: Rc<Cell<Duration>>,
     spin: Duration,
@@ -64,6 +72,14 @@ struct Running {
     flags: Arc<Flags>,
     handed_at: Option<Duration>,
     timed_out: bool,
+    /// When it came here, or when its arguments were ready.
+    waits_since: Duration,
+    /// What it has waited for so far.
+    waited: TaskTiming,
+}
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
 }
 
 impl NodeManager {
@@ -81,7 +97,9 @@ impl NodeManager {
             attempts: HashMap::new(),
             sets: HashMap::new(),
             owners: HashMap::new(),
-            watched: BTreeSet::new(),
+            watched: BTreeMap::new(),
+            sampling: false,
+            received_told: BTreeMap::new(),
             awake: Rc::default(),
             awake_until: Rc::default(),
             spin: parts.spin,
@@ -108,7 +126,7 @@ impl NodeManager {
         let key = (spec.job, spec.id, spec.attempt);
         let Some(function) = functions().get(&spec.function).copied() else {
             let message = format!("function {} is not known to node {}", spec.function, self.post.node());
-            return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message });
+            return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message }, None);
         };
         let mut prepared = Some(Prepared::default());
         if !spec.args.is_empty() || !spec.scratch_bytes.is_empty() {
@@ -118,18 +136,23 @@ impl NodeManager {
             return;
         }
         let (spec, flags) = (Arc::new(spec), Arc::default());
-        let running = Running { owner, spec, function, prepared, flags, handed_at: None, timed_out: false };
+        let (handed_at, timed_out) = (None, false);
+        let (waits_since, waited) = (self.clock.now(), TaskTiming::default());
+        let running = Running { owner, spec, function, prepared, flags, handed_at, timed_out, waits_since, waited };
         self.attempts.insert(key, running);
     }
 
-    fn fail(&mut self, key: Key, owner: &NodeId, failure: TaskFailure) {
+    /// `figures`: of an attempt that ran.
+    fn fail(&mut self, key: Key, owner: &NodeId, failure: TaskFailure, figures: Option<TaskFigures>) {
         let (node, incarnation) = (self.node(), self.incarnation);
         let (job, task, attempt) = key;
-        self.tell(job, owner, OwnerMsg::Failed { node, incarnation, task, attempt, failure });
+        self.tell(job, owner, OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures });
     }
 
     fn stage(&mut self, key: Key, scope: &mut Scope<'_, Self>) {
-        let Some(running) = self.attempts.get(&key) else { return };
+        let now = self.clock.now();
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        running.waited.queued_us = micros(now.saturating_sub(running.waits_since));
         let sets = |id| self.sets.get(&(key.0, id)).cloned();
         let work = self.stager.stage(&running.spec, running.function, &sets);
         scope.later(async move { Some(NodeMsg::Staged(StagingDone { key, outcome: work.await })) });
@@ -142,12 +165,16 @@ impl NodeManager {
                 if self.state.staged(done.key)
                     && let Some(running) = self.attempts.get_mut(&done.key)
                 {
+                    let Waits { memory, load, fetch } = prepared.waits;
+                    let (memory_us, load_us, fetch_us) = (micros(memory), micros(load), micros(fetch));
+                    running.waited = TaskTiming { memory_us, load_us, fetch_us, ..running.waited };
+                    running.waits_since = self.clock.now();
                     running.prepared = Some(prepared);
                 }
             }
             Err(failure) => {
                 if let Some(running) = self.forget(done.key, None) {
-                    self.fail(done.key, &running.owner, failure);
+                    self.fail(done.key, &running.owner, failure, None);
                 }
             }
         }
@@ -157,7 +184,7 @@ impl NodeManager {
         let now = self.clock.now();
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.handed_at = Some(now);
-        let Prepared { args, scratch, copies } = running.prepared.take().unwrap_or_default();
+        let Prepared { args, scratch, copies, .. } = running.prepared.take().unwrap_or_default();
         self.executors.run(Work {
             owner: running.owner.clone(),
             spec: running.spec.clone(),
@@ -199,27 +226,30 @@ impl NodeManager {
                 let owner = running.owner.clone();
                 self.tell(job, &owner, OwnerMsg::Yielded { node, incarnation, task, attempt, index, output });
             }
-            Report::Finished { job, task, attempt, outcome } => {
+            Report::Finished { job, task, attempt, outcome, mut figures } => {
                 let key = (job, task, attempt);
-                let micros = outcome.as_ref().ok().map(|(_, _, figures)| figures.micros);
-                let Some(running) = self.forget(key, micros) else {
+                let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
                     // Cancelled while it ran: nobody wants what it made.
-                    if let Ok((outputs, ..)) = outcome {
+                    if let Ok((outputs, _)) = outcome {
                         self.store.delete(&(0..outputs.len()).map(|n| task.output(n as u32)).collect::<Vec<_>>());
                     }
                     return;
                 };
+                let TaskTiming { executor, started_us, .. } = figures.timing;
+                let ready_us = started_us.saturating_sub(micros(running.waits_since));
+                figures.timing = TaskTiming { executor, started_us, ready_us, ..running.waited };
                 match outcome {
-                    Ok((outputs, consumed, figures)) => {
+                    Ok((outputs, consumed)) => {
                         let message =
                             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
                         self.tell(job, &running.owner, message);
                     }
                     Err(_) if running.timed_out => {
                         let message = format!("after {} ms", running.spec.timeout_ms);
-                        self.fail(key, &running.owner, TaskFailure { kind: FailureKind::Timeout, message });
+                        let failure = TaskFailure { kind: FailureKind::Timeout, message };
+                        self.fail(key, &running.owner, failure, Some(figures));
                     }
-                    Err(failure) => self.fail(key, &running.owner, failure),
+                    Err(failure) => self.fail(key, &running.owner, failure, Some(figures)),
                 }
             }
         }
@@ -287,13 +317,47 @@ impl NodeManager {
                 running.flags.cancel();
             }
         }
-        if !self.watched.is_empty() {
-            let (node, figures) = (self.node(), (self.figures)());
-            for job in self.watched.clone() {
-                if let Some(owner) = self.owners.get(&job) {
-                    let _ = owner.send(OwnerMsg::NodeFigures { node: node.clone(), figures });
-                }
-            }
+        self.say_figures();
+    }
+
+    /// Tells the Owners how much this node has done so far.
+    fn say_figures(&mut self) {
+        if self.watched.is_empty() {
+            return;
+        }
+        let grown = |told: &BTreeMap<NodeId, u64>, now: &Received| told.get(&now.from) != Some(&now.bytes);
+        let mut received = self.stager.received.read();
+        received.retain(|now| grown(&self.received_told, now));
+        self.received_told.extend(received.iter().map(|now| (now.from.clone(), now.bytes)));
+        let figures = (self.figures)();
+        for job in self.watched.keys() {
+            self.say(*job, figures, &received);
+        }
+    }
+
+    fn say(&self, job: JobId, figures: NodeFigures, received: &[Received]) {
+        if let Some(owner) = self.owners.get(&job) {
+            // What was lost the next ones say again, but for what others have sent and never send again.
+            let _ = owner.send(OwnerMsg::NodeFigures { node: self.node(), figures, received: received.to_vec() });
+        }
+    }
+
+    /// A job wants to hear of this node: now, as a base for what comes, and from then on.
+    fn watch(&mut self, job: JobId, owner: &NodeId, sample_ms: u64, scope: &mut Scope<'_, Self>) {
+        self.owner(job, owner);
+        self.watched.insert(job, sample_ms);
+        self.say(job, (self.figures)(), &self.stager.received.read());
+        if !self.sampling {
+            self.sample_later(scope);
+        }
+    }
+
+    /// Figures more often than with every tick, as long as a job asks for them.
+    fn sample_later(&mut self, scope: &mut Scope<'_, Self>) {
+        let every = self.watched.values().copied().filter(|every| *every > 0).min();
+        self.sampling = every.is_some();
+        if let Some(every) = every {
+            scope.after(Duration::from_millis(every.max(SAMPLE_MIN_MS)), NodeMsg::Sample);
         }
     }
 }
@@ -324,9 +388,10 @@ impl Actor for NodeManager {
             NodeMsg::Free { objects, .. } => self.store.delete(&objects.iter().collect::<Vec<_>>()),
             NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
-            NodeMsg::Watch { job, owner } => {
-                self.owner(job, &owner);
-                self.watched.insert(job);
+            NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms, scope),
+            NodeMsg::Sample => {
+                self.say_figures();
+                self.sample_later(scope);
             }
             NodeMsg::Tick => {
                 self.tick();

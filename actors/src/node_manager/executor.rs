@@ -12,7 +12,7 @@ use exobus_store::{Clock, Scratch, Store};
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::registry::{Argument, ContextParts, Function, SetupState, TaskContext, TaskError};
 use crate::shell::Address;
-use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec};
+use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
 use super::protocol::NodeMsg;
 use super::staging::Copy;
@@ -91,7 +91,9 @@ pub enum Report {
         /// Which try.
         attempt: Attempt,
         /// What came of it.
-        outcome: Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskFailure>,
+        outcome: Result<(Vec<Output>, Vec<Consumed>), TaskFailure>,
+        /// Time and place, and bytes where it succeeded; what it waited for the NodeManager knows.
+        figures: TaskFigures,
     },
 }
 
@@ -127,6 +129,7 @@ impl ThreadExecutors {
         let awake = Arc::new(AtomicBool::new(false));
         let threads = (0..count).map(|index| {
             let mut executor = Executor {
+                index: index as u32,
                 work: receiver.clone(),
                 store: store.clone(),
                 clock: clock.clone(),
@@ -171,6 +174,7 @@ impl Drop for ThreadExecutors {
 }
 
 struct Executor {
+    index: u32,
     work: crossbeam_channel::Receiver<Work>,
     store: Store,
     clock: Arc<dyn Clock>,
@@ -191,13 +195,19 @@ impl Executor {
             let started = self.clock.now();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
             let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
-            let outcome = match outcome {
-                Ok(Ok((outputs, consumed, figures))) => Ok((outputs, consumed, TaskFigures { micros, ..figures })),
-                Ok(Err(error)) => Err(error.into_failure()),
-                Err(panic) => Err(TaskFailure { kind: FailureKind::Panic, message: crate::panic_text(&*panic) }),
+            let (outcome, figures) = match outcome {
+                Ok(Ok((outputs, consumed, figures))) => (Ok((outputs, consumed)), figures),
+                Ok(Err(error)) => (Err(error.into_failure()), TaskFigures::default()),
+                Err(panic) => {
+                    let failure = TaskFailure { kind: FailureKind::Panic, message: crate::panic_text(&*panic) };
+                    (Err(failure), TaskFigures::default())
+                }
             };
+            let (executor, started_us) = (self.index, started.as_micros() as u64);
+            let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
+            let figures = TaskFigures { micros, timing, ..figures };
             // A NodeManager that is gone needs no reports.
-            let _ = self.reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome }));
+            let _ = self.reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures }));
         }
     }
 

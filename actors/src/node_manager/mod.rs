@@ -9,6 +9,7 @@ mod executor;
 mod protocol;
 mod staging;
 mod state;
+mod waits;
 
 pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use executor::SPIN;
@@ -16,3 +17,4 @@ pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
 pub use protocol::{ACTOR, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
+pub(crate) use waits::Tally;

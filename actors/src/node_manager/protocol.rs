@@ -9,9 +9,10 @@
 //! | `Free`      | Owner        | –                                     | ignored                | freed with the job            |
 //! | `FreeParts` | Owner        | –                                     | ignored                | freed with the object         |
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
-//! | `Watch`     | Owner        | `NodeFigures` every second            | replaces               | repeated by the session       |
+//! | `Watch`     | Owner        | `NodeFigures` now and then regularly  | replaces               | repeated by the session       |
 //! | `Executor`  | executors    | –                                     | –                      | never leaves the process      |
 //! | `Staged`    | itself       | –                                     | –                      | never leaves the process      |
+//! | `Sample`    | itself       | –                                     | –                      | never leaves the process      |
 //! | `Tick`      | itself       | –                                     | –                      | –                             |
 
 use serde::{Deserialize, Serialize};
@@ -116,12 +117,15 @@ pub enum NodeMsg {
         /// The job.
         job: JobId,
     },
-    /// Send this node's figures to the job's Owner every second.
+    /// Send this node's figures to the job's Owner, now and from time to time.
     Watch {
         /// The job.
         job: JobId,
         /// The node of the job's Owner.
         owner: NodeId,
+        /// How often, milliseconds; 0: every half second.
+        #[serde(default)]
+        sample_ms: u64,
     },
     /// News from an executor.
     #[serde(skip)]
@@ -129,6 +133,9 @@ pub enum NodeMsg {
     /// Arguments are ready, or cannot be.
     #[serde(skip)]
     Staged(StagingDone),
+    /// A job that asked for more figures gets the next ones.
+    #[serde(skip)]
+    Sample,
     /// A moment has passed: look after timeouts, report figures.
     Tick,
 }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::{Block, Class, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
+use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::state::Key;
+use super::waits::{Tally, Waits};
 use crate::ids::{NodeId, ObjectId};
 use crate::registry::{Argument, Function, Mode};
 use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
@@ -43,6 +44,7 @@ pub(super) struct Prepared {
     pub(super) args: Vec<Argument>,
     pub(super) scratch: Vec<Scratch>,
     pub(super) copies: Vec<Copy>,
+    pub(super) waits: Waits,
 }
 
 /// A copy of another node's object, made for one attempt; deleted when it is dropped.
@@ -78,6 +80,8 @@ pub(crate) struct Stager {
     pub(crate) transfer: TransferClient,
     /// Where the Transfer of each node listens.
     pub(crate) addresses: Addresses,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) received: Tally,
 }
 
 /// One object of an argument.
@@ -163,17 +167,24 @@ impl Stager {
         async move {
             let wanted = wanted?;
             let whole = wanted.iter().filter(|wanted| wanted.mode == Mode::Whole);
-            let (blocks, scratch) = stager.whole(job.group(), whole, &scratch_bytes).await?;
+            let (blocks, scratch, mut waits) = stager.whole(job.group(), whole, &scratch_bytes).await?;
             let mut blocks = blocks.into_iter();
             let mut args = Vec::with_capacity(wanted.len());
             let mut copies = Vec::new();
             for wanted in &wanted {
                 args.push(match wanted.mode {
                     Mode::Whole => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
-                    Mode::Stream => Argument::Stream(stager.streams(job.group(), &wanted.pieces, &mut copies).await?),
+                    Mode::Stream => {
+                        let (asked, copied) = (stager.clock.now(), copies.len());
+                        let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
+                        if copies.len() > copied {
+                            waits.fetch += stager.clock.now().saturating_sub(asked);
+                        }
+                        Argument::Stream(readers)
+                    }
                 });
             }
-            Ok(Prepared { args, scratch, copies })
+            Ok(Prepared { args, scratch, copies, waits })
         }
     }
 
@@ -182,14 +193,16 @@ impl Stager {
         group: u128,
         wanted: impl Iterator<Item = &Wanted>,
         scratch_bytes: &[u64],
-    ) -> Result<(Vec<Block>, Vec<Scratch>), TaskFailure> {
+    ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), TaskFailure> {
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
         let present: Vec<usize> = (0..pieces.len()).filter(|index| blocks[*index].is_none()).collect();
         if present.is_empty() && scratch_bytes.is_empty() {
-            return Ok((blocks.into_iter().flatten().collect(), Vec::new()));
+            return Ok((blocks.into_iter().flatten().collect(), Vec::new(), Waits::default()));
         }
+        let asked = self.clock.now();
         let directory = self.directories(pieces.iter().copied()).await?;
+        let answered = self.clock.now();
         let items = present.iter().map(|index| {
             let piece = pieces[*index];
             match directory.get(&(piece.object, piece.parts)) {
@@ -200,6 +213,7 @@ impl Stager {
         let scratch_items = scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
         let request = StageRequest { group, items: items.chain(scratch_items).collect(), class: Class::Arguments };
         let mut staged = self.store.stage(request).await.map_err(from_store)?;
+        let granted = self.clock.now();
         let scratch = staged.items.split_off(present.len()).into_iter().filter_map(|item| match item {
             StagedItem::Scratch(scratch) => Some(scratch),
             StagedItem::Ready(_) | StagedItem::Fill(_) => None,
@@ -223,11 +237,14 @@ impl Stager {
         // One request a node: the same part of a whole set comes in one go.
         let fetches = fills.into_iter().map(|(node, fetching)| async move {
             let address = self.address(&node).await?;
+            let begun = self.clock.now();
             let fetched = self
                 .transfer
                 .fetch(&address, fetching.items, fetching.fills)
                 .await
                 .map_err(|error| from_transfer(&node, &error))?;
+            let bytes = fetched.iter().map(|block| block.len() as u64).sum();
+            self.received.add(&node, bytes, self.clock.now().saturating_sub(begun));
             Ok::<_, TaskFailure>((fetching.positions, fetched))
         });
         for (indices, fetched) in futures::future::try_join_all(fetches).await? {
@@ -236,7 +253,12 @@ impl Stager {
             }
         }
         let blocks = blocks.into_iter().map(|block| block.expect("every piece was staged or fetched"));
-        Ok((blocks.collect(), scratch))
+        let fetch = match directory.is_empty() {
+            true => Duration::ZERO,
+            false => answered.saturating_sub(asked) + self.clock.now().saturating_sub(granted),
+        };
+        let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch };
+        Ok((blocks.collect(), scratch, waits))
     }
 
     /// Sizes and checksums of what other nodes hold.
@@ -298,8 +320,11 @@ impl Stager {
     async fn copy(&self, group: u128, piece: &Piece, node: &NodeId) -> Result<Copy, TaskFailure> {
         let address = self.address(node).await?;
         let item = (piece.object, piece.parts);
+        let begun = self.clock.now();
         let copied = self.transfer.copy_here(&self.store, &address, item, group).await;
         let object = copied.map_err(|error| from_transfer(node, &error))?;
+        let bytes = self.store.meta(&object).map_or(0, |meta| meta.bytes);
+        self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
         Ok(Copy { store: self.store.clone(), object })
     }
 

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::protocol::OwnerMsg;
 use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
-use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState};
+use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
 use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
@@ -40,6 +40,8 @@ pub(crate) struct OwnerParts {
     pub(crate) store: Store,
     pub(crate) stager: Stager,
     pub(crate) events: Option<EventSink>,
+    /// Figures of this node, taken now.
+    pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     pub(crate) done: oneshot::Sender<JobOutcome>,
 }
 
@@ -69,6 +71,7 @@ pub(crate) struct OwnerActor {
     demand: Vec<Demand>,
     demand_sequence: u64,
     figures: BTreeMap<NodeId, NodeFigures>,
+    figures_here: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     frees: BTreeMap<NodeId, Vec<ObjectId>>,
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
     failure: Option<JobError>,
@@ -101,6 +104,7 @@ impl OwnerActor {
             demand: Vec::new(),
             demand_sequence: 0,
             figures: BTreeMap::new(),
+            figures_here: parts.figures,
             frees: BTreeMap::new(),
             recalls: BTreeMap::new(),
             failure: None,
@@ -114,8 +118,8 @@ impl OwnerActor {
 
     fn emit(&self, node: NodeId, kind: EventKind) {
         if let Some(events) = &self.events {
-            let at_ms = self.clock.now().saturating_sub(self.started).as_millis() as u64;
-            events.emit(Event { at_ms, node, job: Some(self.job), kind });
+            let at_us = self.clock.now().saturating_sub(self.started).as_micros() as u64;
+            events.emit(Event { at_us, node, job: Some(self.job), kind });
         }
     }
 
@@ -198,7 +202,7 @@ impl OwnerActor {
                 self.say_demand();
             }
             Effect::Event { at, kind } => {
-                if let EventKind::TaskFailed { task, attempt, stage, error, last } = &kind {
+                if let EventKind::TaskFailed { task, attempt, stage, error, last, .. } = &kind {
                     info!(job_id = %self.job, task_id = %task, %attempt, %stage, error, last, "attempt failed");
                 }
                 self.emit(at, kind);
@@ -292,7 +296,8 @@ impl OwnerActor {
         if !self.nodes.contains_key(node) {
             let address = self.post.address(node, node_manager::ACTOR);
             let (job, owner) = (self.job, self.post.node().clone());
-            if let Err(error) = address.send(NodeMsg::Watch { job, owner }) {
+            let sample_ms = self.events.as_ref().map_or(0, EventSink::sample_ms);
+            if let Err(error) = address.send(NodeMsg::Watch { job, owner, sample_ms }) {
                 warn!(job_id = %job, %error, "node not watched");
             }
             self.nodes.insert(node.clone(), address);
@@ -409,6 +414,8 @@ impl OwnerActor {
             warn!(job_id = %job, %error, "scheduler not told of the end");
         }
         let error = result.as_ref().err().map(ToString::to_string);
+        // The last figures of this node; those of others are half a second old at most.
+        self.figured(self.post.node().clone(), (self.figures_here)(), self.stager.received.read());
         self.emit_here(EventKind::JobFinished { error });
         let nodes = std::mem::take(&mut self.figures);
         let _ = done.send(JobOutcome { result, nodes, owner_bytes_peak: self.owner_bytes_peak });
@@ -427,6 +434,14 @@ impl OwnerActor {
                 self.tell(&node, NodeMsg::Recall { job, tasks: chunk.to_vec() });
             }
         }
+    }
+
+    fn figured(&mut self, node: NodeId, figures: NodeFigures, received: Vec<Received>) {
+        for from_one in received {
+            self.emit(node.clone(), EventKind::Received(from_one));
+        }
+        self.emit(node.clone(), EventKind::NodeFigures(figures));
+        self.figures.insert(node, figures);
     }
 
     fn node_state(&mut self, node: NodeId, incarnation: Incarnation, state: NodeState) {
@@ -455,18 +470,15 @@ impl Actor for OwnerActor {
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
                 self.state.yielded((&node, incarnation), task, attempt, index, output);
             }
-            OwnerMsg::Failed { node, incarnation, task, attempt, failure } => {
-                self.state.failed((&node, incarnation), task, attempt, failure);
+            OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures } => {
+                self.state.failed((&node, incarnation), task, attempt, failure, figures);
             }
             OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
             OwnerMsg::Leases { leases } => self.leased(leases),
             OwnerMsg::Unplaceable { reason, ever } => self.unplaceable = Some((reason, ever)),
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
-            OwnerMsg::NodeFigures { node, figures } => {
-                self.emit(node.clone(), EventKind::NodeFigures(figures));
-                self.figures.insert(node, figures);
-            }
+            OwnerMsg::NodeFigures { node, figures, received } => self.figured(node, figures, received),
             OwnerMsg::Cancel => {
                 self.failure.get_or_insert(JobError::Cancelled);
             }

@@ -91,7 +91,10 @@ impl OwnerState {
             bytes_in: figures.outside_in_bytes + figures.args_bytes,
             bytes_out: figures.outside_out_bytes + outputs.iter().map(|output| output.bytes).sum::<u64>(),
             rows: rows_in.max(rows_out),
+            outside_in_bytes: figures.outside_in_bytes,
+            outside_out_bytes: figures.outside_out_bytes,
             micros: figures.micros,
+            timing: figures.timing,
         };
         self.effects.push(Effect::Event { at: from.clone(), kind });
     }
@@ -114,18 +117,19 @@ impl OwnerState {
         }
     }
 
-    /// An attempt failed.
+    /// An attempt failed; `figures` where it ran.
     pub(crate) fn failed(
         &mut self,
         (from, incarnation): (&NodeId, Incarnation),
         id: TaskId,
         attempt: Attempt,
         failure: TaskFailure,
+        figures: Option<TaskFigures>,
     ) {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else { return };
         if self.end_attempt(task, attempt, node, incarnation) && failure.kind != FailureKind::Cancelled {
-            self.attempt_failed(task, attempt, from, failure);
+            self.attempt_failed(task, attempt, from, failure, figures);
         }
     }
 
@@ -142,7 +146,14 @@ impl OwnerState {
         true
     }
 
-    fn attempt_failed(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: TaskFailure) {
+    fn attempt_failed(
+        &mut self,
+        task: Index,
+        attempt: Attempt,
+        node: &NodeId,
+        failure: TaskFailure,
+        figures: Option<TaskFigures>,
+    ) {
         if failure.kind == FailureKind::Denied && self.denied(task) {
             return;
         }
@@ -154,7 +165,8 @@ impl OwnerState {
         let begun = self.is_stream(task) && entry.outputs > 0;
         let last = !failure.kind.retry() || entry.tries >= attempts_max || begun;
         let (id, error) = (entry.id, failure.to_string());
-        let kind = EventKind::TaskFailed { task: id, attempt, stage: stage.clone(), error, last };
+        let (micros, timing) = (figures.map_or(0, |figures| figures.micros), figures.map(|figures| figures.timing));
+        let kind = EventKind::TaskFailed { task: id, attempt, stage: stage.clone(), error, last, micros, timing };
         self.effects.push(Effect::Event { at: node.clone(), kind });
         if last {
             let (function, node) = (stage.to_string(), node.to_string());
@@ -185,7 +197,7 @@ impl OwnerState {
         let attempt = self.tasks[task].live.iter().find(|(_, at)| *at == index).map(|(attempt, _)| *attempt);
         if let Some(attempt) = attempt {
             let failure = TaskFailure { kind: FailureKind::Rejected, message: reason };
-            self.failed((node, incarnation), id, attempt, failure);
+            self.failed((node, incarnation), id, attempt, failure, None);
         }
     }
 
@@ -215,7 +227,7 @@ impl OwnerState {
             // A task may have ended with an earlier one of this list.
             if self.tasks.get(task).is_some() && self.end_attempt(task, attempt, index, incarnation) {
                 let failure = TaskFailure { kind: FailureKind::NodeLost, message: node.to_string() };
-                self.attempt_failed(task, attempt, node, failure);
+                self.attempt_failed(task, attempt, node, failure, None);
             }
         }
     }

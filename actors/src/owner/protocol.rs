@@ -11,13 +11,13 @@
 //! | `Recalled`    | NodeManager  | –                | ignored by attempt                 | the task runs where it was          |
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
-//! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes in a second      |
+//! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
 //! | `Tick`        | itself       | –                | –                                  | –                                   |
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{NodeFigures, NodeState};
+use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
 use crate::scheduler::Lease;
@@ -86,6 +86,9 @@ pub enum OwnerMsg {
         attempt: Attempt,
         /// Why.
         failure: TaskFailure,
+        /// Time and place, where it ran at all.
+        #[serde(default)]
+        figures: Option<TaskFigures>,
     },
     /// An attempt that had not started was given back.
     Recalled {
@@ -120,6 +123,9 @@ pub enum OwnerMsg {
         node: NodeId,
         /// The figures.
         figures: NodeFigures,
+        /// What it has received so far from the nodes of which that has grown.
+        #[serde(default)]
+        received: Vec<Received>,
     },
     /// The client wants the job to end.
     Cancel,

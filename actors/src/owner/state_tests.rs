@@ -114,7 +114,7 @@ impl World {
     fn fail(&mut self, task: TaskId, kind: FailureKind) {
         let (attempt, node) = self.attempt_of(task);
         self.running.remove(&(task, attempt));
-        self.owner.failed((&node, LIFE), task, attempt, TaskFailure { kind, message: "why".into() });
+        self.owner.failed((&node, LIFE), task, attempt, TaskFailure { kind, message: "why".into() }, None);
         self.settle();
     }
 

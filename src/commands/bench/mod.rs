@@ -89,7 +89,7 @@ fn embedded(config: &NodeConfig, what: BenchName) -> Result<Figures, Failure> {
 }
 
 fn on_cluster(config: &NodeConfig, what: BenchName, interrupt: &Interrupt) -> Result<Figures, Failure> {
-    let end = submit::run(&config.cluster, "exobus bench", "bench@1", &params(what), |_| {}, interrupt)?;
+    let end = submit::run(&config.cluster, "exobus bench", "bench@1", &params(what), None, interrupt)?;
     let bytes = end.result.map_err(job_failure)?;
     rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)
 }

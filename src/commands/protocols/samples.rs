@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use exobus_actors::{
-    event::{Event, EventKind, NodeFigures, NodeState},
+    event::{Event, EventKind, NodeFigures, NodeState, Received},
     host::{ClientMsg, HostMsg, JobEnd, JobSpec},
     ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
     membership::{Beat, Figures, MembershipMsg},
@@ -14,7 +14,7 @@ use exobus_actors::{
     shell::{Reply, Wire},
     task::{
         Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure,
-        TaskFigures, TaskSpec,
+        TaskFigures, TaskSpec, TaskTiming,
     },
 };
 
@@ -64,6 +64,11 @@ fn output() -> Output {
 
 fn failure() -> TaskFailure {
     TaskFailure { kind: FailureKind::Error, message: "in/part-00000: read at offset 0: input/output error".into() }
+}
+
+fn task_figures() -> TaskFigures {
+    let timing = TaskTiming { executor: 1, started_us: 7_654_321, memory_us: 2_000, ..TaskTiming::default() };
+    TaskFigures { micros: 183_000, timing, ..TaskFigures::default() }
 }
 
 fn figures() -> NodeFigures {
@@ -120,7 +125,13 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
 }
 
 fn host() -> Vec<HostMsg> {
-    let spec = JobSpec { job: job(), tenant: "default".into(), program: "sort@1".into(), params: vec![0x80].into() };
+    let spec = JobSpec {
+        job: job(),
+        tenant: "default".into(),
+        program: "sort@1".into(),
+        params: vec![0x80].into(),
+        sample_ms: 0,
+    };
     vec![HostMsg::Start { spec, client: NodeId::new("client-1") }, HostMsg::Cancel { job: job() }]
 }
 
@@ -141,7 +152,7 @@ fn client() -> Vec<ClientMsg> {
         control_messages: 789,
     };
     vec![
-        ClientMsg::Events(vec![Event { at_ms: 15, node: node(), job: Some(job()), kind }]),
+        ClientMsg::Events(vec![Event { at_us: 15_000, node: node(), job: Some(job()), kind }]),
         ClientMsg::Finished { job: job(), end },
     ]
 }
@@ -175,7 +186,7 @@ fn owner() -> Vec<OwnerMsg> {
             attempt: Attempt(1),
             outputs: vec![output()],
             consumed: vec![consumed],
-            figures: TaskFigures { micros: 183_000, ..TaskFigures::default() },
+            figures: task_figures(),
         },
         OwnerMsg::Yielded {
             node: node(),
@@ -191,11 +202,16 @@ fn owner() -> Vec<OwnerMsg> {
             task: task(),
             attempt: Attempt(2),
             failure: failure(),
+            figures: Some(task_figures()),
         },
         OwnerMsg::Recalled { node: node(), task: task(), attempt: Attempt(1) },
         OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
         OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
-        OwnerMsg::NodeFigures { node: node(), figures: figures() },
+        OwnerMsg::NodeFigures {
+            node: node(),
+            figures: figures(),
+            received: vec![Received { from: NodeId::new("n2"), bytes: 9_000_000, micros: 12_000 }],
+        },
         OwnerMsg::Cancel,
         OwnerMsg::Tick,
     ]
@@ -250,7 +266,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::Free { job: job(), objects: objects() },
         NodeMsg::FreeParts { job: job(), set, parts: Parts::one(7) },
         NodeMsg::EndJob { job: job() },
-        NodeMsg::Watch { job: job(), owner: node() },
+        NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
         NodeMsg::Tick,
     ]
 }
@@ -267,6 +283,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::Watch { .. } => "Watch",
         NodeMsg::Executor(..) => "Executor",
         NodeMsg::Staged(..) => "Staged",
+        NodeMsg::Sample => "Sample",
         NodeMsg::Tick => "Tick",
     }
 }

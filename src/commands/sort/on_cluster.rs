@@ -18,10 +18,10 @@ const PROGRAM: &str = "sort@1";
 pub(super) fn run(
     section: &ClusterSection,
     params: &SortParams,
-    events: EventSink,
+    events: &EventSink,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Failure> {
-    let end = submit::run(section, "exobus sort", PROGRAM, params, |event| events.emit(event), interrupt)?;
+    let end = submit::run(section, "exobus sort", PROGRAM, params, Some(events), interrupt)?;
     let report = match &end.result {
         Ok(bytes) => Ok(rmp_serde::from_slice::<SortReport>(bytes).or_exit(Exit::JobFailed)?),
         Err(error) => Err(error.clone()),

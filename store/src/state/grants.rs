@@ -185,6 +185,12 @@ impl State {
         self.pump();
     }
 
+    /// Whether a request has its memory.
+    pub fn has_memory(&self, ticket: Ticket) -> bool {
+        let phase = self.requests.get(&ticket).map(|request| &request.phase);
+        matches!(phase, Some(Phase::Loading(_) | Phase::Ready))
+    }
+
     /// Why a request waits.
     pub fn why(&self, ticket: Ticket) -> Waiting {
         match self.requests.get(&ticket) {
@@ -381,6 +387,7 @@ impl State {
             self.effects.push(Effect::Wake(ticket));
         } else {
             request.phase = Phase::Loading(reads);
+            self.effects.push(Effect::Granted(ticket));
         }
         Ok(true)
     }

@@ -34,6 +34,8 @@ pub(crate) use spilling::{BlockInfo, WriteJob};
 pub(crate) enum Effect {
     /// The request can be claimed, or has failed.
     Wake(Ticket),
+    /// The request has its memory; reads for it are under way.
+    Granted(Ticket),
     /// Memory came free or never will: outputs that wait look again.
     WakeOutputs,
     /// Read from disk.

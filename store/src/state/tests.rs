@@ -58,7 +58,7 @@ impl World {
                 Effect::File(work) => self.files.push(work),
                 Effect::Wake(ticket) => self.woken.push(ticket),
                 Effect::Tell(StoreEvent::ObjectLost { object, .. }) => self.lost.push(object),
-                Effect::Tell(_) | Effect::WakeOutputs => {}
+                Effect::Tell(_) | Effect::WakeOutputs | Effect::Granted(_) => {}
             }
         }
     }

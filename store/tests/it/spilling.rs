@@ -1,10 +1,10 @@
 //! More data than memory: out to disk and back, every byte.
 
-use std::io::Read;
+use std::{io::Read, time::Duration};
 
 use exobus_store::{
-    Align, Class, ObjectId, ObjectMeta, Parts, RangeRead, RowHash, StageItem, StageRequest, StagedItem, Store,
-    StoreError, WriterOptions,
+    Align, Class, Clock as _, ObjectId, ObjectMeta, Parts, RangeRead, RowHash, StageItem, StageRequest, StagedItem,
+    Store, StoreError, SystemClock, WriterOptions,
 };
 
 use crate::harness::{Fixture, MIB, bytes, fixture, open, options, write};
@@ -274,4 +274,46 @@ fn a_row_hash_survives_the_disk() {
         (block.header().group, block.header().checksum),
         (9, meta.parts[0].checksum.wrapping_add(meta.parts[1].checksum))
     );
+}
+
+#[test]
+fn whatever_is_read_back_is_counted_and_so_is_the_time_it_takes() {
+    let Fixture { store, .. } = fixture(8 * MIB);
+    let metas = put_all(&store, 40, 1_000_000);
+    store.wait_until_idle();
+    let spilled = store.stats();
+    assert!(spilled.spill_us > 0 && spilled.restored_bytes == 0 && spilled.restore_us == 0, "{spilled:?}");
+
+    let mut streamed = Vec::new();
+    store.reader(&metas[0].id, Parts::All, MIB).unwrap().read_to_end(&mut streamed).unwrap();
+    assert!(streamed == bytes(0, 1_000_000));
+    let after_stream = store.stats();
+    assert!(after_stream.restored_bytes >= 1_000_000 && after_stream.restore_us > 0, "{after_stream:?}");
+
+    let RangeRead::Disk(mut range) = store.read_range(&metas[1].id, 0, 500_000).unwrap() else { panic!("in memory") };
+    let mut sent = vec![0; 500_000];
+    assert_eq!(range.read(&mut sent).unwrap(), 500_000);
+    let after_range = store.stats();
+    assert_eq!(after_range.restored_bytes, after_stream.restored_bytes + 500_000);
+    assert!(after_range.restore_us >= after_stream.restore_us);
+}
+
+#[test]
+fn a_ticket_says_what_it_waited_for() {
+    let Fixture { store, .. } = fixture(8 * MIB);
+    let stage = |item| store.stage(StageRequest { group: 1, items: vec![item], class: Class::Arguments });
+    let meta = store.put(1, &bytes(1, 1_000)).unwrap();
+    let staged = stage(StageItem::Local { object: meta.id, parts: Parts::All }).wait().unwrap();
+    assert_eq!(staged.load_wait, Duration::ZERO, "it is in memory");
+
+    let held = store.scratch(6 * MIB).unwrap();
+    let ticket = stage(StageItem::Scratch { bytes: 4 * MIB });
+    assert!(!ticket.is_ready());
+    let stopwatch = SystemClock::new();
+    while stopwatch.now() < Duration::from_millis(2) {
+        std::hint::spin_loop();
+    }
+    drop(held);
+    let staged = ticket.wait().unwrap();
+    assert!(staged.memory_wait >= Duration::from_millis(2), "{staged:?}");
 }

@@ -1,0 +1,40 @@
+//! What getting arguments took, for who looks at a job afterwards.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::event::Received;
+use crate::ids::NodeId;
+
+/// What it took to get the arguments of an attempt ready.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waits {
+    pub(super) memory: Duration,
+    pub(super) load: Duration,
+    pub(super) fetch: Duration,
+}
+
+/// What this node has received from others, since its start: bytes and time by node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally(Arc<Mutex<BTreeMap<NodeId, (u64, Duration)>>>);
+
+impl Tally {
+    pub(super) fn add(&self, from: &NodeId, bytes: u64, time: Duration) {
+        let mut tally = self.0.lock();
+        let entry = tally.entry(from.clone()).or_default();
+        *entry = (entry.0 + bytes, entry.1 + time);
+    }
+
+    /// All of it, in order of the nodes.
+    pub(crate) fn read(&self) -> Vec<Received> {
+        let received = |(from, (bytes, time)): (&NodeId, &(u64, Duration))| Received {
+            from: from.clone(),
+            bytes: *bytes,
+            micros: time.as_micros() as u64,
+        };
+        self.0.lock().iter().map(received).collect()
+    }
+}
