@@ -93,6 +93,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
         executors: executors as usize,
         resources,
         labels: section.labels.clone(),
+        functions: None,
         store: StoreOptions {
             memory_bytes,
             spill_dirs: section.spill_dirs_or(default_spill_dir),

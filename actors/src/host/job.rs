@@ -65,6 +65,7 @@ pub(crate) async fn run<'a>(
             scheduler,
             store: node.store.clone(),
             stager: node.stager.clone(),
+            cluster: infos,
             events,
             figures: node.figures.clone(),
             done,

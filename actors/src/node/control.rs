@@ -1,5 +1,6 @@
 //! Putting a node together, on its control thread.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::membership::{
     Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, State as MembershipState,
 };
 use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, Tally, ThreadExecutors};
-use crate::registry::{functions, programs};
+use crate::registry::{Function, functions, programs};
 use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
 use crate::transfer::{TransferClient, TransferServer};
@@ -254,16 +255,21 @@ impl Base {
 }
 
 fn node_spec(base: &Base, options: &NodeOptions, data_address: String) -> NodeSpec {
-    let programs = programs().keys().map(|key| Arc::from(key.as_str()));
+    let programs = programs().keys().filter(|key| options.offers(key)).map(|key| Arc::from(key.as_str()));
     NodeSpec {
         node: options.name.clone(),
         incarnation: base.post.incarnation(),
         resources: options.resources.clone(),
         labels: options.labels.clone(),
-        functions: functions().keys().cloned().chain(programs).collect(),
+        functions: offered(options).into_keys().chain(programs).collect(),
         data_address,
         memory_bytes: options.store.memory_bytes,
     }
+}
+
+/// The functions that the node runs.
+fn offered(options: &NodeOptions) -> BTreeMap<Arc<str>, &'static Function> {
+    functions().iter().filter(|(key, _)| options.offers(key)).map(|(key, function)| (key.clone(), *function)).collect()
 }
 
 fn spawn_node_manager(
@@ -286,6 +292,7 @@ fn spawn_node_manager(
             store: base.store.clone(),
             stager: parts.stager.clone(),
             executors: Box::new(threads),
+            functions: offered(options),
             resources: options.resources.clone(),
             spin,
             figures: Box::new(move || figures()),

@@ -17,7 +17,7 @@ use super::waits::Waits;
 use crate::event::{NodeFigures, Received};
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
 use crate::owner::{self, OwnerMsg};
-use crate::registry::{Function, functions};
+use crate::registry::Function;
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
@@ -32,6 +32,8 @@ pub struct NodeManagerParts {
     pub(crate) store: Store,
     pub(crate) stager: Stager,
     pub(crate) executors: Box<dyn ExecutorLink>,
+    /// What the node offers.
+    pub(crate) functions: BTreeMap<Arc<str>, &'static Function>,
     pub(crate) resources: Resources,
     /// How long to stay awake for a task that was handed out.
     pub(crate) spin: Duration,
@@ -47,6 +49,7 @@ pub struct NodeManager {
     store: Store,
     stager: Stager,
     executors: Box<dyn ExecutorLink>,
+    functions: BTreeMap<Arc<str>, &'static Function>,
     figures: Box<dyn Fn() -> NodeFigures>,
     state: NodeState,
     attempts: HashMap<Key, Running>,
@@ -93,6 +96,7 @@ impl NodeManager {
             store: parts.store,
             stager: parts.stager,
             executors: parts.executors,
+            functions: parts.functions,
             figures: parts.figures,
             attempts: HashMap::new(),
             sets: HashMap::new(),
@@ -124,7 +128,7 @@ impl NodeManager {
 
     fn run(&mut self, owner: NodeId, spec: TaskSpec) {
         let key = (spec.job, spec.id, spec.attempt);
-        let Some(function) = functions().get(&spec.function).copied() else {
+        let Some(function) = self.functions.get(&spec.function).copied() else {
             let message = format!("function {} is not known to node {}", spec.function, self.post.node());
             return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message }, None);
         };

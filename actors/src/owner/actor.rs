@@ -15,10 +15,12 @@ use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received
 use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::scheduler::{Lease, LeaseUse, SchedulerMsg, Shape};
+use crate::scheduler::{Lease, LeaseUse, NodeInfo, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{JobError, Output, Parts};
 
+/// How long the Scheduler may take to say what nodes can run; it is asked again after that.
+const NODES_DEADLINE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(1);
 /// Without a completion for this long, the job says what it waits for.
 const QUIET: Duration = Duration::from_secs(10);
@@ -39,6 +41,8 @@ pub(crate) struct OwnerParts {
     pub(crate) scheduler: Address<SchedulerMsg>,
     pub(crate) store: Store,
     pub(crate) stager: Stager,
+    /// The nodes that there are when the job starts.
+    pub(crate) cluster: Vec<NodeInfo>,
     pub(crate) events: Option<EventSink>,
     /// Figures of this node, taken now.
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
@@ -68,6 +72,8 @@ pub(crate) struct OwnerActor {
     next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
     leases: BTreeMap<LeaseId, Lease>,
+    /// Whether the Scheduler was asked what nodes can run, and has not answered.
+    asking: bool,
     demand: Vec<Demand>,
     demand_sequence: u64,
     figures: BTreeMap<NodeId, NodeFigures>,
@@ -86,7 +92,7 @@ impl OwnerActor {
     pub(crate) fn new(parts: OwnerParts) -> Self {
         let clock = parts.post.clock().clone();
         let now = clock.now();
-        Self {
+        let mut owner = Self {
             clock,
             post: parts.post,
             job: parts.job,
@@ -101,6 +107,7 @@ impl OwnerActor {
             next_tracker: 1,
             nodes: HashMap::new(),
             leases: BTreeMap::new(),
+            asking: false,
             demand: Vec::new(),
             demand_sequence: 0,
             figures: BTreeMap::new(),
@@ -113,7 +120,9 @@ impl OwnerActor {
             last_progress: (0, now),
             unplaceable: None,
             owner_bytes_peak: 0,
-        }
+        };
+        owner.nodes_said(parts.cluster);
+        owner
     }
 
     fn emit(&self, node: NodeId, kind: EventKind) {
@@ -338,6 +347,7 @@ impl OwnerActor {
         self.demand_sequence += 1;
         let shape = |demand: &Demand| Shape {
             node: demand.node.clone(),
+            function: demand.function.clone(),
             ..Shape::anywhere(demand.resources.clone(), u32::try_from(demand.slots).unwrap_or(u32::MAX))
         };
         let in_use = |lease: &Lease| LeaseUse {
@@ -359,7 +369,7 @@ impl OwnerActor {
         }
     }
 
-    fn leased(&mut self, leases: Vec<Lease>) {
+    fn leased(&mut self, leases: Vec<Lease>, scope: &mut Scope<'_, Self>) {
         self.unplaceable = None;
         self.leases = leases.into_iter().map(|lease| (lease.id, lease)).collect();
         let leases: Vec<_> = self
@@ -368,6 +378,20 @@ impl OwnerActor {
             .map(|lease| (lease.node.clone(), lease.incarnation, lease.resources.clone()))
             .collect();
         self.state.leases(&leases);
+        if !self.asking && self.state.unheard().next().is_some() {
+            self.asking = true;
+            let scheduler = self.scheduler.clone();
+            scope.later(async move {
+                let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, NODES_DEADLINE).await;
+                Some(OwnerMsg::Nodes(nodes.unwrap_or_default()))
+            });
+        }
+    }
+
+    fn nodes_said(&mut self, nodes: Vec<NodeInfo>) {
+        for NodeInfo { spec, .. } in nodes.into_iter().filter(|info| info.up) {
+            self.state.offers(&spec.node, spec.incarnation, spec.functions.into_iter().collect());
+        }
     }
 
     fn tick(&mut self) {
@@ -475,7 +499,11 @@ impl Actor for OwnerActor {
             }
             OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
-            OwnerMsg::Leases { leases } => self.leased(leases),
+            OwnerMsg::Leases { leases } => self.leased(leases, scope),
+            OwnerMsg::Nodes(nodes) => {
+                self.asking = false;
+                self.nodes_said(nodes);
+            }
             OwnerMsg::Unplaceable { reason, ever } => self.unplaceable = Some((reason, ever)),
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
             OwnerMsg::NodeFigures { node, figures, received } => self.figured(node, figures, received),

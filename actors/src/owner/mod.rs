@@ -4,6 +4,7 @@ mod actor;
 mod attempts;
 mod exchange;
 mod lifetime;
+mod offers;
 mod placement;
 mod placing;
 mod protocol;

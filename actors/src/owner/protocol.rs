@@ -4,6 +4,7 @@
 //! |---------------|--------------|------------------|------------------------------------|-------------------------------------|
 //! | `Program`     | coordinator  | per call         | same description: same task        | never leaves the process            |
 //! | `Leases`      | Scheduler    | –                | the later replaces the earlier     | sent again at renewal               |
+//! | `Nodes`       | Scheduler    | –                | the later replaces the earlier     | asked again with the next `Leases`  |
 //! | `Unplaceable` | Scheduler    | –                | same reason again                  | said again with the next demand     |
 //! | `Completed`   | NodeManager  | –                | second one is checked, then freed  | repeated by the session             |
 //! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
-use crate::scheduler::Lease;
+use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::Wire;
 use crate::task::{Consumed, Output, TaskFailure, TaskFigures};
 
@@ -35,6 +36,9 @@ pub enum OwnerMsg {
         /// Slots on nodes.
         leases: Vec<Lease>,
     },
+    /// The nodes of the cluster, asked for because leases named one that was not known; empty when nobody answered.
+    #[serde(skip)]
+    Nodes(Vec<NodeInfo>),
     /// The Scheduler cannot place part of the demand, ever or now.
     Unplaceable {
         /// "needs 1 gpu, cluster has 0".

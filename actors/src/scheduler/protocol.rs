@@ -139,12 +139,15 @@ pub struct Shape {
     /// The node, where only this one will do.
     #[serde(default)]
     pub node: Option<NodeId>,
+    /// The function, "name@version", that the node must have; `None`: any node will do.
+    #[serde(default)]
+    pub function: Option<Arc<str>>,
 }
 
 impl Shape {
     /// `count` slots of `resources`, anywhere.
     pub fn anywhere(resources: Resources, count: u32) -> Self {
-        Self { resources, count, labels: BTreeMap::new(), node: None }
+        Self { resources, count, labels: BTreeMap::new(), node: None, function: None }
     }
 }
 
@@ -273,7 +276,13 @@ mod tests {
         let labels: BTreeMap<_, _> = (0..4).map(|at| (long(&format!("k{at}")), long("v"))).collect();
         let (job, node, tenant) = (JobId::from_u128(u128::MAX), NodeId::new(&long("n")), Arc::from(long("t")));
         let in_use = |at| LeaseUse { lease: LeaseId(u64::MAX - at), version: u64::MAX, in_use: resources() };
-        let shape = Shape { resources: resources(), count: u32::MAX, labels: labels.clone(), node: Some(node.clone()) };
+        let shape = Shape {
+            resources: resources(),
+            count: u32::MAX,
+            labels: labels.clone(),
+            node: Some(node.clone()),
+            function: Some(long("f").into()),
+        };
         let functions: Vec<Arc<str>> = (0..500).map(|at| long(&format!("f{at}")).into()).collect();
         let samples = [
             SchedulerMsg::NodeUp(NodeSpec {

@@ -1,0 +1,4 @@
+//! Several nodes in one process, over an in-process bus and loopback TCP.
+
+mod functions;
+mod harness;
