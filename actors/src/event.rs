@@ -185,6 +185,9 @@ pub struct NodeFigures {
     pub peak_memory_bytes: u64,
     /// Control messages sent so far, over a bus or not.
     pub control_messages: u64,
+    /// Messages from other processes that were refused so far: malformed, too large, of a foreign version.
+    #[serde(default)]
+    pub refused_messages: u64,
 }
 
 /// Where events go. Called from the arbiter of the Owner: it must not block.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, EndpointEvents, Event as SessionEvent, Peer, SessionOptions};
-use exobus_bus::{Bus, Message, Subjects, SubscribeOptions, codec};
+use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
 use exobus_store::{Clock, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -241,6 +241,7 @@ impl Base {
                 memory_bytes,
                 peak_memory_bytes: peak.bytes(),
                 control_messages: post.messages(),
+                refused_messages: post.refused(),
             }
         };
         NodeParts {
@@ -328,30 +329,30 @@ async fn spawn_membership(
             scheduler,
         }),
     );
-    let (address, subjects) = (membership.clone(), cluster.subjects.clone());
+    let (address, subjects, post) = (membership.clone(), cluster.subjects.clone(), base.post.clone());
     actix_rt::spawn(async move {
-        let mut refused = 0u64;
         while let Some(delivery) = beats.recv().await {
-            // The node in the payload must be the one in the subject.
-            let beat = codec::decode::<MembershipMsg>(&delivery.message.payload).ok();
-            let genuine = beat.filter(|message| match message {
-                MembershipMsg::Beat(beat) => {
-                    subjects.node(beat.node.as_str(), "beat").is_ok_and(|subject| subject == delivery.subject)
-                }
-                _ => false,
-            });
-            match genuine {
-                Some(beat) => drop(address.send(beat)),
-                None => {
-                    refused += 1;
-                    if refused.is_power_of_two() {
-                        warn!(subject = delivery.subject.as_str(), count = refused, "heartbeat refused");
-                    }
+            match genuine_beat(&subjects, &delivery.subject, &delivery.message.payload) {
+                Ok(beat) => drop(address.send(beat)),
+                Err(reason) => {
+                    // `...node.<node>.beat`: who may publish there is the sender.
+                    let sender = delivery.subject.as_str().rsplit('.').nth(1).unwrap_or_default();
+                    post.refuse(sender, "beat", &reason);
                 }
             }
         }
     });
     Ok(membership)
+}
+
+/// A heartbeat, if it is one and of the node in whose name it was published.
+fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Result<MembershipMsg, String> {
+    let message = codec::decode::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
+    let MembershipMsg::Beat(beat) = &message else { return Err("no heartbeat".to_owned()) };
+    match subjects.node(beat.node.as_str(), "beat") {
+        Ok(own) if own == *subject => Ok(message),
+        _ => Err("a heartbeat in the name of another node".to_owned()),
+    }
 }
 
 /// Answers whoever looks for the Scheduler.
@@ -375,13 +376,14 @@ pub(crate) async fn find_scheduler(
     clock: &Arc<dyn Clock>,
 ) -> Result<NodeId, NodeError> {
     let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
-    let started = clock.now();
+    let (started, refusals) = (clock.now(), Refusals::default());
     loop {
         let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), Duration::from_millis(500)).await;
-        if let Ok(node) =
-            answer.map_err(|_| ()).and_then(|message| codec::decode::<NodeId>(&message.payload).map_err(|_| ()))
-        {
-            return Ok(node);
+        match answer.map(|message| codec::decode::<NodeId>(&message.payload)) {
+            Ok(Ok(node)) => return Ok(node),
+            Ok(Err(error)) => drop(refusals.refuse(subject.as_str(), "find the scheduler", &error)),
+            // Nobody there yet, or the bus is: asked again until the deadline.
+            Err(_) => {}
         }
         let waited = clock.now().saturating_sub(started);
         if waited >= deadline {
@@ -423,14 +425,17 @@ pub(crate) async fn pump(mut events: EndpointEvents, post: Post) {
     while let Some(event) = events.recv().await {
         match event {
             SessionEvent::Items { from, items } => {
-                if NodeId::is_valid(&from.node) {
-                    let from = NodeId::new(&from.node);
-                    for (actor, item) in items {
-                        post.deliver(&from, &actor, &item);
-                    }
+                if !NodeId::is_valid(&from.node) {
+                    post.refuse(&from.node, "session", &"no name of a node");
+                    continue;
+                }
+                let from = NodeId::new(&from.node);
+                for (actor, item) in items {
+                    post.deliver(&from, &actor, &item);
                 }
             }
-            SessionEvent::Undecodable { from, error } => warn!(node = from.node, %error, "frame refused"),
+            // Counted and logged by the session, and sent by a build that is not ours: nothing of it can be answered.
+            SessionEvent::Undecodable { .. } => {}
             // Membership says what became of the peer, and the jobs act on that.
             SessionEvent::Reset { peer, reason } => info!(node = peer.node, ?reason, "session reset"),
             SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),

@@ -37,7 +37,7 @@ fn placed(events: &[Event]) -> BTreeMap<&str, BTreeSet<&str>> {
     for event in events {
         match &event.kind {
             EventKind::TaskPlaced { stage, .. } => {
-                drop(placed.entry(&**stage).or_default().insert(event.node.as_str()))
+                placed.entry(&**stage).or_default().insert(event.node.as_str());
             }
             EventKind::TaskFailed { error, .. } => panic!("an attempt failed on {}: {error}", event.node),
             _ => {}
