@@ -80,6 +80,7 @@ pub(crate) async fn run<'a>(
         choices: Choices::default(),
         // Odd, and different for every job; what it gives is in the log.
         seed: job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64,
+        clock: node.post.clock().clone(),
     });
 
     let mut changes = node.directory.changes();
