@@ -50,22 +50,7 @@ pub enum SchedulerMsg {
         reply: Reply<Result<Placement, Refusal>>,
     },
     /// What a job could use now, all of it: replaces the demand before.
-    Demand {
-        /// The job.
-        job: JobId,
-        /// For whom it runs.
-        tenant: Arc<str>,
-        /// The node of its Owner: where `Leases` go.
-        owner: NodeId,
-        /// Which life of that node.
-        incarnation: Incarnation,
-        /// Rises with every demand of this Owner; older ones are ignored.
-        sequence: u64,
-        /// Slots wanted. At most [`SHAPES_MAX`]; the rest is ignored.
-        shapes: Vec<Shape>,
-        /// What is in use of each lease that the Owner knows of.
-        leases: Vec<LeaseUse>,
-    },
+    Demand(JobDemand),
     /// Slots that the Owner was asked to give back are idle now.
     Release {
         /// The job.
@@ -124,6 +109,25 @@ pub struct NodeSpec {
     /// Byte budget of its store; what plans are made with, not lent.
     #[serde(default)]
     pub memory_bytes: u64,
+}
+
+/// What a job could use now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDemand {
+    /// The job.
+    pub job: JobId,
+    /// For whom it runs.
+    pub tenant: Arc<str>,
+    /// The node of its Owner: where `Leases` go.
+    pub owner: NodeId,
+    /// Which life of that node.
+    pub incarnation: Incarnation,
+    /// Rises with every demand of this Owner; older ones are ignored.
+    pub sequence: u64,
+    /// Slots wanted. At most [`SHAPES_MAX`]; the rest is ignored.
+    pub shapes: Vec<Shape>,
+    /// What is in use of each lease that the Owner knows of.
+    pub leases: Vec<LeaseUse>,
 }
 
 /// Slots that a job could use.
@@ -296,7 +300,7 @@ mod tests {
             }),
             SchedulerMsg::NodeDown { node: node.clone(), incarnation: Incarnation(u64::MAX), reason: long("r") },
             SchedulerMsg::SubmitJob { job, tenant: Arc::clone(&tenant), functions, reply: Reply::to(node.clone(), 7) },
-            SchedulerMsg::Demand {
+            SchedulerMsg::Demand(JobDemand {
                 job,
                 tenant,
                 owner: node.clone(),
@@ -304,7 +308,7 @@ mod tests {
                 sequence: u64::MAX,
                 shapes: vec![shape; SHAPES_MAX],
                 leases: (0..500).map(in_use).collect(),
-            },
+            }),
             SchedulerMsg::Release { job, lease: in_use(0) },
             SchedulerMsg::JobDone { job },
             SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 8) },

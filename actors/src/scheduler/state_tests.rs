@@ -55,7 +55,7 @@ impl World {
 
     fn demand_with(&mut self, at: f64, number: u128, shapes: Vec<Shape>, leases: Vec<LeaseUse>) {
         self.sequence += 1;
-        let demand = Event::Demand {
+        let demand = Event::Demand(JobDemand {
             job: job(number),
             tenant: format!("tenant-{number}").into(),
             owner: NodeId::new("home"),
@@ -63,7 +63,7 @@ impl World {
             sequence: self.sequence,
             shapes,
             leases,
-        };
+        });
         self.on(at, demand);
     }
 
