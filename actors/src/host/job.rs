@@ -49,7 +49,6 @@ pub(crate) async fn run<'a>(
     };
     let nodes = infos.iter().filter(|info| info.up).map(shape).collect();
 
-    let messages_before = node.post.messages();
     if let Some(events) = &events {
         let kind = EventKind::JobStarted { program: name.to_owned() };
         events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
@@ -112,9 +111,9 @@ pub(crate) async fn run<'a>(
     match outcome {
         Ok(outcome) => JobEnd {
             result: outcome.result.map(bytes::Bytes::from),
-            nodes: outcome.nodes,
             owner_bytes: outcome.owner_bytes_peak,
-            control_messages: node.post.messages() - messages_before,
+            control_messages: outcome.nodes.values().map(|figures| figures.control_messages).sum(),
+            nodes: outcome.nodes,
         },
         Err(_) => JobEnd::failed(JobError::Runtime { reason: "the job's owner ended without a word".to_owned() }),
     }

@@ -208,6 +208,7 @@ impl Running {
 }
 
 impl Base {
+    /// What jobs need; `server` is the node's own, gone where it has none.
     fn parts(&self, scheduler: Address<SchedulerMsg>, executors: usize, server: Weak<TransferServer>) -> NodeParts {
         let directory = self.directory.clone();
         let stager = Stager {

@@ -305,9 +305,11 @@ impl NodeManager {
             self.cancel(key);
         }
         self.sets.retain(|(of, _), _| *of != job);
-        self.owners.remove(&job);
-        self.watched.remove(&job);
         self.store.delete_group(job.group());
+        if self.watched.remove(&job).is_some() {
+            self.say(job, (self.figures)(), &self.stager.received.read(), true);
+        }
+        self.owners.remove(&job);
     }
 
     fn tick(&mut self) {
@@ -335,14 +337,15 @@ impl NodeManager {
         self.received_told.extend(received.iter().map(|now| (now.from.clone(), now.bytes)));
         let figures = (self.figures)();
         for job in self.watched.keys() {
-            self.say(*job, figures, &received);
+            self.say(*job, figures, &received, false);
         }
     }
 
-    fn say(&self, job: JobId, figures: NodeFigures, received: &[Received]) {
+    fn say(&self, job: JobId, figures: NodeFigures, received: &[Received], last: bool) {
         if let Some(owner) = self.owners.get(&job) {
             // What was lost the next ones say again, but for what others have sent and never send again.
-            let _ = owner.send(OwnerMsg::NodeFigures { node: self.node(), figures, received: received.to_vec() });
+            let (node, received) = (self.node(), received.to_vec());
+            let _ = owner.send(OwnerMsg::NodeFigures { node, figures, received, last });
         }
     }
 
@@ -350,7 +353,7 @@ impl NodeManager {
     fn watch(&mut self, job: JobId, owner: &NodeId, sample_ms: u64, scope: &mut Scope<'_, Self>) {
         self.owner(job, owner);
         self.watched.insert(job, sample_ms);
-        self.say(job, (self.figures)(), &self.stager.received.read());
+        self.say(job, (self.figures)(), &self.stager.received.read(), false);
         if !self.sampling {
             self.sample_later(scope);
         }

@@ -3,6 +3,7 @@
 mod actor;
 mod attempts;
 mod exchange;
+mod figures;
 mod lifetime;
 mod offers;
 mod placement;

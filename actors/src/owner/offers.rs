@@ -30,6 +30,11 @@ impl OwnerState {
         unheard.map(|node| &node.id)
     }
 
+    /// Whether a node has not been declared dead.
+    pub(crate) fn is_alive(&self, node: &NodeId) -> bool {
+        self.known_node(node).is_some_and(|index| self.nodes[usize::from(index)].alive)
+    }
+
     /// A function is new to the job: which nodes lack it?
     pub(super) fn look_for(&mut self, function: FunctionIndex) {
         let name = &self.functions[function as usize];

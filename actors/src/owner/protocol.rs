@@ -14,6 +14,7 @@
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
+//! | `Close`       | itself       | –                | –                                  | never leaves the process            |
 //! | `Tick`        | itself       | –                | –                                  | –                                   |
 
 use serde::{Deserialize, Serialize};
@@ -125,14 +126,20 @@ pub enum OwnerMsg {
     NodeFigures {
         /// The node.
         node: NodeId,
-        /// The figures.
+        /// The figures, counted since its process started.
         figures: NodeFigures,
         /// What it has received so far from the nodes of which that has grown.
         #[serde(default)]
         received: Vec<Received>,
+        /// Whether they are the answer to the end of the job.
+        #[serde(default)]
+        last: bool,
     },
     /// The client wants the job to end.
     Cancel,
+    /// Nodes had their time to say their last figures.
+    #[serde(skip)]
+    Close,
     /// A second has passed.
     Tick,
 }
