@@ -22,7 +22,7 @@ use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, Tal
 use crate::registry::{Function, functions, programs};
 use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
-use crate::transfer::{TransferClient, TransferServer};
+use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
 /// How often a node tells the Scheduler that it is there.
 const REGISTER_EVERY: Duration = Duration::from_secs(2);
@@ -104,7 +104,8 @@ impl Running {
         let store = Store::open(store_options, disk, options.clock.clone())?;
         let directory = Directory::default();
         let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
-        let transfer = TransferClient::new(&token, options.clock.clone());
+        let fetching = ClientOptions { node: options.name.to_string(), ..ClientOptions::default() };
+        let transfer = TransferClient::with(fetching, &token, options.clock.clone());
         let base = Base { post, store, peak: Arc::default(), directory, transfer };
         match options.cluster {
             None => Ok(Self::alone(&base, options.executors, &options)?),
@@ -130,10 +131,14 @@ impl Running {
         let (endpoint, events) =
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
-        let server =
-            TransferServer::start(cluster.listen, &cluster.token, base.store.clone(), base.post.clock().clone())
-                .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
-        let (data_address, server) = (server.address().to_string(), Arc::new(server));
+        // The address may have been another node's: who looks for that one is told.
+        let serving =
+            ServerOptions { node: options.name.to_string(), listen: cluster.listen, ..ServerOptions::default() };
+        let (store, clock) = (base.store.clone(), base.post.clock().clone());
+        let server = TransferServer::start_with(serving, &cluster.token, store, clock)
+            .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
+        let server = Arc::new(server);
+        let data_address = server.address().to_string();
 
         let local_scheduler = if cluster.scheduler {
             let epoch = Epoch(base.post.incarnation().0);
