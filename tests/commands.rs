@@ -73,6 +73,8 @@ fn a_node_does_not_listen_for_others_without_protection() {
     exobus(&["node", "--listen", "0.0.0.0:0"])
         .expect(2, &["can be reached from other machines", "security.token_file"]);
     exobus(&["node", "--listen", "0.0.0.0:0", "--insecure-no-token"]).expect(2, &["has no TLS", "--insecure-no-tls"]);
+    exobus(&["node", "--listen", "0.0.0.0:0", "--insecure-no-token", "--insecure-no-tls"])
+        .expect(2, &["has no security.roots", "--insecure-any-path"]);
     exobus(&["node"]).expect(2, &["a node needs security.token_file"]);
 }
 

@@ -288,7 +288,8 @@ fn spawn_node_manager(
     let mut refused = None;
     let spin = if options.cluster.is_none() { SPIN } else { Duration::ZERO };
     shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
-        let threads = ThreadExecutors::start(executors, spin, &base.store, base.post.clock(), address);
+        let (store, clock) = (&base.store, base.post.clock());
+        let threads = ThreadExecutors::start(executors, spin, store, &options.roots, clock, address);
         let threads = threads.unwrap_or_else(|error| {
             refused = Some(error);
             ThreadExecutors::none()

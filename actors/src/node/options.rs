@@ -10,6 +10,7 @@ use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
 use crate::membership::MembershipOptions;
+use crate::registry::Roots;
 use crate::task::Resources;
 
 /// How a node is set up.
@@ -25,6 +26,8 @@ pub struct NodeOptions {
     /// Functions and programs that it offers, "name@version", of those that this binary has; `None`: all. What it does
     /// not offer is not placed here, and refused.
     pub functions: Option<BTreeSet<String>>,
+    /// Where the tasks of jobs may read and write files. Default: everywhere.
+    pub roots: Roots,
     /// The object store; `executors` is taken from above.
     pub store: StoreOptions,
     /// The cluster it joins; `None`: it is alone, without bus and sockets.
@@ -42,6 +45,7 @@ impl NodeOptions {
             resources: Resources::cpu(1000 * executors as u64),
             labels: BTreeMap::new(),
             functions: None,
+            roots: Roots::default(),
             store: StoreOptions { memory_bytes, ..StoreOptions::default() },
             cluster: None,
             clock: Arc::new(SystemClock::new()),
