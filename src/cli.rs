@@ -274,6 +274,9 @@ pub struct NodeArgs {
     /// Go without a token although everybody who reaches the port may read the data
     #[arg(long)]
     pub insecure_no_token: bool,
+    /// Listen beyond this machine although jobs may read and write all files that the process may
+    #[arg(long)]
+    pub insecure_any_path: bool,
 }
 
 impl NodeArgs {
@@ -289,6 +292,7 @@ impl NodeArgs {
             scheduler: self.scheduler,
             insecure_no_tls: self.insecure_no_tls,
             insecure_no_token: self.insecure_no_token,
+            insecure_any_path: self.insecure_any_path,
         }
     }
 }

@@ -95,8 +95,11 @@ pub struct ResourcesSection {
 #[allow(missing_docs, reason = "keys.rs has the text, once")]
 pub struct SecuritySection {
     pub token_file: Option<PathBuf>,
+    #[serde(default)]
+    pub roots: Vec<PathBuf>,
     pub insecure_no_tls: bool,
     pub insecure_no_token: bool,
+    pub insecure_any_path: bool,
 }
 
 /// What nodes that go without a token show each other; no secret.
@@ -171,6 +174,8 @@ pub struct Overrides {
     pub insecure_no_tls: bool,
     /// `security.insecure_no_token`, when true.
     pub insecure_no_token: bool,
+    /// `security.insecure_any_path`, when true.
+    pub insecure_any_path: bool,
 }
 
 impl NodeConfig {
@@ -250,6 +255,7 @@ impl NodeConfig {
         self.node.scheduler |= set.scheduler;
         self.security.insecure_no_tls |= set.insecure_no_tls;
         self.security.insecure_no_token |= set.insecure_no_token;
+        self.security.insecure_any_path |= set.insecure_any_path;
     }
 
     /// The cluster's token; [`NO_TOKEN`] where it is said that there is none.

@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use support::{Scratch, exobus, finish, names};
+use support::{Running, Scratch, command, exobus, finish, names};
 
 #[test]
 fn no_command_shows_the_help_with_the_exit_codes() {
@@ -73,6 +73,8 @@ fn a_node_does_not_listen_for_others_without_protection() {
     exobus(&["node", "--listen", "0.0.0.0:0"])
         .expect(2, &["can be reached from other machines", "security.token_file"]);
     exobus(&["node", "--listen", "0.0.0.0:0", "--insecure-no-token"]).expect(2, &["has no TLS", "--insecure-no-tls"]);
+    exobus(&["node", "--listen", "0.0.0.0:0", "--insecure-no-token", "--insecure-no-tls"])
+        .expect(2, &["has no security.roots", "--insecure-any-path"]);
     exobus(&["node"]).expect(2, &["a node needs security.token_file"]);
 }
 
@@ -132,4 +134,21 @@ fn a_log_filter_that_is_wrong_is_told_and_does_not_stop_anything() {
     let mut command = support::command(&["config", "default"]);
     command.env("EXOBUS_LOG", "exobus=loud");
     finish(command).expect(0, &["log filter not understood"]);
+}
+
+#[test]
+fn generating_that_is_interrupted_leaves_nothing() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path("out")).unwrap();
+    // More than is made before the signal comes: it is sent as soon as the file is there.
+    let file = scratch.text("out/records");
+    let running = Running::start(command(&["generate", "--records", "50M", &file]));
+    while names(&scratch.path("out")).is_empty() {
+        std::thread::yield_now();
+    }
+    running.signal(rustix::process::Signal::INT);
+    let (code, seen) = running.end(std::time::Duration::from_secs(60));
+    assert_eq!(code, Some(130), "{seen:#?}");
+    assert!(seen.iter().any(|line| line.contains("interrupted")), "{seen:#?}");
+    assert_eq!(names(&scratch.path("out")), [""; 0]);
 }

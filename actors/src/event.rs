@@ -111,7 +111,8 @@ pub enum EventKind {
         /// What became of it.
         state: NodeState,
     },
-    /// Figures of a node, twice a second while a job runs or as often as the [`EventSink`] asks for.
+    /// Figures of a node, twice a second while a job runs or as often as the [`EventSink`] asks for; counters count since
+    /// the job came to the node.
     NodeFigures(NodeFigures),
     /// What a node has received from another since its own start; told with its figures when it has grown.
     Received(Received),
@@ -148,7 +149,8 @@ pub enum NodeState {
     Left,
 }
 
-/// Figures of one node; counters count since the node's start.
+/// Figures of one node; counters ("so far") count since the node's process started, or since the job came to it where
+/// they are a job's ([`since`](Self::since)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeFigures {
@@ -181,10 +183,53 @@ pub struct NodeFigures {
     pub sent_bytes: u64,
     /// Anonymous and shared memory of the process, each once, now.
     pub memory_bytes: u64,
-    /// The largest that `memory_bytes` has been.
+    /// The largest that `memory_bytes` has been since the process started, for a job as well: what was large before it
+    /// cannot be told apart.
     pub peak_memory_bytes: u64,
     /// Control messages sent so far, over a bus or not.
     pub control_messages: u64,
+    /// Messages from other processes that were refused so far: malformed, too large, of a foreign version.
+    #[serde(default)]
+    pub refused_messages: u64,
+}
+
+impl NodeFigures {
+    /// These figures with counters that count from `first` on, earlier figures of the same process.
+    pub fn since(&self, first: &Self) -> Self {
+        Self {
+            spilled_bytes: self.spilled_bytes.saturating_sub(first.spilled_bytes),
+            restored_bytes: self.restored_bytes.saturating_sub(first.restored_bytes),
+            spill_us: self.spill_us.saturating_sub(first.spill_us),
+            restore_us: self.restore_us.saturating_sub(first.restore_us),
+            disk_read_bytes: self.disk_read_bytes.saturating_sub(first.disk_read_bytes),
+            disk_written_bytes: self.disk_written_bytes.saturating_sub(first.disk_written_bytes),
+            cpu_us: self.cpu_us.saturating_sub(first.cpu_us),
+            received_bytes: self.received_bytes.saturating_sub(first.received_bytes),
+            sent_bytes: self.sent_bytes.saturating_sub(first.sent_bytes),
+            control_messages: self.control_messages.saturating_sub(first.control_messages),
+            refused_messages: self.refused_messages.saturating_sub(first.refused_messages),
+            ..*self
+        }
+    }
+
+    /// These figures with counters that count on from `before`, the last ones of an earlier process of the node.
+    pub fn after(&self, before: &Self) -> Self {
+        Self {
+            spilled_bytes: self.spilled_bytes + before.spilled_bytes,
+            restored_bytes: self.restored_bytes + before.restored_bytes,
+            spill_us: self.spill_us + before.spill_us,
+            restore_us: self.restore_us + before.restore_us,
+            disk_read_bytes: self.disk_read_bytes + before.disk_read_bytes,
+            disk_written_bytes: self.disk_written_bytes + before.disk_written_bytes,
+            cpu_us: self.cpu_us + before.cpu_us,
+            received_bytes: self.received_bytes + before.received_bytes,
+            sent_bytes: self.sent_bytes + before.sent_bytes,
+            control_messages: self.control_messages + before.control_messages,
+            refused_messages: self.refused_messages + before.refused_messages,
+            peak_memory_bytes: self.peak_memory_bytes.max(before.peak_memory_bytes),
+            ..*self
+        }
+    }
 }
 
 /// Where events go. Called from the arbiter of the Owner: it must not block.

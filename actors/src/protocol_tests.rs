@@ -10,7 +10,7 @@ use crate::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::OwnerMsg;
-use crate::scheduler::{Lease, NodeSpec, SchedulerMsg, Shape};
+use crate::scheduler::{JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
 use crate::shell::{Reply, Wire};
 use crate::task::{
     Arg, Consumed, FailureKind, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure, TaskFigures,
@@ -57,6 +57,7 @@ fn owner_messages(
             node: node(),
             figures: NodeFigures::default(),
             received: vec![Received { from: node(), bytes: u64::MAX, micros: u64::MAX }],
+            last: true,
         },
         OwnerMsg::Cancel,
     ]
@@ -114,7 +115,7 @@ fn scheduler_messages(job: JobId, node: &NodeId, incarnation: Incarnation) -> Ve
             functions: vec!["sort@1".into()],
             reply: Reply::to(node.clone(), 1),
         },
-        SchedulerMsg::Demand {
+        SchedulerMsg::Demand(JobDemand {
             job,
             tenant: "default".into(),
             owner: node.clone(),
@@ -122,7 +123,7 @@ fn scheduler_messages(job: JobId, node: &NodeId, incarnation: Incarnation) -> Ve
             sequence: 1,
             shapes: vec![Shape::anywhere(Resources::cpu(1000), 8)],
             leases: Vec::new(),
-        },
+        }),
         SchedulerMsg::JobDone { job },
         SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 2) },
         SchedulerMsg::ListJobs { reply: Reply::to(node.clone(), 3) },

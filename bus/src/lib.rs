@@ -48,6 +48,7 @@ mod error;
 pub mod inproc;
 pub mod message;
 pub mod nats;
+mod refusals;
 pub mod session;
 pub mod subject;
 
@@ -58,4 +59,5 @@ pub use error::BusError;
 pub use inproc::InProcessOptions;
 pub use message::{Headers, Message};
 pub use nats::NatsOptions;
+pub use refusals::Refusals;
 pub use subject::{Address, JobChannel, Pattern, Subject, SubjectError, Subjects};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use exobus_shuffle::files::{
     ALIGNMENT, AlignedBuffer, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, REQUEST_BYTES, ReadOptions,
-    STRIDE_BYTES, abort, chunks, commit, generate_dir, generate_file, list_inputs, part_name, prepare_output_dir,
-    read_chunk, sync_dir, validate_files,
+    STRIDE_BYTES, abort, chunks, commit, generate_dir, generate_dir_until, generate_file, generate_file_until,
+    list_inputs, part_name, prepare_output_dir, read_chunk, sync_dir, validate_files,
 };
 use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES, Summary, row_hash_sum};
 use proptest::prelude::*;
@@ -269,4 +269,26 @@ fn names_of_parts_sort_as_their_numbers() {
     assert_eq!(part_name(7, 80), "part-00007");
     assert_eq!(part_name(99_999, 100_000), "part-99999");
     assert_eq!(part_name(7, 100_001), "part-000007");
+}
+
+#[test]
+fn generating_that_is_stopped_leaves_nothing() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let directory = tempfile::tempdir().unwrap();
+    let mode = Mode::default();
+    // Some ranges of 8 MB are written before somebody says stop.
+    let asked = AtomicU32::new(0);
+    let stop = || asked.fetch_add(1, Ordering::Relaxed) >= 3;
+    let path = directory.path().join("out");
+    assert_eq!(generate_file_until(&path, mode, 0, 1_000_000, 2, &stop).unwrap(), None);
+    assert!(asked.load(Ordering::Relaxed) >= 4, "it was under way");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+
+    asked.store(0, Ordering::Relaxed);
+    assert_eq!(generate_dir_until(&path, mode, 0, 1_000_000, 3, 2, &stop).unwrap(), None);
+    assert!(!path.exists(), "the folder was made for it");
+
+    let never = || false;
+    let all = generate_file_until(&path, mode, 0, 100_001, 2, &never).unwrap().unwrap();
+    assert_eq!(all.records, 100_001);
 }

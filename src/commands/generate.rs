@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use exobus_shuffle::files::{FileError, Generated, generate_dir, generate_file};
+use exobus_shuffle::files::{FileError, Generated, generate_dir_until, generate_file_until};
 use exobus_shuffle::records::{Mode, RECORD_BYTES};
 use exobus_store::{Clock, SystemClock};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
 
 /// `exobus generate`
 #[derive(Debug, Clone, Args)]
@@ -37,17 +38,19 @@ pub struct GenerateArgs {
 /// Makes the records and prints how many, how fast, and their checksum.
 ///
 /// # Errors
-/// The output exists, cannot be written, or the disk is full; nothing is left of it then.
+/// The output exists, cannot be written, the disk is full, or Ctrl-C came; nothing is left of it then.
 pub fn run(args: GenerateArgs) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+    let stop = || interrupt.came();
     let clock = SystemClock::new();
     let mode = Mode { ascii: args.ascii, skewed: args.skewed };
     let threads = io_threads();
     let began = clock.now();
     let generated = match args.files {
-        Some(files) => generate_dir(&args.out, mode, args.start, args.records, files as usize, threads),
-        None => generate_file(&args.out, mode, args.start, args.records, threads),
+        Some(files) => generate_dir_until(&args.out, mode, args.start, args.records, files as usize, threads, &stop),
+        None => generate_file_until(&args.out, mode, args.start, args.records, threads, &stop),
     };
-    let generated = generated.map_err(failure)?;
+    let Some(generated) = generated.map_err(failure)? else { return Err(interrupted()) };
     let seconds = (clock.now() - began).as_secs_f64();
     println!("{}", if args.json { json(&generated, seconds) } else { text(&generated, seconds) });
     Ok(Exit::Success)
@@ -74,6 +77,11 @@ fn json(generated: &Generated, seconds: f64) -> String {
         "row_hash": generated.row_hash.to_string(),
     })
     .to_string()
+}
+
+/// Ctrl-C came.
+pub(super) fn interrupted() -> Failure {
+    Failure::text(Exit::Interrupted, "interrupted; what was begun is removed")
 }
 
 /// The failure that an error of a file is.

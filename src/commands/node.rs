@@ -6,6 +6,7 @@ use exobus_actors::{
     ids::NodeId,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
+    registry::Roots,
     task::Resources,
 };
 use exobus_store::{StoreError, StoreOptions, SystemClock};
@@ -14,7 +15,7 @@ use tracing::info;
 use crate::{
     cli::NodeArgs,
     cluster,
-    config::{NodeConfig, NodeSection},
+    config::{NodeConfig, NodeSection, SecuritySection},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     machine,
@@ -46,6 +47,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
             join_deadline: cluster::join_deadline(&config.cluster),
         }),
         labels: config.node.labels.clone(),
+        roots: roots(&config.security)?,
         ..options(&config.node, name.clone())
     })
     .map_err(failure)?;
@@ -77,6 +79,14 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
+/// The folders that jobs are kept to.
+fn roots(section: &SecuritySection) -> Result<Roots, Failure> {
+    if section.roots.is_empty() {
+        info!("security.roots is not set: jobs may read and write all files that this process may");
+    }
+    Roots::open(&section.roots).or_exit(Exit::Usage)
+}
+
 /// The options of a node that are the same whether it is alone or in a cluster.
 pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
     let executors = match section.executors {
@@ -93,6 +103,8 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
         executors: executors as usize,
         resources,
         labels: section.labels.clone(),
+        functions: None,
+        roots: Roots::default(),
         store: StoreOptions {
             memory_bytes,
             spill_dirs: section.spill_dirs_or(default_spill_dir),

@@ -15,7 +15,7 @@ use exobus_store::{Clock, SystemClock};
 use self::folders::Folders;
 use super::{
     embedded,
-    generate::{failure as file_failure, io_threads},
+    generate::{failure as file_failure, interrupted, io_threads},
     job_failure,
 };
 use crate::{
@@ -41,7 +41,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     };
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
     let views = args.views.open()?;
-    let mut folders = Folders::prepare(args)?;
+    let mut folders = Folders::prepare(args, &interrupt)?;
     if interrupt.came() {
         return Err(interrupted());
     }
@@ -131,8 +131,4 @@ fn validated(folders: &Folders, generated: &exobus_shuffle::files::Generated) ->
         count(generated.records),
         generated.checksum
     ))
-}
-
-fn interrupted() -> Failure {
-    Failure::text(Exit::Interrupted, "interrupted; what was begun is removed")
 }

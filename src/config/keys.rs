@@ -258,7 +258,7 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "security",
-        doc: "A listener on any other address than loopback needs a token and TLS, or the word for each that it goes without.",
+        doc: "A listener on any other address than loopback needs a token, TLS and roots, or the word for each that it goes without.",
         free: None,
         keys: &[
             key(
@@ -268,6 +268,13 @@ pub const SECTIONS: &[Section] = &[
                 r#""/etc/exobus/token""#,
                 "The cluster's token, the same on all its nodes: one line, 16 characters or more; mode 0600.",
             ),
+            key(
+                "roots",
+                Kind::Paths,
+                None,
+                r#"["/data"]"#,
+                "Jobs read and write files only below these folders of the node. Not set: all that the process may.",
+            ),
             key("insecure_no_tls", Kind::Flag, Some("false"), "", "Data may cross the network unencrypted."),
             key(
                 "insecure_no_token",
@@ -275,6 +282,13 @@ pub const SECTIONS: &[Section] = &[
                 Some("false"),
                 "",
                 "No token: everybody who reaches the port may read the data.",
+            ),
+            key(
+                "insecure_any_path",
+                Kind::Flag,
+                Some("false"),
+                "",
+                "No roots: jobs may read and write all files that the process may.",
             ),
         ],
     },

@@ -1,4 +1,5 @@
-//! What may listen where: a listener that others can reach needs a token and TLS, or the word for each that is missing.
+//! What may listen where: a listener that others can reach needs a token, TLS and roots for the files of jobs, or the word for
+//! each that is missing.
 
 use std::{
     net::IpAddr,
@@ -83,6 +84,9 @@ pub fn check(config: &NodeConfig) -> Result<(), SecurityError> {
     // The data plane speaks no TLS yet, so an open listener is always without.
     if !config.security.insecure_no_tls {
         return Err(open("has no TLS: put it on a private network or behind a tunnel", "--insecure-no-tls"));
+    }
+    if config.security.roots.is_empty() && !config.security.insecure_any_path {
+        return Err(open("has no security.roots, the folders that jobs are kept to", "--insecure-any-path"));
     }
     Ok(())
 }

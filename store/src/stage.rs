@@ -81,6 +81,7 @@ impl Staged {
 }
 
 /// One granted item.
+#[allow(clippy::large_enum_variant, reason = "one for each argument of a task: few, and taken apart at once")]
 #[derive(Debug)]
 pub enum StagedItem {
     /// The bytes.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exobus_store::{Block, Store};
+use exobus_store::{Block, Clock, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
@@ -34,6 +34,7 @@ struct Inner {
     nodes: Vec<NodeShape>,
     choices: RefCell<Choices>,
     random: Cell<u64>,
+    clock: Arc<dyn Clock>,
 }
 
 /// What a [`Futures`] is made of.
@@ -46,6 +47,7 @@ pub(crate) struct FuturesParts {
     pub(crate) nodes: Vec<NodeShape>,
     pub(crate) choices: Choices,
     pub(crate) seed: u64,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl fmt::Debug for Futures {
@@ -64,6 +66,7 @@ impl Futures {
             nodes: parts.nodes,
             choices: RefCell::new(parts.choices),
             random: Cell::new(parts.seed | 1),
+            clock: parts.clock,
         }))
     }
 
@@ -384,6 +387,22 @@ impl Futures {
         }
     }
 
+    /// The time: since the beginning of 1970, to the millisecond, by the clock of the node that hosts the job. The same
+    /// one when the program is run again, so a resumed program does not see how long it was away: it is for what a
+    /// program decides or writes down, not for measuring. It may go backwards when that clock is set.
+    pub fn now(&self) -> Duration {
+        let mut choices = self.0.choices.borrow_mut();
+        match choices.replayed() {
+            Some(Choice::Time(ms)) => Duration::from_millis(ms),
+            Some(other) => panic!("{}", not_deterministic("now", &other)),
+            None => {
+                let ms = self.0.clock.unix_ms();
+                choices.append(Choice::Time(ms));
+                Duration::from_millis(ms)
+            }
+        }
+    }
+
     /// Says what the program is going to do, for progress and ETA.
     ///
     /// # Errors
@@ -446,3 +465,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JobError> {
     let nil = [0xc0];
     rmp_serde::from_slice(if bytes.is_empty() { &nil } else { bytes }).map_err(JobError::program)
 }
+
+#[cfg(test)]
+#[path = "api_tests.rs"]
+mod tests;

@@ -49,7 +49,6 @@ pub(crate) async fn run<'a>(
     };
     let nodes = infos.iter().filter(|info| info.up).map(shape).collect();
 
-    let messages_before = node.post.messages();
     if let Some(events) = &events {
         let kind = EventKind::JobStarted { program: name.to_owned() };
         events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
@@ -65,6 +64,7 @@ pub(crate) async fn run<'a>(
             scheduler,
             store: node.store.clone(),
             stager: node.stager.clone(),
+            cluster: infos,
             events,
             figures: node.figures.clone(),
             done,
@@ -79,6 +79,7 @@ pub(crate) async fn run<'a>(
         choices: Choices::default(),
         // Odd, and different for every job; what it gives is in the log.
         seed: job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64,
+        clock: node.post.clock().clone(),
     });
 
     let mut changes = node.directory.changes();
@@ -110,9 +111,9 @@ pub(crate) async fn run<'a>(
     match outcome {
         Ok(outcome) => JobEnd {
             result: outcome.result.map(bytes::Bytes::from),
-            nodes: outcome.nodes,
             owner_bytes: outcome.owner_bytes_peak,
-            control_messages: node.post.messages() - messages_before,
+            control_messages: outcome.nodes.values().map(|figures| figures.control_messages).sum(),
+            nodes: outcome.nodes,
         },
         Err(_) => JobEnd::failed(JobError::Runtime { reason: "the job's owner ended without a word".to_owned() }),
     }

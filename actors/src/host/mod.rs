@@ -53,11 +53,12 @@ pub struct JobSpec {
 pub struct JobEnd {
     /// What the program returned, MessagePack, or why there is nothing.
     pub result: Result<Bytes, JobError>,
-    /// The last figures of each node that worked for it.
+    /// The last figures of each node that worked for it; counters count since the job came to the node.
     pub nodes: BTreeMap<NodeId, NodeFigures>,
     /// The most that the Owner's tables took, bytes.
     pub owner_bytes: u64,
-    /// Control messages that the host's process handed over while the job ran.
+    /// Control messages that the processes of these nodes handed over while they worked for the job; where several jobs
+    /// run, those of the others are among them.
     pub control_messages: u64,
 }
 

@@ -1,10 +1,11 @@
 //! Putting a node together, on its control thread.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, EndpointEvents, Event as SessionEvent, Peer, SessionOptions};
-use exobus_bus::{Bus, Message, Subjects, SubscribeOptions, codec};
+use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
 use exobus_store::{Clock, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -18,10 +19,10 @@ use crate::membership::{
     Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, State as MembershipState,
 };
 use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, Tally, ThreadExecutors};
-use crate::registry::{functions, programs};
+use crate::registry::{Function, functions, programs};
 use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
-use crate::transfer::{TransferClient, TransferServer};
+use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
 /// How often a node tells the Scheduler that it is there.
 const REGISTER_EVERY: Duration = Duration::from_secs(2);
@@ -103,7 +104,8 @@ impl Running {
         let store = Store::open(store_options, disk, options.clock.clone())?;
         let directory = Directory::default();
         let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
-        let transfer = TransferClient::new(&token, options.clock.clone());
+        let fetching = ClientOptions { node: options.name.to_string(), ..ClientOptions::default() };
+        let transfer = TransferClient::with(fetching, &token, options.clock.clone());
         let base = Base { post, store, peak: Arc::default(), directory, transfer };
         match options.cluster {
             None => Ok(Self::alone(&base, options.executors, &options)?),
@@ -129,10 +131,14 @@ impl Running {
         let (endpoint, events) =
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
-        let server =
-            TransferServer::start(cluster.listen, &cluster.token, base.store.clone(), base.post.clock().clone())
-                .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
-        let (data_address, server) = (server.address().to_string(), Arc::new(server));
+        // The address may have been another node's: who looks for that one is told.
+        let serving =
+            ServerOptions { node: options.name.to_string(), listen: cluster.listen, ..ServerOptions::default() };
+        let (store, clock) = (base.store.clone(), base.post.clock().clone());
+        let server = TransferServer::start_with(serving, &cluster.token, store, clock)
+            .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
+        let server = Arc::new(server);
+        let data_address = server.address().to_string();
 
         let local_scheduler = if cluster.scheduler {
             let epoch = Epoch(base.post.incarnation().0);
@@ -207,6 +213,7 @@ impl Running {
 }
 
 impl Base {
+    /// What jobs need; `server` is the node's own, gone where it has none.
     fn parts(&self, scheduler: Address<SchedulerMsg>, executors: usize, server: Weak<TransferServer>) -> NodeParts {
         let directory = self.directory.clone();
         let stager = Stager {
@@ -240,6 +247,7 @@ impl Base {
                 memory_bytes,
                 peak_memory_bytes: peak.bytes(),
                 control_messages: post.messages(),
+                refused_messages: post.refused(),
             }
         };
         NodeParts {
@@ -254,16 +262,21 @@ impl Base {
 }
 
 fn node_spec(base: &Base, options: &NodeOptions, data_address: String) -> NodeSpec {
-    let programs = programs().keys().map(|key| Arc::from(key.as_str()));
+    let programs = programs().keys().filter(|key| options.offers(key)).map(|key| Arc::from(key.as_str()));
     NodeSpec {
         node: options.name.clone(),
         incarnation: base.post.incarnation(),
         resources: options.resources.clone(),
         labels: options.labels.clone(),
-        functions: functions().keys().cloned().chain(programs).collect(),
+        functions: offered(options).into_keys().chain(programs).collect(),
         data_address,
         memory_bytes: options.store.memory_bytes,
     }
+}
+
+/// The functions that the node runs.
+fn offered(options: &NodeOptions) -> BTreeMap<Arc<str>, &'static Function> {
+    functions().iter().filter(|(key, _)| options.offers(key)).map(|(key, function)| (key.clone(), *function)).collect()
 }
 
 fn spawn_node_manager(
@@ -275,7 +288,8 @@ fn spawn_node_manager(
     let mut refused = None;
     let spin = if options.cluster.is_none() { SPIN } else { Duration::ZERO };
     shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
-        let threads = ThreadExecutors::start(executors, spin, &base.store, base.post.clock(), address);
+        let (store, clock) = (&base.store, base.post.clock());
+        let threads = ThreadExecutors::start(executors, spin, store, &options.roots, clock, address);
         let threads = threads.unwrap_or_else(|error| {
             refused = Some(error);
             ThreadExecutors::none()
@@ -286,6 +300,7 @@ fn spawn_node_manager(
             store: base.store.clone(),
             stager: parts.stager.clone(),
             executors: Box::new(threads),
+            functions: offered(options),
             resources: options.resources.clone(),
             spin,
             figures: Box::new(move || figures()),
@@ -321,30 +336,30 @@ async fn spawn_membership(
             scheduler,
         }),
     );
-    let (address, subjects) = (membership.clone(), cluster.subjects.clone());
+    let (address, subjects, post) = (membership.clone(), cluster.subjects.clone(), base.post.clone());
     actix_rt::spawn(async move {
-        let mut refused = 0u64;
         while let Some(delivery) = beats.recv().await {
-            // The node in the payload must be the one in the subject.
-            let beat = codec::decode::<MembershipMsg>(&delivery.message.payload).ok();
-            let genuine = beat.filter(|message| match message {
-                MembershipMsg::Beat(beat) => {
-                    subjects.node(beat.node.as_str(), "beat").is_ok_and(|subject| subject == delivery.subject)
-                }
-                _ => false,
-            });
-            match genuine {
-                Some(beat) => drop(address.send(beat)),
-                None => {
-                    refused += 1;
-                    if refused.is_power_of_two() {
-                        warn!(subject = delivery.subject.as_str(), count = refused, "heartbeat refused");
-                    }
+            match genuine_beat(&subjects, &delivery.subject, &delivery.message.payload) {
+                Ok(beat) => drop(address.send(beat)),
+                Err(reason) => {
+                    // `...node.<node>.beat`: who may publish there is the sender.
+                    let sender = delivery.subject.as_str().rsplit('.').nth(1).unwrap_or_default();
+                    post.refuse(sender, "beat", &reason);
                 }
             }
         }
     });
     Ok(membership)
+}
+
+/// A heartbeat, if it is one and of the node in whose name it was published.
+fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Result<MembershipMsg, String> {
+    let message = codec::decode::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
+    let MembershipMsg::Beat(beat) = &message else { return Err("no heartbeat".to_owned()) };
+    match subjects.node(beat.node.as_str(), "beat") {
+        Ok(own) if own == *subject => Ok(message),
+        _ => Err("a heartbeat in the name of another node".to_owned()),
+    }
 }
 
 /// Answers whoever looks for the Scheduler.
@@ -368,13 +383,14 @@ pub(crate) async fn find_scheduler(
     clock: &Arc<dyn Clock>,
 ) -> Result<NodeId, NodeError> {
     let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
-    let started = clock.now();
+    let (started, refusals) = (clock.now(), Refusals::default());
     loop {
         let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), Duration::from_millis(500)).await;
-        if let Ok(node) =
-            answer.map_err(|_| ()).and_then(|message| codec::decode::<NodeId>(&message.payload).map_err(|_| ()))
-        {
-            return Ok(node);
+        match answer.map(|message| codec::decode::<NodeId>(&message.payload)) {
+            Ok(Ok(node)) => return Ok(node),
+            Ok(Err(error)) => drop(refusals.refuse(subject.as_str(), "find the scheduler", &error)),
+            // Nobody there yet, or the bus is: asked again until the deadline.
+            Err(_) => {}
         }
         let waited = clock.now().saturating_sub(started);
         if waited >= deadline {
@@ -416,14 +432,17 @@ pub(crate) async fn pump(mut events: EndpointEvents, post: Post) {
     while let Some(event) = events.recv().await {
         match event {
             SessionEvent::Items { from, items } => {
-                if NodeId::is_valid(&from.node) {
-                    let from = NodeId::new(&from.node);
-                    for (actor, item) in items {
-                        post.deliver(&from, &actor, &item);
-                    }
+                if !NodeId::is_valid(&from.node) {
+                    post.refuse(&from.node, "session", &"no name of a node");
+                    continue;
+                }
+                let from = NodeId::new(&from.node);
+                for (actor, item) in items {
+                    post.deliver(&from, &actor, &item);
                 }
             }
-            SessionEvent::Undecodable { from, error } => warn!(node = from.node, %error, "frame refused"),
+            // Counted and logged by the session, and sent by a build that is not ours: nothing of it can be answered.
+            SessionEvent::Undecodable { .. } => {}
             // Membership says what became of the peer, and the jobs act on that.
             SessionEvent::Reset { peer, reason } => info!(node = peer.node, ?reason, "session reset"),
             SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),

@@ -1,6 +1,6 @@
 //! How a node is set up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
 use crate::membership::MembershipOptions;
+use crate::registry::Roots;
 use crate::task::Resources;
 
 /// How a node is set up.
@@ -22,6 +23,11 @@ pub struct NodeOptions {
     pub resources: Resources,
     /// key=value labels.
     pub labels: BTreeMap<String, String>,
+    /// Functions and programs that it offers, "name@version", of those that this binary has; `None`: all. What it does
+    /// not offer is not placed here, and refused.
+    pub functions: Option<BTreeSet<String>>,
+    /// Where the tasks of jobs may read and write files. Default: everywhere.
+    pub roots: Roots,
     /// The object store; `executors` is taken from above.
     pub store: StoreOptions,
     /// The cluster it joins; `None`: it is alone, without bus and sockets.
@@ -38,10 +44,17 @@ impl NodeOptions {
             executors,
             resources: Resources::cpu(1000 * executors as u64),
             labels: BTreeMap::new(),
+            functions: None,
+            roots: Roots::default(),
             store: StoreOptions { memory_bytes, ..StoreOptions::default() },
             cluster: None,
             clock: Arc::new(SystemClock::new()),
         }
+    }
+
+    /// Whether the node offers this function or program.
+    pub(super) fn offers(&self, key: &str) -> bool {
+        self.functions.as_ref().is_none_or(|functions| functions.contains(key))
     }
 }
 

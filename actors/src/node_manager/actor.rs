@@ -17,7 +17,7 @@ use super::waits::Waits;
 use crate::event::{NodeFigures, Received};
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
 use crate::owner::{self, OwnerMsg};
-use crate::registry::{Function, functions};
+use crate::registry::Function;
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
@@ -32,6 +32,8 @@ pub struct NodeManagerParts {
     pub(crate) store: Store,
     pub(crate) stager: Stager,
     pub(crate) executors: Box<dyn ExecutorLink>,
+    /// What the node offers.
+    pub(crate) functions: BTreeMap<Arc<str>, &'static Function>,
     pub(crate) resources: Resources,
     /// How long to stay awake for a task that was handed out.
     pub(crate) spin: Duration,
@@ -47,6 +49,7 @@ pub struct NodeManager {
     store: Store,
     stager: Stager,
     executors: Box<dyn ExecutorLink>,
+    functions: BTreeMap<Arc<str>, &'static Function>,
     figures: Box<dyn Fn() -> NodeFigures>,
     state: NodeState,
     attempts: HashMap<Key, Running>,
@@ -93,6 +96,7 @@ impl NodeManager {
             store: parts.store,
             stager: parts.stager,
             executors: parts.executors,
+            functions: parts.functions,
             figures: parts.figures,
             attempts: HashMap::new(),
             sets: HashMap::new(),
@@ -124,7 +128,7 @@ impl NodeManager {
 
     fn run(&mut self, owner: NodeId, spec: TaskSpec) {
         let key = (spec.job, spec.id, spec.attempt);
-        let Some(function) = functions().get(&spec.function).copied() else {
+        let Some(function) = self.functions.get(&spec.function).copied() else {
             let message = format!("function {} is not known to node {}", spec.function, self.post.node());
             return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message }, None);
         };
@@ -301,9 +305,11 @@ impl NodeManager {
             self.cancel(key);
         }
         self.sets.retain(|(of, _), _| *of != job);
-        self.owners.remove(&job);
-        self.watched.remove(&job);
         self.store.delete_group(job.group());
+        if self.watched.remove(&job).is_some() {
+            self.say(job, (self.figures)(), &self.stager.received.read(), true);
+        }
+        self.owners.remove(&job);
     }
 
     fn tick(&mut self) {
@@ -331,14 +337,15 @@ impl NodeManager {
         self.received_told.extend(received.iter().map(|now| (now.from.clone(), now.bytes)));
         let figures = (self.figures)();
         for job in self.watched.keys() {
-            self.say(*job, figures, &received);
+            self.say(*job, figures, &received, false);
         }
     }
 
-    fn say(&self, job: JobId, figures: NodeFigures, received: &[Received]) {
+    fn say(&self, job: JobId, figures: NodeFigures, received: &[Received], last: bool) {
         if let Some(owner) = self.owners.get(&job) {
             // What was lost the next ones say again, but for what others have sent and never send again.
-            let _ = owner.send(OwnerMsg::NodeFigures { node: self.node(), figures, received: received.to_vec() });
+            let (node, received) = (self.node(), received.to_vec());
+            let _ = owner.send(OwnerMsg::NodeFigures { node, figures, received, last });
         }
     }
 
@@ -346,7 +353,7 @@ impl NodeManager {
     fn watch(&mut self, job: JobId, owner: &NodeId, sample_ms: u64, scope: &mut Scope<'_, Self>) {
         self.owner(job, owner);
         self.watched.insert(job, sample_ms);
-        self.say(job, (self.figures)(), &self.stager.received.read());
+        self.say(job, (self.figures)(), &self.stager.received.read(), false);
         if !self.sampling {
             self.sample_later(scope);
         }

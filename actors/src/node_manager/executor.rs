@@ -10,7 +10,7 @@ use std::time::Duration;
 use exobus_store::{Clock, Scratch, Store};
 
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
-use crate::registry::{Argument, ContextParts, Function, SetupState, TaskContext, TaskError};
+use crate::registry::{Argument, ContextParts, Function, Roots, SetupState, TaskContext, TaskError};
 use crate::shell::Address;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
@@ -122,6 +122,7 @@ impl ThreadExecutors {
         count: usize,
         spin: Duration,
         store: &Store,
+        roots: &Roots,
         clock: &Arc<dyn Clock>,
         node_manager: &Address<NodeMsg>,
     ) -> std::io::Result<Self> {
@@ -132,6 +133,7 @@ impl ThreadExecutors {
                 index: index as u32,
                 work: receiver.clone(),
                 store: store.clone(),
+                roots: roots.clone(),
                 clock: clock.clone(),
                 reports: node_manager.clone(),
                 states: HashMap::new(),
@@ -177,6 +179,7 @@ struct Executor {
     index: u32,
     work: crossbeam_channel::Receiver<Work>,
     store: Store,
+    roots: Roots,
     clock: Arc<dyn Clock>,
     reports: Address<NodeMsg>,
     states: HashMap<&'static str, SetupState>,
@@ -249,6 +252,7 @@ impl Executor {
         };
         let parts = ContextParts {
             store: self.store.clone(),
+            roots: self.roots.clone(),
             job: spec.job,
             task: spec.id,
             attempt: spec.attempt,

@@ -12,7 +12,7 @@ use super::waits::{Tally, Waits};
 use crate::ids::{NodeId, ObjectId};
 use crate::registry::{Argument, Function, Mode};
 use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
-use crate::transfer::{TransferClient, TransferError};
+use crate::transfer::{PeerName, TransferClient, TransferError};
 
 /// Read-ahead of a streamed argument: this for all its readers together, bytes.
 const STREAM_WINDOW_BYTES: u64 = 4 << 20;
@@ -342,11 +342,11 @@ impl Stager {
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
-    async fn address(&self, node: &NodeId) -> Result<String, TaskFailure> {
+    async fn address(&self, node: &NodeId) -> Result<PeerName, TaskFailure> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(address) = (self.addresses)(node) {
-                return Ok(address);
+                return Ok(PeerName { node: node.to_string(), address });
             }
             if waited >= ADDRESS_DEADLINE {
                 let message = format!("node {node} has not said in {waited:?} where it serves objects");

@@ -1,6 +1,6 @@
 //! The Owner's shell: messages in, effects out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use exobus_store::{Block, Clock, Store};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
+use super::figures::JobFigures;
 use super::protocol::OwnerMsg;
 use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
@@ -15,11 +16,15 @@ use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received
 use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::scheduler::{Lease, LeaseUse, SchedulerMsg, Shape};
+use crate::scheduler::{JobDemand, Lease, LeaseUse, NodeInfo, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{JobError, Output, Parts};
 
+/// How long the Scheduler may take to say what nodes can run; it is asked again after that.
+const NODES_DEADLINE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(1);
+/// How long nodes may take to say their last figures when the job ends; what one says later is not counted.
+const FAREWELL: Duration = Duration::from_millis(500);
 /// Without a completion for this long, the job says what it waits for.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -39,6 +44,8 @@ pub(crate) struct OwnerParts {
     pub(crate) scheduler: Address<SchedulerMsg>,
     pub(crate) store: Store,
     pub(crate) stager: Stager,
+    /// The nodes that there are when the job starts.
+    pub(crate) cluster: Vec<NodeInfo>,
     pub(crate) events: Option<EventSink>,
     /// Figures of this node, taken now.
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
@@ -68,9 +75,11 @@ pub(crate) struct OwnerActor {
     next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
     leases: BTreeMap<LeaseId, Lease>,
+    /// Whether the Scheduler was asked what nodes can run, and has not answered.
+    asking: bool,
     demand: Vec<Demand>,
     demand_sequence: u64,
-    figures: BTreeMap<NodeId, NodeFigures>,
+    figures: JobFigures,
     figures_here: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     frees: BTreeMap<NodeId, Vec<ObjectId>>,
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
@@ -80,13 +89,20 @@ pub(crate) struct OwnerActor {
     last_progress: (u64, Duration),
     unplaceable: Option<(String, bool)>,
     owner_bytes_peak: u64,
+    ending: Option<Ending>,
+}
+
+/// A job that is over but for the last figures of some nodes.
+struct Ending {
+    result: Result<Vec<u8>, JobError>,
+    awaited: BTreeSet<NodeId>,
 }
 
 impl OwnerActor {
     pub(crate) fn new(parts: OwnerParts) -> Self {
         let clock = parts.post.clock().clone();
         let now = clock.now();
-        Self {
+        let mut owner = Self {
             clock,
             post: parts.post,
             job: parts.job,
@@ -101,9 +117,10 @@ impl OwnerActor {
             next_tracker: 1,
             nodes: HashMap::new(),
             leases: BTreeMap::new(),
+            asking: false,
             demand: Vec::new(),
             demand_sequence: 0,
-            figures: BTreeMap::new(),
+            figures: JobFigures::default(),
             figures_here: parts.figures,
             frees: BTreeMap::new(),
             recalls: BTreeMap::new(),
@@ -113,7 +130,10 @@ impl OwnerActor {
             last_progress: (0, now),
             unplaceable: None,
             owner_bytes_peak: 0,
-        }
+            ending: None,
+        };
+        owner.nodes_said(parts.cluster);
+        owner
     }
 
     fn emit(&self, node: NodeId, kind: EventKind) {
@@ -338,6 +358,7 @@ impl OwnerActor {
         self.demand_sequence += 1;
         let shape = |demand: &Demand| Shape {
             node: demand.node.clone(),
+            function: demand.function.clone(),
             ..Shape::anywhere(demand.resources.clone(), u32::try_from(demand.slots).unwrap_or(u32::MAX))
         };
         let in_use = |lease: &Lease| LeaseUse {
@@ -345,7 +366,7 @@ impl OwnerActor {
             version: lease.version,
             in_use: self.state.in_use(&lease.node, &lease.resources),
         };
-        let demand = SchedulerMsg::Demand {
+        let demand = SchedulerMsg::Demand(JobDemand {
             job: self.job,
             tenant: self.tenant.clone(),
             owner: self.post.node().clone(),
@@ -353,13 +374,13 @@ impl OwnerActor {
             sequence: self.demand_sequence,
             shapes: self.demand.iter().map(shape).collect(),
             leases: self.leases.values().map(in_use).collect(),
-        };
+        });
         if let Err(error) = self.scheduler.send(demand) {
             warn!(job_id = %self.job, %error, "scheduler not told");
         }
     }
 
-    fn leased(&mut self, leases: Vec<Lease>) {
+    fn leased(&mut self, leases: Vec<Lease>, scope: &mut Scope<'_, Self>) {
         self.unplaceable = None;
         self.leases = leases.into_iter().map(|lease| (lease.id, lease)).collect();
         let leases: Vec<_> = self
@@ -368,6 +389,20 @@ impl OwnerActor {
             .map(|lease| (lease.node.clone(), lease.incarnation, lease.resources.clone()))
             .collect();
         self.state.leases(&leases);
+        if !self.asking && self.state.unheard().next().is_some() {
+            self.asking = true;
+            let scheduler = self.scheduler.clone();
+            scope.later(async move {
+                let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, NODES_DEADLINE).await;
+                Some(OwnerMsg::Nodes(nodes.unwrap_or_default()))
+            });
+        }
+    }
+
+    fn nodes_said(&mut self, nodes: Vec<NodeInfo>) {
+        for NodeInfo { spec, .. } in nodes.into_iter().filter(|info| info.up) {
+            self.state.offers(&spec.node, spec.incarnation, spec.functions.into_iter().collect());
+        }
     }
 
     fn tick(&mut self) {
@@ -399,25 +434,38 @@ impl OwnerActor {
         })
     }
 
-    /// Ends the job: everything of it is given back everywhere.
+    /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.
     fn end(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
-        let Some(done) = self.done.take() else { return };
         self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
         let job = self.job;
+        let mut awaited = BTreeSet::new();
         for (node, address) in &self.nodes {
-            if let Err(error) = address.send(NodeMsg::EndJob { job }) {
-                warn!(job_id = %job, %node, %error, "node not told of the end");
+            match address.send(NodeMsg::EndJob { job }) {
+                // Who waits for the end has the figures of this process at hand.
+                Ok(()) if node != self.post.node() && self.state.is_alive(node) => drop(awaited.insert(node.clone())),
+                Ok(()) => {}
+                Err(error) => warn!(job_id = %job, %node, %error, "node not told of the end"),
             }
         }
         self.store.delete_group(job.group());
         if let Err(error) = self.scheduler.send(SchedulerMsg::JobDone { job }) {
             warn!(job_id = %job, %error, "scheduler not told of the end");
         }
+        self.ending = Some(Ending { result, awaited });
+        scope.after(FAREWELL, OwnerMsg::Close);
+    }
+
+    /// Says how the job ended, when all nodes that are awaited have answered.
+    fn close(&mut self, scope: &mut Scope<'_, Self>) {
+        if self.ending.as_ref().is_none_or(|ending| !ending.awaited.is_empty()) {
+            return;
+        }
+        let (Some(Ending { result, .. }), Some(done)) = (self.ending.take(), self.done.take()) else { return };
         let error = result.as_ref().err().map(ToString::to_string);
-        // The last figures of this node; those of others are half a second old at most.
+        // The others have said theirs.
         self.figured(self.post.node().clone(), (self.figures_here)(), self.stager.received.read());
         self.emit_here(EventKind::JobFinished { error });
-        let nodes = std::mem::take(&mut self.figures);
+        let nodes = std::mem::take(&mut self.figures).into_nodes();
         let _ = done.send(JobOutcome { result, nodes, owner_bytes_peak: self.owner_bytes_peak });
         scope.stop();
     }
@@ -440,13 +488,16 @@ impl OwnerActor {
         for from_one in received {
             self.emit(node.clone(), EventKind::Received(from_one));
         }
-        self.emit(node.clone(), EventKind::NodeFigures(figures));
-        self.figures.insert(node, figures);
+        let figures = self.figures.said(&node, figures);
+        self.emit(node, EventKind::NodeFigures(figures));
     }
 
     fn node_state(&mut self, node: NodeId, incarnation: Incarnation, state: NodeState) {
         self.emit_here(EventKind::Node { about: node.clone(), state });
         if matches!(state, NodeState::Dead | NodeState::Left) {
+            if let Some(ending) = &mut self.ending {
+                ending.awaited.remove(&node);
+            }
             self.state.node_dead(&node, incarnation);
         }
     }
@@ -457,6 +508,8 @@ impl Actor for OwnerActor {
 
     fn started(&mut self, scope: &mut Scope<'_, Self>) {
         let here = self.post.node().clone();
+        // From here on, whatever the node manager says later: a job may be over before it does.
+        self.figures.said(&here, (self.figures_here)());
         self.node(&here);
         scope.after(TICK, OwnerMsg::Tick);
     }
@@ -475,13 +528,28 @@ impl Actor for OwnerActor {
             }
             OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
-            OwnerMsg::Leases { leases } => self.leased(leases),
+            OwnerMsg::Leases { leases } => self.leased(leases, scope),
+            OwnerMsg::Nodes(nodes) => {
+                self.asking = false;
+                self.nodes_said(nodes);
+            }
             OwnerMsg::Unplaceable { reason, ever } => self.unplaceable = Some((reason, ever)),
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
-            OwnerMsg::NodeFigures { node, figures, received } => self.figured(node, figures, received),
+            OwnerMsg::NodeFigures { node, figures, received, last } => {
+                if let Some(ending) = self.ending.as_mut().filter(|_| last) {
+                    ending.awaited.remove(&node);
+                }
+                self.figured(node, figures, received);
+            }
             OwnerMsg::Cancel => {
                 self.failure.get_or_insert(JobError::Cancelled);
             }
+            OwnerMsg::Close => {
+                if let Some(ending) = &mut self.ending {
+                    ending.awaited.clear();
+                }
+            }
+            OwnerMsg::Tick if self.ending.is_some() => {}
             OwnerMsg::Tick => {
                 self.tick();
                 scope.after(TICK, OwnerMsg::Tick);
@@ -490,6 +558,9 @@ impl Actor for OwnerActor {
     }
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
+        if self.ending.is_some() {
+            return self.close(scope);
+        }
         for effect in self.state.flush() {
             self.act(effect, scope);
         }
@@ -501,6 +572,7 @@ impl Actor for OwnerActor {
         };
         if let Some(result) = result {
             self.end(result, scope);
+            self.close(scope);
         }
     }
 }

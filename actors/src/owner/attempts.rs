@@ -245,8 +245,8 @@ impl OwnerState {
     }
 
     fn leave(&mut self, task: Index, node: NodeIndex) {
-        let shape = self.key(task).shape;
-        if let Some(tasks) = self.nodes[usize::from(node)].in_flight.get_mut(&shape) {
+        let kind = (self.key(task).shape, self.tasks[task].function);
+        if let Some(tasks) = self.nodes[usize::from(node)].in_flight.get_mut(&kind) {
             *tasks = tasks.saturating_sub(1);
         }
         self.counts.running -= 1;

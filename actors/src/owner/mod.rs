@@ -3,7 +3,9 @@
 mod actor;
 mod attempts;
 mod exchange;
+mod figures;
 mod lifetime;
+mod offers;
 mod placement;
 mod placing;
 mod protocol;

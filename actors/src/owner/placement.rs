@@ -1,6 +1,7 @@
 //! Which leased slot a runnable task gets. Pure: tables in, a node out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::arena::Index;
 use crate::ids::{Incarnation, NodeId};
@@ -10,6 +11,8 @@ use crate::task::Resources;
 pub(super) type NodeIndex = u16;
 /// Index of an interned [`Resources`].
 pub(super) type Shape = u16;
+/// Index of an interned function.
+pub(super) type FunctionIndex = u32;
 
 /// Work that a node may have queued beyond what it runs, as time: enough to hide a round trip over the bus.
 const QUEUED_MICROS: u64 = 4_000;
@@ -27,10 +30,14 @@ pub(super) struct NodeView {
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
     pub(super) leased: Resources,
-    /// Tasks handed over and not yet back, by shape.
-    pub(super) in_flight: BTreeMap<Shape, u64>,
+    /// Tasks handed over and not yet back, by shape and function.
+    pub(super) in_flight: BTreeMap<(Shape, FunctionIndex), u64>,
     /// Tasks given so far, by function: what `Place::Spread` evens out.
-    pub(super) given: BTreeMap<u32, u64>,
+    pub(super) given: BTreeMap<FunctionIndex, u64>,
+    /// What it says it can run; `None` until it is heard: then nothing is placed there.
+    pub(super) functions: Option<BTreeSet<Arc<str>>>,
+    /// Of the job's functions: those that it is known to lack.
+    pub(super) lacks: BTreeSet<FunctionIndex>,
 }
 
 impl NodeView {
@@ -42,7 +49,14 @@ impl NodeView {
             leased: Resources::default(),
             in_flight: BTreeMap::new(),
             given: BTreeMap::new(),
+            functions: None,
+            lacks: BTreeSet::new(),
         }
+    }
+
+    /// Whether it is known to have the function.
+    pub(super) fn has(&self, function: FunctionIndex) -> bool {
+        self.functions.is_some() && !self.lacks.contains(&function)
     }
 
     fn slots(&self, need: &Resources) -> u64 {
@@ -56,17 +70,17 @@ impl NodeView {
     pub(super) fn load(&self, shapes: &[Resources]) -> u64 {
         self.in_flight
             .iter()
-            .map(|(shape, tasks)| match self.slots(&shapes[usize::from(*shape)]) {
+            .map(|((shape, _), tasks)| match self.slots(&shapes[usize::from(*shape)]) {
                 0 => tasks * 1000,
                 slots => tasks * 1000 / slots,
             })
             .sum()
     }
 
-    /// Whether one more task of this shape may be handed over.
-    fn accepts(&self, shape: Shape, shapes: &[Resources], mean_micros: u64) -> bool {
+    /// Whether one more task of this function and shape may be handed over.
+    fn accepts(&self, function: FunctionIndex, shape: Shape, shapes: &[Resources], mean_micros: u64) -> bool {
         let slots = self.slots(&shapes[usize::from(shape)]);
-        self.alive && slots > 0 && self.load(shapes) < 1000 * (1 + queued_per_slot(mean_micros))
+        self.alive && self.has(function) && slots > 0 && self.load(shapes) < 1000 * (1 + queued_per_slot(mean_micros))
     }
 }
 
@@ -84,6 +98,8 @@ pub(super) struct Key {
     /// Tasks bound to a node; they come first, since nobody else can take their place.
     pub(super) pinned: Option<NodeIndex>,
     pub(super) shape: Shape,
+    /// The function, where some node lacks it: then its tasks wait for other nodes than those behind them.
+    pub(super) function: Option<FunctionIndex>,
 }
 
 /// How a task likes to be placed, reduced to what the choice needs.
@@ -137,6 +153,11 @@ impl ReadyQueues {
         waiting.map(|((_, key), queue)| (*key, queue.len() as u64)).collect()
     }
 
+    /// All waiting tasks, queue by queue, each in its order.
+    pub(super) fn into_tasks(self) -> impl Iterator<Item = Index> {
+        self.0.into_values().flatten()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.values().all(VecDeque::is_empty)
     }
@@ -147,11 +168,11 @@ pub(super) fn choose(
     nodes: &[NodeView],
     shapes: &[Resources],
     shape: Shape,
-    function: u32,
+    function: FunctionIndex,
     mean_micros: u64,
     wish: &Wish,
 ) -> Option<NodeIndex> {
-    let accepts = |index: NodeIndex| nodes[usize::from(index)].accepts(shape, shapes, mean_micros);
+    let accepts = |index: NodeIndex| nodes[usize::from(index)].accepts(function, shape, shapes, mean_micros);
     match wish {
         Wish::Hard(node) => return accepts(*node).then_some(*node),
         Wish::Soft(node) if accepts(*node) => return Some(*node),
@@ -181,7 +202,8 @@ mod tests {
     fn node(name: &str, cpu: u64, tasks: u64) -> NodeView {
         let mut node = NodeView::new(NodeId::new(name), Incarnation(1));
         node.leased = Resources::cpu(cpu);
-        node.in_flight.insert(0, tasks);
+        node.in_flight.insert((0, 0), tasks);
+        node.functions = Some(BTreeSet::new());
         node
     }
 
@@ -229,5 +251,29 @@ mod tests {
         let mut dead = node("a", 1000, 0);
         dead.alive = false;
         assert_eq!(pick(&[dead, node("b", 0, 0)], Wish::Anywhere), None);
+    }
+
+    #[test]
+    fn a_node_without_the_function_gets_nothing_whatever_the_wish() {
+        let lacking = || {
+            let mut node = node("a", 4000, 0);
+            node.lacks.insert(0);
+            node
+        };
+        for wish in [Wish::Anywhere, Wish::Spread, Wish::Soft(0), Wish::Near(vec![0])] {
+            assert_eq!(pick(&[lacking(), node("b", 1000, 2)], wish.clone()), Some(1), "{wish:?}");
+            assert_eq!(pick(&[lacking()], wish.clone()), None, "{wish:?}");
+        }
+        assert_eq!(pick(&[lacking(), node("b", 1000, 0)], Wish::Hard(0)), None);
+        let nodes = [lacking(), node("b", 1000, 2)];
+        let other = choose(&nodes, &[Resources::cpu(1000)], 0, 1, 1_000_000, &Wish::Anywhere);
+        assert_eq!(other, Some(0), "what it has, it gets");
+    }
+
+    #[test]
+    fn a_node_that_has_not_said_what_it_has_gets_nothing() {
+        let mut unheard = node("a", 1000, 0);
+        unheard.functions = None;
+        assert_eq!(pick(&[unheard], Wish::Anywhere), None);
     }
 }

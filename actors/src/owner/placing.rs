@@ -43,11 +43,17 @@ impl OwnerState {
             return;
         }
         let load: Vec<_> = self.nodes.iter().map(|node| node.load(&self.shapes)).collect();
-        let idle =
-            self.nodes.iter().zip(&load).any(|(node, load)| node.alive && !node.leased.0.is_empty() && *load < 1000);
-        let busiest = (0..load.len()).max_by_key(|index| load[*index]);
-        if let Some(busiest) = busiest.filter(|index| idle && load[*index] > 1000) {
-            let queued: u64 = self.nodes[busiest].in_flight.values().sum();
+        let Some(busiest) = (0..load.len()).max_by_key(|index| load[*index]).filter(|index| load[*index] > 1000) else {
+            return;
+        };
+        let in_flight = &self.nodes[busiest].in_flight;
+        // An idle node is of use only when it has the function of something that is queued there.
+        let idle = self.nodes.iter().zip(&load).any(|(node, load)| {
+            let of_use = || in_flight.iter().any(|((_, function), tasks)| *tasks > 0 && node.has(*function));
+            node.alive && !node.leased.0.is_empty() && *load < 1000 && of_use()
+        });
+        if idle {
+            let queued: u64 = in_flight.values().sum();
             self.recall_from(busiest as NodeIndex, (queued / 2) as usize);
         }
     }
@@ -61,6 +67,9 @@ impl OwnerState {
         }
         let waiting = self.ready.waiting();
         let (key, tasks) = waiting.iter().next()?;
+        if let Some(reason) = self.why_no_function(*key, *tasks) {
+            return Some(reason);
+        }
         let needs = &self.shapes[usize::from(key.shape)];
         if let Some(node) = key.pinned {
             return Some(format!("{tasks} tasks wait for {needs} on node {}", self.nodes[usize::from(node)].id));
@@ -75,7 +84,7 @@ impl OwnerState {
     pub(crate) fn in_use(&self, node: &NodeId, leased: &Resources) -> Resources {
         let Some(index) = self.known_node(node) else { return Resources::default() };
         let mut in_use = Resources::default();
-        for (shape, tasks) in &self.nodes[usize::from(index)].in_flight {
+        for ((shape, _), tasks) in &self.nodes[usize::from(index)].in_flight {
             for (name, milli) in &self.shapes[usize::from(*shape)].0 {
                 *in_use.0.entry(name.clone()).or_default() += milli * tasks;
             }
@@ -137,7 +146,7 @@ impl OwnerState {
         let (attempt, function) = (Attempt(entry.attempts), entry.function);
         entry.live.push((attempt, node));
         let view = &mut self.nodes[usize::from(node)];
-        *view.in_flight.entry(key.shape).or_default() += 1;
+        *view.in_flight.entry((key.shape, function)).or_default() += 1;
         *view.given.entry(function).or_default() += 1;
         self.counts.running += 1;
         let node = view.id.clone();
@@ -187,9 +196,10 @@ impl OwnerState {
     fn demand(&mut self) {
         let mut wanted = self.ready.waiting();
         for node in &self.nodes {
-            for (shape, tasks) in &node.in_flight {
+            for ((shape, function), tasks) in &node.in_flight {
                 if *tasks > 0 {
-                    *wanted.entry(Key { pinned: None, shape: *shape }).or_default() += tasks;
+                    let function = self.if_scarce(*function);
+                    *wanted.entry(Key { pinned: None, shape: *shape, function }).or_default() += tasks;
                 }
             }
         }
@@ -211,6 +221,7 @@ impl OwnerState {
         let demand = self.demanded.iter().map(|(key, slots)| Demand {
             resources: self.shapes[usize::from(key.shape)].clone(),
             node: key.pinned.map(|node| self.nodes[usize::from(node)].id.clone()),
+            function: key.function.map(|function| self.functions[function as usize].clone()),
             slots: *slots,
         });
         let demand = demand.collect();

@@ -4,6 +4,7 @@
 //! |---------------|--------------|------------------|------------------------------------|-------------------------------------|
 //! | `Program`     | coordinator  | per call         | same description: same task        | never leaves the process            |
 //! | `Leases`      | Scheduler    | –                | the later replaces the earlier     | sent again at renewal               |
+//! | `Nodes`       | Scheduler    | –                | the later replaces the earlier     | asked again with the next `Leases`  |
 //! | `Unplaceable` | Scheduler    | –                | same reason again                  | said again with the next demand     |
 //! | `Completed`   | NodeManager  | –                | second one is checked, then freed  | repeated by the session             |
 //! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
@@ -13,6 +14,7 @@
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
+//! | `Close`       | itself       | –                | –                                  | never leaves the process            |
 //! | `Tick`        | itself       | –                | –                                  | –                                   |
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
-use crate::scheduler::Lease;
+use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::Wire;
 use crate::task::{Consumed, Output, TaskFailure, TaskFigures};
 
@@ -35,6 +37,9 @@ pub enum OwnerMsg {
         /// Slots on nodes.
         leases: Vec<Lease>,
     },
+    /// The nodes of the cluster, asked for because leases named one that was not known; empty when nobody answered.
+    #[serde(skip)]
+    Nodes(Vec<NodeInfo>),
     /// The Scheduler cannot place part of the demand, ever or now.
     Unplaceable {
         /// "needs 1 gpu, cluster has 0".
@@ -121,14 +126,20 @@ pub enum OwnerMsg {
     NodeFigures {
         /// The node.
         node: NodeId,
-        /// The figures.
+        /// The figures, counted since its process started.
         figures: NodeFigures,
         /// What it has received so far from the nodes of which that has grown.
         #[serde(default)]
         received: Vec<Received>,
+        /// Whether they are the answer to the end of the job.
+        #[serde(default)]
+        last: bool,
     },
     /// The client wants the job to end.
     Cancel,
+    /// Nodes had their time to say their last figures.
+    #[serde(skip)]
+    Close,
     /// A second has passed.
     Tick,
 }

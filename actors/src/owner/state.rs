@@ -12,6 +12,7 @@
 //! tables themselves in `tables`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -32,6 +33,8 @@ pub(crate) struct Demand {
     pub(crate) resources: Resources,
     /// The node, where only this one will do.
     pub(crate) node: Option<NodeId>,
+    /// The function that the node must have, where some lack it.
+    pub(crate) function: Option<Arc<str>>,
     /// How many.
     pub(crate) slots: u64,
 }

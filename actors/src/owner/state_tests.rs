@@ -1,12 +1,13 @@
 //! The Owner's tables without a runtime: what happened in, effects out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::exchange::Exchange;
-use super::state::{Effect, Tracker};
+use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
@@ -21,6 +22,10 @@ fn node(name: &str) -> NodeId {
     NodeId::new(name)
 }
 
+fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
+    functions.iter().map(|name| Arc::from(*name)).collect()
+}
+
 /// An Owner with nodes that do what they are told.
 struct World {
     owner: OwnerState,
@@ -32,6 +37,7 @@ struct World {
     cancelled: Vec<(TaskId, Attempt)>,
     recalled: Vec<(TaskId, Attempt)>,
     failed: Option<JobError>,
+    demand: Vec<Demand>,
 }
 
 impl World {
@@ -40,6 +46,9 @@ impl World {
         let leases: Vec<_> =
             nodes.iter().map(|(name, slots)| (node(name), LIFE, Resources::cpu(slots * 1000))).collect();
         owner.leases(&leases);
+        for (node, ..) in &leases {
+            owner.offers(node, LIFE, offer(&["f@1"]));
+        }
         Self {
             owner,
             running: BTreeMap::new(),
@@ -50,6 +59,7 @@ impl World {
             cancelled: Vec::new(),
             recalled: Vec::new(),
             failed: None,
+            demand: Vec::new(),
         }
     }
 
@@ -86,7 +96,8 @@ impl World {
                 }
                 Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
                 Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
-                Effect::DefineSet { .. } | Effect::Demand(_) | Effect::Event { .. } => {}
+                Effect::Demand(demand) => self.demand = demand,
+                Effect::DefineSet { .. } | Effect::Event { .. } => {}
             }
         }
     }
@@ -432,8 +443,85 @@ fn a_task_bound_to_a_node_waits_for_it() {
     let task = world.submit_with("t", &[], TaskOptions { place, ..TaskOptions::default() });
     assert!(!world.runs(task));
     world.owner.leases(&[(node("a"), LIFE, Resources::cpu(1000)), (node("b"), LIFE, Resources::cpu(1000))]);
+    world.owner.offers(&node("b"), LIFE, offer(&["f@1"]));
     world.settle();
     assert_eq!(world.attempt_of(task).1, node("b"));
+}
+
+fn lease(name: &str, slots: u64) -> (NodeId, Incarnation, Resources) {
+    (node(name), LIFE, Resources::cpu(slots * 1000))
+}
+
+#[test]
+fn a_task_waits_for_a_node_that_has_its_function_and_says_so() {
+    let mut world = World::new(&[]);
+    world.owner.leases(&[lease("bare", 4)]);
+    let task = world.submit("t", &[]);
+    assert!(!world.runs(task));
+    assert_eq!(world.owner.unheard().collect::<Vec<_>>(), [&node("bare")]);
+    assert_eq!(world.owner.why().unwrap(), "1 tasks wait to hear which functions bare has");
+
+    world.owner.offers(&node("bare"), LIFE, offer(&["g@1"]));
+    world.settle();
+    assert!(!world.runs(task));
+    assert_eq!(world.owner.unheard().count(), 0);
+    let why = world.owner.why().unwrap();
+    assert_eq!(why, "1 tasks wait for a lease on a node with f@1; lent are bare, which lack it");
+    assert_eq!(world.demand.len(), 1);
+    assert_eq!(world.demand[0].function.as_deref(), Some("f@1"), "the Scheduler is told what the node must have");
+
+    // A node that joins later.
+    world.owner.leases(&[lease("bare", 4), lease("able", 1)]);
+    world.settle();
+    assert!(!world.runs(task), "nothing is known of it yet");
+    world.owner.offers(&node("able"), LIFE, offer(&["f@1"]));
+    world.settle();
+    assert_eq!(world.attempt_of(task).1, node("able"));
+}
+
+#[test]
+fn tasks_that_lack_a_node_hold_up_no_others() {
+    let mut world = World::new(&[]);
+    world.owner.leases(&[lease("bare", 1)]);
+    world.owner.offers(&node("bare"), LIFE, offer(&["g@1"]));
+    let stuck = world.submit("stuck", &[]);
+    let description = Description { function: "g@1".into(), ..World::description("t", &[], TaskOptions::default()) };
+    let id = description.id(JOB);
+    world.owner.submit(id, description);
+    world.settle();
+    assert!(world.runs(id) && !world.runs(stuck));
+    world.complete(id);
+    world.owner.cancel(stuck);
+    world.settle();
+    assert_eq!(world.owner.why(), None, "it is in no queue any more");
+}
+
+#[test]
+fn a_new_life_of_a_node_is_heard_before_it_gets_anything() {
+    let mut world = World::new(&[("a", 1)]);
+    let later = Incarnation(2);
+    world.owner.leases(&[(node("a"), later, Resources::cpu(1000))]);
+    let task = world.submit("t", &[]);
+    assert!(!world.runs(task), "what the life before had is no promise");
+    world.owner.offers(&node("a"), LIFE, offer(&["f@1"]));
+    world.settle();
+    assert!(!world.runs(task), "a word of the life before");
+    world.owner.offers(&node("a"), later, offer(&["f@1"]));
+    world.settle();
+    assert!(world.runs(task));
+}
+
+#[test]
+fn a_demand_in_flight_is_counted_where_it_is_when_functions_become_scarce() {
+    let mut world = World::new(&[("a", 2)]);
+    for number in 0..4 {
+        world.submit(&format!("t{number}"), &[]);
+    }
+    assert_eq!(world.demand, [Demand { resources: Resources::cpu(1000), node: None, function: None, slots: 4 }]);
+    world.owner.offers(&node("b"), LIFE, offer(&[]));
+    world.settle();
+    let function = Some("f@1".into());
+    assert_eq!(world.demand, [Demand { resources: Resources::cpu(1000), node: None, function, slots: 4 }]);
 }
 
 /// What a random program and random nodes do.

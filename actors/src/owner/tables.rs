@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::exchange::Ledger;
-use super::placement::{Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
@@ -146,6 +146,8 @@ pub(crate) struct OwnerState {
     pub(super) option_index: HashMap<TaskOptions, u32>,
     pub(super) shapes: Vec<Resources>,
     pub(super) nodes: Vec<NodeView>,
+    /// Functions that some node lacks.
+    pub(super) scarce: BTreeSet<FunctionIndex>,
     pub(super) ready: ReadyQueues,
     pub(super) demanded: BTreeMap<Key, u64>,
     pub(super) counts: Counts,
@@ -180,6 +182,7 @@ impl OwnerState {
             option_index: HashMap::new(),
             shapes: Vec::new(),
             nodes: Vec::new(),
+            scarce: BTreeSet::new(),
             ready: ReadyQueues::default(),
             demanded: BTreeMap::new(),
             counts: Counts::default(),
@@ -226,7 +229,8 @@ impl OwnerState {
     }
 
     pub(super) fn key(&self, task: Index) -> Key {
-        self.options[self.tasks[task].options as usize].key
+        let entry = &self.tasks[task];
+        Key { function: self.if_scarce(entry.function), ..self.options[entry.options as usize].key }
     }
 
     pub(super) fn is_stream(&self, task: Index) -> bool {
@@ -268,6 +272,7 @@ impl OwnerState {
                 let first_sight = node.incarnation == Incarnation(0);
                 node.incarnation = incarnation;
                 node.alive = true;
+                node.functions = None;
                 if !first_sight {
                     node.in_flight.clear();
                 }
@@ -287,6 +292,7 @@ impl OwnerState {
         self.stages.push(name.split('@').next().unwrap_or_default().into());
         self.stats.push(FunctionStats::default());
         self.function_index.insert(name.clone(), index);
+        self.look_for(index);
         index
     }
 
@@ -302,7 +308,7 @@ impl OwnerState {
             _ => None,
         };
         let index = self.options.len() as u32;
-        self.options.push(OptionsEntry { options: options.clone(), key: Key { pinned, shape } });
+        self.options.push(OptionsEntry { options: options.clone(), key: Key { pinned, shape, function: None } });
         self.option_index.insert(options, index);
         index
     }

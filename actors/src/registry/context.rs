@@ -8,6 +8,7 @@ use exobus_store::{Align, Block, ObjectReader, ObjectWriter, RowHash, Scratch, S
 use serde::Serialize;
 
 use super::error::TaskError;
+use super::roots::Roots;
 use crate::ids::{Attempt, JobId, TaskId};
 use crate::task::{Consumed, Output, Returns, TaskFigures};
 
@@ -36,6 +37,7 @@ pub struct TaskContext<'a> {
 /// What an executor makes a context of.
 pub(crate) struct ContextParts {
     pub(crate) store: Store,
+    pub(crate) roots: Roots,
     pub(crate) job: JobId,
     pub(crate) task: TaskId,
     pub(crate) attempt: Attempt,
@@ -85,6 +87,15 @@ impl<'a> TaskContext<'a> {
     /// Which try this is, from 1.
     pub fn attempt(&self) -> Attempt {
         self.parts.attempt
+    }
+
+    /// Checks a file or folder that the task is about to read, make, rename or remove: jobs may use what is below the
+    /// roots of the node. Every function that takes paths from its parameters calls this first.
+    ///
+    /// # Errors
+    /// [`TaskError::Final`], naming the path and the roots.
+    pub fn check_path(&self, path: &std::path::Path) -> Result<(), TaskError> {
+        Ok(self.parts.roots.check(path)?)
     }
 
     /// How many arguments there are.

@@ -49,6 +49,12 @@ impl TaskError {
     }
 }
 
+impl From<super::RootsError> for TaskError {
+    fn from(error: super::RootsError) -> Self {
+        Self::fatal(error)
+    }
+}
+
 impl From<std::io::Error> for TaskError {
     fn from(error: std::io::Error) -> Self {
         let full = error.kind() == std::io::ErrorKind::StorageFull;

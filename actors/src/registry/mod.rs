@@ -12,10 +12,12 @@ use futures::future::LocalBoxFuture;
 
 mod context;
 mod error;
+mod roots;
 
 pub(crate) use context::ContextParts;
 pub use context::{Argument, TaskContext, Yield};
 pub use error::TaskError;
+pub use roots::{Roots, RootsError};
 
 use crate::futures::Futures;
 use crate::task::JobError;

@@ -42,9 +42,7 @@ impl Scheduler {
                 self.asks.insert(self.next_ask, reply);
                 Event::Submit { ask: self.next_ask, job, tenant, functions }
             }
-            SchedulerMsg::Demand { job, tenant, owner, incarnation, sequence, shapes, leases } => {
-                Event::Demand { job, tenant, owner, incarnation, sequence, shapes, leases }
-            }
+            SchedulerMsg::Demand(demand) => Event::Demand(demand),
             SchedulerMsg::Release { job, lease } => Event::Release { job, lease },
             SchedulerMsg::JobDone { job } => Event::JobDone { job },
             SchedulerMsg::ListNodes { reply } => {

@@ -161,5 +161,6 @@ impl State {
 /// Whether slots of this shape may be on this node at all.
 pub(super) fn eligible(shape: &Shape, node: &NodeSpec) -> bool {
     shape.node.as_ref().is_none_or(|name| *name == node.node)
+        && shape.function.as_ref().is_none_or(|function| node.functions.contains(function))
         && shape.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
 }

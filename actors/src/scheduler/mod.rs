@@ -39,7 +39,7 @@ mod why;
 
 pub use actor::Scheduler;
 pub use protocol::{
-    ACTOR, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape, Wait,
+    ACTOR, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape, Wait,
 };
 pub use state::{Effect, Event, SchedulerOptions, State};
 

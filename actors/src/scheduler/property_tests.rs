@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::protocol::{Lease, LeaseUse, NodeSpec, Shape};
+use super::protocol::{JobDemand, Lease, LeaseUse, NodeSpec, Shape};
 use super::state::{Effect, Event, SchedulerOptions, State};
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::task::Resources;
@@ -151,7 +151,7 @@ impl World {
             version: lease.version,
             in_use: owner.in_use.get(id).map(|(_, _, amounts)| amounts.clone()).unwrap_or_default(),
         };
-        let event = Event::Demand {
+        let event = Event::Demand(JobDemand {
             job: owner.id,
             tenant: Arc::clone(&owner.tenant),
             owner: NodeId::new("elsewhere"),
@@ -159,7 +159,7 @@ impl World {
             sequence: owner.sequence,
             shapes: owner.wants.clone(),
             leases: owner.known.iter().map(report).collect(),
-        };
+        });
         self.on(event);
     }
 

@@ -50,22 +50,7 @@ pub enum SchedulerMsg {
         reply: Reply<Result<Placement, Refusal>>,
     },
     /// What a job could use now, all of it: replaces the demand before.
-    Demand {
-        /// The job.
-        job: JobId,
-        /// For whom it runs.
-        tenant: Arc<str>,
-        /// The node of its Owner: where `Leases` go.
-        owner: NodeId,
-        /// Which life of that node.
-        incarnation: Incarnation,
-        /// Rises with every demand of this Owner; older ones are ignored.
-        sequence: u64,
-        /// Slots wanted. At most [`SHAPES_MAX`]; the rest is ignored.
-        shapes: Vec<Shape>,
-        /// What is in use of each lease that the Owner knows of.
-        leases: Vec<LeaseUse>,
-    },
+    Demand(JobDemand),
     /// Slots that the Owner was asked to give back are idle now.
     Release {
         /// The job.
@@ -126,6 +111,25 @@ pub struct NodeSpec {
     pub memory_bytes: u64,
 }
 
+/// What a job could use now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDemand {
+    /// The job.
+    pub job: JobId,
+    /// For whom it runs.
+    pub tenant: Arc<str>,
+    /// The node of its Owner: where `Leases` go.
+    pub owner: NodeId,
+    /// Which life of that node.
+    pub incarnation: Incarnation,
+    /// Rises with every demand of this Owner; older ones are ignored.
+    pub sequence: u64,
+    /// Slots wanted. At most [`SHAPES_MAX`]; the rest is ignored.
+    pub shapes: Vec<Shape>,
+    /// What is in use of each lease that the Owner knows of.
+    pub leases: Vec<LeaseUse>,
+}
+
 /// Slots that a job could use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -139,12 +143,15 @@ pub struct Shape {
     /// The node, where only this one will do.
     #[serde(default)]
     pub node: Option<NodeId>,
+    /// The function, "name@version", that the node must have; `None`: any node will do.
+    #[serde(default)]
+    pub function: Option<Arc<str>>,
 }
 
 impl Shape {
     /// `count` slots of `resources`, anywhere.
     pub fn anywhere(resources: Resources, count: u32) -> Self {
-        Self { resources, count, labels: BTreeMap::new(), node: None }
+        Self { resources, count, labels: BTreeMap::new(), node: None, function: None }
     }
 }
 
@@ -273,7 +280,13 @@ mod tests {
         let labels: BTreeMap<_, _> = (0..4).map(|at| (long(&format!("k{at}")), long("v"))).collect();
         let (job, node, tenant) = (JobId::from_u128(u128::MAX), NodeId::new(&long("n")), Arc::from(long("t")));
         let in_use = |at| LeaseUse { lease: LeaseId(u64::MAX - at), version: u64::MAX, in_use: resources() };
-        let shape = Shape { resources: resources(), count: u32::MAX, labels: labels.clone(), node: Some(node.clone()) };
+        let shape = Shape {
+            resources: resources(),
+            count: u32::MAX,
+            labels: labels.clone(),
+            node: Some(node.clone()),
+            function: Some(long("f").into()),
+        };
         let functions: Vec<Arc<str>> = (0..500).map(|at| long(&format!("f{at}")).into()).collect();
         let samples = [
             SchedulerMsg::NodeUp(NodeSpec {
@@ -287,7 +300,7 @@ mod tests {
             }),
             SchedulerMsg::NodeDown { node: node.clone(), incarnation: Incarnation(u64::MAX), reason: long("r") },
             SchedulerMsg::SubmitJob { job, tenant: Arc::clone(&tenant), functions, reply: Reply::to(node.clone(), 7) },
-            SchedulerMsg::Demand {
+            SchedulerMsg::Demand(JobDemand {
                 job,
                 tenant,
                 owner: node.clone(),
@@ -295,7 +308,7 @@ mod tests {
                 sequence: u64::MAX,
                 shapes: vec![shape; SHAPES_MAX],
                 leases: (0..500).map(in_use).collect(),
-            },
+            }),
             SchedulerMsg::Release { job, lease: in_use(0) },
             SchedulerMsg::JobDone { job },
             SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 8) },

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use super::loan::{Loan, add};
 use super::plan;
-use super::protocol::{JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait};
+use super::protocol::{
+    JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait,
+};
 use super::why;
 use crate::ids::{Epoch, Incarnation, JobId, NodeId};
 use crate::task::Resources;
@@ -78,22 +80,7 @@ pub enum Event {
         functions: Vec<Arc<str>>,
     },
     /// What a job could use.
-    Demand {
-        /// The job.
-        job: JobId,
-        /// For whom it runs.
-        tenant: Arc<str>,
-        /// Where its Owner runs.
-        owner: NodeId,
-        /// Which life of that node.
-        incarnation: Incarnation,
-        /// Rises with every demand of the Owner.
-        sequence: u64,
-        /// Slots.
-        shapes: Vec<Shape>,
-        /// What is in use of each lease.
-        leases: Vec<LeaseUse>,
-    },
+    Demand(JobDemand),
     /// Slots are idle.
     Release {
         /// The job.
@@ -281,14 +268,7 @@ impl State {
                 let answer = self.submit(now, job, tenant, &functions);
                 effects.push(Effect::Answer { ask, answer });
             }
-            Event::Demand { job, tenant, owner, incarnation, sequence, shapes, leases } => {
-                let home = Placement { node: owner, incarnation };
-                if self.demand(now, job, tenant, home, sequence, shapes) {
-                    for lease in leases {
-                        self.in_use(job, &lease);
-                    }
-                }
-            }
+            Event::Demand(demand) => self.demand(now, demand),
             Event::Release { job, lease } => self.in_use(job, &lease),
             Event::JobDone { job } => self.job_done(job),
             Event::Tick => {}
@@ -432,8 +412,31 @@ impl State {
         job
     }
 
-    /// False when the demand is not the newest.
-    fn demand(
+    fn demand(&mut self, now: Duration, demand: JobDemand) {
+        let JobDemand { job, tenant, owner, incarnation, sequence, shapes, leases } = demand;
+        let home = Placement { node: owner, incarnation };
+        if self.is_newest(job, &home, sequence) {
+            self.wants(now, job, tenant, home, sequence, shapes);
+            for lease in leases {
+                self.in_use(job, &lease);
+            }
+        }
+    }
+
+    /// Whether a demand is of a job that goes on, of a life of its host that does, and no older than what is known.
+    fn is_newest(&self, id: JobId, home: &Placement, sequence: u64) -> bool {
+        let over = |node: &Node| {
+            home.incarnation < node.spec.incarnation || (home.incarnation == node.spec.incarnation && !node.up)
+        };
+        if self.over.contains(&id) || self.nodes.get(&home.node).is_some_and(over) {
+            return false;
+        }
+        let known = self.jobs.get(&id).filter(|job| job.home.as_ref() == Some(home));
+        known.is_none_or(|job| sequence > job.sequence)
+    }
+
+    /// Takes over what a job wants.
+    fn wants(
         &mut self,
         now: Duration,
         id: JobId,
@@ -441,19 +444,7 @@ impl State {
         home: Placement,
         sequence: u64,
         mut shapes: Vec<Shape>,
-    ) -> bool {
-        let over = |node: &Node| {
-            home.incarnation < node.spec.incarnation || (home.incarnation == node.spec.incarnation && !node.up)
-        };
-        if self.over.contains(&id) || self.nodes.get(&home.node).is_some_and(over) {
-            return false;
-        }
-        if let Some(job) = self.jobs.get(&id)
-            && job.home.as_ref() == Some(&home)
-            && sequence <= job.sequence
-        {
-            return false;
-        }
+    ) {
         shapes.truncate(SHAPES_MAX);
         shapes.retain(|shape| shape.count > 0);
         let idle = self.jobs.get(&id).is_none_or(|job| job.shapes.is_empty());
@@ -467,7 +458,6 @@ impl State {
             job.shapes = shapes;
             self.stale = true;
         }
-        true
     }
 
     /// A job that wants something after it wanted nothing has no claim for the time in which it wanted nothing.

@@ -55,7 +55,7 @@ impl World {
 
     fn demand_with(&mut self, at: f64, number: u128, shapes: Vec<Shape>, leases: Vec<LeaseUse>) {
         self.sequence += 1;
-        let demand = Event::Demand {
+        let demand = Event::Demand(JobDemand {
             job: job(number),
             tenant: format!("tenant-{number}").into(),
             owner: NodeId::new("home"),
@@ -63,7 +63,7 @@ impl World {
             sequence: self.sequence,
             shapes,
             leases,
-        };
+        });
         self.on(at, demand);
     }
 
@@ -245,6 +245,11 @@ fn a_demand_that_no_node_can_meet_says_why() {
             "needs 2.5 cpu, a has 2",
         ),
         (
+            vec![spec.clone(), node("b", 3000)],
+            Shape { function: Some("g@1".into()), ..Shape::anywhere(Resources::cpu(1000), 1) },
+            "needs a node with g@1; without it: a, b",
+        ),
+        (
             vec![node("b", 4000), NodeSpec { resources: gpu(1), ..node("g", 0) }],
             Shape::anywhere(Resources::cpu(2000).with("gpu", 1000), 1),
             "needs 2 cpu, 1 gpu on one node, cluster has none with all of it",
@@ -261,12 +266,24 @@ fn a_demand_that_no_node_can_meet_says_why() {
         let able = NodeSpec {
             resources: Resources::cpu(9000).with("gpu", 9000),
             labels: BTreeMap::from([("zone".to_owned(), if expected.contains("=y") { "y" } else { "x" }.to_owned())]),
+            functions: vec!["g@1".into()],
             ..node(if expected.contains('z') && expected.contains("not in") { "z" } else { "new" }, 0)
         };
         let able = if expected.contains("a has") { NodeSpec { node: NodeId::new("a"), ..able } } else { able };
         world.on(0.2, Event::NodeUp(able));
         assert_eq!(world.wait(1), None, "{expected}");
     }
+}
+
+#[test]
+fn slots_for_a_function_are_lent_only_where_it_is() {
+    let able = NodeSpec { functions: vec!["f@1".into(), "g@1".into()], ..node("b", 2000) };
+    let mut world = World::new(&[node("a", 4000), able]);
+    let shape = Shape { function: Some("g@1".into()), ..Shape::anywhere(Resources::cpu(1000), 6) };
+    world.demand_with(0.0, 1, vec![shape], Vec::new());
+    let leases = &world.leases[&job(1)];
+    let lent: Vec<_> = leases.iter().map(|lease| (lease.node.as_str(), lease.resources.get("cpu"))).collect();
+    assert_eq!(lent, [("b", 2000)]);
 }
 
 #[test]

@@ -65,6 +65,14 @@ fn impossible(shape: &Shape, up: &[&NodeSpec]) -> Option<String> {
     {
         return Some(format!("needs node {name}, which is not in the cluster"));
     }
+    if let Some(function) = &shape.function {
+        let lacking = |node: &&&NodeSpec| !node.functions.contains(function);
+        let named = |node: &&&NodeSpec| shape.node.as_ref().is_none_or(|name| *name == node.node);
+        let lacking: Vec<_> = up.iter().filter(named).filter(lacking).map(|node| node.node.as_str()).collect();
+        if lacking.len() == up.iter().filter(named).count() {
+            return Some(format!("needs a node with {function}; without it: {}", lacking.join(", ")));
+        }
+    }
     let labels = || shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
     let able: Vec<_> = up.iter().filter(|node| eligible(shape, node)).collect();
     if able.is_empty() {

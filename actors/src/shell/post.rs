@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use exobus_bus::codec;
 use exobus_bus::session::Endpoint;
+use exobus_bus::{Refusals, codec};
 use exobus_store::Clock;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::address::{Address, Reply, Undeliverable, Wire};
 use crate::ids::{Incarnation, JobId, NodeId, TaskId};
@@ -71,7 +71,7 @@ struct Inner {
     waiting: Mutex<HashMap<u64, Box<dyn Waiting>>>,
     next_slot: AtomicU64,
     messages: AtomicU64,
-    undecodable: AtomicU64,
+    refusals: Refusals,
     on_fatal: OnFatal,
 }
 
@@ -142,7 +142,7 @@ impl Post {
             waiting: Mutex::default(),
             next_slot: AtomicU64::new(1),
             messages: AtomicU64::new(0),
-            undecodable: AtomicU64::new(0),
+            refusals: Refusals::default(),
             on_fatal: options.on_fatal,
         }))
     }
@@ -167,9 +167,15 @@ impl Post {
         self.0.messages.load(Ordering::Relaxed)
     }
 
-    /// Items from other processes that could not be decoded, so far.
-    pub fn undecodable(&self) -> u64 {
-        self.0.undecodable.load(Ordering::Relaxed)
+    /// Messages from other processes that were refused so far: malformed, too large, of a foreign version, or of a
+    /// node that they do not come from. Each is counted; the first of each sender is logged.
+    pub fn refused(&self) -> u64 {
+        self.0.refusals.count() + self.0.endpoint.get().map_or(0, |endpoint| endpoint.stats().frames_malformed)
+    }
+
+    /// Counts a message of `sender` for `receiver`, an actor or a subject, that is refused for `reason`.
+    pub fn refuse(&self, sender: &str, receiver: &str, reason: &dyn fmt::Display) {
+        self.0.refusals.refuse(sender, receiver, reason);
     }
 
     /// Opens the way to other processes. Called once, before anything is sent to another node.
@@ -229,12 +235,13 @@ impl Post {
 
     /// Takes in one item that arrived from `from` for the local actor `actor`.
     pub fn deliver(&self, from: &NodeId, actor: &str, item: &[u8]) {
-        let result = self.try_deliver(from, actor, item);
-        if let Err(reason) = result {
-            let earlier = self.0.undecodable.fetch_add(1, Ordering::Relaxed);
-            if earlier.is_power_of_two() || earlier == 0 {
-                warn!(node = %from, actor, reason, count = earlier + 1, "item refused");
+        match self.try_deliver(from, actor, item) {
+            Ok(()) => {}
+            // A word to a job that has just ended, say: late, not wrong.
+            Err(reason) if reason == no_actor(actor) => {
+                debug!(node = %from, actor, "message for an actor that is gone")
             }
+            Err(reason) => self.refuse(from.as_str(), actor, &reason),
         }
     }
 
@@ -266,7 +273,7 @@ impl Post {
     }
 
     fn route(&self, actor: &str) -> Result<Arc<dyn Route>, String> {
-        self.0.routes.read().get(actor).cloned().ok_or_else(|| format!("no actor {actor} here"))
+        self.0.routes.read().get(actor).cloned().ok_or_else(|| no_actor(actor))
     }
 
     pub(super) fn count_message(&self) {
@@ -315,6 +322,10 @@ impl Post {
     pub(super) fn forget_reply(&self, slot: u64) {
         self.0.waiting.lock().remove(&slot);
     }
+}
+
+fn no_actor(actor: &str) -> String {
+    format!("no actor {actor} here")
 }
 
 fn about(tag: u8, job: JobId, task: TaskId, body: &[u8]) -> Bytes {

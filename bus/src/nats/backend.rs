@@ -19,7 +19,7 @@ use super::options::{NatsOptions, resolve};
 use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
 use crate::error::BusError;
 use crate::message::{Headers, Message};
-use crate::subject::{Pattern, Subject};
+use crate::subject::{Pattern, Subject, SubjectError};
 
 /// How long a subscribe waits for the server.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(5);
@@ -306,7 +306,7 @@ impl Backend for NatsBackend {
 
     fn stats(&self) -> BackendStats {
         BackendStats {
-            malformed_messages: self.reports.malformed.load(Ordering::Relaxed),
+            malformed_messages: self.reports.malformed.count(),
             dropped_by_client: self.reports.dropped_by_client.load(Ordering::Relaxed),
             reconnects: self.reports.connection.borrow().connects.saturating_sub(1),
             queued_bytes: self.queued_bytes.load(Ordering::Relaxed) as u64,
@@ -317,18 +317,16 @@ impl Backend for NatsBackend {
 /// Hands a message of the client to a sink; one whose subject breaks our syntax is counted and dropped.
 fn pass_on(message: async_nats::Message, sink: &dyn Sink, reports: &Reports) {
     match incoming(message) {
-        Some(incoming) => sink.deliver(incoming),
-        None => {
-            reports.malformed.fetch_add(1, Ordering::Relaxed);
-        }
+        Ok(incoming) => sink.deliver(incoming),
+        Err((subject, error)) => drop(reports.malformed.refuse(&subject, "nats", &error)),
     }
 }
 
-/// The client's message as ours; `None` when its subject breaks our syntax. A reply subject that does is dropped:
+/// The client's message as ours; its subject when that breaks our syntax. A reply subject that does is dropped:
 /// nobody of ours uses such.
-pub(super) fn incoming(message: async_nats::Message) -> Option<Incoming> {
-    let subject = Subject::parse(&message.subject).ok()?;
-    Some(Incoming {
+pub(super) fn incoming(message: async_nats::Message) -> Result<Incoming, (async_nats::Subject, SubjectError)> {
+    let subject = Subject::parse(&message.subject).map_err(|error| (message.subject, error))?;
+    Ok(Incoming {
         subject,
         reply: message.reply.and_then(|reply| Subject::parse(&reply).ok()),
         message: Message { payload: message.payload, headers: from_nats(message.headers) },

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::options::{Login, NatsOptions, Resolved};
 use crate::backend::ConnectionState;
 use crate::error::BusError;
+use crate::refusals::Refusals;
 
 /// Reconnect backoff. With it the client was back 22 ms after a server restart.
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
@@ -23,7 +24,8 @@ pub(super) struct Reports {
     /// The server's latest complaints that name a subject, oldest first, a few only.
     pub(super) denials: Mutex<Vec<String>>,
     pub(super) dropped_by_client: std::sync::atomic::AtomicU64,
-    pub(super) malformed: std::sync::atomic::AtomicU64,
+    /// Messages whose subject breaks our syntax, by subject.
+    pub(super) malformed: Refusals,
 }
 
 impl Reports {
@@ -33,7 +35,7 @@ impl Reports {
             closed: watch::Sender::new(false),
             denials: Mutex::default(),
             dropped_by_client: 0.into(),
-            malformed: 0.into(),
+            malformed: Refusals::default(),
         })
     }
 

@@ -57,13 +57,11 @@ pub(super) async fn serve(
                     break;
                 };
                 match incoming(request.message.clone()) {
-                    Some(mut incoming) => {
+                    Ok(mut incoming) => {
                         incoming.responder = Some(Arc::new(Responder(request)));
                         sink.deliver(incoming);
                     }
-                    None => {
-                        reports.malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    }
+                    Err((subject, error)) => drop(reports.malformed.refuse(&subject, "nats", &error)),
                 }
             }
             if let Err(error) = service.stop().await {

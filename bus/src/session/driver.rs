@@ -2,7 +2,6 @@
 //! what they say. It takes everything that is there, then lets each touched session send once, so frames and
 //! acknowledgements gather by themselves while it is busy and go out at once when it is not.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::endpoint::{Link, Shared};
-use super::frame::{Actors, FrameError, Half, read_items};
+use super::frame::{Actors, Half, read_items};
 use super::state::Session;
 use super::terms::{Consumed, Counts, Effect};
 use super::{Event, Peer, SessionStats};
@@ -23,26 +22,26 @@ use crate::message::Message;
 /// Frames that may wait for the driver. Windows bound what honest peers send; this is for the others.
 const INBOX_FRAMES_MAX: usize = 64 * 1024;
 const INBOX_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Senders of nonsense that are logged.
-const LOGGED_SENDERS_MAX: usize = 1024;
+/// Who refuses, in the log.
+pub(super) const RECEIVER: &str = "session";
 
 /// Frames that arrived and were not looked at yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     frames: Vec<Incoming>,
     bytes: usize,
-    dropped: u64,
 }
 
 impl Inbox {
-    pub(super) fn push(&mut self, incoming: Incoming) {
+    /// Takes a frame in, or gives it back when there is no room.
+    pub(super) fn push(&mut self, incoming: Incoming) -> Result<(), Incoming> {
         let bytes = incoming.message.payload.len();
         if self.frames.len() >= INBOX_FRAMES_MAX || self.bytes + bytes > INBOX_BYTES_MAX {
-            self.dropped += 1;
-            return;
+            return Err(incoming);
         }
         self.bytes += bytes;
         self.frames.push(incoming);
+        Ok(())
     }
 }
 
@@ -88,8 +87,6 @@ pub(super) struct Driver {
     actors: Actors,
     /// When the timer goes off; may be earlier than needed.
     armed: Option<Duration>,
-    logged: HashSet<String>,
-    malformed: u64,
     refused: u64,
     alive: bool,
     // Reused from turn to turn.
@@ -117,8 +114,6 @@ impl Driver {
             touched: Vec::new(),
             actors: Actors::default(),
             armed: None,
-            logged: HashSet::new(),
-            malformed: 0,
             refused: 0,
             alive: true,
             frames: Vec::new(),
@@ -175,7 +170,6 @@ impl Driver {
             let mut inbox = self.shared.inbox.lock();
             std::mem::swap(&mut inbox.frames, &mut self.frames);
             inbox.bytes = 0;
-            self.malformed += std::mem::take(&mut inbox.dropped);
         }
         let mut dirty = std::mem::take(&mut self.dirty);
         self.shared.take_dirty(&mut dirty);
@@ -237,26 +231,19 @@ impl Driver {
     fn on_frame(&mut self, now: Duration, incoming: Incoming) {
         let Some(node) = incoming.subject.as_str().rsplit('.').next() else { return };
         let Some(link) = self.shared.link(node).filter(|link| link.node != self.shared.me.node) else {
-            self.malformed += 1;
+            let subject = incoming.subject.as_str();
+            self.shared.refusals.refuse(subject, RECEIVER, &"no frame of another node");
             return;
         };
         let mut effects = std::mem::take(&mut self.effects);
         let slot = self.slot(&link);
         let result = slot.session.on_frame(now, &incoming.message.payload, &mut link.outbox.lock(), &mut effects);
         if let Err(error) = result {
-            self.complain(&link.node, &error);
+            self.shared.refusals.refuse(&link.node, RECEIVER, &error);
         }
         self.apply(&link, &mut effects);
         self.effects = effects;
         self.touch(link.index);
-    }
-
-    /// Counts nonsense, and logs the first of each sender.
-    fn complain(&mut self, node: &str, error: &FrameError) {
-        self.malformed += 1;
-        if self.logged.len() < LOGGED_SENDERS_MAX && self.logged.insert(node.to_owned()) {
-            tracing::warn!(node, %error, "malformed frame; more from this node are counted only");
-        }
     }
 
     fn pump_touched(&mut self, now: Duration) {
@@ -361,7 +348,7 @@ impl Driver {
             self.send_event(Envelope { event, taken: taken.take() });
         }
         if let Err(error) = result {
-            self.complain(&link.node, &error);
+            self.shared.refusals.refuse(&link.node, RECEIVER, &error);
             self.send_event(Envelope { event: Event::Undecodable { from, error }, taken });
         }
     }
@@ -385,7 +372,7 @@ impl Driver {
             }
         }
         stats.peers = self.slots.len() as u64;
-        stats.frames_malformed = self.malformed;
+        stats.frames_malformed = self.shared.refusals.count();
         stats.frames_refused = self.refused;
     }
 }

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
-use super::driver::{Driver, Envelope, Idle, Inbox};
+use super::driver::{Driver, Envelope, Idle, Inbox, RECEIVER};
 use super::outbox::{FRAME_ITEMS_MAX, Outbox, Refused};
 use super::state::VERSIONS;
 use super::terms::{Consumed, Settings};
@@ -23,6 +23,7 @@ use super::{Event, Peer, SessionError, SessionOptions, SessionStats};
 use crate::backend::{Incoming, Sink};
 use crate::bus::Bus;
 use crate::error::BusError;
+use crate::refusals::Refusals;
 use crate::subject::{Subject, Subjects, check_token};
 
 /// Most peers known at a time; frames of others are dropped.
@@ -83,6 +84,7 @@ pub(super) struct Shared {
     pub(super) drains: AtomicU64,
     pub(super) idle: watch::Sender<Idle>,
     pub(super) stats: Mutex<SessionStats>,
+    pub(super) refusals: Refusals,
 }
 
 impl Shared {
@@ -165,7 +167,10 @@ struct Frames(Arc<Shared>);
 
 impl Sink for Frames {
     fn deliver(&self, incoming: Incoming) {
-        self.0.inbox.lock().push(incoming);
+        let pushed = self.0.inbox.lock().push(incoming);
+        if let Err(incoming) = pushed {
+            self.0.refusals.refuse(incoming.subject.as_str(), RECEIVER, &"more frames than sessions allow");
+        }
         self.0.wake.notify_one();
     }
 
@@ -248,6 +253,7 @@ impl Endpoint {
             drains: AtomicU64::new(0),
             idle: watch::Sender::new(Idle::default()),
             stats: Mutex::default(),
+            refusals: Refusals::default(),
         });
         let registration = bus.attach(pattern, Arc::new(Frames(shared.clone()))).await?;
         let (events, receiver) = mpsc::unbounded_channel();

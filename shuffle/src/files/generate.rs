@@ -15,6 +15,9 @@ use crate::records::{Generator, Mode, RECORD_BYTES, RowHash, checksum, row_hash_
 /// Records of one request.
 const REQUEST_ROWS: u64 = (REQUEST_BYTES / RECORD_BYTES) as u64;
 
+/// Asks whether to give up; from any thread.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// What was generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Generated {
@@ -40,6 +43,22 @@ pub fn generate_file(
     records: u64,
     threads: usize,
 ) -> Result<Generated, FileError> {
+    generate_file_until(path, mode, start, records, threads, &|| false).map(Option::unwrap_or_default)
+}
+
+/// As [`generate_file`], given up when `stop` says so, about every 8 MB of each thread: `None` then, and nothing is left
+/// behind.
+///
+/// # Errors
+/// As there.
+pub fn generate_file_until(
+    path: &Path,
+    mode: Mode,
+    start: u128,
+    records: u64,
+    threads: usize,
+    stop: Stop<'_>,
+) -> Result<Option<Generated>, FileError> {
     if std::fs::symlink_metadata(path).is_ok() {
         return Err(FileError::Exists { path: path.to_path_buf() });
     }
@@ -52,8 +71,10 @@ pub fn generate_file(
     };
     let temp = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
     let part = Part { temp_path: temp, final_path: path.to_path_buf(), start, records };
-    let generated = Parts(vec![part]).generate(mode, threads)?;
-    sync_dir(directory)?;
+    let generated = Parts(vec![part]).generate(mode, threads, stop)?;
+    if generated.is_some() {
+        sync_dir(directory)?;
+    }
     Ok(generated)
 }
 
@@ -70,6 +91,22 @@ pub fn generate_dir(
     files: usize,
     threads: usize,
 ) -> Result<Generated, FileError> {
+    generate_dir_until(directory, mode, start, records, files, threads, &|| false).map(Option::unwrap_or_default)
+}
+
+/// As [`generate_dir`], given up when `stop` says so: `None` then, and nothing is left behind.
+///
+/// # Errors
+/// As there.
+pub fn generate_dir_until(
+    directory: &Path,
+    mode: Mode,
+    start: u128,
+    records: u64,
+    files: usize,
+    threads: usize,
+    stop: Stop<'_>,
+) -> Result<Option<Generated>, FileError> {
     let created = prepare_output_dir(directory)?;
     let first_of = |index: usize| (u128::from(records) * index as u128 / files as u128) as u64;
     let parts = (0..files).map(|index| {
@@ -81,13 +118,15 @@ pub fn generate_dir(
             records: first_of(index + 1) - first_of(index),
         }
     });
-    let generated = Parts(parts.collect()).generate(mode, threads);
-    if generated.is_err() && created {
+    let generated = Parts(parts.collect()).generate(mode, threads, stop);
+    if !matches!(generated, Ok(Some(_))) && created {
         // It is empty again; somebody may have put something in meanwhile, then it stays.
         let _ = std::fs::remove_dir(directory);
     }
     let generated = generated?;
-    sync_dir(directory)?;
+    if generated.is_some() {
+        sync_dir(directory)?;
+    }
     Ok(generated)
 }
 
@@ -110,14 +149,15 @@ struct Open {
 }
 
 impl Parts {
-    fn generate(mut self, mode: Mode, threads: usize) -> Result<Generated, FileError> {
+    /// `None`: stopped.
+    fn generate(mut self, mode: Mode, threads: usize, stop: Stop<'_>) -> Result<Option<Generated>, FileError> {
         let generator = Generator::new(mode);
         let state = Mutex::new(Progress::default());
         thread::scope(|scope| {
             let work = || {
                 // A buffer costs nothing before it is touched.
                 let mut buffer = AlignedBuffer::new(REQUEST_BYTES);
-                while let Some(request) = Progress::next(&state, &self.0) {
+                while let Some(request) = Progress::next(&state, &self.0).filter(|_| !stop()) {
                     let written = request.run(&generator, &mut buffer);
                     lock(&state).account(written);
                 }
@@ -134,12 +174,16 @@ impl Parts {
         if let Some(error) = progress.failure {
             return Err(error);
         }
+        // Every range that was handed out was written, or its failure is above, unless somebody stopped before.
+        if progress.done.records < self.0.iter().map(|part| part.records).sum() {
+            return Ok(None);
+        }
         for part in &self.0 {
             std::fs::rename(&part.temp_path, &part.final_path)
                 .map_err(|error| FileError::io(&part.final_path, "rename", 0, error))?;
         }
         self.0.clear();
-        Ok(progress.done)
+        Ok(Some(progress.done))
     }
 }
 

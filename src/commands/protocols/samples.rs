@@ -10,7 +10,7 @@ use exobus_actors::{
     membership::{Beat, Figures, MembershipMsg},
     node_manager::NodeMsg,
     owner::OwnerMsg,
-    scheduler::{Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
+    scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
     shell::{Reply, Wire},
     task::{
         Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure,
@@ -94,7 +94,7 @@ fn scheduler() -> Vec<SchedulerMsg> {
             functions: vec!["sort@1".into()],
             reply: Reply::to(node(), 7),
         },
-        SchedulerMsg::Demand {
+        SchedulerMsg::Demand(JobDemand {
             job: job(),
             tenant: "default".into(),
             owner: node(),
@@ -102,7 +102,7 @@ fn scheduler() -> Vec<SchedulerMsg> {
             sequence: 12,
             shapes: vec![Shape::anywhere(Resources::cpu(1000), 40)],
             leases: vec![lease.clone()],
-        },
+        }),
         SchedulerMsg::Release { job: job(), lease },
         SchedulerMsg::JobDone { job: job() },
         SchedulerMsg::ListNodes { reply: Reply::to(node(), 8) },
@@ -115,7 +115,7 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
         SchedulerMsg::NodeUp(..) => "NodeUp",
         SchedulerMsg::NodeDown { .. } => "NodeDown",
         SchedulerMsg::SubmitJob { .. } => "SubmitJob",
-        SchedulerMsg::Demand { .. } => "Demand",
+        SchedulerMsg::Demand(..) => "Demand",
         SchedulerMsg::Release { .. } => "Release",
         SchedulerMsg::JobDone { .. } => "JobDone",
         SchedulerMsg::ListNodes { .. } => "ListNodes",
@@ -211,6 +211,7 @@ fn owner() -> Vec<OwnerMsg> {
             node: node(),
             figures: figures(),
             received: vec![Received { from: NodeId::new("n2"), bytes: 9_000_000, micros: 12_000 }],
+            last: false,
         },
         OwnerMsg::Cancel,
         OwnerMsg::Tick,
@@ -230,6 +231,8 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::NodeState { .. } => "NodeState",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
         OwnerMsg::Cancel => "Cancel",
+        OwnerMsg::Close => "Close",
+        OwnerMsg::Nodes(..) => "Nodes",
         OwnerMsg::Tick => "Tick",
     }
 }

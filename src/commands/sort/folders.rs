@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     cli::SortArgs,
-    commands::generate::{failure as file_failure, io_threads},
+    commands::generate::{failure as file_failure, interrupted, io_threads},
     exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
     machine,
     report::bytes,
     temporary::Temporary,
 };
 use exobus_shuffle::{
-    files::{Generated, generate_dir, list_inputs, prepare_output_dir},
+    files::{Generated, generate_dir_until, list_inputs, prepare_output_dir},
     records::{Mode, RECORD_BYTES},
 };
 
@@ -32,7 +33,7 @@ pub(super) struct Folders {
 
 impl Folders {
     /// Looks at the input, prepares the output folder, generates what is to be generated.
-    pub(super) fn prepare(args: &SortArgs) -> Result<Self, Failure> {
+    pub(super) fn prepare(args: &SortArgs, interrupt: &Interrupt) -> Result<Self, Failure> {
         let temporary = args.generate.map(|_| make_temporary()).transpose()?;
         let inside = |name: &str| temporary.as_ref().map(|folder| folder.path().join(name));
         let output = args.output.clone().or_else(|| inside("output")).expect("clap requires one of them");
@@ -46,7 +47,10 @@ impl Folders {
                 let records = (size / RECORD_BYTES as u64).max(1);
                 eprintln!("generating {} in {}", bytes(records * RECORD_BYTES as u64), input.display());
                 let files = GENERATED_FILES.min(records as usize);
-                let made = generate_dir(&input, Mode::default(), 0, records, files, io_threads()).map_err(file_failure);
+                let stop = || interrupt.came();
+                let made = generate_dir_until(&input, Mode::default(), 0, records, files, io_threads(), &stop)
+                    .map_err(file_failure)
+                    .and_then(|made| made.ok_or_else(interrupted));
                 if made.is_err() && made_output {
                     let _ = std::fs::remove_dir(&output);
                 }

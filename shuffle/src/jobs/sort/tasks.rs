@@ -44,8 +44,15 @@ pub(super) struct Listed {
 
 /// Lists the inputs, and prepares the output directory if there is one.
 #[task(name = "sort.list")]
-pub(super) fn list(_context: &mut TaskContext<'_>, params: ListParams) -> Result<Listed, TaskError> {
+pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<Listed, TaskError> {
+    for path in params.inputs.iter().chain(&params.output) {
+        context.check_path(path)?;
+    }
     let files = files::list_inputs(&params.inputs)?;
+    for file in &files {
+        // A link in an input folder may lead anywhere.
+        context.check_path(&file.path)?;
+    }
     // A second attempt of this task finds the directory that the first one made: empty, as it must be.
     let created = match &params.output {
         Some(output) => files::prepare_output_dir(output)?,
@@ -67,6 +74,7 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     let mut keys = Vec::new();
     for (path, offsets) in &params.places {
         let name = |error: io::Error| TaskError::fatal(format!("{}: {error}", path.display()));
+        context.check_path(path)?;
         let file = std::fs::File::open(path).map_err(name)?;
         for offset in offsets {
             context.check_cancelled()?;
@@ -97,6 +105,7 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
     let rows = chunk.bytes as usize / RECORD_BYTES;
     let mut input = context.scratch(chunk.scratch_bytes() as u64)?;
     let mut scratch = context.scratch(sort_scratch_bytes(rows) as u64)?;
+    context.check_path(&chunk.path)?;
     let bytes = read_chunk(chunk, &mut input, &ReadOptions::default())?;
     context.read_outside(chunk.bytes);
     context.check_cancelled()?;
@@ -216,6 +225,8 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     let buffers = vec![buffer()?, buffer()?];
     let attempt = format!("{}-{}", context.task(), context.attempt());
     let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
+    // The name comes with the parameters, too.
+    context.check_path(&params.directory.join(&params.name))?;
     let mut output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, options)?;
     loop {
         context.check_cancelled()?;
@@ -248,8 +259,11 @@ fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
 pub(super) fn commit(context: &mut TaskContext<'_>, directory: PathBuf) -> Result<(), TaskError> {
     for block in context.blocks(0) {
         let reduced: Reduced = rmp_serde::from_slice(&block).map_err(TaskError::fatal)?;
+        context.check_path(&reduced.token.temp_path)?;
+        context.check_path(&reduced.token.final_path)?;
         files::commit(&reduced.token)?;
     }
+    context.check_path(&directory)?;
     files::sync_dir(&directory)?;
     Ok(())
 }

@@ -1,0 +1,105 @@
+//! What a program learns is logged, and given again to a program that is run again (law 3).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exobus_store::{RealDisk, StoreOptions, SystemClock};
+
+use super::*;
+use crate::ids::Incarnation;
+use crate::shell::{Post, PostOptions, mailbox};
+
+/// A clock that is set by hand.
+#[derive(Default)]
+struct Wall(AtomicU64);
+
+impl Clock for Wall {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct World {
+    wall: Arc<Wall>,
+    store: Store,
+    _spill: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let spill = tempfile::tempdir().unwrap();
+        let spill_dirs = vec![spill.path().to_owned()];
+        let options = StoreOptions { memory_bytes: 64 << 20, executors: 1, spill_dirs, ..StoreOptions::default() };
+        let store = Store::open(options, Arc::new(RealDisk::default()), Arc::new(SystemClock::new())).unwrap();
+        Self { wall: Arc::default(), store, _spill: spill }
+    }
+
+    /// The futures of a program that is run, or run again, with what an earlier run learned.
+    fn futures(&self, choices: Choices, seed: u64) -> Futures {
+        let node = NodeId::new("n");
+        let clock: Arc<dyn Clock> = self.wall.clone();
+        let on_fatal = Box::new(|_| {});
+        let post = Post::new(PostOptions { node, incarnation: Incarnation(1), clock: clock.clone(), on_fatal });
+        let (owner, _inbox) = mailbox::<OwnerMsg>(&post, "owner");
+        Futures::new(FuturesParts {
+            job: JobId::from_u128(1),
+            owner,
+            store: self.store.clone(),
+            functions: BTreeMap::new(),
+            nodes: vec![NodeShape { node: NodeId::new("n"), cpu_milli: seed, memory_bytes: 0 }],
+            choices,
+            seed,
+            clock,
+        })
+    }
+
+    fn at(&self, ms: u64) {
+        self.wall.0.store(ms, Ordering::Relaxed);
+    }
+}
+
+fn program(futures: &Futures) -> (Duration, u64, Vec<NodeShape>, Duration) {
+    (futures.now(), futures.random(), futures.nodes(), futures.now())
+}
+
+#[test]
+fn a_program_that_is_run_again_learns_the_same() {
+    let world = World::new();
+    world.at(1_700_000_000_123);
+    let first = world.futures(Choices::default(), 7);
+    let learned = program(&first);
+    assert_eq!(learned.0, Duration::from_millis(1_700_000_000_123));
+    assert_eq!(first.choices()[0], Choice::Time(1_700_000_000_123));
+    assert_eq!(first.choices().len(), 4);
+
+    // Later, on another node, with other numbers at hand.
+    world.at(1_800_000_000_000);
+    let again = world.futures(Choices::replaying(first.choices()), 8);
+    assert_eq!(program(&again), learned);
+    assert_eq!(again.choices(), first.choices(), "and so would a third run");
+    assert_eq!(again.now(), Duration::from_millis(1_800_000_000_000), "live from here on");
+    assert_ne!(again.random(), learned.1);
+    assert_eq!(again.choices().len(), 6);
+}
+
+#[test]
+fn a_program_that_asks_for_something_else_is_told_that_it_is_not_deterministic() {
+    let world = World::new();
+    let asked = |choice: Choice, ask: fn(&Futures)| {
+        let futures = world.futures(Choices::replaying(vec![choice]), 7);
+        let panic = catch_unwind(AssertUnwindSafe(|| ask(&futures))).unwrap_err();
+        crate::panic_text(&*panic)
+    };
+    let cases = [
+        asked(Choice::Random(1), |futures| drop(futures.nodes())),
+        asked(Choice::Random(1), |futures| _ = futures.now()),
+        asked(Choice::Time(1), |futures| _ = futures.random()),
+    ];
+    for text in cases {
+        assert!(text.contains("not deterministic"), "{text}");
+    }
+}

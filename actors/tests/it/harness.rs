@@ -1,0 +1,88 @@
+//! A cluster in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_actors::event::{Event, EventSink};
+use exobus_actors::futures::Futures;
+use exobus_actors::host::JobEnd;
+use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::membership::MembershipOptions;
+use exobus_actors::node::{ClusterOptions, Node, NodeOptions};
+use exobus_actors::registry::functions;
+use exobus_actors::task::JobError;
+use exobus_bus::{Bus, Subjects};
+use parking_lot::{Mutex, RwLock};
+
+/// Bytes of each node's store.
+pub const MEMORY_BYTES: u64 = 64 << 20;
+
+/// Nodes that know each other; the first one has the Scheduler. They stop in order when this is dropped.
+pub struct Cluster {
+    pub bus: Bus,
+    pub subjects: Subjects,
+    nodes: RwLock<Vec<Arc<Node>>>,
+    spill: tempfile::TempDir,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let subjects = Subjects::new("test").unwrap();
+        Self { bus: Bus::in_process(), subjects, nodes: RwLock::default(), spill: tempfile::tempdir().unwrap() }
+    }
+
+    /// Starts a node with one executor that lacks the functions of these names.
+    pub fn start_without(&self, name: &str, lacking: &[&str]) {
+        let kept = functions().keys().filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
+        let mut options = NodeOptions::alone(1, MEMORY_BYTES);
+        options.name = NodeId::new(name);
+        options.functions = Some(kept.map(ToString::to_string).collect());
+        options.store.spill_dirs = vec![self.spill.path().join(name)];
+        options.cluster = Some(ClusterOptions {
+            bus: self.bus.clone(),
+            subjects: self.subjects.clone(),
+            scheduler: self.nodes.read().is_empty(),
+            membership: MembershipOptions::default(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            token: "a token for these tests".into(),
+            join_deadline: Duration::from_secs(30),
+        });
+        self.nodes.write().push(Arc::new(Node::start(options).unwrap()));
+    }
+
+    /// Starts a node with one executor.
+    pub fn start(&self, name: &str) {
+        self.start_without(name, &[]);
+    }
+
+    pub fn node(&self, name: &str) -> Arc<Node> {
+        self.nodes.read().iter().find(|node| node.post().node().as_str() == name).unwrap().clone()
+    }
+
+    /// Runs a program on a node; also returns its events.
+    pub fn run<T, P>(&self, host: &str, program: P) -> (Result<T, JobError>, JobEnd, Vec<Event>)
+    where
+        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = {
+            let events = events.clone();
+            EventSink::new(move |event| events.lock().push(event))
+        };
+        let host = self.node(host);
+        let running = host.run(JobId::new(), "test", Some(sink), program);
+        let (result, end) = futures::executor::block_on(running);
+        let events = std::mem::take(&mut *events.lock());
+        (result, end, events)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The Scheduler's node last: the others say farewell to it.
+        while let Some(node) = self.nodes.write().pop() {
+            drop(node);
+        }
+    }
+}
