@@ -124,6 +124,21 @@ fn a_timeline_that_cannot_be_written_is_refused_before_anything_is_made() {
     exobus(&["validate", &output]).expect(0, &[]);
 }
 
+/// One partition of all the data, several times the memory: it is merged from streams.
+#[test]
+fn a_partition_larger_than_memory_is_merged_from_streams() {
+    let scratch = Scratch::new();
+    let input = generate(&scratch, 1_000_000);
+    let output = scratch.text("out");
+    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "48MiB", "--partitions", "1", "--json"]);
+    run.expect(0, &[]);
+    let summary = run.json();
+    assert_eq!(summary["partitions"], 1);
+    assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
+    assert!(summary["spilled_bytes"].as_u64().unwrap() > 50_000_000, "{summary}");
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
 #[test]
 fn generate_needs_no_input_and_leaves_nothing() {
     let scratch = Scratch::new();

@@ -61,7 +61,8 @@ impl Parse for Options {
                 ("arguments", Expr::Array(modes)) => options.arguments = modes_of(modes)?,
                 ("setup", Expr::Path(path)) => options.setup = Some(path.path.clone()),
                 _ => {
-                    let text = "expected name = \"..\", version = N, arguments = [whole, stream] or setup = function";
+                    let text =
+                        "expected name = \"..\", version = N, arguments = [whole, stream, either] or setup = function";
                     return Err(syn::Error::new_spanned(&pair, text));
                 }
             }
@@ -74,7 +75,8 @@ fn modes_of(modes: &ExprArray) -> syn::Result<Vec<Ident>> {
     let mode = |element: &Expr| match element {
         Expr::Path(path) if path.path.is_ident("whole") => Ok(format_ident!("Whole")),
         Expr::Path(path) if path.path.is_ident("stream") => Ok(format_ident!("Stream")),
-        other => Err(syn::Error::new_spanned(other, "an argument is `whole` or `stream`")),
+        Expr::Path(path) if path.path.is_ident("either") => Ok(format_ident!("Either")),
+        other => Err(syn::Error::new_spanned(other, "an argument is `whole`, `stream` or `either`")),
     };
     modes.elems.iter().map(mode).collect()
 }

@@ -106,6 +106,33 @@ struct Wanted {
     pieces: Vec<Piece>,
 }
 
+impl Wanted {
+    fn stream(&mut self) {
+        self.mode = Mode::Stream;
+    }
+}
+
+/// Why there are no whole arguments.
+enum Unstaged {
+    /// They are more than the memory of this node.
+    TooLarge(TaskFailure),
+    Failed(TaskFailure),
+}
+
+impl From<TaskFailure> for Unstaged {
+    fn from(failure: TaskFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Unstaged> for TaskFailure {
+    fn from(unstaged: Unstaged) -> Self {
+        match unstaged {
+            Unstaged::TooLarge(failure) | Unstaged::Failed(failure) => failure,
+        }
+    }
+}
+
 fn wanted(
     spec: &TaskSpec,
     function: &Function,
@@ -147,7 +174,9 @@ impl Stager {
             Some(_) => None,
         };
         let argument = |wanted: &Wanted| match wanted.mode {
-            Mode::Whole => wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole),
+            Mode::Whole | Mode::Either => {
+                wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole)
+            }
             Mode::Stream => None,
         };
         let args = wanted.iter().map(argument).collect::<Option<_>>()?;
@@ -165,15 +194,23 @@ impl Stager {
         let stager = self.clone();
         let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
         async move {
-            let wanted = wanted?;
-            let whole = wanted.iter().filter(|wanted| wanted.mode == Mode::Whole);
-            let (blocks, scratch, mut waits) = stager.whole(job.group(), whole, &scratch_bytes).await?;
+            let mut wanted = wanted?;
+            let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
+            let staged = match stager.whole(job.group(), whole, &scratch_bytes).await {
+                Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
+                    wanted.iter_mut().filter(|wanted| wanted.mode == Mode::Either).for_each(Wanted::stream);
+                    let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
+                    stager.whole(job.group(), whole, &scratch_bytes).await
+                }
+                staged => staged,
+            };
+            let (blocks, scratch, mut waits) = staged?;
             let mut blocks = blocks.into_iter();
             let mut args = Vec::with_capacity(wanted.len());
             let mut copies = Vec::new();
             for wanted in &wanted {
                 args.push(match wanted.mode {
-                    Mode::Whole => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
+                    Mode::Whole | Mode::Either => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
                     Mode::Stream => {
                         let (asked, copied) = (stager.clock.now(), copies.len());
                         let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
@@ -193,7 +230,7 @@ impl Stager {
         group: u128,
         wanted: impl Iterator<Item = &Wanted>,
         scratch_bytes: &[u64],
-    ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), TaskFailure> {
+    ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
         let present: Vec<usize> = (0..pieces.len()).filter(|index| blocks[*index].is_none()).collect();
@@ -212,7 +249,10 @@ impl Stager {
         });
         let scratch_items = scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
         let request = StageRequest { group, items: items.chain(scratch_items).collect(), class: Class::Arguments };
-        let mut staged = self.store.stage(request).await.map_err(from_store)?;
+        let mut staged = self.store.stage(request).await.map_err(|error| match error {
+            StoreError::TooLarge { .. } => Unstaged::TooLarge(from_store(error)),
+            error => Unstaged::Failed(from_store(error)),
+        })?;
         let granted = self.clock.now();
         let scratch = staged.items.split_off(present.len()).into_iter().filter_map(|item| match item {
             StagedItem::Scratch(scratch) => Some(scratch),
@@ -303,7 +343,7 @@ impl Stager {
         let present = pieces.iter().filter_map(|piece| Some((piece, piece.at.as_ref()?)));
         let here = present.map(async |(piece, node)| {
             if *node == self.node {
-                return Ok((piece.object, piece.parts, None));
+                return Ok::<_, TaskFailure>((piece.object, piece.parts, None));
             }
             let copy = self.copy(group, piece, node).await?;
             Ok((copy.object, Parts::All, Some(copy)))

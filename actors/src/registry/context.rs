@@ -103,6 +103,11 @@ impl<'a> TaskContext<'a> {
         self.parts.args.len()
     }
 
+    /// Whether an argument comes as a stream: what a function asks that takes [`Either`](super::Mode::Either).
+    pub fn is_stream(&self, index: usize) -> bool {
+        matches!(self.parts.args.get(index), Some(Argument::Stream(_)))
+    }
+
     /// The blocks of a whole argument: one for an object, one for each member of a set, in order.
     ///
     /// # Panics

@@ -29,6 +29,9 @@ pub enum Mode {
     Whole,
     /// Read while the task runs, through a window of fixed size.
     Stream,
+    /// Whole, unless it is larger than the memory of the node: then as a stream. For functions that do better with all of
+    /// it at hand and must cope with any size; [`TaskContext::is_stream`] tells which it is.
+    Either,
 }
 
 /// State that lives in an executor from the first task of a function to the end (a model, say).

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use exobus_actors::futures::{Futures, NodeShape, ObjectRef};
 use exobus_actors::ids::RowHash;
 use exobus_actors::program;
@@ -152,10 +153,12 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     futures.wait_all(&reduced).await?;
     drop(shuffled.kept);
     let mut written = Output::default();
-    for output in &reduced {
-        let reduced: Reduced = futures.get_value(output).await?;
-        written.add(Output { bytes: reduced.token.bytes, rows: reduced.rows, row_hash: reduced.row_hash });
+    // Several at a time: some may have been spilled.
+    let mut tokens = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
+    while let Some(Reduced { token, rows, row_hash }) = tokens.try_next().await? {
+        written.add(Output { bytes: token.bytes, rows, row_hash });
     }
+    drop(tokens);
     if read != written || read.bytes != bytes {
         return Err(JobError::Conservation {
             edge: "input -> output".into(),

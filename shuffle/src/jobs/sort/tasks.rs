@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_actors::{ids::RowHash, task};
-use exobus_store::{Block, ObjectWriter};
+use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
 use crate::files::{
     self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
 };
-use crate::kernels::{self, Merge, SliceRun, sort_scratch_bytes};
+use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
 impl From<FileError> for TaskError {
@@ -214,13 +214,38 @@ pub(super) struct Reduced {
     pub(super) row_hash: RowHash,
 }
 
-/// Merges sorted parts into a file.
-#[task(name = "sort.reduce")]
+/// Windows of a streamed reduce: this for all its runs together, bytes.
+const RUN_WINDOWS_BYTES: usize = 8 << 20;
+/// No run gets less, bytes.
+const RUN_WINDOW_MIN_BYTES: usize = 4 << 10;
+/// More is of no use to a run, bytes.
+const RUN_WINDOW_MAX_BYTES: usize = 256 << 10;
+
+/// Merges sorted parts into a file. A partition that is larger than the memory of the node (one hot key will do) comes as
+/// streams and is merged through small windows.
+#[task(name = "sort.reduce", arguments = [either])]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+    if context.is_stream(0) {
+        let readers = context.readers(0);
+        let bytes = readers.iter().map(ObjectReader::remaining).sum();
+        let window_bytes = RUN_WINDOWS_BYTES / readers.len().max(1);
+        let window_bytes = window_bytes.clamp(RUN_WINDOW_MIN_BYTES, RUN_WINDOW_MAX_BYTES) as u64;
+        let run = |reader| Ok(ReadRun::new(reader, context.scratch(window_bytes)?));
+        let runs = readers.into_iter().map(run).collect::<Result<Vec<_>, TaskError>>()?;
+        return write_file(context, Merge::new(runs)?, bytes, &params);
+    }
     let blocks = context.blocks(0);
-    let bytes: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+    let bytes = blocks.iter().map(|block| block.len() as u64).sum();
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
-    let mut merge = Merge::new(runs)?;
+    write_file(context, Merge::new(runs)?, bytes, &params)
+}
+
+fn write_file<S: RunSource>(
+    context: &mut TaskContext<'_>,
+    mut merge: Merge<S>,
+    bytes: u64,
+    params: &ReduceParams,
+) -> Result<Reduced, TaskError> {
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
     let buffers = vec![buffer()?, buffer()?];
     let attempt = format!("{}-{}", context.task(), context.attempt());
