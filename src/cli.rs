@@ -81,7 +81,7 @@ pub struct SortArgs {
     /// Number of output files [default: chosen from the input's size and the memory]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub partitions: Option<u32>,
-    /// Tasks that run at a time [default: one for each cpu]
+    /// Tasks that run at a time [default: two for each cpu]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
     pub executors: Option<u32>,
     /// Run on the cluster behind this NATS server; all its nodes must see input and output under the same paths
@@ -128,7 +128,7 @@ pub struct ExplainSortArgs {
     /// Number of output files [default: chosen from the input's size and the memory]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub partitions: Option<u32>,
-    /// Tasks that run at a time [default: one for each cpu]
+    /// Tasks that run at a time [default: two for each cpu]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
     pub executors: Option<u32>,
     /// As on the cluster behind this NATS server
@@ -262,7 +262,7 @@ pub struct NodeArgs {
     /// Folder for spill files, may be repeated
     #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
-    /// Tasks that run at a time; 0: one for each cpu
+    /// Tasks that run at a time; 0: two for each cpu
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub executors: Option<u32>,
     /// Run the cluster's Scheduler here; exactly one node of a cluster does

@@ -31,6 +31,11 @@ pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, NonZero::get).try_into().unwrap_or(u32::MAX)
 }
 
+/// Tasks that run at a time unless told otherwise: two for each cpu, so that one computes while another reads or writes.
+pub fn executors() -> u32 {
+    cpus().saturating_mul(2)
+}
+
 /// Where large temporary files go: `/var/tmp`, which is a disk, before `/tmp`, which often is memory. `TMPDIR` wins.
 pub fn big_temporary_folder() -> PathBuf {
     let large = Path::new("/var/tmp");

@@ -139,7 +139,7 @@ fn write_node_config(
 ) -> Result<PathBuf, Failure> {
     let share = machine::available_memory_bytes() / u64::from(args.nodes);
     let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
-    let executors = args.executors.unwrap_or((machine::cpus() / args.nodes).max(1));
+    let executors = args.executors.unwrap_or((machine::executors() / args.nodes).max(1));
     let token = folder.join("token");
     if !token.exists() {
         make_token(&token).or_exit(Exit::InputOutput)?;

@@ -105,8 +105,8 @@ fn shared_memory() -> Finding {
 }
 
 fn cpus() -> Finding {
-    let cpus = machine::cpus();
-    finding("cpus", Verdict::Good, format!("{cpus}, so {cpus} executors unless node.executors says otherwise"))
+    let (cpus, executors) = (machine::cpus(), machine::executors());
+    finding("cpus", Verdict::Good, format!("{cpus}, so {executors} executors unless node.executors says otherwise"))
 }
 
 fn open_files() -> Finding {

@@ -90,7 +90,7 @@ fn roots(section: &SecuritySection) -> Result<Roots, Failure> {
 /// The options of a node that are the same whether it is alone or in a cluster.
 pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
     let executors = match section.executors {
-        0 => machine::cpus(),
+        0 => machine::executors(),
         executors => executors,
     };
     let memory_bytes = section.memory.bytes(machine::available_memory_bytes());

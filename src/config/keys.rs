@@ -231,7 +231,7 @@ pub const SECTIONS: &[Section] = &[
                 r#"["/disk1/exobus", "/disk2/exobus"]"#,
                 "Folders for spill files, best one for each disk; not on a memory file system.\nNot set: exobus in /var/tmp (a sort in one process: a temporary folder there).",
             ),
-            key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: one for each cpu."),
+            key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: two for each cpu."),
             key(
                 "scheduler",
                 Kind::Flag,

@@ -28,7 +28,8 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         nats_url: args.cluster.clone(),
         memory: args.memory,
         spill_dirs: args.spill.clone(),
-        executors: args.executors,
+        // One for each cpu: these tasks only compute.
+        executors: args.executors.or_else(|| Some(crate::machine::cpus())),
         ..Overrides::default()
     };
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
