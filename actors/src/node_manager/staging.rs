@@ -19,8 +19,9 @@ const STREAM_WINDOW_BYTES: u64 = 4 << 20;
 /// No reader gets less, bytes.
 const STREAM_WINDOW_MIN_BYTES: u64 = 64 << 10;
 
-/// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip.
-const STREAM_COPIES_AT_ONCE: usize = 4;
+/// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip. Each needs a writer's
+/// reserve, of which there is one for each executor.
+const STREAM_COPIES_AT_ONCE: usize = 2;
 
 /// Heartbeats come every half second: a node that is silent for so long is suspected anyway.
 const ADDRESS_DEADLINE: Duration = Duration::from_secs(3);
@@ -403,5 +404,12 @@ fn from_store(error: StoreError) -> TaskFailure {
 }
 
 fn from_transfer(node: &NodeId, error: &TransferError) -> TaskFailure {
-    TaskFailure { kind: FailureKind::Error, message: format!("fetch from {node}: {error}") }
+    // Room here is a matter of waiting; what the other node said is not.
+    let kind = match error {
+        TransferError::Store { cause: StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }, .. } => {
+            FailureKind::Denied
+        }
+        _ => FailureKind::Error,
+    };
+    TaskFailure { kind, message: format!("fetch from {node}: {error}") }
 }

@@ -1,12 +1,12 @@
 //! The tasks of a sort.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_actors::{ids::RowHash, task};
-use exobus_store::{Block, ObjectReader, ObjectWriter};
+use exobus_store::{Block, ObjectReader, ObjectWriter, Scratch, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
@@ -162,40 +162,80 @@ pub(super) struct MergeParams {
     pub(super) parts: u32,
 }
 
-/// Merges sorted parts part by part: many objects into one.
-#[task(name = "sort.merge")]
+/// Merges sorted parts part by part: many objects into one. What is larger than the memory of the node comes as streams and
+/// is merged through small windows.
+#[task(name = "sort.merge", arguments = [either])]
 pub(super) fn merge_blocks(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
-    let blocks: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
-    let bytes = blocks.iter().flatten().map(|block| block.len() as u64).sum();
+    if (0..context.args()).any(|arg| context.is_stream(arg)) {
+        return merge_streams(context, &params);
+    }
+    let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
+    let sealed = args.iter().map(|blocks| {
+        let headers = blocks.iter().map(Block::header);
+        headers.map(|header| Output { bytes: header.bytes, rows: header.rows, row_hash: header.row_hash }).collect()
+    });
+    let sealed: Vec<Vec<Output>> = sealed.collect();
+    let bytes = sealed.iter().flatten().map(|block| block.bytes).sum();
     let mut read = Output::default();
     for part in 0..params.parts as usize {
         context.check_cancelled()?;
-        let parts = blocks.iter().flatten().filter(|block| !block.is_empty()).map(|block| block.part(part));
+        let parts = args.iter().flatten().filter(|block| !block.is_empty()).map(|block| block.part(part));
         let parts: Vec<Block> = parts.filter(|part| !part.is_empty()).collect();
-        let mut merge = Merge::new(parts.iter().map(run).collect::<Result<Vec<_>, _>>()?)?;
         let part_bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let writer = context.output_sized(bytes)?;
-        write_part(writer, part_bytes, |room| merge.next_into(room))?;
-        writer.end_part(merge.rows(), merge.row_hash());
-        read.add(Output { bytes: part_bytes, rows: merge.rows(), row_hash: merge.row_hash() });
+        let runs = parts.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+        read.add(merge_part(context.output_sized(bytes)?, Merge::new(runs)?, part_bytes)?);
     }
-    account(context, &blocks, read);
+    account(context, &sealed, read);
     Ok(())
 }
 
-/// Says what was read of each argument. The rows of all of them were hashed together, as they were read: what the last
-/// argument brought is the rest when what was sealed in the others is taken off, so that the books of all of them close
-/// only if each row was read.
-fn account(context: &mut TaskContext<'_>, blocks: &[Vec<Block>], mut read: Output) {
-    for (arg, blocks) in blocks.iter().enumerate().take(context.args().saturating_sub(1)) {
-        for header in blocks.iter().map(Block::header) {
-            read.bytes -= header.bytes;
-            read.rows = read.rows.wrapping_sub(header.rows);
-            read.row_hash = RowHash(read.row_hash.0.wrapping_sub(header.row_hash.0));
-            context.consumed(arg, header.bytes, header.rows, header.row_hash);
+/// As `merge_blocks`, with all arguments as streams.
+fn merge_streams(context: &mut TaskContext<'_>, params: &MergeParams) -> Result<(), TaskError> {
+    let args: Vec<Vec<ObjectReader>> = (0..context.args()).map(|arg| context.readers(arg).into()).collect();
+    let sealed = args.iter().map(|readers| {
+        let parts = readers.iter().flat_map(|reader| reader.parts());
+        parts.map(|part| Output { bytes: part.bytes, rows: part.rows, row_hash: part.row_hash }).collect()
+    });
+    let sealed: Vec<Vec<Output>> = sealed.collect();
+    let bytes = sealed.iter().flatten().map(|part| part.bytes).sum();
+    let mut readers: Vec<ObjectReader> = args.into_iter().flatten().collect();
+    let mut windows = run_windows(context, readers.len())?;
+    let mut read = Output::default();
+    for part in 0..params.parts as usize {
+        context.check_cancelled()?;
+        let part_bytes = readers.iter().map(|reader| reader.parts()[part].bytes).sum();
+        let runs = readers.iter_mut().zip(&mut windows).map(|(reader, window)| {
+            let bytes = reader.parts()[part].bytes;
+            ReadRun::new(reader.take(bytes), &mut **window)
+        });
+        let merge = Merge::new(runs.collect())?;
+        read.add(merge_part(context.output_sized(bytes)?, merge, part_bytes)?);
+    }
+    account(context, &sealed, read);
+    Ok(())
+}
+
+/// Writes what is merged as one part; what it was.
+fn merge_part<S: RunSource>(writer: &mut ObjectWriter, mut merge: Merge<S>, bytes: u64) -> Result<Output, TaskError> {
+    write_part(writer, bytes, |room| merge.next_into(room))?;
+    writer.end_part(merge.rows(), merge.row_hash());
+    Ok(Output { bytes, rows: merge.rows(), row_hash: merge.row_hash() })
+}
+
+/// Says what was read of each argument, of which `sealed` was made. The rows of all of them were hashed together, as they
+/// were read: what the last argument brought is the rest when what was sealed in the others is taken off, so that the
+/// books of all of them close only if each row was read.
+fn account(context: &mut TaskContext<'_>, sealed: &[Vec<Output>], mut read: Output) {
+    let last = sealed.len().saturating_sub(1);
+    for (arg, sealed) in sealed.iter().enumerate().take(last) {
+        for block in sealed {
+            read.bytes = read.bytes.wrapping_sub(block.bytes);
+            read.rows = read.rows.wrapping_sub(block.rows);
+            read.row_hash = RowHash(read.row_hash.0.wrapping_sub(block.row_hash.0));
+            context.consumed(arg, block.bytes, block.rows, block.row_hash);
         }
     }
-    context.consumed(blocks.len().saturating_sub(1), read.bytes, read.rows, read.row_hash);
+    context.consumed(last, read.bytes, read.rows, read.row_hash);
 }
 
 /// What `reduce` is told. Its only argument is one part of all map outputs.
@@ -214,12 +254,26 @@ pub(super) struct Reduced {
     pub(super) row_hash: RowHash,
 }
 
-/// Windows of a streamed reduce: this for all its runs together, bytes.
-const RUN_WINDOWS_BYTES: usize = 8 << 20;
+/// Windows of a task whose runs are streams: this for all of them together, bytes.
+const RUN_WINDOWS_BYTES: usize = 2 << 20;
 /// No run gets less, bytes.
 const RUN_WINDOW_MIN_BYTES: usize = 4 << 10;
 /// More is of no use to a run, bytes.
 const RUN_WINDOW_MAX_BYTES: usize = 256 << 10;
+
+/// A window for each run: as large as is of use and as memory allows.
+fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch>, TaskError> {
+    let mut bytes = (RUN_WINDOWS_BYTES / runs.max(1)).clamp(RUN_WINDOW_MIN_BYTES, RUN_WINDOW_MAX_BYTES);
+    loop {
+        let windows = (0..runs).map(|_| context.scratch(bytes as u64)).collect::<Result<Vec<_>, _>>();
+        match windows {
+            Err(StoreError::Denied { .. }) if bytes > RUN_WINDOW_MIN_BYTES => {
+                bytes = (bytes / 4).max(RUN_WINDOW_MIN_BYTES);
+            }
+            windows => return Ok(windows?),
+        }
+    }
+}
 
 /// Merges sorted parts into a file. A partition that is larger than the memory of the node (one hot key will do) comes as
 /// streams and is merged through small windows.
@@ -228,11 +282,9 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     if context.is_stream(0) {
         let readers = context.readers(0);
         let bytes = readers.iter().map(ObjectReader::remaining).sum();
-        let window_bytes = RUN_WINDOWS_BYTES / readers.len().max(1);
-        let window_bytes = window_bytes.clamp(RUN_WINDOW_MIN_BYTES, RUN_WINDOW_MAX_BYTES) as u64;
-        let run = |reader| Ok(ReadRun::new(reader, context.scratch(window_bytes)?));
-        let runs = readers.into_iter().map(run).collect::<Result<Vec<_>, TaskError>>()?;
-        return write_file(context, Merge::new(runs)?, bytes, &params);
+        let windows = run_windows(context, readers.len())?;
+        let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRun::new(reader, window));
+        return write_file(context, Merge::new(runs.collect())?, bytes, &params);
     }
     let blocks = context.blocks(0);
     let bytes = blocks.iter().map(|block| block.len() as u64).sum();
