@@ -366,7 +366,7 @@ mod tests {
             median_us: 2_500_000,
         };
         let told = progress.on(&event(1, "n2", copied)).unwrap();
-        assert_eq!(told, "sort.map has been running on n1 for 12 s, others took 2.5 s: a second attempt runs on n2");
+        assert_eq!(told, "sort.map has been running on n1 for 12.0 s, others took 2.5 s: a second attempt runs on n2");
         assert_eq!(progress.copied_tasks(), 1);
     }
 
