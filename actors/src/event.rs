@@ -55,6 +55,22 @@ pub enum EventKind {
         /// Name of its stage.
         stage: Arc<str>,
     },
+    /// A task runs for much longer than others of its stage, so a second attempt was placed beside the first, on the node of
+    /// this event; whichever completes first wins.
+    TaskCopied {
+        /// The task.
+        task: TaskId,
+        /// The second attempt.
+        attempt: Attempt,
+        /// Name of its stage.
+        stage: Arc<str>,
+        /// Where the first attempt runs.
+        slow: NodeId,
+        /// For how long it has been running, microseconds.
+        running_us: u64,
+        /// What is usual: the median of the tasks of the stage that are done, microseconds.
+        median_us: u64,
+    },
     /// A task completed and was accepted.
     TaskFinished {
         /// The task.

@@ -13,8 +13,8 @@ use crate::owner::OwnerMsg;
 use crate::scheduler::{JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
 use crate::shell::{Reply, Wire};
 use crate::task::{
-    Arg, Consumed, FailureKind, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure, TaskFigures,
-    TaskSpec,
+    Arg, Consumed, FailureKind, LocatedArg, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,
+    TaskFigures, TaskSpec,
 };
 
 fn owner_messages(
@@ -58,6 +58,7 @@ fn owner_messages(
             figures: NodeFigures::default(),
             received: vec![Received { from: node(), bytes: u64::MAX, micros: u64::MAX }],
             last: true,
+            running: vec![StillRunning { task, attempt: Attempt(u32::MAX), micros: u64::MAX }; 1000],
         },
         OwnerMsg::Cancel,
     ]

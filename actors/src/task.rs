@@ -101,6 +101,9 @@ pub struct TaskOptions {
     pub timeout: Option<Duration>,
     /// Makes two otherwise equal descriptions two tasks.
     pub salt: u64,
+    /// Whether a second attempt may run beside one that takes much longer than others of its function; default yes. Only
+    /// functions that are declared deterministic, and no streams.
+    pub speculate: bool,
 }
 
 impl Default for TaskOptions {
@@ -114,6 +117,7 @@ impl Default for TaskOptions {
             attempts: 3,
             timeout: None,
             salt: 0,
+            speculate: true,
         }
     }
 }
@@ -154,6 +158,8 @@ pub struct Arg {
 pub struct Description {
     /// Name and version of the function, "sort.map@1".
     pub function: Arc<str>,
+    /// Whether the function says that two attempts give the same; it follows from the function, so the id has no part in it.
+    pub deterministic: bool,
     /// Parameters, MessagePack.
     pub params: Bytes,
     /// Arguments in order.
@@ -308,6 +314,22 @@ pub struct TaskFigures {
     /// Where and when it ran, and what it waited for.
     #[serde(default)]
     pub timing: TaskTiming,
+}
+
+/// An attempt that has been on an executor for at least [`StillRunning::AFTER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StillRunning {
+    /// The task.
+    pub task: TaskId,
+    /// Which try.
+    pub attempt: Attempt,
+    /// For how long already, microseconds.
+    pub micros: u64,
+}
+
+impl StillRunning {
+    /// What runs for less than this is not spoken of.
+    pub const AFTER: Duration = Duration::from_secs(1);
 }
 
 /// Why an attempt failed.
@@ -472,6 +494,7 @@ mod tests {
     fn description() -> Description {
         Description {
             function: "f@1".into(),
+            deterministic: true,
             params: Bytes::from_static(b"p"),
             args: vec![Arg { source: Source::Object(ObjectId(3)), parts: Parts::Range(0, 2) }],
             options: TaskOptions::default(),

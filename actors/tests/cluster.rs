@@ -1,10 +1,11 @@
 //! Two nodes in one process, joined by the in-process bus, objects going between them over TCP.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exobus_actors::ids::{JobId, NodeId, RowHash};
+use exobus_actors::event::{Event, EventKind, EventSink};
+use exobus_actors::ids::{Attempt, JobId, NodeId, RowHash};
 use exobus_actors::membership::MembershipOptions;
 use exobus_actors::node::{ClusterOptions, Node, NodeOptions};
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -36,6 +37,15 @@ fn sum(context: &mut TaskContext<'_>, _nothing: ()) -> Result<u64, TaskError> {
         }
     }
     Ok(total)
+}
+
+/// Gives its parameter back; with `stuck`, the first attempt runs until it is cancelled, and then completes all the same.
+#[task(name = "test.stuck_at_first", deterministic = true)]
+fn stuck_at_first(context: &mut TaskContext<'_>, (number, stuck): (u64, bool)) -> Result<u64, TaskError> {
+    while stuck && context.attempt() == Attempt(1) && !context.cancelled() {
+        std::thread::yield_now();
+    }
+    Ok(number)
 }
 
 fn node(name: &str, bus: &Bus, scheduler: bool, spill: &tempfile::TempDir, memory_bytes: u64) -> Node {
@@ -87,4 +97,47 @@ async fn a_streamed_argument_of_another_node_is_read_and_its_copy_deleted() {
     assert_eq!(total.unwrap(), expected);
     drop(second);
     drop(first);
+}
+
+/// The attempt that is stuck ends only when it is cancelled: without a second one that wins, this test does not end.
+#[tokio::test]
+async fn a_task_that_is_stuck_is_done_by_a_second_attempt_on_the_other_node() {
+    let spill = tempfile::tempdir().unwrap();
+    let bus = Bus::in_process();
+    let first = node("first", &bus, true, &spill, 64 << 20);
+    let second = node("second", &bus, false, &spill, 64 << 20);
+    let heard: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let events = heard.clone();
+    let sink = EventSink::new(move |event| events.lock().unwrap().push(event));
+    let program = async move |futures: exobus_actors::futures::Futures| -> Result<u64, JobError> {
+        let options = TaskOptions { place: Place::Spread, ..TaskOptions::default() };
+        let submit = |number: u64, stuck| futures.submit_with(stuck_at_first, &(number, stuck), &[], options.clone());
+        let usual = (0..20).map(|number| submit(number, false)).collect::<Result<Vec<_>, _>>()?;
+        futures.wait_all(&usual).await?;
+        futures.get_value(&submit(42, true)?).await
+    };
+    let (value, _) = first.run(JobId::from_u128(8), "test", Some(sink), program).await;
+    assert_eq!(value, Ok(42));
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    let copied = heard.iter().find_map(|event| match &event.kind {
+        EventKind::TaskCopied { task, attempt, slow, .. } => Some((*task, *attempt, slow.clone(), event.node.clone())),
+        _ => None,
+    });
+    let (task, attempt, slow, elsewhere) = copied.expect("a copy was started");
+    assert_ne!(slow, elsewhere);
+    let won = heard.iter().find_map(|event| match &event.kind {
+        EventKind::TaskFinished { task: done, attempt, .. } if *done == task => Some((*attempt, event.node.clone())),
+        _ => None,
+    });
+    assert_eq!(won, Some((attempt, elsewhere)), "the second attempt");
+    // What the first one made in the end goes with the job, or was freed before.
+    for node in [&first, &second] {
+        for _ in 0..500 {
+            if node.store().stats().objects == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(node.store().stats().objects, 0);
+    }
 }

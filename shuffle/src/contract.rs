@@ -113,7 +113,7 @@ struct MapParams {
 /// Maps of this process that have ended.
 static MAPS_ENDED: AtomicU64 = AtomicU64::new(0);
 
-#[task(name = "contract.map")]
+#[task(name = "contract.map", deterministic = true)]
 fn contract_map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     if params.fails_once && context.attempt().0 == 1 {
         return Err(TaskError::failed("the first attempt fails"));
@@ -150,7 +150,7 @@ struct ReduceParams {
     loses_a_row: bool,
 }
 
-#[task(name = "contract.reduce")]
+#[task(name = "contract.reduce", deterministic = true)]
 fn contract_reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Seen, TaskError> {
     let blocks = context.blocks(0);
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(|block| kernels::SliceRun::new(block)).collect();

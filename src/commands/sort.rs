@@ -84,6 +84,9 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if progress.failed_attempts() > 0 {
         eprintln!("{} attempts failed and ran again", count(progress.failed_attempts()));
     }
+    if progress.copied_tasks() > 0 {
+        eprintln!("{} tasks ran twice, the first time far longer than others", count(progress.copied_tasks()));
+    }
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;
         let _ = match args.json {

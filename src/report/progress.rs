@@ -27,6 +27,7 @@ pub struct Progress {
     nodes: BTreeMap<NodeId, (NodeFigures, NodeFigures)>,
     dead_nodes: u64,
     failed_attempts: u64,
+    copied_tasks: u64,
     /// What was said about failures: the same again only counts.
     told: BTreeSet<String>,
     waiting: Option<String>,
@@ -90,6 +91,13 @@ impl Progress {
             EventKind::TaskPlaced { stage, .. } => {
                 self.waiting = None;
                 self.stage(stage).started_ms.get_or_insert(at_ms);
+            }
+            EventKind::TaskCopied { stage, slow, running_us, median_us, .. } => {
+                self.copied_tasks += 1;
+                let time = |micros: &u64| text::duration(Duration::from_micros(*micros));
+                let (running, usual) = (time(running_us), time(median_us));
+                let news = format!("{stage} has been running on {slow} for {running}, others took {usual}");
+                return Some(format!("{news}: a second attempt runs on {}", event.node));
             }
             EventKind::TaskFinished { stage, bytes_in, bytes_out, rows, micros, .. } => {
                 self.waiting = None;
@@ -156,6 +164,11 @@ impl Progress {
     /// Attempts that failed so far.
     pub fn failed_attempts(&self) -> u64 {
         self.failed_attempts
+    }
+
+    /// Tasks that were given a second attempt while the first one ran.
+    pub fn copied_tasks(&self) -> u64 {
+        self.copied_tasks
     }
 
     /// Whether the job has ended.
@@ -339,6 +352,22 @@ mod tests {
             progress.on(&event(1, node, EventKind::NodeFigures(figures)));
         }
         assert_eq!(progress.state_line(9), "store 3.0 GiB of 8.0 GiB, spilled 1.00 GB");
+    }
+
+    #[test]
+    fn a_task_that_runs_twice_is_told_and_counted() {
+        let mut progress = Progress::default();
+        let copied = EventKind::TaskCopied {
+            task: TaskId::from_u128(1),
+            attempt: Attempt(2),
+            stage: "sort.map".into(),
+            slow: NodeId::new("n1"),
+            running_us: 12_000_000,
+            median_us: 2_500_000,
+        };
+        let told = progress.on(&event(1, "n2", copied)).unwrap();
+        assert_eq!(told, "sort.map has been running on n1 for 12.0 s, others took 2.5 s: a second attempt runs on n2");
+        assert_eq!(progress.copied_tasks(), 1);
     }
 
     #[test]

@@ -115,6 +115,10 @@ impl Timeline {
                 self.error.clone_from(error);
             }
             EventKind::StagePlanned { .. } | EventKind::TaskPlaced { .. } => {}
+            EventKind::TaskCopied { stage, slow, .. } => {
+                let text = format!("{stage} takes long on {slow}: a second attempt on {}", event.node);
+                self.marks.push(Mark { at_us: event.at_us, text });
+            }
             EventKind::TaskFinished { task, attempt, stage, bytes_in, bytes_out, rows, micros, timing, .. } => {
                 let (task, attempt, timing, micros) = (*task, *attempt, *timing, *micros);
                 let (bytes_in, bytes_out, rows, error) = (*bytes_in, *bytes_out, *rows, None);

@@ -17,7 +17,8 @@ use syn::{Expr, ExprArray, FnArg, Ident, ItemFn, Lit, Path, ReturnType, Token, T
 /// ```
 ///
 /// All keys are optional: `name` (default: the function's), `version` (1), `arguments` (all whole; the last mode holds
-/// for all further arguments), `setup` (a function that makes the executor's state). The function takes the context
+/// for all further arguments), `setup` (a function that makes the executor's state), `deterministic` (false; see
+/// `Function::deterministic`). The function takes the context
 /// and at most one parameter that can be serialized; what it returns inside `Result`, if not `()`, becomes its output
 /// as MessagePack. A type of the same name stands for the function where tasks are submitted.
 #[proc_macro_attribute]
@@ -46,6 +47,7 @@ struct Options {
     version: Option<u32>,
     arguments: Vec<Ident>,
     setup: Option<Path>,
+    deterministic: bool,
 }
 
 impl Parse for Options {
@@ -60,9 +62,12 @@ impl Parse for Options {
                 }
                 ("arguments", Expr::Array(modes)) => options.arguments = modes_of(modes)?,
                 ("setup", Expr::Path(path)) => options.setup = Some(path.path.clone()),
+                ("deterministic", Expr::Lit(value)) if let Lit::Bool(flag) = &value.lit => {
+                    options.deterministic = flag.value;
+                }
                 _ => {
-                    let text =
-                        "expected name = \"..\", version = N, arguments = [whole, stream, either] or setup = function";
+                    let text = "expected name = \"..\", version = N, arguments = [whole, stream, either], setup = function or \
+                                deterministic = true";
                     return Err(syn::Error::new_spanned(&pair, text));
                 }
             }
@@ -122,6 +127,7 @@ fn expand_task(options: Options, function: ItemFn) -> syn::Result<Tokens> {
     let docs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
     let name = options.name.unwrap_or_else(|| ident.to_string());
     let version = options.version.unwrap_or(1);
+    let deterministic = options.deterministic;
     let modes = options.arguments.iter().map(|mode| quote!(#runtime::registry::Mode::#mode));
     let setup = match options.setup {
         Some(path) => quote!(::core::option::Option::Some(|| {
@@ -162,6 +168,7 @@ fn expand_task(options: Options, function: ItemFn) -> syn::Result<Tokens> {
                     version: #version,
                     modes: &[#(#modes),*],
                     setup: #setup,
+                    deterministic: #deterministic,
                     call,
                 }
             }
@@ -171,6 +178,7 @@ fn expand_task(options: Options, function: ItemFn) -> syn::Result<Tokens> {
                 type Value = #value;
                 const NAME: &'static str = #name;
                 const VERSION: u32 = #version;
+                const DETERMINISTIC: bool = #deterministic;
 
                 fn key() -> ::std::sync::Arc<str> {
                     static KEY: ::std::sync::OnceLock<::std::sync::Arc<str>> = ::std::sync::OnceLock::new();

@@ -100,7 +100,7 @@ impl Futures {
         options: TaskOptions,
     ) -> Result<ObjectRef, JobError> {
         let options = TaskOptions { returns: Returns::One, ..options };
-        let id = self.submit_named(F::key(), encode(params)?, args, options)?;
+        let id = self.submit_named::<F>(encode(params)?, args, options)?;
         Ok(ObjectRef::adopt(&self.0.owner, id.output(0)))
     }
 
@@ -117,7 +117,7 @@ impl Futures {
         options: TaskOptions,
     ) -> Result<Vec<ObjectRef>, JobError> {
         let options = TaskOptions { returns: Returns::Many(returns), ..options };
-        let id = self.submit_named(F::key(), encode(params)?, args, options)?;
+        let id = self.submit_named::<F>(encode(params)?, args, options)?;
         Ok((0..returns).map(|index| ObjectRef::adopt(&self.0.owner, id.output(index))).collect())
     }
 
@@ -133,25 +133,26 @@ impl Futures {
         options: TaskOptions,
     ) -> Result<ObjectStream, JobError> {
         let options = TaskOptions { returns: Returns::Stream, ..options };
-        let task = self.submit_named(F::key(), encode(params)?, args, options)?;
+        let task = self.submit_named::<F>(encode(params)?, args, options)?;
         let (queue, items) = mpsc::unbounded_channel();
         self.call(ProgramCall::TrackStream { task, queue })?;
         Ok(ObjectStream::adopt(&self.0.owner, task, items))
     }
 
     /// Submits by name; the references of the outputs are the caller's to adopt.
-    fn submit_named(
+    fn submit_named<F: TaskFunction>(
         &self,
-        function: Arc<str>,
         params: Bytes,
         args: &[Arg],
         options: TaskOptions,
     ) -> Result<TaskId, JobError> {
+        let function = F::key();
         if !self.0.functions.contains_key(&function) {
             let lacking = self.0.nodes.iter().map(|shape| shape.node.to_string()).collect();
             return Err(JobError::UnknownFunction { function: function.to_string(), lacking });
         }
-        let description = Description { function, params, args: args.to_vec(), options };
+        let (deterministic, args) = (F::DETERMINISTIC, args.to_vec());
+        let description = Description { function, deterministic, params, args, options };
         let id = description.id(self.0.job);
         self.call(ProgramCall::Submit { id, description })?;
         Ok(id)

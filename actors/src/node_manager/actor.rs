@@ -19,7 +19,9 @@ use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::Function;
 use crate::shell::{Actor, Address, Post, Scope};
-use crate::task::{FailureKind, Parts, Resources, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
+use crate::task::{
+    Consumed, FailureKind, Output, Parts, Resources, StillRunning, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
+};
 
 /// How often timeouts are looked after and figures are sent.
 const TICK: Duration = Duration::from_millis(500);
@@ -53,6 +55,8 @@ pub struct NodeManager {
     figures: Box<dyn Fn() -> NodeFigures>,
     state: NodeState,
     attempts: HashMap<Key, Running>,
+    /// Attempts that were cancelled and run on until they look.
+    cancelled: HashMap<Key, Arc<Flags>>,
     sets: HashMap<(JobId, SetId), Arc<Members>>,
     owners: HashMap<JobId, Address<OwnerMsg>>,
     /// Who hears of this node's figures, and how often, milliseconds; 0: with every tick.
@@ -99,6 +103,7 @@ impl NodeManager {
             functions: parts.functions,
             figures: parts.figures,
             attempts: HashMap::new(),
+            cancelled: HashMap::new(),
             sets: HashMap::new(),
             owners: HashMap::new(),
             watched: BTreeMap::new(),
@@ -233,9 +238,9 @@ impl NodeManager {
             Report::Finished { job, task, attempt, outcome, mut figures } => {
                 let key = (job, task, attempt);
                 let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
-                    // Cancelled while it ran: nobody wants what it made.
-                    if let Ok((outputs, _)) = outcome {
-                        self.store.delete(&(0..outputs.len()).map(|n| task.output(n as u32)).collect::<Vec<_>>());
+                    self.cancelled.remove(&key);
+                    if let Ok((outputs, consumed)) = outcome {
+                        self.completed_anyway(key, outputs, consumed, figures);
                     }
                     return;
                 };
@@ -256,6 +261,18 @@ impl NodeManager {
                     Err(failure) => self.fail(key, &running.owner, failure, Some(figures)),
                 }
             }
+        }
+    }
+
+    /// An attempt succeeded that had been cancelled. The Owner frees what it made, not this node: an output of another
+    /// attempt may be here under the same id, and be the one that counts.
+    fn completed_anyway(&mut self, key: Key, outputs: Vec<Output>, consumed: Vec<Consumed>, figures: TaskFigures) {
+        let (node, incarnation, (job, task, attempt)) = (self.node(), self.incarnation, key);
+        let objects: Vec<_> = (0..outputs.len()).map(|n| task.output(n as u32)).collect();
+        let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
+        if self.owners.get(&job).is_none_or(|owner| owner.send(message).is_err()) {
+            // The job is over, and with it every attempt.
+            self.store.delete(&objects);
         }
     }
 
@@ -281,6 +298,7 @@ impl NodeManager {
         {
             // It runs on until it looks; its slot is taken until then, its result is dropped.
             running.flags.cancel();
+            self.cancelled.insert(key, running.flags);
         }
     }
 
@@ -344,9 +362,22 @@ impl NodeManager {
     fn say(&self, job: JobId, figures: NodeFigures, received: &[Received], last: bool) {
         if let Some(owner) = self.owners.get(&job) {
             // What was lost the next ones say again, but for what others have sent and never send again.
-            let (node, received) = (self.node(), received.to_vec());
-            let _ = owner.send(OwnerMsg::NodeFigures { node, figures, received, last });
+            let (node, received, running) = (self.node(), received.to_vec(), self.still_running(job));
+            let _ = owner.send(OwnerMsg::NodeFigures { node, figures, received, last, running });
         }
+    }
+
+    /// The attempts of a job that have been on an executor for a while, the longest first.
+    fn still_running(&self, job: JobId) -> Vec<StillRunning> {
+        let now = self.clock.now();
+        let wanted = self.attempts.iter().map(|(key, running)| (key, &running.flags));
+        let long = wanted.chain(&self.cancelled).filter_map(|((of, task, attempt), flags)| {
+            let time = flags.running_for(now).filter(|time| *of == job && *time >= StillRunning::AFTER)?;
+            Some(StillRunning { task: *task, attempt: *attempt, micros: micros(time) })
+        });
+        let mut long: Vec<_> = long.collect();
+        long.sort_unstable_by_key(|running| (std::cmp::Reverse(running.micros), running.task));
+        long
     }
 
     /// A job wants to hear of this node: now, as a base for what comes, and from then on.

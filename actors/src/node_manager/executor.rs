@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use exobus_store::{Clock, Scratch, Store};
@@ -47,6 +47,8 @@ const TAKEN_BACK: u8 = 2;
 #[derive(Debug, Default)]
 pub struct Flags {
     state: AtomicU8,
+    /// When it started, microseconds on the node's clock.
+    started_us: AtomicU64,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -61,7 +63,14 @@ impl Flags {
         self.state.compare_exchange(QUEUED, TAKEN_BACK, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    fn start(&self) -> bool {
+    /// For how long it has been on an executor at `now`; `None` when it never was.
+    pub fn running_for(&self, now: Duration) -> Option<Duration> {
+        let started = self.state.load(Ordering::Acquire) == STARTED;
+        started.then(|| now.saturating_sub(Duration::from_micros(self.started_us.load(Ordering::Relaxed))))
+    }
+
+    fn start(&self, now: Duration) -> bool {
+        self.started_us.store(now.as_micros() as u64, Ordering::Relaxed);
         self.state.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
@@ -191,11 +200,11 @@ struct Executor {
 impl Executor {
     fn run(&mut self) {
         while let Some(work) = self.next() {
-            if !work.flags.start() {
+            let started = self.clock.now();
+            if !work.flags.start(started) {
                 continue;
             }
             let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
-            let started = self.clock.now();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
             let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
             let (outcome, figures) = match outcome {

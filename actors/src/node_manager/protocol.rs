@@ -5,7 +5,7 @@
 //! | `Run`       | Owner        | `Completed` or `Failed`, ...          | ignored by attempt     | repeated by the session       |
 //! | `DefineSet` | Owner        | –                                     | same content           | repeated by the session       |
 //! | `Recall`    | Owner        | `Recalled` for those not started      | ignored                | the task runs here            |
-//! | `Cancel`    | Owner        | `Failed` as cancelled, where it ran   | ignored                | result is dropped by attempt  |
+//! | `Cancel`    | Owner        | `Completed` where it was done anyway  | ignored                | result is dropped by attempt  |
 //! | `Free`      | Owner        | –                                     | ignored                | freed with the job            |
 //! | `FreeParts` | Owner        | –                                     | ignored                | freed with the object         |
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |

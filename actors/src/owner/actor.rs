@@ -198,6 +198,10 @@ impl OwnerActor {
         match effect {
             Effect::DefineSet { node, set } => self.define_set(&node, set),
             Effect::Run { node, spec } => {
+                if spec.attempt > Attempt(1) {
+                    // What an earlier attempt left there goes first: a later order could hit what this one makes.
+                    self.send_frees(&node);
+                }
                 let owner = self.post.node().clone();
                 let (task, attempt) = (spec.id, spec.attempt);
                 if let Err(error) = self.node(&node).send(NodeMsg::Run { owner, spec: *spec }) {
@@ -470,12 +474,17 @@ impl OwnerActor {
         scope.stop();
     }
 
+    fn send_frees(&mut self, node: &NodeId) {
+        let job = self.job;
+        for chunk in self.frees.remove(node).unwrap_or_default().chunks(SET_MEMBERS_PER_MESSAGE) {
+            self.tell(node, NodeMsg::Free { job, objects: chunk.iter().copied().collect() });
+        }
+    }
+
     fn send_collected(&mut self) {
         let job = self.job;
-        for (node, objects) in std::mem::take(&mut self.frees) {
-            for chunk in objects.chunks(SET_MEMBERS_PER_MESSAGE) {
-                self.tell(&node, NodeMsg::Free { job, objects: chunk.iter().copied().collect() });
-            }
+        while let Some(node) = self.frees.keys().next().cloned() {
+            self.send_frees(&node);
         }
         for (node, tasks) in std::mem::take(&mut self.recalls) {
             for chunk in tasks.chunks(SET_MEMBERS_PER_MESSAGE) {
@@ -535,10 +544,11 @@ impl Actor for OwnerActor {
             }
             OwnerMsg::Unplaceable { reason, ever } => self.unplaceable = Some((reason, ever)),
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
-            OwnerMsg::NodeFigures { node, figures, received, last } => {
+            OwnerMsg::NodeFigures { node, figures, received, last, running } => {
                 if let Some(ending) = self.ending.as_mut().filter(|_| last) {
                     ending.awaited.remove(&node);
                 }
+                self.state.still_running(&node, &running);
                 self.figured(node, figures, received);
             }
             OwnerMsg::Cancel => {

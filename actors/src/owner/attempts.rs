@@ -1,4 +1,9 @@
 //! What nodes report: attempts that succeeded, failed, came back, or died with their node.
+//!
+//! Two attempts of a task make objects of the same ids, so only the Owner deletes what an attempt that does not count has
+//! made: it alone knows whether the object of that id on that node is the one that does. Two attempts are never live on
+//! one node, messages to a node arrive in order, and what an ended attempt made beside a live one on its node goes, or
+//! stays, with that one.
 
 use std::collections::BTreeSet;
 
@@ -128,8 +133,30 @@ impl OwnerState {
     ) {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else { return };
-        if self.end_attempt(task, attempt, node, incarnation) && failure.kind != FailureKind::Cancelled {
+        if !self.end_attempt(task, attempt, node, incarnation) {
+            return;
+        }
+        self.free_leftovers(task, node);
+        if failure.kind != FailureKind::Cancelled {
             self.attempt_failed(task, attempt, from, failure, figures);
+        }
+    }
+
+    /// Frees what attempts that do not count may have left on a node where one of them has just ended.
+    fn free_leftovers(&mut self, task: Index, node: NodeIndex) {
+        for index in 0..self.tasks[task].outputs {
+            self.free_unless_needed(task, node, index);
+        }
+    }
+
+    fn free_unless_needed(&mut self, task: Index, node: NodeIndex, index: u32) {
+        let entry = &self.tasks[task];
+        let object = entry.id.output(index);
+        let known = self.object_of(object).map(|object| &self.objects[object]);
+        let counts = known.is_some_and(|known| known.value == Value::Here && known.at == node);
+        if !counts && entry.live.iter().all(|(_, at)| *at != node) {
+            let node = self.nodes[usize::from(node)].id.clone();
+            self.effects.push(Effect::Free { node, object });
         }
     }
 
@@ -154,7 +181,8 @@ impl OwnerState {
         failure: TaskFailure,
         figures: Option<TaskFigures>,
     ) {
-        if failure.kind == FailureKind::Denied && self.denied(task) {
+        let alone = self.tasks[task].live.is_empty();
+        if failure.kind == FailureKind::Denied && (!alone || self.denied(task)) {
             return;
         }
         self.counts.failed_attempts += 1;
@@ -163,7 +191,11 @@ impl OwnerState {
         let attempts_max = self.options[entry.options as usize].options.attempts;
         // A stream that has announced outputs must give the same ones again; proving that is recovery's part.
         let begun = self.is_stream(task) && entry.outputs > 0;
-        let last = !failure.kind.retry() || entry.tries >= attempts_max || begun;
+        // What only this node cannot do, the other attempt may.
+        let last = match alone {
+            true => !failure.kind.retry() || entry.tries >= attempts_max || begun,
+            false => failure.kind == FailureKind::Final,
+        };
         let (id, error) = (entry.id, failure.to_string());
         let (micros, timing) = (figures.map_or(0, |figures| figures.micros), figures.map(|figures| figures.timing));
         let kind = EventKind::TaskFailed { task: id, attempt, stage: stage.clone(), error, last, micros, timing };
@@ -171,7 +203,7 @@ impl OwnerState {
         if last {
             let (function, node) = (stage.to_string(), node.to_string());
             self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure });
-        } else {
+        } else if alone {
             self.make_ready(task, true);
         }
     }
@@ -183,9 +215,15 @@ impl OwnerState {
         if let Some(task) = self.find_task(id)
             && self.end_attempt(task, attempt, index, incarnation)
         {
-            // It never ran: the try does not count.
-            self.tasks[task].tries -= 1;
-            self.make_ready(task, true);
+            self.free_leftovers(task, index);
+            if self.tasks[task].live.is_empty() {
+                // It never ran: the try does not count.
+                self.tasks[task].tries -= 1;
+                self.make_ready(task, true);
+            } else {
+                // Nor does a copy that never ran.
+                self.copied.remove(&task);
+            }
         }
     }
 
@@ -211,6 +249,7 @@ impl OwnerState {
         }
         view.alive = false;
         view.leased = Resources::default();
+        view.lingering = 0;
         let here = |at: NodeIndex, value: Value| at == index && value == Value::Here;
         let lost = self.objects.iter().filter(|(_, object)| here(object.at, object.value) && object.output.bytes > 0);
         let lost = lost.count() as u64;
@@ -252,28 +291,27 @@ impl OwnerState {
         self.counts.running -= 1;
     }
 
+    /// No attempt of the task is wanted any more.
     pub(super) fn cancel_attempts(&mut self, task: Index) {
+        self.copied.remove(&task);
         for (attempt, node) in std::mem::take(&mut self.tasks[task].live) {
             self.leave(task, node);
-            let (node, task) = (self.nodes[usize::from(node)].id.clone(), self.tasks[task].id);
-            self.effects.push(Effect::Cancel { node, task, attempt });
+            let (at, id) = (self.nodes[usize::from(node)].id.clone(), self.tasks[task].id);
+            self.effects.push(Effect::Cancel { node: at, task: id, attempt });
+            self.free_leftovers(task, node);
         }
     }
 
-    /// A second completion: the rows must be those of the first.
+    /// An attempt that had been ended completed: if another one has won, the rows must be the same.
     fn late_completion(&mut self, task: Index, node: NodeIndex, outputs: &[Output]) {
         let id = self.tasks[task].id;
         let mut differs = false;
-        for (index, output) in outputs.iter().enumerate() {
-            let Some(object) = self.object_of(id.output(index as u32)) else { continue };
-            let winner = &self.objects[object];
-            differs |= winner.value == Value::Here && winner.output != *output;
-            if winner.at != node {
-                let (node, object) = (self.nodes[usize::from(node)].id.clone(), winner.id);
-                self.effects.push(Effect::Free { node, object });
-            }
+        for (index, output) in (0..).zip(outputs) {
+            let winner = self.object_of(id.output(index)).map(|object| &self.objects[object]);
+            differs |= winner.is_some_and(|winner| winner.value == Value::Here && winner.output != *output);
+            self.free_unless_needed(task, node, index);
         }
-        if differs {
+        if differs && self.deterministic[self.tasks[task].function as usize] {
             let function = self.functions[self.tasks[task].function as usize].to_string();
             self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
         }
@@ -315,8 +353,8 @@ impl OwnerState {
 
     fn learn(&mut self, function: u32, micros: u64) {
         let stats = &mut self.stats[function as usize];
-        stats.finished += 1;
+        stats.times.add(micros);
         stats.mean_micros =
-            if stats.finished == 1 { micros.max(1) } else { ((stats.mean_micros * 7 + micros) / 8).max(1) };
+            if stats.times.len() == 1 { micros.max(1) } else { ((stats.mean_micros * 7 + micros) / 8).max(1) };
     }
 }

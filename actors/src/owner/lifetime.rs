@@ -156,7 +156,7 @@ impl OwnerState {
                 gone = true;
             }
         }
-        if gone || outputs == 0 && self.tasks[task].attempts == 0 {
+        if gone || outputs == 0 && self.tasks[task].tries == 0 {
             self.tasks[task].tries = 0;
             self.reference_args(task);
             self.await_args(task);
@@ -320,7 +320,7 @@ impl OwnerState {
         if !matches!(entry.state, State::Done | State::Failed) {
             return;
         }
-        let (id, state, outputs) = (entry.id, entry.state, entry.outputs);
+        let (id, state, outputs, attempts) = (entry.id, entry.state, entry.outputs, entry.attempts);
         let mut unused = SmallVec::<[Index; 2]>::new();
         for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
             let Some(index) = self.object_of(output) else { continue };
@@ -333,9 +333,11 @@ impl OwnerState {
         for object in unused {
             self.remove_object(object);
         }
-        if state == State::Done {
-            self.retired.insert(id);
-        }
+        match state {
+            State::Done => self.retired.insert(id),
+            _ => self.abandoned.insert(id),
+        };
+        self.attempts_before = self.attempts_before.max(attempts);
         self.failures.remove(&task);
         self.denials.remove(&task);
         let removed = self.tasks.remove(task);

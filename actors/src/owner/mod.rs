@@ -9,9 +9,13 @@ mod offers;
 mod placement;
 mod placing;
 mod protocol;
+mod run_times;
 mod state;
 #[cfg(test)]
 mod state_tests;
+mod stragglers;
+#[cfg(test)]
+mod stragglers_tests;
 mod tables;
 
 pub(crate) use actor::{OwnerActor, OwnerParts};

@@ -38,6 +38,8 @@ pub(super) struct NodeView {
     pub(super) functions: Option<BTreeSet<Arc<str>>>,
     /// Of the job's functions: those that it is known to lack.
     pub(super) lacks: BTreeSet<FunctionIndex>,
+    /// Attempts that were ended and run on there, each on an executor.
+    pub(super) lingering: u64,
 }
 
 impl NodeView {
@@ -51,6 +53,7 @@ impl NodeView {
             given: BTreeMap::new(),
             functions: None,
             lacks: BTreeSet::new(),
+            lingering: 0,
         }
     }
 
@@ -63,7 +66,14 @@ impl NodeView {
         if self.leased.0.is_empty() {
             return 0;
         }
-        self.leased.times(need).min(FREE_SLOTS)
+        self.leased.times(need).min(FREE_SLOTS).saturating_sub(self.lingering)
+    }
+
+    /// Whether it has tasks and no slot that any of them could run on.
+    pub(super) fn is_stuck(&self, shapes: &[Resources]) -> bool {
+        let mut shapes_there = self.in_flight.iter().filter(|(_, tasks)| **tasks > 0).peekable();
+        shapes_there.peek().is_some()
+            && shapes_there.all(|((shape, _), _)| self.slots(&shapes[usize::from(*shape)]) == 0)
     }
 
     /// Thousandths of the node's leased capacity that is taken, queued tasks included: 1000 is "every slot is busy".
@@ -193,6 +203,26 @@ pub(super) fn choose(
         let given = node.given.get(&function).copied().unwrap_or(0);
         if spread { (given, node.load(shapes)) } else { (node.load(shapes), given) }
     })
+}
+
+/// The node with the most room for one more task of `function` and `shape`, other than `not`, where it would start at once.
+pub(super) fn idle(
+    nodes: &[NodeView],
+    shapes: &[Resources],
+    shape: Shape,
+    function: FunctionIndex,
+    not: NodeIndex,
+) -> Option<NodeIndex> {
+    let starts = |index: &NodeIndex| {
+        let node = &nodes[usize::from(*index)];
+        let slots = node.slots(&shapes[usize::from(shape)]);
+        *index != not && node.alive && node.has(function) && slots > 0 && node.load(shapes) + 1000 / slots <= 1000
+    };
+    let order = |index: &NodeIndex| {
+        let node = &nodes[usize::from(*index)];
+        (node.load(shapes), node.given.get(&function).copied().unwrap_or(0))
+    };
+    (0..nodes.len() as NodeIndex).filter(starts).min_by_key(order)
 }
 
 #[cfg(test)]

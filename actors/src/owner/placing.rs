@@ -94,7 +94,9 @@ impl OwnerState {
         in_use
     }
 
+    /// It can run, and no attempt of it does.
     pub(super) fn make_ready(&mut self, task: Index, front: bool) {
+        self.copied.remove(&task);
         self.tasks[task].state = State::Ready;
         self.ready.push(self.key(task), task, front);
     }
@@ -133,6 +135,13 @@ impl OwnerState {
     }
 
     fn start(&mut self, task: Index, node: NodeIndex) {
+        self.tasks[task].tries += 1;
+        self.tasks[task].state = State::Running;
+        self.launch(task, node);
+    }
+
+    /// One more attempt of a task.
+    pub(super) fn launch(&mut self, task: Index, node: NodeIndex) -> Attempt {
         for position in 0..self.tasks[task].args.len() {
             if let EntrySource::Set(set) = self.tasks[task].args[position].source {
                 self.define_set(set, node);
@@ -141,8 +150,6 @@ impl OwnerState {
         let key = self.key(task);
         let entry = &mut self.tasks[task];
         entry.attempts += 1;
-        entry.tries += 1;
-        entry.state = State::Running;
         let (attempt, function) = (Attempt(entry.attempts), entry.function);
         entry.live.push((attempt, node));
         let view = &mut self.nodes[usize::from(node)];
@@ -155,6 +162,7 @@ impl OwnerState {
         let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage };
         self.effects.push(Effect::Event { at: node.clone(), kind });
         self.effects.push(Effect::Run { node, spec });
+        attempt
     }
 
     fn spec(&self, task: Index, attempt: Attempt) -> TaskSpec {

@@ -24,7 +24,7 @@ use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
 use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::Wire;
-use crate::task::{Consumed, Output, TaskFailure, TaskFigures};
+use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
 
 /// Everything an Owner can be told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -134,6 +134,9 @@ pub enum OwnerMsg {
         /// Whether they are the answer to the end of the job.
         #[serde(default)]
         last: bool,
+        /// The attempts of this job that it has been running for a while; those that were cancelled and run on as well.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        running: Vec<StillRunning>,
     },
     /// The client wants the job to end.
     Cancel,

@@ -8,8 +8,8 @@
 //! are zero for all outputs of a task, the task is *retired*: only its id is remembered. A completed task stays
 //! completed; who needs a value that was freed makes it run again (law 2).
 //!
-//! The program's calls are here; what nodes report is in `attempts`, counting in `lifetime`, handing out in `placing`, the
-//! tables themselves in `tables`.
+//! The program's calls are here; what nodes report is in `attempts` and, of tasks that take too long, in `stragglers`;
+//! counting is in `lifetime`, handing out in `placing`, the tables themselves in `tables`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -78,8 +78,12 @@ impl OwnerState {
             Err(error) => return self.effects.push(Effect::Fail(error)),
         };
         let completed_before = self.retired.remove(&id);
-        let (function, options) =
-            (self.intern_function(&description.function), self.intern_options(description.options));
+        // Attempts of its earlier life may still run: their numbers are not used again.
+        let attempts = if completed_before || self.abandoned.remove(&id) { self.attempts_before } else { 0 };
+        let (function, options) = (
+            self.intern_function(&description.function, description.deterministic),
+            self.intern_options(description.options),
+        );
         let returns = self.options[options as usize].options.returns;
         let outputs = match returns {
             Returns::One => 1,
@@ -93,7 +97,7 @@ impl OwnerState {
             function,
             options,
             outputs,
-            attempts: 0,
+            attempts,
             tries: 0,
             state: if completed_before { State::Done } else { State::Waiting { missing: 0 } },
             live: SmallVec::new(),

@@ -8,40 +8,49 @@ use proptest::prelude::*;
 
 use super::exchange::Exchange;
 use super::state::{Demand, Effect, Tracker};
-use super::tables::OwnerState;
+use super::tables::{Object, OwnerState, Value};
+use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, TaskFailure,
-    TaskFigures, TaskOptions, TaskSpec,
+    Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, StillRunning,
+    TaskFailure, TaskFigures, TaskOptions, TaskSpec,
 };
 
-const JOB: JobId = JobId::from_u128(1);
-const LIFE: Incarnation = Incarnation(1);
+pub(super) const JOB: JobId = JobId::from_u128(1);
+pub(super) const LIFE: Incarnation = Incarnation(1);
 
-fn node(name: &str) -> NodeId {
+pub(super) fn node(name: &str) -> NodeId {
     NodeId::new(name)
 }
 
-fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
+pub(super) fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
     functions.iter().map(|name| Arc::from(*name)).collect()
 }
 
 /// An Owner with nodes that do what they are told.
-struct World {
-    owner: OwnerState,
-    running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
-    resolved: BTreeMap<Tracker, Result<(), JobError>>,
-    streamed: BTreeMap<Tracker, Vec<Result<Option<ObjectId>, JobError>>>,
-    freed: Vec<(NodeId, ObjectId)>,
-    freed_parts: Vec<(NodeId, SetId, Parts)>,
-    cancelled: Vec<(TaskId, Attempt)>,
-    recalled: Vec<(TaskId, Attempt)>,
-    failed: Option<JobError>,
+pub(super) struct World {
+    pub(super) owner: OwnerState,
+    pub(super) running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
+    /// Attempts that were cancelled while they ran.
+    pub(super) zombies: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
+    /// What the stores of the nodes hold.
+    pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
+    /// Second attempts beside a first one.
+    pub(super) copied: Vec<(TaskId, Attempt, NodeId)>,
+    /// How long tasks take.
+    pub(super) micros: u64,
+    pub(super) resolved: BTreeMap<Tracker, Result<(), JobError>>,
+    pub(super) streamed: BTreeMap<Tracker, Vec<Result<Option<ObjectId>, JobError>>>,
+    pub(super) freed: Vec<(NodeId, ObjectId)>,
+    pub(super) freed_parts: Vec<(NodeId, SetId, Parts)>,
+    pub(super) cancelled: Vec<(TaskId, Attempt)>,
+    pub(super) recalled: Vec<(TaskId, Attempt)>,
+    pub(super) failed: Option<JobError>,
     demand: Vec<Demand>,
 }
 
 impl World {
-    fn new(nodes: &[(&str, u64)]) -> Self {
+    pub(super) fn new(nodes: &[(&str, u64)]) -> Self {
         let mut owner = OwnerState::new(JOB);
         let leases: Vec<_> =
             nodes.iter().map(|(name, slots)| (node(name), LIFE, Resources::cpu(slots * 1000))).collect();
@@ -52,6 +61,10 @@ impl World {
         Self {
             owner,
             running: BTreeMap::new(),
+            zombies: BTreeMap::new(),
+            stored: BTreeSet::new(),
+            copied: Vec::new(),
+            micros: 0,
             resolved: BTreeMap::new(),
             streamed: BTreeMap::new(),
             freed: Vec::new(),
@@ -63,11 +76,12 @@ impl World {
         }
     }
 
-    fn description(name: &str, args: &[Arg], options: TaskOptions) -> Description {
-        Description { function: "f@1".into(), params: Bytes::from(name.to_owned()), args: args.to_vec(), options }
+    pub(super) fn description(name: &str, args: &[Arg], options: TaskOptions) -> Description {
+        let params = Bytes::from(name.to_owned());
+        Description { function: "f@1".into(), deterministic: true, params, args: args.to_vec(), options }
     }
 
-    fn submit_with(&mut self, name: &str, args: &[Arg], options: TaskOptions) -> TaskId {
+    pub(super) fn submit_with(&mut self, name: &str, args: &[Arg], options: TaskOptions) -> TaskId {
         let description = Self::description(name, args, options);
         let id = description.id(JOB);
         self.owner.submit(id, description);
@@ -75,11 +89,11 @@ impl World {
         id
     }
 
-    fn submit(&mut self, name: &str, args: &[Arg]) -> TaskId {
+    pub(super) fn submit(&mut self, name: &str, args: &[Arg]) -> TaskId {
         self.submit_with(name, args, TaskOptions::default())
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for effect in self.owner.flush() {
             match effect {
                 Effect::Run { node, spec } => {
@@ -88,54 +102,79 @@ impl World {
                 }
                 Effect::Resolved { tracker, outcome, .. } => drop(self.resolved.insert(tracker, outcome)),
                 Effect::Streamed { tracker, item } => self.streamed.entry(tracker).or_default().push(item),
-                Effect::Free { node, object } => self.freed.push((node, object)),
+                Effect::Free { node, object } => {
+                    if self.stored.remove(&(node.clone(), object)) {
+                        self.freed.push((node, object));
+                    }
+                }
                 Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),
                 Effect::Cancel { task, attempt, .. } => {
-                    self.running.remove(&(task, attempt));
+                    self.zombies.extend(self.running.remove_entry(&(task, attempt)));
                     self.cancelled.push((task, attempt));
                 }
                 Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
                 Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
                 Effect::Demand(demand) => self.demand = demand,
+                Effect::Event { at, kind: EventKind::TaskCopied { task, attempt, .. } } => {
+                    self.copied.push((task, attempt, at));
+                }
                 Effect::DefineSet { .. } | Effect::Event { .. } => {}
             }
         }
     }
 
-    fn attempt_of(&self, task: TaskId) -> (Attempt, NodeId) {
+    pub(super) fn attempt_of(&self, task: TaskId) -> (Attempt, NodeId) {
         let found = self.running.iter().find(|((id, _), _)| *id == task).expect("the task runs");
         (found.0.1, found.1.0.clone())
     }
 
-    fn runs(&self, task: TaskId) -> bool {
+    pub(super) fn runs(&self, task: TaskId) -> bool {
         self.running.keys().any(|(id, _)| *id == task)
     }
 
-    fn complete_with(&mut self, task: TaskId, outputs: &[Output], consumed: &[Consumed]) {
-        let (attempt, node) = self.attempt_of(task);
-        self.running.remove(&(task, attempt));
-        self.owner.completed((&node, LIFE), task, attempt, outputs, consumed, TaskFigures::default());
+    pub(super) fn complete_with(&mut self, task: TaskId, outputs: &[Output], consumed: &[Consumed]) {
+        let attempt = self.attempt_of(task).0;
+        self.complete_attempt(task, attempt, outputs, consumed);
+    }
+
+    /// An attempt completes, whether or not it was cancelled.
+    pub(super) fn complete_attempt(
+        &mut self,
+        task: TaskId,
+        attempt: Attempt,
+        outputs: &[Output],
+        consumed: &[Consumed],
+    ) {
+        let key = (task, attempt);
+        let (node, _) = self.running.remove(&key).or_else(|| self.zombies.remove(&key)).expect("the attempt runs");
+        self.stored.extend((0..outputs.len()).map(|index| (node.clone(), task.output(index as u32))));
+        let figures = TaskFigures { micros: self.micros, ..TaskFigures::default() };
+        self.owner.completed((&node, LIFE), task, attempt, outputs, consumed, figures);
         self.settle();
     }
 
-    fn complete(&mut self, task: TaskId) {
+    pub(super) fn complete(&mut self, task: TaskId) {
         self.complete_with(task, &[output(8, 1)], &[]);
     }
 
-    fn fail(&mut self, task: TaskId, kind: FailureKind) {
-        let (attempt, node) = self.attempt_of(task);
-        self.running.remove(&(task, attempt));
+    pub(super) fn fail(&mut self, task: TaskId, kind: FailureKind) {
+        let attempt = self.attempt_of(task).0;
+        self.fail_attempt(task, attempt, kind);
+    }
+
+    pub(super) fn fail_attempt(&mut self, task: TaskId, attempt: Attempt, kind: FailureKind) {
+        let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
         self.owner.failed((&node, LIFE), task, attempt, TaskFailure { kind, message: "why".into() }, None);
         self.settle();
     }
 
-    fn release(&mut self, task: TaskId) {
+    pub(super) fn release(&mut self, task: TaskId) {
         self.owner.release_object(task.output(0));
         self.settle();
     }
 }
 
-fn output(bytes: u64, rows: u64) -> Output {
+pub(super) fn output(bytes: u64, rows: u64) -> Output {
     Output { bytes, rows, row_hash: RowHash(u128::from(rows)) }
 }
 
@@ -262,6 +301,7 @@ fn a_second_completion_with_other_rows_fails_the_job() {
     let mut world = World::new(&[("n", 2)]);
     let task = world.submit("t", &[]);
     world.complete_with(task, &[output(8, 1)], &[]);
+    world.stored.insert((node("m"), task.output(0)));
     world.owner.completed((&node("m"), LIFE), task, Attempt(9), &[output(8, 1)], &[], TaskFigures::default());
     world.settle();
     assert_eq!(world.failed, None);
@@ -527,7 +567,10 @@ fn a_demand_in_flight_is_counted_where_it_is_when_functions_become_scarce() {
 /// What a random program and random nodes do.
 #[derive(Clone, Debug)]
 enum Step {
-    Submit { args: Vec<prop::sample::Index>, outputs: u32 },
+    Submit {
+        args: Vec<prop::sample::Index>,
+        outputs: u32,
+    },
     Repeat(prop::sample::Index),
     Set(Vec<prop::sample::Index>),
     Complete(prop::sample::Index),
@@ -535,6 +578,10 @@ enum Step {
     Recall(prop::sample::Index),
     Cancel(prop::sample::Index),
     Release(prop::sample::Index),
+    /// A node says that an attempt has been running for long.
+    Slow(prop::sample::Index),
+    /// An attempt that was cancelled completes.
+    Late(prop::sample::Index),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -548,6 +595,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any().prop_map(Step::Recall),
         1 => any().prop_map(Step::Cancel),
         3 => any().prop_map(Step::Release),
+        2 => any().prop_map(Step::Slow),
+        1 => any().prop_map(Step::Late),
     ]
 }
 
@@ -568,11 +617,18 @@ impl Held {
     }
 }
 
-/// Completes a running task with all its outputs.
-fn complete_all(world: &mut World, task: TaskId) {
-    let spec = &world.running.values().find(|(_, spec)| spec.id == task).expect("it runs").1;
+/// Completes an attempt with all its outputs.
+fn complete_all(world: &mut World, (task, attempt): (TaskId, Attempt)) {
+    let (_, spec) = world.running.get(&(task, attempt)).unwrap_or_else(|| &world.zombies[&(task, attempt)]);
     let outputs = if let Returns::Many(n) = spec.returns { n } else { 1 };
-    world.complete_with(task, &vec![output(8, 1); outputs as usize], &[]);
+    world.complete_attempt(task, attempt, &vec![output(8, 1); outputs as usize], &[]);
+}
+
+/// Whether what the Owner thinks exists does.
+fn what_counts_is_stored(world: &World) -> bool {
+    let here = world.owner.objects.iter().filter(|(_, object)| object.value == Value::Here);
+    let place = |object: &Object| (world.owner.holder(object).expect("it has bytes"), object.id);
+    here.map(|(_, object)| place(object)).all(|place| world.stored.contains(&place))
 }
 
 fn drop_held(world: &mut World, held: Held) {
@@ -625,19 +681,31 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             }
         }
         Step::Complete(at) => {
-            if let Some((task, _)) = running(world, &at) {
-                complete_all(world, task);
+            if let Some(attempt) = running(world, &at) {
+                complete_all(world, attempt);
             }
         }
         Step::Fail(at) => {
-            if let Some((task, _)) = running(world, &at) {
-                world.fail(task, FailureKind::Error);
+            if let Some((task, attempt)) = running(world, &at) {
+                world.fail_attempt(task, attempt, FailureKind::Error);
             }
         }
         Step::Recall(at) => {
             if let Some((task, attempt)) = running(world, &at) {
                 let (at, _) = world.running.remove(&(task, attempt)).unwrap();
                 world.owner.recalled(&at, task, attempt);
+            }
+        }
+        Step::Slow(at) => {
+            if let Some((task, attempt)) = running(world, &at) {
+                let node = world.running[&(task, attempt)].0.clone();
+                world.owner.still_running(&node, &[StillRunning { task, attempt, micros: u64::MAX }]);
+            }
+        }
+        Step::Late(at) => {
+            if !world.zombies.is_empty() {
+                let attempt = *world.zombies.keys().nth(at.index(world.zombies.len())).unwrap();
+                complete_all(world, attempt);
             }
         }
         Step::Cancel(at) => {
@@ -664,11 +732,12 @@ proptest! {
         let (mut held, mut submitted) = (Vec::new(), Vec::new());
         for step in steps {
             do_step(&mut world, &mut held, &mut submitted, step);
+            prop_assert!(what_counts_is_stored(&world));
         }
         prop_assert_eq!(&world.failed, &None);
         // Everything that runs completes, and with it all that waits.
-        while let Some((task, _)) = world.running.keys().next().copied() {
-            complete_all(&mut world, task);
+        while let Some(attempt) = world.running.keys().next().copied() {
+            complete_all(&mut world, attempt);
         }
         let waiting: BTreeSet<_> = held.iter().filter_map(|held| match held {
             Held::Object(object) => Some(*object),
@@ -677,8 +746,8 @@ proptest! {
         for (tracker, object) in waiting.iter().enumerate() {
             world.owner.track(*object, tracker as Tracker);
             world.settle();
-            while let Some((task, _)) = world.running.keys().next().copied() {
-                complete_all(&mut world, task);
+            while let Some(attempt) = world.running.keys().next().copied() {
+                complete_all(&mut world, attempt);
             }
             prop_assert!(world.resolved.contains_key(&(tracker as Tracker)), "whoever waits is told");
         }
@@ -686,7 +755,13 @@ proptest! {
             drop_held(&mut world, held);
         }
         world.settle();
+        while let Some(attempt) = world.zombies.keys().next().copied() {
+            complete_all(&mut world, attempt);
+        }
+        prop_assert_eq!(&world.failed, &None);
         prop_assert_eq!(world.owner.sizes(), (0, 0, 0));
         prop_assert_eq!(world.owner.counts().running, 0);
+        prop_assert!(world.owner.copied.is_empty());
+        prop_assert_eq!(world.stored, BTreeSet::new());
     }
 }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::exchange::Ledger;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
@@ -102,8 +103,10 @@ pub(super) struct OptionsEntry {
 
 #[derive(Debug, Default)]
 pub(super) struct FunctionStats {
-    pub(super) finished: u64,
+    /// Of the last few tasks.
     pub(super) mean_micros: u64,
+    /// Of all tasks.
+    pub(super) times: RunTimes,
 }
 
 /// Numbers about a job.
@@ -125,6 +128,10 @@ pub(crate) struct OwnerState {
     pub(super) by_object: HashTable<Index>,
     pub(super) by_set: BTreeMap<SetId, Index>,
     pub(super) retired: HashSet<TaskId>,
+    /// Tasks that failed or were cancelled, and that nobody refers to.
+    pub(super) abandoned: HashSet<TaskId>,
+    /// No task of either kind has made more attempts.
+    pub(super) attempts_before: u32,
     /// Tasks that wait for an object or a set.
     pub(super) object_waiters: HashMap<Index, SmallVec<[Index; 2]>>,
     pub(super) set_waiters: HashMap<Index, Vec<Index>>,
@@ -135,11 +142,15 @@ pub(crate) struct OwnerState {
     pub(super) failures: HashMap<Index, JobError>,
     /// How often memory was denied to tasks that have not completed since.
     pub(super) denials: HashMap<Index, u32>,
+    /// Running tasks that have been given a second attempt.
+    pub(super) copied: BTreeSet<Index>,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
     pub(super) functions: Vec<Arc<str>>,
     /// Their names without the version: what people see.
     pub(super) stages: Vec<Arc<str>>,
+    /// Whether two attempts of theirs give the same.
+    pub(super) deterministic: Vec<bool>,
     pub(super) function_index: HashMap<Arc<str>, u32>,
     pub(super) stats: Vec<FunctionStats>,
     pub(super) options: Vec<OptionsEntry>,
@@ -166,6 +177,8 @@ impl OwnerState {
             by_object: HashTable::new(),
             by_set: BTreeMap::new(),
             retired: HashSet::new(),
+            abandoned: HashSet::new(),
+            attempts_before: 0,
             object_waiters: HashMap::new(),
             set_waiters: HashMap::new(),
             object_sets: HashMap::new(),
@@ -173,9 +186,11 @@ impl OwnerState {
             streams: HashMap::new(),
             failures: HashMap::new(),
             denials: HashMap::new(),
+            copied: BTreeSet::new(),
             unobserved: BTreeMap::new(),
             functions: Vec::new(),
             stages: Vec::new(),
+            deterministic: Vec::new(),
             function_index: HashMap::new(),
             stats: Vec::new(),
             options: Vec::new(),
@@ -273,6 +288,7 @@ impl OwnerState {
                 node.incarnation = incarnation;
                 node.alive = true;
                 node.functions = None;
+                node.lingering = 0;
                 if !first_sight {
                     node.in_flight.clear();
                 }
@@ -283,13 +299,14 @@ impl OwnerState {
         (self.nodes.len() - 1) as NodeIndex
     }
 
-    pub(super) fn intern_function(&mut self, name: &Arc<str>) -> u32 {
+    pub(super) fn intern_function(&mut self, name: &Arc<str>, deterministic: bool) -> u32 {
         if let Some(index) = self.function_index.get(name) {
             return *index;
         }
         let index = self.functions.len() as u32;
         self.functions.push(name.clone());
         self.stages.push(name.split('@').next().unwrap_or_default().into());
+        self.deterministic.push(deterministic);
         self.stats.push(FunctionStats::default());
         self.function_index.insert(name.clone(), index);
         self.look_for(index);

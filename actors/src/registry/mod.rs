@@ -47,6 +47,10 @@ pub struct Function {
     pub modes: &'static [Mode],
     /// Makes the executor's state for this function.
     pub setup: Option<fn() -> Result<SetupState, TaskError>>,
+    /// Whether any two attempts give outputs of the same rows and bytes (what is read besides the arguments does not change),
+    /// and may run at the same time (what is written besides the outputs has a name of its attempt). Attempts of such a
+    /// function are checked against each other (law 4), and one that takes too long is copied.
+    pub deterministic: bool,
     /// Runs it: decodes the parameters, calls the function, writes what it returns.
     pub call: fn(&mut TaskContext<'_>, &[u8]) -> Result<(), TaskError>,
 }
@@ -90,6 +94,8 @@ pub trait TaskFunction {
     const NAME: &'static str;
     /// Its version.
     const VERSION: u32;
+    /// See [`Function::deterministic`].
+    const DETERMINISTIC: bool;
 
     /// "name@version", made once.
     fn key() -> Arc<str>;

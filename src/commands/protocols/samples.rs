@@ -13,8 +13,8 @@ use exobus_actors::{
     scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
     shell::{Reply, Wire},
     task::{
-        Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, TaskFailure,
-        TaskFigures, TaskSpec, TaskTiming,
+        Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, StillRunning,
+        TaskFailure, TaskFigures, TaskSpec, TaskTiming,
     },
 };
 
@@ -212,6 +212,7 @@ fn owner() -> Vec<OwnerMsg> {
             figures: figures(),
             received: vec![Received { from: NodeId::new("n2"), bytes: 9_000_000, micros: 12_000 }],
             last: false,
+            running: vec![StillRunning { task: task(), attempt: Attempt(1), micros: 4_200_000 }],
         },
         OwnerMsg::Cancel,
         OwnerMsg::Tick,

@@ -168,6 +168,8 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     let files = futures.set(&reduced)?;
     futures.ready(&futures.submit(commit, &params.output, &[files.arg()])?).await?;
     cleanup.armed = false;
+    // A second attempt that was not stopped in time has left a file that nobody asked for.
+    remove_temporaries(&params.output, false);
     Ok(SortReport {
         rows: read.rows,
         bytes: read.bytes,

@@ -68,7 +68,7 @@ pub(super) struct SampleParams {
 }
 
 /// Reads the keys at some places.
-#[task(name = "sort.sample")]
+#[task(name = "sort.sample", deterministic = true)]
 pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<Key>, TaskError> {
     use std::os::unix::fs::FileExt as _;
     let mut keys = Vec::new();
@@ -98,7 +98,7 @@ pub(super) struct MapParams {
 }
 
 /// Sorts a chunk into an object with a part for each partition.
-#[task(name = "sort.map")]
+#[task(name = "sort.map", deterministic = true)]
 pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
     let cuts: Cuts = rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
     let chunk = &params.chunk;
@@ -164,7 +164,7 @@ pub(super) struct MergeParams {
 
 /// Merges sorted parts part by part: many objects into one. What is larger than the memory of the node comes as streams and
 /// is merged through small windows.
-#[task(name = "sort.merge", arguments = [either])]
+#[task(name = "sort.merge", arguments = [either], deterministic = true)]
 pub(super) fn merge_blocks(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
     if (0..context.args()).any(|arg| context.is_stream(arg)) {
         return merge_streams(context, &params);
@@ -277,7 +277,7 @@ fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch
 
 /// Merges sorted parts into a file. A partition that is larger than the memory of the node (one hot key will do) comes as
 /// streams and is merged through small windows.
-#[task(name = "sort.reduce", arguments = [either])]
+#[task(name = "sort.reduce", arguments = [either], deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
     if context.is_stream(0) {
         let readers = context.readers(0);
@@ -300,7 +300,8 @@ fn write_file<S: RunSource>(
 ) -> Result<Reduced, TaskError> {
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
     let buffers = vec![buffer()?, buffer()?];
-    let attempt = format!("{}-{}", context.task(), context.attempt());
+    // As long for every attempt: what two attempts of a task return must agree (law 4).
+    let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
     let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
     // The name comes with the parameters, too.
     context.check_path(&params.directory.join(&params.name))?;

@@ -1,0 +1,99 @@
+//! Stragglers: a task that runs for much longer than others of its function gets a second attempt on another node; the
+//! first valid completion wins, the other attempt is cancelled (law 4). MapReduce's backup tasks, with the bounds that
+//! keep them from costing more than they save:
+//!
+//! - nodes say what they have been running for a second or more, timed there: waiting for a slot, for memory or for
+//!   arguments is no running;
+//! - a straggler has run for more than [`TIMES_MEDIAN`] times the median of its function, of which [`DONE_MIN`] tasks are
+//!   done;
+//! - only where the function is declared deterministic and the task allows it, and not for streams: what a stream has
+//!   announced cannot be taken back;
+//! - only onto slots that idle while no task waits, one copy a task, and at most one in [`RUNNING_PER_COPY`] attempts that
+//!   run, or one;
+//! - **never on a node where an attempt of the task is live.** What made the first one slow (a disk, a neighbour) would make
+//!   the second one slow, and two attempts would write objects of the same ids into one store. So on a single node
+//!   nothing is copied.
+//!
+//! Attempts side by side count as one try: a copy never makes a task fail that would not have failed without it.
+//!
+//! A cancelled attempt runs on until it looks. As long as its node says so, the node has a slot less.
+
+use super::placement::{self, NodeIndex};
+use super::state::Effect;
+use super::tables::{OwnerState, State};
+use crate::arena::Index;
+use crate::event::EventKind;
+use crate::ids::NodeId;
+use crate::task::{Returns, StillRunning};
+
+/// How many times the median is too long.
+const TIMES_MEDIAN: u64 = 3;
+/// So many tasks of a function must be done before their median says something.
+const DONE_MIN: u64 = 5;
+/// There is one copy at most for so many attempts that run.
+const RUNNING_PER_COPY: u64 = 10;
+
+impl OwnerState {
+    /// A node says what it has been running for a while; the later replaces the earlier.
+    pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
+        let Some(node) = self.known_node(from) else { return };
+        let lingering = running.iter().filter(|running| self.live_task(running, node).is_none()).count() as u64;
+        self.linger(node, lingering);
+        for straggler in running {
+            let Some(task) = self.live_task(straggler, node) else { continue };
+            let Some(median_us) = self.too_long(task, straggler.micros) else { continue };
+            if !self.may_copy(task) {
+                continue;
+            }
+            let (shape, function) = (self.key(task).shape, self.tasks[task].function);
+            let Some(idle) = placement::idle(&self.nodes, &self.shapes, shape, function, node) else { continue };
+            self.copied.insert(task);
+            let attempt = self.launch(task, idle);
+            let kind = EventKind::TaskCopied {
+                task: straggler.task,
+                attempt,
+                stage: self.stages[function as usize].clone(),
+                slow: from.clone(),
+                running_us: straggler.micros,
+                median_us,
+            };
+            self.effects.push(Effect::Event { at: self.nodes[usize::from(idle)].id.clone(), kind });
+        }
+    }
+
+    fn live_task(&self, running: &StillRunning, node: NodeIndex) -> Option<Index> {
+        self.find_task(running.task).filter(|task| self.tasks[*task].live.contains(&(running.attempt, node)))
+    }
+
+    /// Attempts that were ended hold executors of a node. When they hold all that is lent, nothing that is queued there
+    /// would ever start: it is asked for back.
+    fn linger(&mut self, node: NodeIndex, attempts: u64) {
+        let view = &mut self.nodes[usize::from(node)];
+        view.lingering = attempts;
+        if attempts > 0 && view.is_stuck(&self.shapes) {
+            self.recall_from(node, usize::MAX);
+        }
+    }
+
+    /// The median of the function, when `micros` is much more.
+    fn too_long(&self, task: Index, micros: u64) -> Option<u64> {
+        let times = &self.stats[self.tasks[task].function as usize].times;
+        let median = times.median_micros();
+        let long = micros >= StillRunning::AFTER.as_micros() as u64 && micros / TIMES_MEDIAN > median;
+        (times.len() >= DONE_MIN && long).then_some(median)
+    }
+
+    fn may_copy(&self, task: Index) -> bool {
+        let entry = &self.tasks[task];
+        let options = &self.options[entry.options as usize].options;
+        let allowed = options.speculate && options.returns != Returns::Stream && self.key(task).pinned.is_none();
+        let copies_max = (self.counts.running / RUNNING_PER_COPY).max(1);
+        allowed
+            && self.deterministic[entry.function as usize]
+            && entry.state == State::Running
+            && entry.live.len() == 1
+            && !self.copied.contains(&task)
+            && (self.copied.len() as u64) < copies_max
+            && self.ready.is_empty()
+    }
+}

@@ -1,0 +1,335 @@
+//! Second attempts of tasks that take too long: when there is one, and what becomes of both.
+
+use super::state_tests::{JOB, LIFE, World, node, offer, output};
+use crate::ids::{Attempt, Incarnation, SetId, TaskId};
+use crate::owner::Exchange;
+use crate::task::{
+    Arg, Consumed, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, StillRunning, TaskOptions,
+};
+
+const SECOND: u64 = 1_000_000;
+const FIRST: Attempt = Attempt(1);
+const COPY: Attempt = Attempt(2);
+
+/// `done` tasks took a second each, the last one runs: on the first node, the others being as idle.
+fn world_with(nodes: &[(&str, u64)], done: usize, micros: u64, options: TaskOptions) -> (World, TaskId) {
+    let mut world = World::new(nodes);
+    world.micros = micros;
+    for number in 0..done {
+        let task = world.submit(&format!("done {number}"), &[]);
+        world.complete(task);
+        world.release(task);
+    }
+    world.freed.clear();
+    let slow = world.submit_with("slow", &[], options);
+    (world, slow)
+}
+
+fn two_nodes() -> (World, TaskId) {
+    world_with(&[("a", 1), ("b", 1)], 5, SECOND, TaskOptions::default())
+}
+
+/// The node of the task's first attempt says for how long that has been running.
+fn runs_for(world: &mut World, task: TaskId, micros: u64) {
+    let (attempt, at) = world.attempt_of(task);
+    world.owner.still_running(&at, &[StillRunning { task, attempt, micros }]);
+    world.settle();
+}
+
+/// A straggler and its copy, and where each runs.
+fn copied() -> (World, TaskId, [crate::ids::NodeId; 2]) {
+    let (mut world, task) = two_nodes();
+    runs_for(&mut world, task, 10 * SECOND);
+    assert_eq!(world.copied.len(), 1);
+    let at = [FIRST, COPY].map(|attempt| world.running[&(task, attempt)].0.clone());
+    assert_ne!(at[0], at[1], "never two on one node");
+    (world, task, at)
+}
+
+#[test]
+fn a_straggler_gets_one_copy_on_another_node() {
+    let (mut world, task, at) = copied();
+    assert_eq!(world.copied, [(task, COPY, at[1].clone())]);
+    runs_for(&mut world, task, 20 * SECOND);
+    world.owner.still_running(&at[1], &[StillRunning { task, attempt: COPY, micros: 20 * SECOND }]);
+    world.settle();
+    assert_eq!(world.running.len(), 2, "there is no third attempt");
+}
+
+#[test]
+fn only_what_takes_three_times_the_median_and_a_second_is_copied() {
+    // Done tasks, what each took, how long the last one has been running: the median may be a quarter too high.
+    let cases = [
+        (5, SECOND, 4 * SECOND, true),
+        (5, SECOND, 3 * SECOND, false),
+        (4, SECOND, 100 * SECOND, false),
+        (5, 1_000, SECOND - 1, false),
+        (5, 1_000, SECOND, true),
+        (100, 60 * SECOND, 100 * SECOND, false),
+        (100, 60 * SECOND, 240 * SECOND, true),
+    ];
+    for (done, micros, running, expected) in cases {
+        let (mut world, task) = world_with(&[("a", 1), ("b", 1)], done, micros, TaskOptions::default());
+        runs_for(&mut world, task, running);
+        assert_eq!(world.copied.len(), usize::from(expected), "{done} took {micros}, one runs for {running}");
+    }
+}
+
+#[test]
+fn one_straggler_that_is_done_does_not_hide_the_next() {
+    let (mut world, task) = two_nodes();
+    world.micros = 1000 * SECOND;
+    world.complete(task);
+    let next = world.submit("next", &[]);
+    runs_for(&mut world, next, 5 * SECOND);
+    assert_eq!(world.copied.len(), 1, "the mean would say otherwise");
+}
+
+#[test]
+fn what_may_not_be_copied_is_not() {
+    let pinned = Place::Node { node: node("a"), soft: false };
+    let cases = [
+        ("the task forbids it", TaskOptions { speculate: false, ..TaskOptions::default() }),
+        ("it is bound to its node", TaskOptions { place: pinned, ..TaskOptions::default() }),
+        ("it is a stream", TaskOptions { returns: Returns::Stream, ..TaskOptions::default() }),
+    ];
+    for (why, options) in cases {
+        let (mut world, task) = world_with(&[("a", 1), ("b", 1)], 5, SECOND, options);
+        runs_for(&mut world, task, 100 * SECOND);
+        assert_eq!(world.copied, [], "{why}");
+    }
+}
+
+#[test]
+fn a_function_that_is_not_declared_deterministic_is_not_copied_and_not_compared() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    for name in ["a", "b"] {
+        world.owner.offers(&node(name), LIFE, offer(&["dice@1"]));
+    }
+    let submit = |world: &mut World, name: &str| {
+        let mut description = World::description(name, &[], TaskOptions::default());
+        (description.function, description.deterministic) = ("dice@1".into(), false);
+        let task = description.id(JOB);
+        world.owner.submit(task, description);
+        world.settle();
+        task
+    };
+    for number in 0..5 {
+        let task = submit(&mut world, &number.to_string());
+        world.complete(task);
+    }
+    let task = submit(&mut world, "slow");
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(world.copied, []);
+    world.owner.cancel(task);
+    submit(&mut world, "slow");
+    world.complete_attempt(task, COPY, &[output(8, 1)], &[]);
+    world.complete_attempt(task, FIRST, &[output(9, 2)], &[]);
+    assert_eq!(world.failed, None, "the first that completed counts");
+}
+
+#[test]
+fn copies_take_only_slots_that_idle() {
+    for (why, nodes) in [("there is one node", &[("a", 4)][..]), ("the other has no slot", &[("a", 1), ("b", 0)])] {
+        let (mut world, task) = world_with(nodes, 5, SECOND, TaskOptions::default());
+        runs_for(&mut world, task, 100 * SECOND);
+        assert_eq!(world.copied, [], "{why}");
+    }
+    let (mut world, task) = two_nodes();
+    let (_, slow) = world.attempt_of(task);
+    let other_node = node(if slow == node("a") { "b" } else { "a" });
+    world.owner.offers(&other_node, LIFE, offer(&["g@1"]));
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(world.copied, [], "the other lacks the function");
+    let (mut world, task) = two_nodes();
+    let other = world.submit("other", &[]);
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(world.copied, [], "the other node is busy");
+    world.complete(other);
+    let place = Place::Node { node: node("elsewhere"), soft: false };
+    let waits = world.submit_with("waits", &[], TaskOptions { place, ..TaskOptions::default() });
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(world.copied, [], "a task waits");
+    world.owner.cancel(waits);
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(world.copied.len(), 1, "now none does");
+}
+
+#[test]
+fn there_is_one_copy_for_ten_that_run_and_always_one() {
+    for (tasks, copies) in [(2, 1), (19, 1), (20, 2), (35, 3)] {
+        let (mut world, first) = world_with(&[("a", 40), ("b", 40), ("c", 40)], 5, SECOND, TaskOptions::default());
+        let mut all: Vec<_> = (1..tasks).map(|number| world.submit(&format!("t{number}"), &[])).collect();
+        all.push(first);
+        for task in all {
+            runs_for(&mut world, task, 10 * SECOND);
+        }
+        // A copy runs, too, so the tenth of all is reached sooner than the tenth of the tasks.
+        assert!(world.copied.len().abs_diff(copies) <= 1, "{} copies of {tasks}", world.copied.len());
+        assert!(world.copied.len() <= (world.running.len() / 10).max(1));
+    }
+}
+
+#[test]
+fn whichever_completes_first_wins_and_the_other_leaves_nothing() {
+    for (winner, loser) in [(FIRST, COPY), (COPY, FIRST)] {
+        let (mut world, task, at) = copied();
+        world.owner.track(task.output(0), 1);
+        world.complete_attempt(task, winner, &[output(8, 1)], &[]);
+        assert_eq!(world.resolved[&1], Ok(()));
+        assert_eq!(world.cancelled, [(task, loser)]);
+        let of = |attempt: Attempt| at[attempt.0 as usize - 1].clone();
+        assert_eq!(world.owner.locations(task.output(0)), [of(winner)]);
+        world.complete_attempt(task, loser, &[output(8, 1)], &[]);
+        assert_eq!(world.freed, [(of(loser), task.output(0))], "and only there");
+        assert_eq!(world.owner.counts().running, 0);
+        world.release(task);
+        assert!(world.stored.is_empty());
+        assert_eq!(world.failed, None);
+    }
+}
+
+#[test]
+fn attempts_that_disagree_end_the_job() {
+    let (mut world, task, _) = copied();
+    world.complete_attempt(task, COPY, &[output(8, 1)], &[]);
+    world.complete_attempt(task, FIRST, &[output(8, 2)], &[]);
+    assert!(matches!(world.failed, Some(JobError::NonDeterministic { .. })), "{:?}", world.failed);
+}
+
+#[test]
+fn what_both_have_read_is_counted_once() {
+    let (mut world, map) = two_nodes();
+    let set = SetId::of(&[map.output(0)]);
+    let exchange = Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false };
+    world.owner.make_set(set, &[map.output(0)], Some(exchange));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
+    runs_for(&mut world, reduce, 10 * SECOND);
+    let read = [Consumed { arg: 0, read: Output { ..output(100, 10) } }];
+    for attempt in [COPY, FIRST] {
+        world.complete_attempt(reduce, attempt, &[output(1, 1)], &read);
+    }
+    assert_eq!(world.owner.close(), Ok(()));
+}
+
+#[test]
+fn as_long_as_one_attempt_runs_the_failure_of_the_other_costs_nothing() {
+    for (fails, goes_on) in [(FIRST, COPY), (COPY, FIRST)] {
+        for kind in [FailureKind::Error, FailureKind::Denied, FailureKind::Rejected, FailureKind::DiskFull] {
+            let (mut world, task, _) = copied();
+            world.fail_attempt(task, fails, kind);
+            assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, goes_on)], "{kind:?}: no third attempt");
+            runs_for(&mut world, task, 100 * SECOND);
+            assert_eq!(world.copied.len(), 1, "{kind:?}: and no second copy");
+            for attempt in 3..=4 {
+                world.fail(task, FailureKind::Error);
+                assert_eq!(world.attempt_of(task).0, Attempt(attempt), "{kind:?}: three tries, as without a copy");
+            }
+            world.fail(task, FailureKind::Error);
+            assert!(matches!(world.owner.close(), Err(JobError::Task { .. })));
+        }
+    }
+}
+
+#[test]
+fn a_failure_that_no_attempt_can_heal_ends_both() {
+    let (mut world, task, _) = copied();
+    world.fail_attempt(task, COPY, FailureKind::Final);
+    assert_eq!(world.cancelled, [(task, FIRST)]);
+    assert!(matches!(world.owner.close(), Err(JobError::Task { .. })));
+    assert_eq!(world.owner.counts().running, 0);
+}
+
+#[test]
+fn the_death_of_either_node_costs_only_what_ran_there() {
+    for (dies, goes_on) in [(FIRST, COPY), (COPY, FIRST)] {
+        let (mut world, task, at) = copied();
+        world.running.remove(&(task, dies));
+        world.owner.node_dead(&at[dies.0 as usize - 1], LIFE);
+        world.settle();
+        assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, goes_on)]);
+        world.complete(task);
+        assert!(world.owner.lookup(task.output(0)).is_some());
+        assert_eq!((world.failed, world.owner.counts().running), (None, 0));
+    }
+}
+
+#[test]
+fn a_copy_that_is_given_back_costs_nothing_and_there_may_be_another() {
+    let (mut world, task, at) = copied();
+    world.running.remove(&(task, COPY));
+    world.owner.recalled(&at[1], task, COPY);
+    world.settle();
+    assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, FIRST)]);
+    runs_for(&mut world, task, 10 * SECOND);
+    assert_eq!(world.copied.last(), Some(&(task, Attempt(3), at[1].clone())));
+}
+
+#[test]
+fn cancelling_the_task_ends_both() {
+    let (mut world, task, _) = copied();
+    world.owner.cancel(task);
+    world.settle();
+    assert_eq!(world.cancelled, [(task, FIRST), (task, COPY)]);
+    for attempt in [FIRST, COPY] {
+        world.complete_attempt(task, attempt, &[output(8, 1)], &[]);
+    }
+    assert!(world.stored.is_empty());
+}
+
+/// The slow attempt goes on where a later one of the same task runs: whatever it does, the object of the later one stays.
+#[test]
+fn a_loser_that_completes_late_takes_nothing_from_a_later_attempt_on_its_node() {
+    for loser_first in [true, false] {
+        let (mut world, task, at) = copied();
+        world.complete_attempt(task, COPY, &[output(8, 1)], &[]);
+        world.release(task);
+        world.owner.leases(&[(at[0].clone(), LIFE, Resources::cpu(1000))]);
+        world.submit("slow", &[]);
+        world.owner.track(task.output(0), 1);
+        world.settle();
+        let third = Attempt(3);
+        assert_eq!(world.running[&(task, third)].0, at[0], "next to the first one");
+        for attempt in if loser_first { [FIRST, third] } else { [third, FIRST] } {
+            world.complete_attempt(task, attempt, &[output(8, 1)], &[]);
+            // Even while the third one runs: it may have sealed its object, and its word be on the way.
+            assert!(world.stored.contains(&(at[0].clone(), task.output(0))));
+        }
+        assert_eq!(world.resolved[&1], Ok(()));
+        world.release(task);
+        assert!(world.stored.is_empty());
+    }
+}
+
+#[test]
+fn a_node_whose_executors_are_held_by_ended_attempts_gets_nothing_and_gives_back() {
+    let (mut world, task, at) = copied();
+    world.complete_attempt(task, COPY, &[output(8, 1)], &[]);
+    let queued: Vec<_> = (0..4).map(|number| world.submit(&format!("queued {number}"), &[])).collect();
+    let there: Vec<_> = queued.into_iter().filter(|task| world.attempt_of(*task).1 == at[0]).collect();
+    assert!(!there.is_empty(), "nobody knows yet that the slow attempt goes on");
+    world.owner.still_running(&at[0], &[StillRunning { task, attempt: FIRST, micros: 20 * SECOND }]);
+    world.settle();
+    assert_eq!(world.recalled.len(), there.len());
+    for (task, attempt) in std::mem::take(&mut world.recalled) {
+        world.running.remove(&(task, attempt));
+        world.owner.recalled(&at[0], task, attempt);
+        world.settle();
+    }
+    assert!(world.running.values().all(|(at_node, _)| *at_node == at[1]));
+    world.owner.still_running(&at[0], &[]);
+    world.settle();
+    assert!(there.iter().all(|task| world.runs(*task)), "the executor is free again");
+}
+
+#[test]
+fn what_a_node_says_that_is_not_known_changes_nothing() {
+    let (mut world, task) = two_nodes();
+    world.owner.still_running(&node("nobody"), &[StillRunning { task, attempt: FIRST, micros: 100 * SECOND }]);
+    let unknown = TaskId::from_u128(77);
+    world.owner.still_running(&node("b"), &[StillRunning { task: unknown, attempt: FIRST, micros: 100 * SECOND }]);
+    world.owner.node_index(&node("b"), Incarnation(2));
+    world.settle();
+    assert_eq!(world.copied, []);
+}
