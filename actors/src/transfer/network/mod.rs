@@ -3,8 +3,8 @@
 //! [`RealNetwork`] is TCP. [`MemoryNetwork`] joins nodes of one process without a socket. [`ChaosNetwork`] wraps either
 //! and cuts connections, for tests. All keep the promises written at the traits, which one list of tests holds them to.
 //!
-//! Calls block: each connection is one thread's (see [why](super#why-threads)). Bytes go from the caller's memory to the
-//! kernel and back, nothing is copied in between, and what a trait object costs is one indirect call for each of them.
+//! Calls block: each connection is one thread's (see [why](super#why-threads)). Over TCP, bytes go from the caller's
+//! memory to the kernel and back, nothing is copied in between; the trait object costs one indirect call each time.
 
 mod chaos;
 mod memory;
@@ -55,7 +55,7 @@ pub trait Listener: Debug + Send + Sync {
 
 /// One end of a connection: two streams of bytes, one each way. Threads may share it; dropping it closes it.
 ///
-/// The other side reads all that was sent before this side shut down or was dropped, unless the connection itself broke.
+/// The other side reads all that was sent before this side shut down or was dropped, unless the connection broke.
 pub trait Socket: Debug + Send + Sync {
     /// Receives some bytes, at least one; 0: the end, no more will come.
     ///
