@@ -27,10 +27,11 @@ pub use exobus_actors::{
     ids::{JobId, NodeId, ObjectId, TaskId},
     inventory, node,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
-    program, registry,
+    program, random, registry,
     registry::{TaskContext, TaskError},
     task,
     task::{Arg, JobError, Place, Resources, TaskOptions},
+    transfer::network,
 };
 #[doc(hidden)]
 pub use exobus_actors::{decode_params, encode_result, futures};

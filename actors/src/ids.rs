@@ -9,10 +9,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use exobus_store::{Clock, SystemClock};
+pub use exobus_store::{ObjectId, RowHash};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-pub use exobus_store::{ObjectId, RowHash};
+use crate::random::{Random, SystemRandom};
 
 macro_rules! id128 {
     ($(#[$doc:meta])* $name:ident) => {
@@ -81,9 +83,24 @@ id128!(
 );
 
 impl JobId {
-    /// A new job: a version 7 UUID, so that jobs sort by the time of their start.
+    /// A new job, by the clock and the random numbers of the operating system. Inside a node there are its own:
+    /// [`Node::new_job`](crate::node::Node::new_job).
     pub fn new() -> Self {
-        Self(uuid::Uuid::now_v7().as_u128())
+        Self::made(&SystemClock::new(), &SystemRandom)
+    }
+
+    /// A new job: a version 7 UUID, so that jobs sort by the millisecond of their start.
+    pub fn made(clock: &dyn Clock, random: &dyn Random) -> Self {
+        let [time, random] = [u128::from(clock.unix_ms()), random.next_u128()];
+        // RFC 9562, section 5.7: 48 bits of time, the version, 12 random bits, the variant, 62 random bits.
+        let bits = time << 80 | (random & !(u128::MAX << 80));
+        Self(
+            uuid::Builder::from_u128(bits)
+                .with_variant(uuid::Variant::RFC4122)
+                .with_version(uuid::Version::SortRand)
+                .into_uuid()
+                .as_u128(),
+        )
     }
 
     /// The group under which a store keeps the objects of this job.

@@ -11,6 +11,7 @@ pub mod membership;
 pub mod node;
 pub mod node_manager;
 pub mod owner;
+pub mod random;
 pub mod registry;
 pub mod scheduler;
 pub mod shell;

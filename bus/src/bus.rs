@@ -21,7 +21,7 @@ use crate::error::BusError;
 use crate::inproc::{InProcess, InProcessOptions};
 use crate::message::Message;
 use crate::nats::{NatsBackend, NatsOptions};
-use crate::subject::{Pattern, Subject, check_token};
+use crate::subject::{Pattern, Subject, check_token, unique_token};
 use answers::{AnswerTable, Answers, Waiter};
 use subscription::{Bounded, Counted};
 
@@ -289,7 +289,7 @@ impl Bus {
         self.inner
             .answers
             .get_or_try_init(|| async {
-                let prefix = format!("{}.{}", self.inner.backend.inbox_prefix(), uuid::Uuid::new_v4().simple());
+                let prefix = format!("{}.{}", self.inner.backend.inbox_prefix(), unique_token());
                 let table = Arc::new(AnswerTable::default());
                 let pattern = Pattern::parse(&format!("{prefix}.*"))?;
                 let registration = self.attach(pattern, table.clone()).await?;

@@ -442,6 +442,15 @@ impl Subjects {
     }
 }
 
+/// A token that nobody else has, for inboxes and the like.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "processes of one server differ here even where a simulation gives them the same seed; nothing follows from it"
+)]
+pub(crate) fn unique_token() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use exobus_actors::random::{Random as _, SystemRandom};
+
 use crate::{
     cli::{ConfigAction, ConfigArgs},
     config::{NodeConfig, Overrides, keys},
@@ -33,8 +35,8 @@ pub fn run(args: &ConfigArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Writes a new token of 244 random bits to a new file of mode 0600.
+/// Writes a new token of 256 random bits to a new file of mode 0600.
 pub fn make_token(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    writeln!(file, "{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
+    writeln!(file, "{:032x}{:032x}", SystemRandom.next_u128(), SystemRandom.next_u128())
 }

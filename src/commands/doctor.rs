@@ -10,6 +10,7 @@ use std::{
 };
 
 use exobus_actors::host::{Client, ClientOptions};
+use exobus_actors::random::SystemRandom;
 use exobus_store::{Clock, SystemClock};
 
 use rustix::{
@@ -157,7 +158,7 @@ fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
         let mut findings = vec![finding("nats", Verdict::Good, text)];
 
         let deadline = cluster::join_deadline(section);
-        let options = ClientOptions { bus, subjects, clock: Arc::new(clock), deadline };
+        let options = ClientOptions { bus, subjects, clock: Arc::new(clock), random: Arc::new(SystemRandom), deadline };
         let listed = match Client::connect(options).await {
             Ok(client) => {
                 let nodes = client.nodes(deadline).await;

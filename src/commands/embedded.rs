@@ -2,14 +2,7 @@
 
 use std::path::PathBuf;
 
-use exobus_actors::{
-    event::EventSink,
-    futures::Futures,
-    host::JobEnd,
-    ids::{JobId, NodeId},
-    node::Node,
-    task::JobError,
-};
+use exobus_actors::{event::EventSink, futures::Futures, host::JobEnd, ids::NodeId, node::Node, task::JobError};
 use futures::future::{Either, select};
 
 use crate::{
@@ -33,7 +26,7 @@ pub(super) fn run<T: Send + 'static>(
     options.store.spill_dirs = spill.paths();
     let node = Node::start(options).map_err(failure)?;
 
-    let job = JobId::new();
+    let job = node.new_job();
     let outcome = futures::executor::block_on(async {
         let running = std::pin::pin!(node.run(job, name, events, program));
         let interrupted = std::pin::pin!(interrupt.wait());

@@ -6,8 +6,10 @@ use exobus_actors::{
     ids::NodeId,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
+    random::{Random as _, SystemRandom},
     registry::Roots,
     task::Resources,
+    transfer::network::RealNetwork,
 };
 use exobus_store::{StoreError, StoreOptions, SystemClock};
 use tracing::info;
@@ -112,6 +114,8 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
         },
         cluster: None,
         clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SystemRandom),
+        network: Arc::new(RealNetwork::new()),
     }
 }
 
@@ -138,7 +142,7 @@ fn made_up_name() -> String {
         .map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' })
         .take(40)
         .collect();
-    format!("{host}-{:08x}", uuid::Uuid::new_v4().as_u128() as u32)
+    format!("{host}-{:08x}", SystemRandom.next_u128() as u32)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use exobus_actors::{
     event::EventSink,
     host::{Client, ClientOptions, JobEnd, JobSpec},
+    random::SystemRandom,
 };
 use exobus_store::SystemClock;
 use serde::Serialize;
@@ -34,6 +35,7 @@ pub(super) fn run(
             bus: bus.clone(),
             subjects,
             clock: Arc::new(SystemClock::new()),
+            random: Arc::new(SystemRandom),
             deadline: cluster::join_deadline(section),
         };
         let mut client = Client::connect(options).await.map_err(client_failure)?;

@@ -12,6 +12,7 @@ use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::event::Event;
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::node::{NodeError, find_scheduler, pump};
+use crate::random::Random;
 use crate::scheduler::{self, NodeInfo, Refusal, SchedulerMsg};
 use crate::shell::{Address, AskError, Post, PostOptions, mailbox};
 
@@ -27,6 +28,8 @@ pub struct ClientOptions {
     pub subjects: Subjects,
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
+    /// Where its name and the ids of its jobs come from.
+    pub random: Arc<dyn Random>,
     /// How long to look for the Scheduler.
     pub deadline: Duration,
 }
@@ -59,6 +62,7 @@ pub enum ClientError {
 /// A connected client.
 pub struct Client {
     post: Post,
+    random: Arc<dyn Random>,
     endpoint: Endpoint,
     scheduler: Address<SchedulerMsg>,
     inbox: mpsc::UnboundedReceiver<ClientMsg>,
@@ -71,7 +75,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn connect(options: ClientOptions) -> Result<Self, ClientError> {
-        let name = format!("client-{}", uuid::Uuid::new_v4().simple());
+        let name = format!("client-{:032x}", options.random.next_u128());
         let incarnation = options.clock.unix_ms();
         let post = Post::new(PostOptions {
             node: NodeId::new(&name),
@@ -87,7 +91,7 @@ impl Client {
         let pump = tokio::spawn(pump(events, post.clone()));
         let at = find_scheduler(&options.bus, &options.subjects, options.deadline, &options.clock).await?;
         let scheduler = post.address(&at, scheduler::ACTOR);
-        Ok(Self { post, endpoint, scheduler, inbox, pump })
+        Ok(Self { post, random: options.random, endpoint, scheduler, inbox, pump })
     }
 
     /// The nodes of the cluster.
@@ -138,7 +142,7 @@ impl Client {
 
     /// A job id that nobody else has.
     pub fn new_job(&self) -> JobId {
-        JobId::new()
+        JobId::made(&**self.post.clock(), &*self.random)
     }
 
     /// Says farewell to the cluster.

@@ -47,6 +47,7 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
         on_fatal,
     });
     let (stop, stopped) = oneshot::channel();
+    let random = options.random.clone();
     let (work, queue) = mpsc::unbounded_channel::<Work>();
     let (ready, outcome) = std::sync::mpsc::channel();
     let run = move || {
@@ -67,7 +68,7 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
         Ok(parts) => parts?,
         Err(_) => return Err(NodeError::Other("the control thread ended while it started".into())),
     };
-    Ok(Node { parts, work: Some(work), stop: Some(stop), thread: Some(thread), fatal })
+    Ok(Node { parts, random, work: Some(work), stop: Some(stop), thread: Some(thread), fatal })
 }
 
 /// A node that is put together, as long as it runs.
@@ -104,7 +105,12 @@ impl Running {
         let store = Store::open(store_options, disk, options.clock.clone())?;
         let directory = Directory::default();
         let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
-        let fetching = ClientOptions { node: options.name.to_string(), ..ClientOptions::default() };
+        let fetching = ClientOptions {
+            node: options.name.to_string(),
+            network: options.network.clone(),
+            random: options.random.clone(),
+            ..ClientOptions::default()
+        };
         let transfer = TransferClient::with(fetching, &token, options.clock.clone());
         let base = Base { post, store, peak: Arc::default(), directory, transfer };
         match options.cluster {
@@ -132,8 +138,12 @@ impl Running {
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
         // The address may have been another node's: who looks for that one is told.
-        let serving =
-            ServerOptions { node: options.name.to_string(), listen: cluster.listen, ..ServerOptions::default() };
+        let serving = ServerOptions {
+            node: options.name.to_string(),
+            listen: cluster.listen,
+            network: options.network.clone(),
+            ..ServerOptions::default()
+        };
         let (store, clock) = (base.store.clone(), base.post.clock().clone());
         let server = TransferServer::start_with(serving, &cluster.token, store, clock)
             .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;

@@ -25,6 +25,7 @@ use crate::host::{self, JobEnd};
 use crate::ids::JobId;
 use crate::membership::Directory;
 use crate::node_manager::Stager;
+use crate::random::Random;
 use crate::scheduler::SchedulerMsg;
 use crate::shell::{Address, Fatal, Post};
 use crate::task::JobError;
@@ -47,6 +48,7 @@ type Work = Box<dyn FnOnce(NodeParts) -> LocalBoxFuture<'static, ()> + Send>;
 /// A running node. Dropping it stops it in order.
 pub struct Node {
     parts: NodeParts,
+    random: Arc<dyn Random>,
     work: Option<mpsc::UnboundedSender<Work>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -81,6 +83,11 @@ impl Node {
     /// The post of this process.
     pub fn post(&self) -> &Post {
         &self.parts.post
+    }
+
+    /// The id of a new job, by this node's clock and random numbers.
+    pub fn new_job(&self) -> JobId {
+        JobId::made(&**self.parts.post.clock(), &*self.random)
     }
 
     /// Runs a program as a job on this node and returns what it returned, with how the job ended.

@@ -10,8 +10,10 @@ use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
 use crate::membership::MembershipOptions;
+use crate::random::{Random, SystemRandom};
 use crate::registry::Roots;
 use crate::task::Resources;
+use crate::transfer::network::{Network, RealNetwork};
 
 /// How a node is set up.
 pub struct NodeOptions {
@@ -34,6 +36,10 @@ pub struct NodeOptions {
     pub cluster: Option<ClusterOptions>,
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
+    /// Where random numbers come from.
+    pub random: Arc<dyn Random>,
+    /// Over which objects go from node to node, where there is a cluster.
+    pub network: Arc<dyn Network>,
 }
 
 impl NodeOptions {
@@ -49,6 +55,8 @@ impl NodeOptions {
             store: StoreOptions { memory_bytes, ..StoreOptions::default() },
             cluster: None,
             clock: Arc::new(SystemClock::new()),
+            random: Arc::new(SystemRandom),
+            network: Arc::new(RealNetwork::new()),
         }
     }
 

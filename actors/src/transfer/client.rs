@@ -1,7 +1,6 @@
 //! One connection from the asking side: hello, requests, and their answers.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use exobus_store::{Block, Clock, Fill, ObjectId, PartMeta, StoreError};
@@ -42,11 +41,8 @@ impl Connection {
     ) -> Result<Self, TransferError> {
         let unreachable =
             |error: io::Error| TransferError::Unreachable { peer: peer.clone(), cause: error.to_string() };
-        let no_address = || io::Error::new(io::ErrorKind::NotFound, "no such host");
-        let address = peer.address.to_socket_addrs().map_err(unreachable)?.next().ok_or_else(no_address);
-        let stream =
-            TcpStream::connect_timeout(&address.map_err(unreachable)?, options.connect).map_err(unreachable)?;
-        let mut link = Link::new(stream, clock, options.stall).map_err(unreachable)?;
+        let socket = options.network.connect(&peer.address, options.connect).map_err(unreachable)?;
+        let mut link = Link::new(socket, clock, options.stall).map_err(unreachable)?;
         progress.holds(link.socket())?;
         let hello = Hello { token: token.expose(), from: &options.node, to: &peer.node };
         introduce(&mut link, &hello, options).map_err(|error| error.of(peer, 0))?.map_err(|reason| {

@@ -1,6 +1,6 @@
 //! Copies of objects of other nodes, kept as objects of this node's store.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use exobus_store::{Align, ObjectId, ObjectMeta, PartMeta, Parts, Store, StoreError, WriterOptions};
 use twox_hash::XxHash3_128;
@@ -9,6 +9,7 @@ use super::error::LinkError;
 use super::fetch::Progress;
 use super::link::Link;
 use super::wire;
+use crate::random::Random;
 
 /// What a copy is made with.
 pub(super) struct Target {
@@ -16,6 +17,8 @@ pub(super) struct Target {
     pub(super) object: ObjectId,
     pub(super) parts: Parts,
     pub(super) group: u128,
+    /// Makes its id.
+    pub(super) random: Arc<dyn Random>,
 }
 
 /// Why there is no copy.
@@ -41,14 +44,8 @@ impl From<StoreError> for CopyError {
 
 /// The id of a copy: like no other, so that a copy is never taken for the original.
 fn copy_id(target: &Target) -> ObjectId {
-    static COPIES: AtomicU64 = AtomicU64::new(0);
-    let number = COPIES.fetch_add(1, Ordering::Relaxed);
-    let salt = uuid::Uuid::new_v4().as_u128();
-    let mut bytes = Vec::with_capacity(56);
-    bytes.extend_from_slice(&target.object.0.to_le_bytes());
-    bytes.extend_from_slice(&salt.to_le_bytes());
-    bytes.extend_from_slice(&number.to_le_bytes());
-    ObjectId(XxHash3_128::oneshot(&bytes))
+    let bytes = [target.object.0, target.random.next_u128()].map(u128::to_le_bytes);
+    ObjectId(XxHash3_128::oneshot(bytes.as_flattened()))
 }
 
 /// Writes the parts that come over `link` as a new object; its id. A writer that is dropped frees everything.

@@ -1,7 +1,7 @@
 //! What the asking side holds while it waits: a future that can say how far it is, and that cancels when it is dropped.
 
 use std::future::Future;
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::copy::Target;
 use super::error::{PeerName, TransferError};
+use super::network::Socket;
 use super::pool::{Job, Queue, Work};
 use super::{DirectoryList, FetchItem, Item, wire};
 
@@ -30,7 +31,7 @@ pub(super) struct Progress {
 struct Cancel {
     wanted: bool,
     /// What to shut down for it.
-    socket: Option<Arc<TcpStream>>,
+    socket: Option<Arc<dyn Socket>>,
 }
 
 impl Progress {
@@ -65,7 +66,7 @@ impl Progress {
     ///
     /// # Errors
     /// `Stopped`, when it was cancelled already.
-    pub(super) fn holds(&self, socket: &Arc<TcpStream>) -> Result<(), TransferError> {
+    pub(super) fn holds(&self, socket: &Arc<dyn Socket>) -> Result<(), TransferError> {
         let mut cancel = self.cancel.lock();
         if cancel.wanted {
             return Err(TransferError::Stopped);
@@ -209,6 +210,7 @@ pub(super) fn each(queue: &Queue, peer: &PeerName, items: Vec<FetchItem>) -> Fet
 }
 
 pub(super) fn copy(queue: &Queue, peer: &PeerName, store: Store, item: Item, group: u128) -> Copying {
-    let target = Target { store, object: item.0, parts: item.1, group };
+    let random = queue.random();
+    let target = Target { store, object: item.0, parts: item.1, group, random };
     Copying(Waiting::begin(queue, peer, 1, |done| Work::Copy { target, done }))
 }

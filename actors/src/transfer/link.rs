@@ -1,14 +1,13 @@
-//! One TCP connection: socket options, a read buffer, and a watch over progress.
+//! One connection: a read buffer, and a watch over progress.
 
-use std::io::{self, IoSlice, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_store::Clock;
-use rustix::net::{RecvFlags, sockopt};
 
 use super::error::LinkError;
+use super::network::Socket;
 
 /// Read ahead and kept here: headers, small parts.
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -21,7 +20,7 @@ const GROW_BYTES: u64 = 64 * 1024;
 
 /// A connection to another node.
 pub(super) struct Link {
-    stream: Arc<TcpStream>,
+    socket: Arc<dyn Socket>,
     clock: Arc<dyn Clock>,
     stall: Duration,
     buffer: Box<[u8]>,
@@ -38,32 +37,16 @@ impl Link {
     ///
     /// # Errors
     /// The socket cannot be set up.
-    pub(super) fn new(stream: TcpStream, clock: Arc<dyn Clock>, stall: Duration) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LOOK_EVERY))?;
-        stream.set_write_timeout(Some(LOOK_EVERY))?;
-        // A dead peer goes unnoticed for more than 25 s otherwise; so it takes about 3 s.
-        sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, Duration::from_secs(1))?;
-        sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
-        sockopt::set_tcp_keepcnt(&stream, 2)?;
-        sockopt::set_tcp_user_timeout(&stream, 3000)?;
+    pub(super) fn new(socket: Arc<dyn Socket>, clock: Arc<dyn Clock>, stall: Duration) -> io::Result<Self> {
+        socket.set_receive_timeout(LOOK_EVERY)?;
+        socket.set_send_timeout(LOOK_EVERY)?;
         let good_at = clock.now();
-        Ok(Self {
-            stream: Arc::new(stream),
-            clock,
-            stall,
-            buffer: vec![0; BUFFER_BYTES].into(),
-            from: 0,
-            to: 0,
-            good_at,
-            since: 0,
-        })
+        Ok(Self { socket, clock, stall, buffer: vec![0; BUFFER_BYTES].into(), from: 0, to: 0, good_at, since: 0 })
     }
 
     /// The socket, to shut it down from another thread.
-    pub(super) fn socket(&self) -> &Arc<TcpStream> {
-        &self.stream
+    pub(super) fn socket(&self) -> &Arc<dyn Socket> {
+        &self.socket
     }
 
     /// Begins an exchange: the time of waiting before it does not count.
@@ -77,23 +60,22 @@ impl Link {
         if self.from < self.to {
             return Ok(true);
         }
-        self.stream.set_read_timeout(Some(idle))?;
+        self.socket.set_receive_timeout(idle)?;
         let arrived = loop {
-            match (&*self.stream).read(&mut self.buffer) {
+            match self.socket.receive(&mut self.buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_timeout(&error) => break 0,
                 other => break other?,
             }
         };
-        self.stream.set_read_timeout(Some(LOOK_EVERY))?;
+        self.socket.set_receive_timeout(LOOK_EVERY)?;
         (self.from, self.to) = (0, arrived);
         Ok(arrived > 0)
     }
 
     /// Whether the other side has closed, or said something unasked, while nobody was reading.
     pub(super) fn is_stale(&self) -> bool {
-        let peeked = rustix::net::recv(&*self.stream, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        self.from < self.to || !matches!(peeked, Err(rustix::io::Errno::WOULDBLOCK))
+        self.from < self.to || self.socket.is_readable()
     }
 
     /// Reads some bytes, at least one, straight into `to` when it is large, else through the buffer.
@@ -115,7 +97,7 @@ impl Link {
 
     fn receive(&mut self, to: &mut [u8]) -> Result<usize, LinkError> {
         loop {
-            match (&*self.stream).read(to) {
+            match self.socket.receive(to) {
                 Ok(0) => return Err(LinkError::Ended),
                 Ok(count) => {
                     self.progress(count)?;
@@ -167,7 +149,7 @@ impl Link {
     /// Writes both, one after the other, in as few calls as the kernel takes.
     pub(super) fn write(&mut self, mut first: &[u8], mut second: &[u8]) -> Result<(), LinkError> {
         while !first.is_empty() || !second.is_empty() {
-            match (&*self.stream).write_vectored(&[IoSlice::new(first), IoSlice::new(second)]) {
+            match self.socket.send(&[IoSlice::new(first), IoSlice::new(second)]) {
                 Ok(0) => return Err(LinkError::Ended),
                 Ok(count) => {
                     let of_first = count.min(first.len());

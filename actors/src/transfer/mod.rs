@@ -1,9 +1,9 @@
 //! Transfer: how ranges of objects move between nodes. One per node; the data plane.
 //!
-//! A plain TCP protocol ([`wire`]): a node asks another for parts of objects, the answer comes from memory or straight
-//! from the spill file and goes straight from the socket into the memory that the asking node's store has granted
-//! ([`Fill`](exobus_store::Fill)). One request may ask for the same part of a whole set: thousands of tiny parts share
-//! one request, their answers share writes.
+//! A plain protocol ([`wire`]) over TCP, or whatever else a [`Network`](network::Network) is: a node asks another for
+//! parts of objects, the answer comes from memory or straight from the spill file and goes straight from the socket into
+//! the memory that the asking node's store has granted ([`Fill`](exobus_store::Fill)). One request may ask for the same
+//! part of a whole set: thousands of tiny parts share one request, their answers share writes.
 //!
 //! # Promises
 //! - A block is visible only when all its bytes have come and the checksum of each of its parts fits. Anything less is
@@ -35,6 +35,7 @@ mod copy;
 mod error;
 mod fetch;
 mod link;
+pub mod network;
 mod pool;
 mod server;
 mod token;
@@ -53,7 +54,10 @@ pub use error::{PeerName, TransferError};
 pub use fetch::{Copying, Directories, Fetch, FetchEach};
 pub use token::TOKEN_BYTES_MIN;
 
+use network::{Network, RealNetwork};
 use token::ClusterToken;
+
+use crate::random::{Random, SystemRandom};
 
 /// Parts of an object, as they are asked for.
 pub type Item = (ObjectId, Parts);
@@ -70,6 +74,8 @@ pub struct ServerOptions {
     /// Where to listen; port 0 takes a free one. Default `127.0.0.1:0`. All goes over it in the clear: whether another
     /// address is allowed is the configuration's decision.
     pub listen: SocketAddr,
+    /// The network to listen on. Default: the real one, TCP.
+    pub network: Arc<dyn Network>,
     /// Connections that are served at a time; a further one is told that this node is busy. Default 256.
     pub connections_max: usize,
     /// Without progress (64 KiB) for so long a connection is given up. Default 4 s.
@@ -85,6 +91,7 @@ impl Default for ServerOptions {
         Self {
             node: String::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            network: Arc::new(RealNetwork::new()),
             connections_max: 256,
             stall: Duration::from_secs(4),
             welcome: Duration::from_secs(2),
@@ -98,6 +105,10 @@ impl Default for ServerOptions {
 pub struct ClientOptions {
     /// This node's name, told to peers for their logs. Default empty.
     pub node: String,
+    /// The network to connect over. Default: the real one, TCP.
+    pub network: Arc<dyn Network>,
+    /// Where the ids of copies come from. Default: the operating system.
+    pub random: Arc<dyn Random>,
     /// Threads that fetch, started when they are needed; so many requests are under way at a time. Default 4.
     pub threads: usize,
     /// Requests under way to one peer at a time, each on its own connection. Default 2.
@@ -116,6 +127,8 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             node: String::new(),
+            network: Arc::new(RealNetwork::new()),
+            random: Arc::new(SystemRandom),
             threads: 4,
             connections_per_peer: 2,
             waiting_max: 65_536,
@@ -201,7 +214,7 @@ impl TransferServer {
     /// Listens, and serves who knows the token.
     ///
     /// # Errors
-    /// What the operating system says; a token of less than [`TOKEN_BYTES_MIN`] or more than 256 bytes.
+    /// What the network says; a token of less than [`TOKEN_BYTES_MIN`] or more than 256 bytes.
     pub fn start_with(options: ServerOptions, token: &str, store: Store, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let token = ClusterToken::new(token);
         if !token.is_acceptable() {

@@ -21,6 +21,7 @@ use super::fetch::Progress;
 use super::token::ClusterToken;
 use super::work::Worker;
 use super::{ClientOptions, ClientStats, Counter, DirectoryList, FetchItem, wire};
+use crate::random::Random;
 
 /// Something to ask a peer.
 pub(super) struct Job {
@@ -161,6 +162,11 @@ impl Drop for Threads {
 }
 
 impl Queue {
+    /// Where ids of copies come from.
+    pub(super) fn random(&self) -> Arc<dyn Random> {
+        Arc::clone(&self.0.worker.options.random)
+    }
+
     /// Queues a job; one that finds no room, or nobody to do it, fails.
     pub(super) fn push(&self, job: Job) {
         let mut state = self.0.state.lock();

@@ -1,8 +1,8 @@
 //! Serves the objects of this node's store to others.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write as _};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 
 use super::error::LinkError;
 use super::link::Link;
+use super::network::{Listener, Socket};
 use super::token::ClusterToken;
 use super::wire::{self, Item, Kind, Status};
 use super::{Counter, ServerOptions, ServerStats};
@@ -31,8 +32,7 @@ const STACK_BYTES: usize = 256 * 1024;
 /// The listening side.
 #[derive(Debug)]
 pub(super) struct Server {
-    address: SocketAddr,
-    listener: TcpListener,
+    listener: Arc<dyn Listener>,
     /// Dropped to stop.
     stop: Option<Sender<()>>,
     accepting: Option<JoinHandle<()>>,
@@ -69,7 +69,7 @@ struct Counters {
 /// The sockets that are served, so that they can be shut down, and their threads.
 #[derive(Debug, Default)]
 struct Connections {
-    open: Mutex<BTreeMap<u64, Arc<TcpStream>>>,
+    open: Mutex<BTreeMap<u64, Arc<dyn Socket>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -81,16 +81,15 @@ impl Server {
         store: Store,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(options.listen)?;
-        let address = listener.local_addr()?;
+        let listener = options.network.listen(options.listen)?;
         let connections = Arc::new(Connections::default());
         let (stop, stopped) = bounded(0);
         let service = Arc::new(Service { options, token, store, clock, counters: Counters::default() });
-        let (listening, own, open) = (listener.try_clone()?, Arc::clone(&service), Arc::clone(&connections));
+        let (listening, own, open) = (Arc::clone(&listener), Arc::clone(&service), Arc::clone(&connections));
         let accepting = std::thread::Builder::new()
             .name("transfer-accept".to_owned())
-            .spawn(move || accept(&listening, &stopped, &own, &open))?;
-        Ok(Self { address, listener, stop: Some(stop), accepting: Some(accepting), service, connections })
+            .spawn(move || accept(&*listening, &stopped, &own, &open))?;
+        Ok(Self { listener, stop: Some(stop), accepting: Some(accepting), service, connections })
     }
 
     pub(super) fn stats(&self) -> ServerStats {
@@ -107,7 +106,7 @@ impl Server {
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.listener.address()
     }
 }
 
@@ -115,7 +114,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop = None;
         // Wakes the thread that is blocked in accept.
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        self.listener.close();
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
@@ -134,7 +133,7 @@ fn backoff(failures: u32) -> Duration {
     Duration::from_millis(10 << failures.min(7)).min(Duration::from_secs(1))
 }
 
-fn accept(listener: &TcpListener, stopped: &Receiver<()>, service: &Arc<Service>, connections: &Arc<Connections>) {
+fn accept(listener: &dyn Listener, stopped: &Receiver<()>, service: &Arc<Service>, connections: &Arc<Connections>) {
     let mut failures = 0;
     let mut next = 0;
     loop {
@@ -143,7 +142,7 @@ fn accept(listener: &TcpListener, stopped: &Receiver<()>, service: &Arc<Service>
         if stopping(Duration::ZERO) {
             return;
         }
-        let (stream, from) = match accepted {
+        let (socket, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors or memory: taking in nobody for a moment lets connections end.
@@ -161,10 +160,10 @@ fn accept(listener: &TcpListener, stopped: &Receiver<()>, service: &Arc<Service>
         connections.threads.lock().retain(|thread| !thread.is_finished());
         if connections.open.lock().len() >= service.options.connections_max {
             service.counters.refused.add(1);
-            refuse_busy(&stream, service.options.connections_max);
+            refuse_busy(&*socket, service.options.connections_max);
             continue;
         }
-        let link = match Link::new(stream, Arc::clone(&service.clock), service.options.stall) {
+        let link = match Link::new(socket, Arc::clone(&service.clock), service.options.stall) {
             Ok(link) => link,
             Err(error) => {
                 debug!(%from, %error, "connection not set up");
@@ -191,11 +190,11 @@ fn accept(listener: &TcpListener, stopped: &Receiver<()>, service: &Arc<Service>
 }
 
 /// Turns a caller away. What it said is read first, or the kernel would throw the refusal away with it.
-fn refuse_busy(mut stream: &TcpStream, most: usize) {
-    let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
-    let _ = stream.set_write_timeout(Some(Duration::from_millis(50)));
-    let _ = stream.read(&mut [0; 1024]);
-    let _ = stream.write_all(&wire::encode_welcome(Err(&format!("{BUSY}: serves {most} connections"))));
+fn refuse_busy(mut socket: &dyn Socket, most: usize) {
+    let _ = socket.set_receive_timeout(Duration::from_millis(50));
+    let _ = socket.set_send_timeout(Duration::from_millis(50));
+    let _ = socket.receive(&mut [0; 1024]);
+    let _ = socket.write_all(&wire::encode_welcome(Err(&format!("{BUSY}: serves {most} connections"))));
 }
 
 /// Begins a refusal that time heals.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use exobus_actors::event::{Event, EventSink};
 use exobus_actors::futures::Futures;
 use exobus_actors::host::JobEnd;
-use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::ids::NodeId;
 use exobus_actors::membership::MembershipOptions;
 use exobus_actors::node::{ClusterOptions, Node, NodeOptions};
 use exobus_actors::registry::functions;
 use exobus_actors::task::JobError;
+use exobus_actors::transfer::network::{MemoryNetwork, Network};
 use exobus_bus::{Bus, Subjects};
 use parking_lot::{Mutex, RwLock};
 
@@ -21,14 +22,21 @@ pub const MEMORY_BYTES: u64 = 64 << 20;
 pub struct Cluster {
     pub bus: Bus,
     pub subjects: Subjects,
+    network: Arc<dyn Network>,
     nodes: RwLock<Vec<Arc<Node>>>,
     spill: tempfile::TempDir,
 }
 
 impl Cluster {
+    /// Without a socket.
     pub fn new() -> Self {
-        let subjects = Subjects::new("test").unwrap();
-        Self { bus: Bus::in_process(), subjects, nodes: RwLock::default(), spill: tempfile::tempdir().unwrap() }
+        Self::over(Arc::new(MemoryNetwork::new()))
+    }
+
+    /// Objects go between the nodes over this network.
+    pub fn over(network: Arc<dyn Network>) -> Self {
+        let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+        Self { bus, subjects, network, nodes: RwLock::default(), spill: tempfile::tempdir().unwrap() }
     }
 
     /// Starts a node with one executor that lacks the functions of these names.
@@ -38,6 +46,7 @@ impl Cluster {
         options.name = NodeId::new(name);
         options.functions = Some(kept.map(ToString::to_string).collect());
         options.store.spill_dirs = vec![self.spill.path().join(name)];
+        options.network = self.network.clone();
         options.cluster = Some(ClusterOptions {
             bus: self.bus.clone(),
             subjects: self.subjects.clone(),
@@ -71,7 +80,7 @@ impl Cluster {
             EventSink::new(move |event| events.lock().push(event))
         };
         let host = self.node(host);
-        let running = host.run(JobId::new(), "test", Some(sink), program);
+        let running = host.run(host.new_job(), "test", Some(sink), program);
         let (result, end) = futures::executor::block_on(running);
         let events = std::mem::take(&mut *events.lock());
         (result, end, events)

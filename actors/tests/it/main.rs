@@ -1,6 +1,7 @@
-//! Several nodes in one process, over an in-process bus and loopback TCP.
+//! Several nodes in one process, over an in-process bus and a network in memory.
 
 mod figures;
 mod functions;
 mod harness;
 mod refused;
+mod simulated;

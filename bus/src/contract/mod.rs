@@ -17,6 +17,7 @@ pub mod service;
 use std::any::Any;
 use std::time::Duration;
 
+use crate::subject::unique_token;
 use crate::{Bus, Delivery, Message, Pattern, Subject, Subscription};
 
 /// How long a clause waits for something that has to come.
@@ -99,7 +100,7 @@ where
 
 /// A subject that no other clause of the same server uses.
 pub(crate) fn unique(name: &str) -> Subject {
-    Subject::parse(&format!("contract.{}.{name}", uuid::Uuid::new_v4().simple())).expect("a valid subject")
+    Subject::parse(&format!("contract.{}.{name}", unique_token())).expect("a valid subject")
 }
 
 pub(crate) fn pattern(text: &str) -> Pattern {

@@ -19,7 +19,7 @@ use super::options::{NatsOptions, resolve};
 use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
 use crate::error::BusError;
 use crate::message::{Headers, Message};
-use crate::subject::{Pattern, Subject, SubjectError};
+use crate::subject::{Pattern, Subject, SubjectError, unique_token};
 
 /// How long a subscribe waits for the server.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(5);
@@ -244,7 +244,7 @@ impl Backend for NatsBackend {
         // that this connection sent before.
         let end = Instant::now() + deadline;
         loop {
-            let subject = format!("{}.sync.{}", self.inbox_prefix, uuid::Uuid::new_v4().simple());
+            let subject = format!("{}.sync.{}", self.inbox_prefix, unique_token());
             let left = end.saturating_duration_since(Instant::now()).min(ASK_AGAIN_AFTER);
             // Asked from the client's own thread: there the answer is seen after the client's earlier reports, of a
             // denied subscription for example. Another thread could see it before them.

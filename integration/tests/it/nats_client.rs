@@ -17,6 +17,7 @@ fn subject(text: &str) -> Subject {
 }
 
 #[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "the bus connects to real ports")]
 async fn an_unreachable_server_is_named_with_the_time_it_was_tried() {
     // A port that was free a moment ago and that nobody listens on.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -9,7 +9,7 @@ mod spill;
 
 use std::io::Write as _;
 
-use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::ids::NodeId;
 use exobus_actors::node::Node;
 use serde::Serialize;
 
@@ -84,7 +84,7 @@ fn embedded(config: &NodeConfig, what: BenchName) -> Result<Figures, Failure> {
     let node = Node::start(options).map_err(node::failure)?;
     let params = params(what);
     let program = async move |futures| programs::bench(futures, params).await;
-    let (figures, _) = futures::executor::block_on(node.run(JobId::new(), "bench", None, program));
+    let (figures, _) = futures::executor::block_on(node.run(node.new_job(), "bench", None, program));
     node.stop();
     figures.map_err(job_failure)
 }

@@ -15,6 +15,7 @@ const VARIABLE: &str = "EXOBUS_NATS_SERVER";
 pub const DEFAULT_PORT: u16 = 4222;
 
 /// Whether a server could listen there.
+#[allow(clippy::disallowed_methods, reason = "the server that will listen there is a program of its own")]
 pub fn port_is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

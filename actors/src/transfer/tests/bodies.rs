@@ -2,9 +2,20 @@
 
 use super::*;
 
-#[test]
-fn parts_arrive_as_they_were_written() {
-    let pair = Pair::new();
+on_each_network! {
+    parts_arrive_as_they_were_written,
+    directories_are_those_of_the_objects_and_what_is_not_there_is_none,
+    a_request_for_nothing_is_answered_with_nothing,
+    ten_thousand_tiny_parts_come_in_one_request,
+    more_items_than_one_request_takes_are_split,
+    objects_come_from_disk_as_from_memory,
+    many_fetches_at_once_share_few_connections,
+    a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory,
+    a_copy_of_what_is_not_there_is_an_error,
+}
+
+fn parts_arrive_as_they_were_written(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     write(&pair.served, 1, Align::One, &[1000, 0, 1, 300_000, 77]);
     write(&pair.served, 2, Align::SixtyFour, &[10, 0, 100, 5_000_000, 3, 0]);
     write(&pair.served, 3, Align::One, &[]);
@@ -32,9 +43,8 @@ fn parts_arrive_as_they_were_written() {
     assert_eq!((stats.bytes, pair.server.stats().bytes), (bytes as u64, bytes as u64));
 }
 
-#[test]
-fn directories_are_those_of_the_objects_and_what_is_not_there_is_none() {
-    let pair = Pair::new();
+fn directories_are_those_of_the_objects_and_what_is_not_there_is_none(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     let meta = write(&pair.served, 1, Align::SixtyFour, &[10, 20, 30]);
     let items = [
         (ObjectId(1), Parts::All),
@@ -46,16 +56,14 @@ fn directories_are_those_of_the_objects_and_what_is_not_there_is_none() {
     assert_eq!(pair.directory(&items), expected);
 }
 
-#[test]
-fn a_request_for_nothing_is_answered_with_nothing() {
-    let pair = Pair::new();
+fn a_request_for_nothing_is_answered_with_nothing(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     assert_eq!(pair.directory(&[]), Vec::<Option<Vec<PartMeta>>>::new());
     assert_eq!(pair.fetch(&[]).unwrap().len(), 0);
 }
 
-#[test]
-fn ten_thousand_tiny_parts_come_in_one_request() {
-    let pair = Pair::new();
+fn ten_thousand_tiny_parts_come_in_one_request(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     for object in 0..10_000 {
         write(&pair.served, object, Align::One, &[3, 10 + object as usize % 50]);
     }
@@ -68,9 +76,8 @@ fn ten_thousand_tiny_parts_come_in_one_request() {
     assert_eq!(pair.server.stats().items, 20_000, "one directory and one read of each");
 }
 
-#[test]
-fn more_items_than_one_request_takes_are_split() {
-    let pair = Pair::new();
+fn more_items_than_one_request_takes_are_split(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     write(&pair.served, 1, Align::One, &[5; 10]);
     let items: Vec<Item> =
         (0..crate::transfer::wire::ITEMS_MAX as u32 + 10).map(|at| (ObjectId(1), Parts::one(at % 10))).collect();
@@ -81,10 +88,9 @@ fn more_items_than_one_request_takes_are_split() {
     }
 }
 
-#[test]
-fn objects_come_from_disk_as_from_memory() {
+fn objects_come_from_disk_as_from_memory(network: &Arc<dyn Network>) {
     // 80 MiB of objects in a store of 24 MiB: most are on disk.
-    let pair = Pair::with(24, 128, ServerOptions::default(), ClientOptions::default());
+    let pair = Pair::with(network, 24, 128, ServerOptions::default(), ClientOptions::default());
     for object in 0..10 {
         write(&pair.served, object, Align::One, &[3 << 20, 100, 5 << 20]);
     }
@@ -98,9 +104,8 @@ fn objects_come_from_disk_as_from_memory() {
     }
 }
 
-#[test]
-fn many_fetches_at_once_share_few_connections() {
-    let pair = Pair::new();
+fn many_fetches_at_once_share_few_connections(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     for object in 0..20 {
         write(&pair.served, object, Align::One, &[200_000]);
     }
@@ -117,9 +122,8 @@ fn many_fetches_at_once_share_few_connections() {
     assert!(pair.client.stats().connected <= 2, "{:?}", pair.client.stats());
 }
 
-#[test]
-fn a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory() {
-    let pair = Pair::with(64, 16, ServerOptions::default(), ClientOptions::default());
+fn a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory(network: &Arc<dyn Network>) {
+    let pair = Pair::with(network, 64, 16, ServerOptions::default(), ClientOptions::default());
     write(&pair.served, 1, Align::SixtyFour, &[100, 20 << 20, 0, 12 << 20, 3]);
     let item = (ObjectId(1), Parts::Range(1, 5));
     let copy = pair.client.copy_here(&pair.here, pair.server.address(), item, GROUP).wait().unwrap();
@@ -141,9 +145,8 @@ fn a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory() {
     assert_eq!(pair.here.stats().objects, 0);
 }
 
-#[test]
-fn a_copy_of_what_is_not_there_is_an_error() {
-    let pair = Pair::new();
+fn a_copy_of_what_is_not_there_is_an_error(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
     let copy = pair.client.copy_here(&pair.here, pair.server.address(), (ObjectId(9), Parts::All), GROUP).wait();
     assert!(matches!(copy, Err(TransferError::Absent { object: ObjectId(9), .. })), "{copy:?}");
 }

@@ -1,26 +1,49 @@
 //! Who is let in, how many, and what waits.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use super::proxy::{Harm, Proxy};
 use super::*;
 use crate::transfer::wire::{Hello, encode_hello, encode_welcome};
 use crate::transfer::{FetchItem, PeerName};
 
+on_each_network! {
+    a_wrong_token_is_refused_and_counted,
+    an_address_that_passed_to_another_node_is_noticed,
+    one_connection_too_many_is_told_that_the_node_is_busy,
+    nobody_there_is_known_at_once,
+    a_restarted_server_is_connected_to_anew,
+    what_is_not_there_does_not_keep_the_rest_from_coming,
+    bytes_of_another_length_than_the_directory_said_are_refused,
+    a_wait_says_for_whom_and_behind_how_many,
+    one_stuck_peer_does_not_keep_the_others_waiting,
+    a_full_queue_says_so,
+    what_is_under_way_ends_with_the_client,
+}
+
 const SMALL: Item = (ObjectId(1), Parts::All);
 
-fn pair(server: ServerOptions, client: ClientOptions) -> Pair {
-    let pair = Pair::with(64, 64, server, client);
+fn pair(network: &Arc<dyn Network>, server: ServerOptions, client: ClientOptions) -> Pair {
+    let pair = Pair::with(network, 64, 64, server, client);
     write(&pair.served, 1, Align::One, &[1000, 10]);
     pair
 }
 
-#[test]
-fn a_wrong_token_is_refused_and_counted() {
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+/// A client beside the pair's own.
+fn client(network: &Arc<dyn Network>, token: &str) -> TransferClient {
+    TransferClient::with(ClientOptions { network: Arc::clone(network), ..ClientOptions::default() }, token, clock())
+}
+
+fn serve_at(network: &Arc<dyn Network>, listen: SocketAddr, store: Store) -> TransferServer {
+    let options = ServerOptions { listen, network: Arc::clone(network), ..ServerOptions::default() };
+    TransferServer::start_with(options, TOKEN, store, clock()).unwrap()
+}
+
+fn a_wrong_token_is_refused_and_counted(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
     for token in ["", "another token!!!", "a token of the testS", "a token of the test"] {
-        let stranger = TransferClient::new(token, clock());
+        let stranger = client(network, token);
         let error = stranger.directory(pair.server.address(), vec![SMALL]).wait().unwrap_err();
         assert!(matches!(&error, TransferError::Refused { reason, .. } if reason == "wrong cluster token"), "{error}");
     }
@@ -35,28 +58,26 @@ fn a_server_without_a_real_token_does_not_start() {
     assert_eq!(error.to_string(), "a cluster token has 16 to 256 bytes");
 }
 
-#[test]
-fn an_address_that_passed_to_another_node_is_noticed() {
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+fn an_address_that_passed_to_another_node_is_noticed(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
     let peer = PeerName { node: "gone".to_owned(), address: pair.server.address().to_string() };
     let error = pair.client.directory(&peer, vec![SMALL]).wait().unwrap_err();
     let expected = format!("gone at {} refuses: this is node serving, not gone", pair.server.address());
     assert_eq!(error.to_string(), expected);
 }
 
-#[test]
-fn one_connection_too_many_is_told_that_the_node_is_busy() {
-    let pair = pair(ServerOptions { connections_max: 1, ..ServerOptions::default() }, ClientOptions::default());
+fn one_connection_too_many_is_told_that_the_node_is_busy(network: &Arc<dyn Network>) {
+    let pair =
+        pair(network, ServerOptions { connections_max: 1, ..ServerOptions::default() }, ClientOptions::default());
     pair.directory(&[SMALL]);
-    let second = TransferClient::new(TOKEN, clock());
+    let second = client(network, TOKEN);
     let error = second.directory(pair.server.address(), vec![SMALL]).wait().unwrap_err();
     assert!(matches!(error, TransferError::Busy { .. }) && error.is_worth_a_retry(), "{error}");
     pair.directory(&[SMALL]);
 }
 
-#[test]
-fn nobody_there_is_known_at_once() {
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+fn nobody_there_is_known_at_once(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
     let address = pair.server.address();
     let Pair { server, client, .. } = pair;
     server.stop();
@@ -67,21 +88,19 @@ fn nobody_there_is_known_at_once() {
     assert!(matches!(error, TransferError::Unreachable { .. }), "{error}");
 }
 
-#[test]
-fn a_restarted_server_is_connected_to_anew() {
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+fn a_restarted_server_is_connected_to_anew(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
     let address = pair.server.address();
     pair.directory(&[SMALL]);
     let Pair { server, client, served, here: _here, _dirs } = pair;
     server.stop();
-    let server = TransferServer::start(address, TOKEN, served, clock()).unwrap();
+    let server = serve_at(network, address, served);
     assert!(client.directory(address, vec![SMALL]).wait().unwrap()[0].is_some());
     assert_eq!((client.stats().connected, server.stats().accepted), (2, 1));
 }
 
-#[test]
-fn what_is_not_there_does_not_keep_the_rest_from_coming() {
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+fn what_is_not_there_does_not_keep_the_rest_from_coming(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
     let metas = pair.served.meta(&ObjectId(1)).unwrap().parts.to_vec();
     let wanted = [
         (ObjectId(1), Parts::All, metas.clone()),
@@ -100,9 +119,8 @@ fn what_is_not_there_does_not_keep_the_rest_from_coming() {
     assert_eq!((pair.client.stats().items, pair.client.stats().failed, pair.client.stats().connected), (2, 2, 1));
 }
 
-#[test]
-fn bytes_of_another_length_than_the_directory_said_are_refused() {
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+fn bytes_of_another_length_than_the_directory_said_are_refused(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
     let metas = pair.served.meta(&ObjectId(1)).unwrap().parts.to_vec();
     for metas in [metas[..1].to_vec(), metas[1..].to_vec(), Vec::new()] {
         let fills = fills(&pair.here, vec![(ObjectId(1), metas)]);
@@ -113,11 +131,10 @@ fn bytes_of_another_length_than_the_directory_said_are_refused() {
     assert_eq!(pair.here.stats().used_bytes, 0);
 }
 
-#[test]
-fn a_wait_says_for_whom_and_behind_how_many() {
+fn a_wait_says_for_whom_and_behind_how_many(network: &Arc<dyn Network>) {
     let client = ClientOptions { connections_per_peer: 1, stall: STALL, ..ClientOptions::default() };
-    let pair = pair(ServerOptions::default(), client);
-    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 60 });
+    let pair = pair(network, ServerOptions::default(), client);
+    let proxy = Proxy::start(network, pair.server.address(), Harm::None, Harm::Stall { at: 60 });
     let mut fills = pair.fills(&[SMALL, SMALL]);
     let first = pair.client.fetch(proxy.address, vec![SMALL], vec![fills.pop().unwrap()]);
     proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -131,22 +148,20 @@ fn a_wait_says_for_whom_and_behind_how_many() {
     assert!(pair.here.stats().used_bytes < used);
 }
 
-#[test]
-fn one_stuck_peer_does_not_keep_the_others_waiting() {
+fn one_stuck_peer_does_not_keep_the_others_waiting(network: &Arc<dyn Network>) {
     let client = ClientOptions { threads: 2, connections_per_peer: 1, ..ClientOptions::default() };
-    let pair = pair(ServerOptions::default(), client);
-    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 0 });
+    let pair = pair(network, ServerOptions::default(), client);
+    let proxy = Proxy::start(network, pair.server.address(), Harm::None, Harm::Stall { at: 0 });
     let stuck: Vec<_> = (0..5).map(|_| pair.client.directory(proxy.address, vec![SMALL])).collect();
     proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(pair.directory(&[SMALL])[0].is_some());
     assert!(stuck.iter().all(|stuck| stuck.bytes() == 0));
 }
 
-#[test]
-fn a_full_queue_says_so() {
+fn a_full_queue_says_so(network: &Arc<dyn Network>) {
     let client = ClientOptions { threads: 1, waiting_max: 1, ..ClientOptions::default() };
-    let pair = pair(ServerOptions::default(), client);
-    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 0 });
+    let pair = pair(network, ServerOptions::default(), client);
+    let proxy = Proxy::start(network, pair.server.address(), Harm::None, Harm::Stall { at: 0 });
     let first = pair.client.directory(proxy.address, vec![SMALL]);
     proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
     let second = pair.client.directory(proxy.address, vec![SMALL]);
@@ -155,10 +170,9 @@ fn a_full_queue_says_so() {
     drop((first, second));
 }
 
-#[test]
-fn what_is_under_way_ends_with_the_client() {
-    let pair = pair(ServerOptions::default(), ClientOptions { threads: 1, ..ClientOptions::default() });
-    let proxy = Proxy::start(pair.server.address(), Harm::None, Harm::Stall { at: 0 });
+fn what_is_under_way_ends_with_the_client(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions { threads: 1, ..ClientOptions::default() });
+    let proxy = Proxy::start(network, pair.server.address(), Harm::None, Harm::Stall { at: 0 });
     let under_way = pair.client.directory(proxy.address, vec![SMALL]);
     proxy.done.recv_timeout(Duration::from_secs(10)).unwrap();
     let waiting = pair.client.directory(proxy.address, vec![SMALL]);
@@ -185,7 +199,7 @@ fn out_of_descriptors_it_backs_off_and_recovers() {
         assert!(said.contains("1 passed"), "{said}");
         return;
     }
-    let pair = pair(ServerOptions::default(), ClientOptions::default());
+    let pair = pair(&tcp(), ServerOptions::default(), ClientOptions::default());
     // The callers have their descriptors beforehand. The server may have one as well, the kernel sets it aside when
     // accept begins; so there are two callers.
     let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);

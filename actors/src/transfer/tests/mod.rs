@@ -1,4 +1,17 @@
-//! Two real stores in one process, a server and a client between them, and a proxy that does harm.
+//! Two real stores in one process, a server and a client between them, and a proxy that does harm; nearly all of it
+//! over TCP and in memory.
+
+/// Makes two tests of each function that takes a network.
+macro_rules! on_each_network {
+    ($($test:ident),* $(,)?) => {
+        mod over_tcp {
+            $(#[test] fn $test() { super::$test(&super::super::tcp()) })*
+        }
+        mod in_memory {
+            $(#[test] fn $test() { super::$test(&super::super::memory()) })*
+        }
+    };
+}
 
 mod bodies;
 mod faults;
@@ -14,10 +27,19 @@ use exobus_store::{
 };
 use tempfile::TempDir;
 
+use super::network::{MemoryNetwork, Network, RealNetwork};
 use super::{ClientOptions, Item, ServerOptions, TransferClient, TransferError, TransferServer};
 
 const TOKEN: &str = "a token of the tests";
 const GROUP: u128 = 7;
+
+fn tcp() -> Arc<dyn Network> {
+    Arc::new(RealNetwork::new())
+}
+
+fn memory() -> Arc<dyn Network> {
+    Arc::new(MemoryNetwork::new())
+}
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
@@ -85,15 +107,22 @@ struct Pair {
 const STALL: Duration = Duration::from_millis(1500);
 
 impl Pair {
-    fn new() -> Self {
-        Self::with(64, 64, ServerOptions::default(), ClientOptions::default())
+    fn new(network: &Arc<dyn Network>) -> Self {
+        Self::with(network, 64, 64, ServerOptions::default(), ClientOptions::default())
     }
 
-    fn with(served_mebibytes: u64, here_mebibytes: u64, server: ServerOptions, client: ClientOptions) -> Self {
+    fn with(
+        network: &Arc<dyn Network>,
+        served_mebibytes: u64,
+        here_mebibytes: u64,
+        server: ServerOptions,
+        client: ClientOptions,
+    ) -> Self {
         let ((served, served_dir), (here, here_dir)) = (store(served_mebibytes), store(here_mebibytes));
-        let server = ServerOptions { node: "serving".to_owned(), ..server };
+        let server = ServerOptions { node: "serving".to_owned(), network: Arc::clone(network), ..server };
         let server = TransferServer::start_with(server, TOKEN, served.clone(), clock()).unwrap();
-        let client = TransferClient::with(ClientOptions { node: "fetching".to_owned(), ..client }, TOKEN, clock());
+        let client = ClientOptions { node: "fetching".to_owned(), network: Arc::clone(network), ..client };
+        let client = TransferClient::with(client, TOKEN, clock());
         Self { served, server, here, client, _dirs: [served_dir, here_dir] }
     }
 

@@ -1,12 +1,15 @@
-//! A TCP proxy between client and server that does one kind of harm. Corruption must be done here: what the network
+//! A proxy between client and server that does one kind of harm. Corruption must be done here: what the network
 //! corrupts below TCP is repeated and never reaches an application.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::transfer::network::{Network, Socket};
 
 /// What is done to a stream of bytes, by the number of bytes before.
 #[derive(Clone, Copy, Debug)]
@@ -43,26 +46,25 @@ pub(super) struct Proxy {
 
 impl Proxy {
     /// Passes on to `server`: what the client says through `up`, what the server says through `down`.
-    pub(super) fn start(server: SocketAddr, up: Harm, down: Harm) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+    pub(super) fn start(network: &Arc<dyn Network>, server: SocketAddr, up: Harm, down: Harm) -> Self {
+        let network = Arc::clone(network);
+        let listener = network.listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.address();
         let (harmed, done) = unbounded();
         let (closing, closed) = unbounded();
         let passed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&passed);
         spawn(move || {
             while let Ok((client, _)) = listener.accept() {
-                let Ok(server) = TcpStream::connect(server) else { return };
-                client.set_nodelay(true).unwrap();
-                server.set_nodelay(true).unwrap();
-                let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let Ok(server) = network.connect(&server.to_string(), Duration::from_secs(10)) else { return };
+                let (from, to) = (Arc::clone(&client), Arc::clone(&server));
                 let (harmed_up, closing) = (harmed.clone(), closing.clone());
                 spawn(move || {
-                    pass(&from, &to, up, &harmed_up, &AtomicU64::new(0));
+                    pass(&*from, &*to, up, &harmed_up, &AtomicU64::new(0));
                     let _ = closing.send(());
                 });
                 let (harmed, count) = (harmed.clone(), Arc::clone(&count));
-                spawn(move || pass(&server, &client, down, &harmed, &count));
+                spawn(move || pass(&*server, &*client, down, &harmed, &count));
             }
         });
         Self { address, done, closed, passed }
@@ -75,7 +77,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Passes bytes on until one side closes; then both are closed.
-fn pass(mut from: &TcpStream, mut to: &TcpStream, harm: Harm, done: &Sender<()>, passed: &AtomicU64) {
+fn pass(mut from: &dyn Socket, mut to: &dyn Socket, harm: Harm, done: &Sender<()>, passed: &AtomicU64) {
     let mut buffer = vec![0; 64 * 1024];
     let mut before = 0;
     'passing: while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -107,7 +109,7 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, harm: Harm, done: &Sender<()>,
                     }
                     // The harm itself is slowness.
                     let (_keep, never) = crossbeam_channel::bounded::<()>(0);
-                    let _ = never.recv_timeout(std::time::Duration::from_millis(20));
+                    let _ = never.recv_timeout(Duration::from_millis(20));
                 }
                 continue;
             }
