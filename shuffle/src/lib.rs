@@ -7,6 +7,10 @@
 //! |---|---|---|---|---|
 //! | [`simple`](strategies::simple) | maps x partitions parts in `maps` objects | D from maps to reduces | whatever the budget is; all of D is stored between the two phases | inputs up to some hundred GB, partitions up to some thousands |
 //!
+//! # How to add a job
+//! Over rows with keys: a type that implements [`KeyedJob`](keyed::KeyedJob), see [`keyed`]; the ones that are here are in
+//! `jobs/`, and all strategies run them. With kernels of its own, as the sort: a type that implements [`Job`].
+//!
 //! # How to add a strategy
 //! A file in `strategies/` with one `run`, a variant of [`Strategy`], a row in the table above.
 
@@ -18,9 +22,14 @@ pub mod files;
 mod job;
 pub mod jobs;
 pub mod kernels;
+pub mod keyed;
 mod plan;
 pub mod records;
+pub mod rows;
 pub mod strategies;
+
+#[doc(hidden)]
+pub use exobus_actors as actors;
 
 pub use error::ShuffleError;
 pub use job::Job;
