@@ -1,10 +1,14 @@
 //! The command line: what can be said. What it does is in `commands/`, one file each.
 
+mod jobs;
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exobus_shuffle::strategies::Strategy;
 
+pub use self::jobs::{
+    AggregateArgs, JobArgs, OperationName, RandomShuffleArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
+};
 use crate::{
     commands::{generate::GenerateArgs, validate::ValidateArgs},
     config::{
@@ -12,8 +16,7 @@ use crate::{
         keys::Kind,
         units::{UnitError, parse_size},
     },
-    exit::{Exit, Failure},
-    report::Views,
+    exit::Exit,
 };
 
 /// The whole command line.
@@ -41,6 +44,12 @@ pub enum Command {
     Validate(ValidateArgs),
     /// Sort files of 100-byte records
     Sort(SortArgs),
+    /// Count the words of text files
+    Wordcount(WordcountArgs),
+    /// Count, add up, and find the least and greatest values of CSV files by key
+    Aggregate(AggregateArgs),
+    /// Put files of 100-byte records into an order that a seed decides
+    RandomShuffle(RandomShuffleArgs),
     /// Say what a job would do, and why
     Explain(ExplainArgs),
     /// Measure the runtime
@@ -58,47 +67,6 @@ pub enum Command {
     /// Become a program that ends when our parent does; used by `dev`
     #[command(hide = true)]
     RunWithParent(RunWithParentArgs),
-}
-
-/// `exobus sort`
-#[derive(Debug, Clone, Args)]
-pub struct SortArgs {
-    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files
-    #[arg(required_unless_present = "generate", conflicts_with = "generate")]
-    pub input: Vec<PathBuf>,
-    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty
-    #[arg(long, short, value_name = "DIR", required_unless_present = "generate")]
-    pub output: Option<PathBuf>,
-    /// Byte budget, per node; the rest is spilled [default: 60% of what is available]
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<MemoryBudget>,
-    /// Folder for spill files, may be repeated [default: /var/tmp]
-    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
-    pub spill: Vec<PathBuf>,
-    /// When and where data moves
-    #[arg(long, value_enum, default_value_t = StrategyName::Auto)]
-    pub strategy: StrategyName,
-    /// Number of output files [default: chosen from the input's size and the memory]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub partitions: Option<u32>,
-    /// Tasks that run at a time [default: two for each cpu]
-    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
-    pub executors: Option<u32>,
-    /// Run on the cluster behind this NATS server; all its nodes must see input and output under the same paths
-    #[arg(long, value_name = "URL", value_parser = nats_url)]
-    pub cluster: Option<String>,
-    /// Configuration with the [cluster] to use: its name, credentials, TLS
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Print the summary as one JSON object on stdout
-    #[arg(long)]
-    pub json: bool,
-    /// Files that show what the job did
-    #[command(flatten)]
-    pub views: ViewArgs,
-    /// Make so much input first, and validate the output; both are removed unless --output names a folder
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub generate: Option<u64>,
 }
 
 /// `exobus explain`
@@ -140,59 +108,6 @@ pub struct ExplainSortArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// Files that show what a job did; the same for every command that runs a job.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ViewArgs {
-    /// Write a trace of tasks, waits, spills and transfers, for ui.perfetto.dev or chrome://tracing
-    #[arg(long, value_name = "FILE")]
-    pub timeline: Option<PathBuf>,
-    /// Write a picture (SVG) of disk, network, processors, memory, spill and of all tasks over time
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-}
-
-impl ViewArgs {
-    /// Opens what was asked for.
-    ///
-    /// # Errors
-    /// A file that cannot be made or written to.
-    pub fn open(&self) -> Result<Views, Failure> {
-        Views::open(self.timeline.as_deref(), self.plot.as_deref())
-    }
-}
-
-/// Strategies that `--strategy` knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum StrategyName {
-    /// The one that is estimated to be the fastest; `exobus explain sort` shows the estimates
-    Auto,
-    /// Each reducer pulls its part of every map output
-    Simple,
-    /// Map outputs of a node are merged there first
-    Riffle,
-    /// Parts are merged at the nodes of their reducers as maps end; map outputs are kept for recovery
-    Push,
-    /// Rounds of maps and merges overlap; only merged blocks are kept
-    TwoStage,
-    /// Every partition folds round after round into a state
-    Streaming,
-}
-
-impl StrategyName {
-    /// The strategy itself; `None`: to be chosen.
-    pub fn strategy(self) -> Option<Strategy> {
-        match self {
-            Self::Auto => None,
-            Self::Simple => Some(Strategy::Simple),
-            Self::Riffle => Some(Strategy::Riffle),
-            Self::Push => Some(Strategy::Push),
-            Self::TwoStage => Some(Strategy::TwoStage),
-            Self::Streaming => Some(Strategy::Streaming),
-        }
-    }
 }
 
 /// `exobus bench`
@@ -413,20 +328,6 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_strategy_has_a_name_here() {
-        let names: Vec<String> = StrategyName::value_variants()
-            .iter()
-            .filter_map(|name| Some(name.to_possible_value()?.get_name().to_owned()))
-            .collect();
-        let strategies = Strategy::ALL.iter().map(|strategy| strategy.name());
-        assert_eq!(names, std::iter::once("auto").chain(strategies).collect::<Vec<_>>());
-        for name in StrategyName::value_variants() {
-            let written = name.to_possible_value().unwrap().get_name().to_owned();
-            assert_eq!(name.strategy().map_or("auto", Strategy::name), written);
-        }
     }
 
     #[test]

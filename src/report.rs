@@ -19,7 +19,7 @@ mod views;
 pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
-    summary::SortSummary,
+    summary::{KeyedSummary, KeyedWords, SortSummary},
     text::{bytes, count, rate},
     timeline::Timeline,
     views::Views,

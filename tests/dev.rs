@@ -72,6 +72,14 @@ fn three_nodes_sort_and_all_stop_on_ctrl_c() {
     sorted.expect(0, &[]);
     assert_eq!(sorted.json()["checksum"], exobus(&["validate", "--json", &input]).json()["checksum"]);
 
+    // A job over keyed rows is a program by its name, too.
+    fs::write(scratch.path("text"), "to be or not to be").unwrap();
+    let (text, counts) = (scratch.text("text"), scratch.text("counts"));
+    let run = exobus(&["wordcount", &text, "--output", &counts, "--cluster", &url, "--json", "--partitions", "1"]);
+    run.expect(0, &[]);
+    assert_eq!((&run.json()["rows"], &run.json()["keys"]), (&6.into(), &4.into()));
+    assert_eq!(fs::read_to_string(scratch.path("counts/part-00000")).unwrap(), "be\t2\nnot\t1\nor\t1\nto\t2\n");
+
     // Bad input is the job's to find there, and it names the file.
     let again = scratch.text("again");
     fs::write(scratch.path("torn"), [1; 150]).unwrap();

@@ -190,7 +190,7 @@ fn bad_input_is_named_and_nothing_is_made() {
     fs::write(scratch.path("torn"), vec![1; 1234]).unwrap();
     sort(&scratch, &[&scratch.text("torn"), "--output", &output]).expect(1, &["torn", "truncated", "offset 1200"]);
     fs::create_dir(scratch.path("hollow")).unwrap();
-    sort(&scratch, &[&scratch.text("hollow"), "--output", &output]).expect(3, &["hollow", "no record files"]);
+    sort(&scratch, &[&scratch.text("hollow"), "--output", &output]).expect(3, &["hollow", "no files"]);
     assert!(!scratch.path("out").exists());
 }
 

@@ -18,6 +18,10 @@
 //! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 31, riffle 83, push 66, two_stage 54, streaming 72, and
 //! about 150 that they share.
 //!
+//! # How to add a job
+//! Over rows with keys: a type that implements [`KeyedJob`](keyed::KeyedJob), see [`keyed`]; the ones that are here are in
+//! `jobs/`, and all strategies run them. With kernels of its own, as the sort: a type that implements [`Job`].
+//!
 //! # How to add a strategy
 //! A file in `strategies/` with one `run`, a variant of [`Strategy`], an estimate in `auto`, a row in the table above; from then on
 //! it runs the contract (`contract.rs`) on one node and on three.
@@ -30,9 +34,14 @@ pub mod files;
 mod job;
 pub mod jobs;
 pub mod kernels;
+pub mod keyed;
 mod plan;
 pub mod records;
+pub mod rows;
 pub mod strategies;
+
+#[doc(hidden)]
+pub use exobus_actors as actors;
 
 pub use error::ShuffleError;
 pub use job::Job;

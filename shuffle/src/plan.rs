@@ -1,5 +1,6 @@
 //! All counts and sizes of a shuffle, derived here and nowhere else.
 
+use exobus_actors::futures::NodeShape;
 use serde::{Deserialize, Serialize};
 
 use crate::records::RECORD_BYTES;
@@ -15,6 +16,19 @@ pub struct Sizes {
     pub executors_per_node: u32,
     /// Byte budget of the smallest node.
     pub memory_bytes: u64,
+}
+
+impl Sizes {
+    /// Those of a job on `nodes`.
+    pub fn of(nodes: &[NodeShape], input_bytes: u64) -> Self {
+        let smallest = |figure: fn(&NodeShape) -> u64| nodes.iter().map(figure).min().unwrap_or(0);
+        Self {
+            input_bytes,
+            nodes: nodes.len() as u32,
+            executors_per_node: (smallest(|node| node.cpu_milli) / 1000).max(1) as u32,
+            memory_bytes: smallest(|node| node.memory_bytes),
+        }
+    }
 }
 
 /// The numbers of a shuffle.

@@ -1,4 +1,4 @@
-//! A sort on a node that keeps jobs to some folders: it works there, and touches nothing else.
+//! A sort and a shuffle on a node that keeps jobs to some folders: it works there, and touches nothing else.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,9 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::registry::Roots;
 use exobus_shuffle::files::generate_dir;
+use exobus_shuffle::jobs::RandomShuffle;
 use exobus_shuffle::jobs::sort::{SortParams, sort};
+use exobus_shuffle::keyed::{self, KeyedParams};
 use exobus_shuffle::records::Mode;
 
 const RECORDS: u64 = 10_000;
@@ -43,10 +45,20 @@ impl World {
         report.map(|report| report.rows).map_err(|error| error.to_string())
     }
 
+    /// The same with a job over keyed rows.
+    fn shuffle(&self, input: &str, output: &str) -> Result<u64, String> {
+        let (inputs, output) = (vec![self.path(input)], self.path(output));
+        let params = KeyedParams { inputs, output, partitions: None, strategy: None, job: RandomShuffle { seed: 1 } };
+        let program = async move |futures| keyed::run(futures, params).await;
+        let (report, _) = futures::executor::block_on(self.node.run(JobId::new(), "random_shuffle", None, program));
+        report.map(|report| report.keys).map_err(|error| error.to_string())
+    }
+
     #[track_caller]
     fn refuses(&self, input: &str, output: &str) {
-        let error = self.sort(input, output).unwrap_err();
-        assert!(error.contains("jobs may use files below"), "{error}");
+        for error in [self.sort(input, output).unwrap_err(), self.shuffle(input, output).unwrap_err()] {
+            assert!(error.contains("jobs may use files below"), "{error}");
+        }
     }
 }
 
@@ -62,6 +74,7 @@ fn a_sort_below_the_roots_works() {
     let world = World::new();
     assert_eq!(world.sort("allowed/in", "allowed/new/out"), Ok(RECORDS));
     assert_eq!(world.sort("allowed/new/../in", "allowed/other"), Ok(RECORDS));
+    assert_eq!(world.shuffle("allowed/in", "allowed/shuffled"), Ok(RECORDS));
 }
 
 #[test]

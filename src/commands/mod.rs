@@ -1,4 +1,4 @@
-//! The commands, one file each. All return the exit code, or a [`Failure`](crate::exit::Failure) with one.
+//! The commands, one file each but for jobs over keyed rows. All return the exit code, or a [`Failure`](crate::exit::Failure) with one.
 
 pub mod bench;
 pub mod config;
@@ -6,10 +6,13 @@ pub mod dev;
 pub mod doctor;
 mod embedded;
 pub mod explain;
+mod folders;
 pub mod generate;
+pub mod keyed;
 pub mod node;
 pub mod protocols;
 pub mod run_with_parent;
+mod session;
 pub mod sort;
 mod submit;
 pub mod validate;
@@ -32,7 +35,9 @@ fn job_failure(error: JobError) -> Failure {
     let exit = match &error {
         JobError::Task { failure, .. } if is_disk_full(failure) => Exit::InputOutput,
         // It looks at what the user named, and writes nothing but a folder.
-        JobError::Task { function, .. } if function.starts_with("sort.list") => Exit::InputOutput,
+        JobError::Task { function, .. } if function.split('@').next().is_some_and(|name| name.ends_with(".list")) => {
+            Exit::InputOutput
+        }
         _ => Exit::JobFailed,
     };
     Failure::new(exit, error)

@@ -1,100 +1,53 @@
 //! `exobus sort`: files of 100-byte records in, part files in key order out, in this process or on a cluster.
 
-mod folders;
-mod on_cluster;
-
 use std::io::Write;
 
-use exobus_actors::{host::JobEnd, task::JobError};
+use exobus_actors::host::JobEnd;
 use exobus_shuffle::{
     files::{list_inputs, validate_files},
     jobs::sort::{SortParams, SortReport, sort},
 };
-use exobus_store::{Clock, SystemClock};
 
-use self::folders::Folders;
 use super::{
-    embedded,
-    generate::{failure as file_failure, interrupted, io_threads},
-    job_failure,
+    folders::Folders,
+    generate::{failure as file_failure, io_threads},
+    session::Session,
 };
 use crate::{
     cli::SortArgs,
-    config::{NodeConfig, Overrides},
-    exit::{Exit, Failure, OrExit},
-    interrupt::Interrupt,
-    report::{Reporter, SortSummary, Style, bytes, count},
+    exit::{Exit, Failure},
+    report::{SortSummary, bytes, count},
 };
-
-/// How a job ended, and what it says of itself.
-type Outcome = (Result<SortReport, JobError>, JobEnd);
 
 /// Sorts and prints the summary.
 pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
-    let overrides = Overrides {
-        nats_url: args.cluster.clone(),
-        memory: args.memory,
-        spill_dirs: args.spill.clone(),
-        executors: args.executors,
-        ..Overrides::default()
+    let session = Session::open(&args.job)?;
+    let on_cluster = args.job.cluster.is_some();
+    let mut folders = match (args.generate, &args.output) {
+        (Some(size), output) => Folders::generate(size, output.as_deref(), on_cluster, session.interrupt())?,
+        (None, output) => {
+            let output = output.as_deref().expect("clap requires one of them");
+            Folders::named(&args.input, output, on_cluster, list_inputs)?
+        }
     };
-    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
-    let views = args.views.open()?;
-    let mut folders = Folders::prepare(args, &interrupt)?;
-    if interrupt.came() {
-        return Err(interrupted());
-    }
-
     let params = SortParams {
         inputs: folders.inputs().to_vec(),
         output: folders.output().to_owned(),
-        partitions: args.partitions,
-        strategy: args.strategy.strategy(),
+        partitions: args.job.partitions,
+        strategy: args.job.strategy.strategy(),
     };
-    let clock = SystemClock::new();
-    let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
-    let began = clock.now();
-    let ran = match &args.cluster {
-        None => {
-            let program = async move |futures| sort(futures, params).await;
-            embedded::run(&config.node, "sort", program, Some(reporter.sink()), &interrupt)
-        }
-        Some(_) => on_cluster::run(&config.cluster, &params, &reporter.sink(), &interrupt),
-    };
-    let seconds = (clock.now() - began).as_secs_f64();
-    let (progress, seen) = reporter.finish();
-    if let Err(failure) = &seen {
-        eprintln!("error: {failure}");
-    }
-    let (result, end) = ran?;
-    let report = result.map_err(|error| match error {
-        JobError::Cancelled if interrupt.came() => interrupted(),
-        error => job_failure(error),
-    })?;
+    let ran = session.run("sort", params, async |futures, params| sort(futures, params).await)?;
     folders.keep_output();
-
-    let summary = summary(&report, &end, seconds);
-    let mut stdout = std::io::stdout().lock();
-    // A closed stdout changes nothing about the files.
-    let _ = match args.json {
-        true => writeln!(stdout, "{}", serde_json::to_string(&summary).or_exit(Exit::InputOutput)?),
-        false => writeln!(stdout, "{}", summary.for_people(&folders.describe_output())),
-    };
-    if progress.failed_attempts() > 0 {
-        eprintln!("{} attempts failed and ran again", count(progress.failed_attempts()));
-    }
-    if progress.copied_tasks() > 0 {
-        eprintln!("{} tasks ran twice, the first time far longer than others", count(progress.copied_tasks()));
-    }
+    let summary = summary(&ran.report, &ran.end, ran.seconds);
+    ran.print(args.job.json, &summary, &summary.for_people(&folders.describe_output()))?;
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;
-        let _ = match args.json {
+        let _ = match args.job.json {
             true => writeln!(std::io::stderr().lock(), "{checked}"),
-            false => writeln!(stdout, "{checked}"),
+            false => writeln!(std::io::stdout().lock(), "{checked}"),
         };
     }
-    Ok(seen.map_or_else(|failure| failure.exit, |()| Exit::Success))
+    Ok(ran.exit())
 }
 
 fn summary(report: &SortReport, end: &JobEnd, seconds: f64) -> SortSummary {

@@ -1,7 +1,9 @@
-//! The closing summary of a sort, for people and for programs.
+//! The closing summaries of jobs, for people and for programs.
 
 use std::time::Duration;
 
+use exobus_actors::host::JobEnd;
+use exobus_shuffle::keyed::KeyedReport;
 use serde::Serialize;
 
 use super::text;
@@ -60,6 +62,106 @@ impl SortSummary {
             text::bytes(self.spilled_bytes),
             text::count(self.control_messages),
             self.row_hash_out,
+        )
+    }
+}
+
+/// What a job over keyed rows did. As JSON, the keys are these names.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyedSummary {
+    /// Rows that were read: words, or records.
+    pub rows: u64,
+    /// Rows that the output stands for, counted from what was written; the same unless something is very wrong.
+    pub rows_out: u64,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Bytes of the input files.
+    pub bytes: u64,
+    /// Bytes of the output files.
+    pub output_bytes: u64,
+    /// Rows that were left when maps had combined theirs.
+    pub shuffled_rows: u64,
+    /// From start to the last committed file.
+    pub seconds: f64,
+    /// `bytes / seconds`, in powers of ten.
+    pub gb_per_s: f64,
+    /// The most anonymous and shared memory, summed over the nodes.
+    pub peak_memory_bytes: u64,
+    /// Bytes written to spill files.
+    pub spilled_bytes: u64,
+    /// Sum of the hashes of the rows read, 32 hexadecimal digits; zero where rows are combined and only counted.
+    pub row_hash_in: String,
+    /// Sum of the hashes of the rows written.
+    pub row_hash_out: String,
+    /// The strategy.
+    pub strategy: String,
+    /// Number of output files.
+    pub partitions: u32,
+    /// Control messages that nodes and Owner exchanged.
+    pub control_messages: u64,
+    /// Bytes of the Owner's tables at their largest.
+    pub owner_bytes: u64,
+}
+
+/// What people call what a job did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedWords {
+    /// "counted"
+    pub did: &'static str,
+    /// "words"
+    pub rows: &'static str,
+    /// "different"; `None` where every row is its own key and keeps its hash.
+    pub keys: Option<&'static str>,
+}
+
+impl KeyedSummary {
+    /// From what the program and the nodes say.
+    pub fn new(report: &KeyedReport, end: &JobEnd, seconds: f64) -> Self {
+        Self {
+            rows: report.emitted.rows,
+            rows_out: report.reduced.rows,
+            keys: report.keys,
+            bytes: report.input_bytes,
+            output_bytes: report.output_bytes,
+            shuffled_rows: report.shuffled.rows,
+            seconds,
+            gb_per_s: SortSummary::rate(report.input_bytes, seconds),
+            peak_memory_bytes: end.nodes.values().map(|node| node.peak_memory_bytes).sum(),
+            spilled_bytes: end.nodes.values().map(|node| node.spilled_bytes).sum(),
+            row_hash_in: report.emitted.row_hash.to_string(),
+            row_hash_out: report.reduced.row_hash.to_string(),
+            strategy: report.strategy.name().to_owned(),
+            partitions: report.partitions,
+            control_messages: end.control_messages,
+            owner_bytes: end.owner_bytes.max(report.owner_bytes),
+        }
+    }
+
+    /// Three lines for people; `output` says where the files are.
+    pub fn for_people(&self, words: &KeyedWords, output: &str) -> String {
+        let time = Duration::try_from_secs_f64(self.seconds).unwrap_or_default();
+        let KeyedWords { did, rows, keys } = words;
+        let distinct = keys.map(|keys| format!(", {} {keys}", text::count(self.keys))).unwrap_or_default();
+        let proof = match keys {
+            Some(_) => {
+                format!("{} were read, counts of {} were written", text::count(self.rows), text::count(self.rows_out))
+            }
+            None => format!("hash {} of what was read and of what was written", self.row_hash_out),
+        };
+        format!(
+            "{did} {} {rows}{distinct}, {} in {} ({:.2} GB/s), {} in {} file{} in {output}\n\
+             memory {} at most, {} spilled, {} control messages\n\
+             every one of the {rows} exactly once: {proof}",
+            text::count(self.rows),
+            text::bytes(self.bytes),
+            text::duration(time),
+            self.gb_per_s,
+            text::bytes(self.output_bytes),
+            text::count(u64::from(self.partitions)),
+            if self.partitions == 1 { "" } else { "s" },
+            size(self.peak_memory_bytes),
+            text::bytes(self.spilled_bytes),
+            text::count(self.control_messages),
         )
     }
 }

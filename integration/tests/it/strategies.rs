@@ -11,7 +11,7 @@ use exobus_shuffle::contract::World;
 
 use crate::harness::nats::NatsServer;
 
-async fn three_nodes() -> World {
+pub async fn three_nodes() -> World {
     let server = NatsServer::start().await;
     let spill = tempfile::tempdir().unwrap();
     let mut nodes = Vec::new();

@@ -61,7 +61,7 @@ pub enum FileError {
         found: String,
     },
     /// An input directory holds no files.
-    #[error("{}: no record files in this directory", path.display())]
+    #[error("{}: no files in this directory", path.display())]
     NoFiles {
         /// Which directory.
         path: PathBuf,

@@ -15,7 +15,7 @@ use crate::records::RECORD_BYTES;
 pub struct InputFile {
     /// Where it is.
     pub path: PathBuf,
-    /// Its length in bytes, a multiple of the record size.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -45,12 +45,33 @@ impl Default for ReadOptions {
     }
 }
 
-/// The record files that `paths` name: a file stands for itself, a directory for the files in it, in order of their
+/// The record files that `paths` name, as [`list_files`] finds them.
+///
+/// # Errors
+/// Those of [`list_files`]; a file that ends inside a record.
+pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
+    let files = list_files(paths)?;
+    files.iter().try_for_each(|file| whole_rows(file, RECORD_BYTES as u64))?;
+    Ok(files)
+}
+
+/// Files that are no multiple of `row_bytes` long are refused.
+///
+/// # Errors
+/// [`FileError::Truncated`].
+pub(crate) fn whole_rows(file: &InputFile, row_bytes: u64) -> Result<(), FileError> {
+    match file.bytes % row_bytes {
+        0 => Ok(()),
+        rest => Err(FileError::Truncated { path: file.path.clone(), bytes: file.bytes, offset: file.bytes - rest }),
+    }
+}
+
+/// The files that `paths` name: a file stands for itself, a directory for the files in it, in order of their
 /// names, without those whose names begin with `.` or `_` (temporaries, markers). Empty files are kept.
 ///
 /// # Errors
-/// A path that is missing or unreadable, a directory without files, a file that ends inside a record.
-pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
+/// A path that is missing or unreadable, a directory without files.
+pub fn list_files(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
     let mut files = Vec::new();
     for path in paths {
         let metadata = std::fs::metadata(path).map_err(|error| FileError::io(path, "look up", 0, error))?;
@@ -61,14 +82,14 @@ pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
                 let path = path.join(name);
                 let metadata = std::fs::metadata(&path).map_err(|error| FileError::io(&path, "look up", 0, error))?;
                 if metadata.is_file() {
-                    files.push(whole_records(path, metadata.len())?);
+                    files.push(InputFile { path, bytes: metadata.len() });
                 }
             }
             if files.len() == before {
                 return Err(FileError::NoFiles { path: path.clone() });
             }
         } else if metadata.is_file() {
-            files.push(whole_records(path.clone(), metadata.len())?);
+            files.push(InputFile { path: path.clone(), bytes: metadata.len() });
         } else {
             return Err(FileError::WrongKind { path: path.clone(), expected: "regular file or directory" });
         }
@@ -87,13 +108,6 @@ fn visible_names(directory: &Path) -> Result<Vec<std::ffi::OsString>, FileError>
     }
     names.sort_unstable();
     Ok(names)
-}
-
-fn whole_records(path: PathBuf, bytes: u64) -> Result<InputFile, FileError> {
-    match bytes % RECORD_BYTES as u64 {
-        0 => Ok(InputFile { path, bytes }),
-        rest => Err(FileError::Truncated { path, bytes, offset: bytes - rest }),
-    }
 }
 
 /// Cuts `files` into chunks of about `chunk_bytes` and at most [`STRIDE_BYTES`] more. The chunks of a file are equally

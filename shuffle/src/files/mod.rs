@@ -24,7 +24,8 @@ pub use buffer::AlignedBuffer;
 pub use direct::DirectFile;
 pub use error::FileError;
 pub use generate::{Generated, Stop, generate_dir, generate_dir_until, generate_file, generate_file_until};
-pub use input::{Chunk, InputFile, ReadOptions, chunks, list_inputs, read_chunk};
+pub(crate) use input::whole_rows;
+pub use input::{Chunk, InputFile, ReadOptions, chunks, list_files, list_inputs, read_chunk};
 pub use output::{IoBuffer, OutputFile, OutputOptions, Token, abort, commit, part_name, prepare_output_dir, sync_dir};
 pub use validate::validate_files;
 

@@ -1,3 +1,11 @@
 //! Jobs: what a shuffle does to data.
 
+pub mod aggregate;
+pub(crate) mod outputs;
+pub mod random_shuffle;
 pub mod sort;
+pub mod wordcount;
+
+pub use aggregate::Aggregate;
+pub use random_shuffle::RandomShuffle;
+pub use wordcount::WordCount;

@@ -15,4 +15,3 @@ mod tasks;
 #[cfg(feature = "contract")]
 pub(crate) use program::merge_blocks_task;
 pub use program::{ExplainParams, Explained, SortParams, SortReport, explain, sort};
-pub use tasks::remove_temporaries;

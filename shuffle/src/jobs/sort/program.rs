@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use exobus_actors::futures::{Futures, NodeShape, ObjectRef};
+use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::RowHash;
 use exobus_actors::program;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::tasks::{
     Key, ListParams, Listed, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map,
-    merge_blocks, reduce, remove_temporaries, sample,
+    merge_blocks, reduce, sample,
 };
 use crate::cuts::Cuts;
 use crate::files::{Chunk, InputFile, chunks, part_name};
 use crate::job::Job;
+use crate::jobs::outputs::Cleanup;
 use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
@@ -65,21 +66,6 @@ pub struct SortReport {
     pub partitions: u32,
     /// Bytes that the Owner's tables took at the end.
     pub owner_bytes: u64,
-}
-
-/// Removes temporaries unless the sort got to its end.
-struct Cleanup {
-    directory: PathBuf,
-    created: bool,
-    armed: bool,
-}
-
-impl Drop for Cleanup {
-    fn drop(&mut self) {
-        if self.armed {
-            remove_temporaries(&self.directory, self.created);
-        }
-    }
 }
 
 struct SortJob {
@@ -138,7 +124,7 @@ pub(crate) fn merge_blocks_task(
 #[program(name = "sort", version = 1)]
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
     let layout = Layout::of(&futures, &params.inputs, Some(&params.output), params.partitions).await?;
-    let mut cleanup = Cleanup { directory: params.output.clone(), created: layout.created, armed: true };
+    let cleanup = Cleanup::new(&params.output, layout.created);
     let strategy = params.strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
     let Layout { files, plan, chunks, .. } = layout;
     let (bytes, maps) = (plan.input_bytes, chunks.len());
@@ -167,9 +153,7 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     }
     let files = futures.set(&reduced)?;
     futures.ready(&futures.submit(commit, &params.output, &[files.arg()])?).await?;
-    cleanup.armed = false;
-    // A second attempt that was not stopped in time has left a file that nobody asked for.
-    remove_temporaries(&params.output, false);
+    cleanup.committed();
     Ok(SortReport {
         rows: read.rows,
         bytes: read.bytes,
@@ -201,7 +185,7 @@ impl Layout {
     ) -> Result<Self, JobError> {
         let listing = ListParams { inputs: inputs.to_vec(), output: output.map(Path::to_owned) };
         let Listed { files, created } = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
-        let sizes = sizes(futures, files.iter().map(|file| file.bytes).sum());
+        let sizes = Sizes::of(&futures.nodes(), files.iter().map(|file| file.bytes).sum());
         let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
         let chunks = chunks(&files, plan.chunk_bytes);
         Ok(Self { files, created, sizes, plan, chunks })
@@ -243,17 +227,6 @@ pub async fn explain(futures: Futures, params: ExplainParams) -> Result<Explaine
     let layout = Layout::of(&futures, &params.inputs, None, params.partitions).await?;
     let estimates = layout.estimates();
     Ok(Explained { sizes: layout.sizes, maps: layout.chunks.len() as u64, plan: layout.plan, estimates })
-}
-
-fn sizes(futures: &Futures, input_bytes: u64) -> Sizes {
-    let nodes = futures.nodes();
-    let smallest = |figure: fn(&NodeShape) -> u64| nodes.iter().map(figure).min().unwrap_or(0);
-    Sizes {
-        input_bytes,
-        nodes: nodes.len() as u32,
-        executors_per_node: (smallest(|node| node.cpu_milli) / 1000).max(1) as u32,
-        memory_bytes: smallest(|node| node.memory_bytes),
-    }
 }
 
 fn difference(bytes: u64, read: Output, written: Output) -> String {

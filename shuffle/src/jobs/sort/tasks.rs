@@ -1,7 +1,7 @@
 //! The tasks of a sort.
 
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
@@ -10,21 +10,10 @@ use exobus_store::{Block, ObjectReader, ObjectWriter, Scratch, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
-use crate::files::{
-    self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
-};
+use crate::files::{self, Chunk, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk};
+use crate::jobs::outputs;
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
-
-impl From<FileError> for TaskError {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::DiskFull { .. } => Self::DiskFull(error.to_string()),
-            _ if error.retry_is_of_use() => Self::failed(error),
-            _ => Self::fatal(error),
-        }
-    }
-}
 
 /// What `list` is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -335,30 +324,5 @@ fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
 /// Gives the files of a set of `Reduced` their final names. Each member of the only argument is one of them.
 #[task(name = "sort.commit")]
 pub(super) fn commit(context: &mut TaskContext<'_>, directory: PathBuf) -> Result<(), TaskError> {
-    for block in context.blocks(0) {
-        let reduced: Reduced = rmp_serde::from_slice(&block).map_err(TaskError::fatal)?;
-        context.check_path(&reduced.token.temp_path)?;
-        context.check_path(&reduced.token.final_path)?;
-        files::commit(&reduced.token)?;
-    }
-    context.check_path(&directory)?;
-    files::sync_dir(&directory)?;
-    Ok(())
-}
-
-/// Removes what a sort that failed has left in its output directory, and the directory when the sort had made it.
-/// Tasks that still run remove their own.
-pub fn remove_temporaries(directory: &Path, created: bool) {
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(".part-") && name.ends_with(".tmp") {
-            // Somebody else may have removed it: what counts is that it is gone.
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-    if created {
-        // Not when there is something in it that is not ours.
-        let _ = std::fs::remove_dir(directory);
-    }
+    outputs::commit(context, &directory)
 }

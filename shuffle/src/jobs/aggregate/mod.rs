@@ -1,0 +1,144 @@
+//! Aggregation of CSV files by key: count, sum, least and greatest value.
+//!
+//! - [`table`]: records and columns of a CSV file, and where it may be cut;
+//! - [`decimal`]: exact numbers, so that a sum does not depend on the order in which it is made.
+//!
+//! The key is the text of its field, byte by byte: `1`, `1.0` and ` 1` are three keys. A value is a decimal number, white
+//! space around it is ignored; a field without one takes part in `count` only. Keys are spread over the part files by their
+//! hash and are in ascending order in each; a part file is CSV with the key and a column for each operation, with a header
+//! if the input has one.
+
+pub mod decimal;
+mod state;
+pub mod table;
+
+use exobus_actors::registry::TaskError;
+use exobus_actors::task::Output;
+use serde::{Deserialize, Serialize};
+
+use self::state::State;
+use self::table::{Columns, Records, write_field};
+use crate::keyed::{Emit, Input, KeyedJob, Mark, Split, Values, bad_line};
+
+/// What is made of the values of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// The sum of the values.
+    Sum,
+    /// How many records there are, with and without a value.
+    Count,
+    /// The least value.
+    Min,
+    /// The greatest value.
+    Max,
+}
+
+impl Operation {
+    /// The name as users write it, and as it stands in a header.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Count => "count",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aggregate {
+    /// The column to group by: its name in the header, or its number from 1.
+    pub key: String,
+    /// The column of the values; `None` where records are only counted.
+    pub value: Option<String>,
+    /// What is made of the values, in the order of the output's columns.
+    pub operations: Vec<Operation>,
+    /// What stands between fields. Quotes are `"`, doubled inside quoted fields; records end with LF, CR LF or CR.
+    pub delimiter: u8,
+    /// Whether the first record of each file holds the names of the columns.
+    pub header: bool,
+}
+
+crate::keyed_job!(Aggregate, "aggregate", 1);
+
+impl KeyedJob for Aggregate {
+    fn split(&self) -> Split {
+        // Whether a line end is one, or part of a quoted field, only the whole file before it tells.
+        Split::Marks
+    }
+
+    fn marks(
+        &self,
+        input: &mut Input<'_>,
+        step_bytes: u64,
+        mark: &mut dyn FnMut(Mark) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        Records::new(self.delimiter, input)?.marks(input, step_bytes, mark)
+    }
+
+    fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError> {
+        let columns = Columns::find(self, input)?;
+        let mut records = Records::new(self.delimiter, input)?;
+        if self.header && input.piece().start.offset == 0 {
+            records.next(input)?;
+        }
+        let path = input.path();
+        while let Some(record) = records.next(input)? {
+            let line = record.line();
+            let field = |column: usize| {
+                record.field(column).ok_or_else(|| {
+                    let text = format!("there is no column {}, the record has {}", column + 1, record.len());
+                    bad_line(path, line, text)
+                })
+            };
+            let value = match columns.value {
+                Some(column) => decimal::parse(field(column)?)
+                    .map_err(|error| bad_line(path, line, format!("column {}: {error}", column + 1)))?,
+                None => None,
+            };
+            emit(field(columns.key)?, &State::of(value).to_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn combines(&self) -> bool {
+        true
+    }
+
+    fn combine(&self, _key: &[u8], into: &mut Vec<u8>, value: &[u8]) -> Result<(), TaskError> {
+        let mut state = State::from_bytes(into);
+        state.add(&State::from_bytes(value));
+        into.copy_from_slice(&state.to_bytes());
+        Ok(())
+    }
+
+    fn head(&self, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
+        if self.header {
+            write_field(file, self.key.as_bytes(), self.delimiter)?;
+            for operation in &self.operations {
+                file.write_all(&[self.delimiter])?;
+                file.write_all(operation.name().as_bytes())?;
+            }
+            file.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn reduce(&self, key: &[u8], values: Values<'_, '_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
+        let mut state = State::default();
+        values.for_each(|value| state.add(&State::from_bytes(value)));
+        write_field(file, key, self.delimiter)?;
+        for operation in &self.operations {
+            file.write_all(&[self.delimiter])?;
+            state.write(*operation, file)?;
+        }
+        Ok(file.write_all(b"\n")?)
+    }
+
+    /// The records: as many as the counts add up to.
+    fn conserved(&self, _key: &[u8], value: &[u8]) -> Output {
+        Output { rows: State::from_bytes(value).count, ..Output::default() }
+    }
+}

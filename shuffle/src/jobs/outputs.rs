@@ -1,0 +1,85 @@
+//! Part files of a job that are not committed yet, and committing them: the same for all jobs that write files.
+
+use std::path::{Path, PathBuf};
+
+use exobus_actors::registry::{TaskContext, TaskError};
+use serde::Deserialize;
+
+use crate::files::{self, FileError, Token};
+
+impl From<FileError> for TaskError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::DiskFull { .. } => Self::DiskFull(error.to_string()),
+            _ if error.retry_is_of_use() => Self::failed(error),
+            _ => Self::fatal(error),
+        }
+    }
+}
+
+/// Removes temporaries unless the job got to its end.
+#[derive(Debug)]
+pub(crate) struct Cleanup {
+    directory: PathBuf,
+    created: bool,
+    armed: bool,
+}
+
+impl Cleanup {
+    /// For this output directory; `created`: it was made for the job.
+    pub(crate) fn new(directory: &Path, created: bool) -> Self {
+        Self { directory: directory.to_owned(), created, armed: true }
+    }
+
+    /// All files have their final names.
+    pub(crate) fn committed(mut self) {
+        self.armed = false;
+        // A second attempt that was not stopped in time has left a file that nobody asked for.
+        remove_temporaries(&self.directory, false);
+    }
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        if self.armed {
+            remove_temporaries(&self.directory, self.created);
+        }
+    }
+}
+
+/// Removes what a job that failed has left in its output directory, and the directory when the job had made it.
+/// Tasks that still run remove their own.
+fn remove_temporaries(directory: &Path, created: bool) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".part-") && name.ends_with(".tmp") {
+            // Somebody else may have removed it: what counts is that it is gone.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    if created {
+        // Not when there is something in it that is not ours.
+        let _ = std::fs::remove_dir(directory);
+    }
+}
+
+/// What a reduce returns besides what its job wants to know of it.
+#[derive(Deserialize)]
+struct Finished {
+    token: Token,
+}
+
+/// Gives the files of a set of outputs of reduces their final names. Each member of the only argument is one of them, a value
+/// with a field `token`.
+pub(crate) fn commit(context: &mut TaskContext<'_>, directory: &Path) -> Result<(), TaskError> {
+    for block in context.blocks(0) {
+        let Finished { token } = rmp_serde::from_slice(&block).map_err(TaskError::fatal)?;
+        context.check_path(&token.temp_path)?;
+        context.check_path(&token.final_path)?;
+        files::commit(&token)?;
+    }
+    context.check_path(directory)?;
+    files::sync_dir(directory)?;
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! The arguments of commands that run a job: what all of them take, and what each takes besides.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use exobus_shuffle::{jobs::aggregate::Operation, strategies::Strategy};
+
+use super::{nats_url, size};
+use crate::{config::MemoryBudget, exit::Failure, report::Views};
+
+/// What every job takes.
+#[derive(Debug, Clone, Args)]
+pub struct JobArgs {
+    /// Byte budget, per node; the rest is spilled [default: 60% of what is available]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<MemoryBudget>,
+    /// Folder for spill files, may be repeated [default: /var/tmp]
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    pub spill: Vec<PathBuf>,
+    /// When and where data moves
+    #[arg(long, value_enum, default_value_t = StrategyName::Auto)]
+    pub strategy: StrategyName,
+    /// Number of output files [default: chosen from the input's size and the memory]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub partitions: Option<u32>,
+    /// Tasks that run at a time [default: two for each cpu]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
+    pub executors: Option<u32>,
+    /// Run on the cluster behind this NATS server; all its nodes must see input and output under the same paths
+    #[arg(long, value_name = "URL", value_parser = nats_url)]
+    pub cluster: Option<String>,
+    /// Configuration with the [cluster] to use: its name, credentials, TLS
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the summary as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Files that show what the job did
+    #[command(flatten)]
+    pub views: ViewArgs,
+}
+
+/// `exobus sort`
+#[derive(Debug, Clone, Args)]
+pub struct SortArgs {
+    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files
+    #[arg(required_unless_present = "generate", conflicts_with = "generate")]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty
+    #[arg(long, short, value_name = "DIR", required_unless_present = "generate")]
+    pub output: Option<PathBuf>,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Make so much input first, and validate the output; both are removed unless --output names a folder
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub generate: Option<u64>,
+}
+
+/// `exobus wordcount`
+#[derive(Debug, Clone, Args)]
+pub struct WordcountArgs {
+    /// Text files, or folders of them; words end at Unicode white space, bytes that are no UTF-8 count as they are
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000, part-00001, ... with lines of word, tab, count; made if missing, must be empty
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// `exobus aggregate`
+#[derive(Debug, Clone, Args)]
+pub struct AggregateArgs {
+    /// CSV files, or folders of them; fields with delimiters, quotes or line ends are in double quotes
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000, part-00001, ... with a line for each key; made if missing, must be empty
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Column to group by: a name of the header, or a number from 1
+    #[arg(long, value_name = "COLUMN")]
+    pub key: String,
+    /// Column of the values, decimal numbers of up to 20 digits before and 18 after the point; may be left out where
+    /// --ops is count
+    #[arg(long, value_name = "COLUMN")]
+    pub value: Option<String>,
+    /// What to make of the values of a key, in the order of the output's columns
+    #[arg(long, value_enum, value_name = "OPS", value_delimiter = ',', default_value = "sum,count,min,max")]
+    pub ops: Vec<OperationName>,
+    /// What stands between fields
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
+    pub delimiter: u8,
+    /// The first record of each file names its columns
+    #[arg(long)]
+    pub header: bool,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// `exobus random-shuffle`
+#[derive(Debug, Clone, Args)]
+pub struct RandomShuffleArgs {
+    /// Files of 100-byte records, or folders of such files
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Folder for part-00000, part-00001, ...; made if missing, must be empty
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Decides the order; the same for the same input files, whatever memory, nodes, strategy and number of output files
+    #[arg(long, value_name = "N")]
+    pub seed: u64,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// Operations that `--ops` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OperationName {
+    /// The sum of the values
+    Sum,
+    /// How many records there are
+    Count,
+    /// The least value
+    Min,
+    /// The greatest value
+    Max,
+}
+
+impl OperationName {
+    /// The operation itself.
+    pub fn operation(self) -> Operation {
+        match self {
+            Self::Sum => Operation::Sum,
+            Self::Count => Operation::Count,
+            Self::Min => Operation::Min,
+            Self::Max => Operation::Max,
+        }
+    }
+}
+
+/// One byte that is no part of quotes and line ends; `\\t` is a tab.
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [b'"' | b'\r' | b'\n'] => Err("quotes and line ends have a meaning already".into()),
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err("expected one ASCII character, or \\t".into()),
+    }
+}
+
+/// Files that show what a job did; the same for every command that runs a job.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ViewArgs {
+    /// Write a trace of tasks, waits, spills and transfers, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+    /// Write a picture (SVG) of disk, network, processors, memory, spill and of all tasks over time
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+impl ViewArgs {
+    /// Opens what was asked for.
+    ///
+    /// # Errors
+    /// A file that cannot be made or written to.
+    pub fn open(&self) -> Result<Views, Failure> {
+        Views::open(self.timeline.as_deref(), self.plot.as_deref())
+    }
+}
+
+/// Strategies that `--strategy` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum StrategyName {
+    /// The one that is estimated to be the fastest; `exobus explain sort` shows the estimates
+    Auto,
+    /// Each reducer pulls its part of every map output
+    Simple,
+    /// Map outputs of a node are merged there first
+    Riffle,
+    /// Parts are merged at the nodes of their reducers as maps end; map outputs are kept for recovery
+    Push,
+    /// Rounds of maps and merges overlap; only merged blocks are kept
+    TwoStage,
+    /// Every partition folds round after round into a state
+    Streaming,
+}
+
+impl StrategyName {
+    /// The strategy itself; `None`: to be chosen.
+    pub fn strategy(self) -> Option<Strategy> {
+        match self {
+            Self::Auto => None,
+            Self::Simple => Some(Strategy::Simple),
+            Self::Riffle => Some(Strategy::Riffle),
+            Self::Push => Some(Strategy::Push),
+            Self::TwoStage => Some(Strategy::TwoStage),
+            Self::Streaming => Some(Strategy::Streaming),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_has_a_name_here() {
+        let names: Vec<String> = StrategyName::value_variants()
+            .iter()
+            .filter_map(|name| Some(name.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        let strategies = Strategy::ALL.iter().map(|strategy| strategy.name());
+        assert_eq!(names, std::iter::once("auto").chain(strategies).collect::<Vec<_>>());
+        for name in StrategyName::value_variants() {
+            let written = name.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(name.strategy().map_or("auto", Strategy::name), written);
+        }
+    }
+
+    #[test]
+    fn delimiters_are_one_character() {
+        assert_eq!((delimiter(";"), delimiter("\t"), delimiter("\\t")), (Ok(b';'), Ok(b'\t'), Ok(b'\t')));
+        for wrong in ["", ";;", "\"", "\n", "\u{e9}"] {
+            assert!(delimiter(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

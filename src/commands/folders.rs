@@ -1,0 +1,129 @@
+//! Where a job reads and writes: what the user named, or what was made for `sort --generate`.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    commands::generate::{failure as file_failure, interrupted, io_threads},
+    exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
+    machine,
+    report::bytes,
+    temporary::Temporary,
+};
+use exobus_shuffle::{
+    files::{FileError, Generated, InputFile, generate_dir_until, prepare_output_dir},
+    records::{Mode, RECORD_BYTES},
+};
+
+/// Generated input lies in so many files, so that reading begins at several places.
+const GENERATED_FILES: usize = 4;
+
+/// Input and output, made and cleaned up.
+pub(super) struct Folders {
+    inputs: Vec<PathBuf>,
+    output: PathBuf,
+    /// Whether the output folder was made for this job and goes when nothing came of it.
+    made_output: bool,
+    /// What was generated, with `--generate`.
+    pub(super) generated: Option<Generated>,
+    /// Holds the generated input, and the output unless that was named.
+    temporary: Option<Temporary>,
+}
+
+impl Folders {
+    /// Looks at the input with `list`, and prepares the output folder. On a cluster the nodes do both: they work in other
+    /// folders than we do.
+    pub(super) fn named(
+        inputs: &[PathBuf],
+        output: &Path,
+        on_cluster: bool,
+        list: fn(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+    ) -> Result<Self, Failure> {
+        let mut folders = Self {
+            inputs: inputs.to_vec(),
+            output: output.to_owned(),
+            made_output: false,
+            generated: None,
+            temporary: None,
+        };
+        if on_cluster {
+            folders.make_absolute()?;
+        } else {
+            // The job looks again; here it costs nothing and the error is the plain one.
+            list(inputs).map_err(file_failure)?;
+            folders.made_output = prepare_output_dir(output).map_err(file_failure)?;
+        }
+        Ok(folders)
+    }
+
+    /// Generates about `size` bytes of records; the output goes beside them unless it is named.
+    pub(super) fn generate(
+        size: u64,
+        output: Option<&Path>,
+        on_cluster: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let temporary = make_temporary()?;
+        let output = output.map_or_else(|| temporary.path().join("output"), Path::to_owned);
+        // What is wrong with the output should be known before gigabytes are made.
+        let made_output = prepare_output_dir(&output).map_err(file_failure)?;
+        let input = temporary.path().join("input");
+        let records = (size / RECORD_BYTES as u64).max(1);
+        eprintln!("generating {} in {}", bytes(records * RECORD_BYTES as u64), input.display());
+        let mut folders =
+            Self { inputs: vec![input.clone()], output, made_output, generated: None, temporary: Some(temporary) };
+        let files = GENERATED_FILES.min(records as usize);
+        let stop = || interrupt.came();
+        let made = generate_dir_until(&input, Mode::default(), 0, records, files, io_threads(), &stop);
+        folders.generated = Some(made.map_err(file_failure)?.ok_or_else(interrupted)?);
+        if on_cluster {
+            folders.make_absolute()?;
+        }
+        Ok(folders)
+    }
+
+    fn make_absolute(&mut self) -> Result<(), Failure> {
+        for path in self.inputs.iter_mut().chain([&mut self.output]) {
+            *path = std::path::absolute(&*path).or_exit(Exit::Usage)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn inputs(&self) -> &[PathBuf] {
+        &self.inputs
+    }
+
+    pub(super) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// The output folder for people.
+    pub(super) fn describe_output(&self) -> String {
+        let temporary = self.temporary.as_ref().is_some_and(|folder| self.output.starts_with(folder.path()));
+        match temporary {
+            true => "a temporary folder (--output DIR keeps them)".into(),
+            false => self.output.display().to_string(),
+        }
+    }
+
+    /// The job went well: its output stays.
+    pub(super) fn keep_output(&mut self) {
+        self.made_output = false;
+    }
+}
+
+fn make_temporary() -> Result<Temporary, Failure> {
+    let parent = machine::big_temporary_folder();
+    Temporary::make(&parent, "exobus-sort-")
+        .or_exit(Exit::InputOutput)
+        .map_err(|failure| failure.context(format!("make a temporary folder in {}", parent.display())))
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        if self.made_output {
+            // Only when it is empty: what somebody else has put there is not ours.
+            let _ = std::fs::remove_dir(&self.output);
+        }
+    }
+}

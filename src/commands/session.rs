@@ -1,0 +1,128 @@
+//! What all commands that run a job do alike: configuration, views, progress, interrupts, and where it runs.
+
+use exobus_actors::{futures::Futures, host::JobEnd, task::JobError};
+use exobus_store::{Clock, SystemClock};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{embedded, generate::interrupted, job_failure, submit};
+use crate::{
+    cli::JobArgs,
+    config::{NodeConfig, Overrides},
+    exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
+    report::{Reporter, Style, Views, count},
+};
+
+/// A job that is about to run.
+pub(super) struct Session {
+    interrupt: Interrupt,
+    config: NodeConfig,
+    views: Views,
+    on_cluster: bool,
+}
+
+/// A job that went well.
+#[derive(Debug)]
+pub(super) struct Ran<R> {
+    /// What the program returned.
+    pub(super) report: R,
+    /// What the nodes say of it.
+    pub(super) end: JobEnd,
+    /// From its start to its end.
+    pub(super) seconds: f64,
+    /// How the views ended.
+    seen: Result<(), Failure>,
+    failed_attempts: u64,
+    copied_tasks: u64,
+}
+
+impl Session {
+    /// Looks at everything that does not depend on the job, before anything is made.
+    pub(super) fn open(args: &JobArgs) -> Result<Self, Failure> {
+        let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+        let overrides = Overrides {
+            nats_url: args.cluster.clone(),
+            memory: args.memory,
+            spill_dirs: args.spill.clone(),
+            executors: args.executors,
+            ..Overrides::default()
+        };
+        let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+        Ok(Self { interrupt, config, views: args.views.open()?, on_cluster: args.cluster.is_some() })
+    }
+
+    /// What Ctrl-C is seen by, for what is done before the job runs.
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Runs a program, version 1, in this process or on the cluster; on the first Ctrl-C cancels it.
+    pub(super) fn run<P, R>(
+        self,
+        name: &str,
+        params: P,
+        program: impl AsyncFnOnce(Futures, P) -> Result<R, JobError> + Send + 'static,
+    ) -> Result<Ran<R>, Failure>
+    where
+        P: Serialize + Send + 'static,
+        R: DeserializeOwned + Send + 'static,
+    {
+        let Self { interrupt, config, views, on_cluster } = self;
+        if interrupt.came() {
+            return Err(interrupted());
+        }
+        let clock = SystemClock::new();
+        let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
+        let began = clock.now();
+        let ran = if on_cluster {
+            let (client, events) = (format!("exobus {name}"), reporter.sink());
+            submit::run(&config.cluster, &client, &format!("{name}@1"), &params, Some(&events), &interrupt).and_then(
+                |end| {
+                    let decode = |bytes: &bytes::Bytes| rmp_serde::from_slice(bytes).or_exit(Exit::JobFailed);
+                    let result = end.result.as_ref().map_err(Clone::clone).map(decode);
+                    Ok((result.map_or_else(|error| Ok(Err(error)), |report| report.map(Ok))?, end))
+                },
+            )
+        } else {
+            let program = async move |futures| program(futures, params).await;
+            embedded::run(&config.node, name, program, Some(reporter.sink()), &interrupt)
+        };
+        let seconds = (clock.now() - began).as_secs_f64();
+        let (progress, seen) = reporter.finish();
+        if let Err(failure) = &seen {
+            eprintln!("error: {failure}");
+        }
+        let (result, end) = ran?;
+        let report = result.map_err(|error| match error {
+            JobError::Cancelled if interrupt.came() => interrupted(),
+            error => job_failure(error),
+        })?;
+        let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
+        Ok(Ran { report, end, seconds, seen, failed_attempts, copied_tasks })
+    }
+}
+
+impl<R> Ran<R> {
+    /// Prints the summary: as JSON, or as it is for people.
+    pub(super) fn print(&self, json: bool, summary: &impl Serialize, for_people: &str) -> Result<(), Failure> {
+        use std::io::Write;
+        let mut stdout = std::io::stdout().lock();
+        // A closed stdout changes nothing about the files.
+        let _ = match json {
+            true => writeln!(stdout, "{}", serde_json::to_string(summary).or_exit(Exit::InputOutput)?),
+            false => writeln!(stdout, "{for_people}"),
+        };
+        if self.failed_attempts > 0 {
+            eprintln!("{} attempts failed and ran again", count(self.failed_attempts));
+        }
+        if self.copied_tasks > 0 {
+            eprintln!("{} tasks ran twice, the first time far longer than others", count(self.copied_tasks));
+        }
+        Ok(())
+    }
+
+    /// What the command exits with.
+    pub(super) fn exit(self) -> Exit {
+        self.seen.map_or_else(|failure| failure.exit, |()| Exit::Success)
+    }
+}
