@@ -271,7 +271,8 @@ fn a_connection_cut_in_a_body_fails_the_fetch_and_the_next_one_connects_anew(net
     assert!(error.is_worth_a_retry());
     assert_eq!(pair.here.stats().used_bytes, 0, "the room is free again");
     pair.check(&pair.fetch(&[LARGE]).unwrap()[0], 1, LARGE.1);
-    assert_eq!(pair.client.stats().connected, 2);
+    // At least: a connection that is not back in the pool yet makes a further one.
+    assert!(pair.client.stats().connected >= 2);
 }
 
 fn connections_that_broke_while_nobody_used_them_are_made_anew(network: &Arc<dyn Network>) {
