@@ -15,8 +15,8 @@
 //!
 //! [`auto`](strategies::auto) estimates all of them and takes the cheapest; `exobus explain sort` prints the estimates. Lines of
 //! each file, documentation included, beside those that the Exoshuffle paper counts for monoliths (Spark 2 600, Riffle and
-//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 31, riffle 83, push 66, two_stage 54, streaming 72, and
-//! about 150 that they share.
+//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 31, riffle 83, push 51, two_stage 39, streaming 72, and
+//! about 200 that they share.
 //!
 //! # How to add a job
 //! Over rows with keys: a type that implements [`KeyedJob`](keyed::KeyedJob), see [`keyed`]; the ones that are here are in

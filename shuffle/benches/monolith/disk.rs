@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::engine::spill;
 use exobus_shuffle::files::{AlignedBuffer, DirectFile, FileError, REQUEST_BYTES};
 
 /// Most bytes that each measurement moves.
@@ -55,14 +56,7 @@ fn offset(index: u64) -> u64 {
 
 /// A file that is gone when it is closed, with room for `requests`.
 fn nameless(directory: &Path, requests: u64) -> Result<DirectFile, FileError> {
-    let path = directory.join(".disk.tmp");
-    let file = DirectFile::create(&path)?;
-    std::fs::remove_file(&path).map_err(|source| FileError::Io {
-        path,
-        operation: "take away the name of",
-        offset: 0,
-        source,
-    })?;
+    let file = spill::nameless(directory)?;
     file.reserve(offset(requests))?;
     Ok(file)
 }

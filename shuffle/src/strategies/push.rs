@@ -7,9 +7,9 @@
 //! min(2 D + running tasks, budget), disk bytes 2 D - budget written, D - budget / 2 read. What `two_stage` spares by
 //! letting map outputs go, this spends for cheap recovery.
 
-use exobus_actors::futures::{Futures, ObjectRef, Window};
+use exobus_actors::futures::{Futures, ObjectRef};
 
-use super::{Group, Maps, Shuffled, edge, groups};
+use super::{Maps, Merges, Shuffled, edge, groups};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -21,12 +21,9 @@ use crate::plan::Plan;
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
     let groups = groups(&futures.nodes(), plan);
     let factor = plan.merge_factor.max(1);
-    let merges = maps.div_ceil(factor) * groups.len();
-    futures.plan_stage(&format!("{}.merge", job.name()), merges as u64, plan.input_bytes)?;
-
+    let in_flight = groups.len() * 2;
+    let mut merges = Merges::plan(futures, job, plan, groups, maps.div_ceil(factor), in_flight)?;
     let mut running = Maps::new(plan.maps_in_flight);
-    let mut merging = Window::new(groups.len() * 2);
-    let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); groups.len()];
     let (mut kept, mut done) = (Vec::new(), Vec::new());
     for step in 0.. {
         // A map for each that is over, then what is over by itself.
@@ -43,24 +40,12 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
             let blocks: Vec<ObjectRef> = done.drain(..factor.min(done.len())).collect();
             let set = futures.exchange_kept(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
             kept.extend(blocks);
-            for (Group { parts, place }, merged) in groups.iter().zip(&mut merged) {
-                merging.admit(futures).await?;
-                let output = job.merge(futures, &[set.parts(parts.clone())], parts.end - parts.start, place.clone())?;
-                merging.track(futures, &output)?;
-                merged.push(output);
-            }
+            merges.submit(futures, job, &set).await?;
         }
         if last {
             break;
         }
     }
-    let mut outputs = Vec::with_capacity(plan.partitions as usize);
-    for (Group { parts, place }, merged) in groups.iter().zip(merged) {
-        let edge = edge(job, &format!("merge[{parts:?}]"), "reduce");
-        let set = futures.exchange(&edge, &merged, parts.end - parts.start, 1)?;
-        for partition in parts.clone() {
-            outputs.push(job.reduce(futures, partition, set.part(partition - parts.start), place.clone())?);
-        }
-    }
+    let outputs = merges.reduce(futures, job)?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept })
 }

@@ -7,9 +7,9 @@
 //! store bytes are min(D, budget) with 3 D / T, the round that is mapped, the one that is merged and its result, pinned or
 //! written; disk bytes are D - budget written and read once, in blocks M / T times those of `simple`.
 
-use exobus_actors::futures::{Futures, ObjectRef, Window};
+use exobus_actors::futures::Futures;
 
-use super::{Group, Maps, Shuffled, edge, groups};
+use super::{Maps, Merges, Shuffled, edge, groups};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -21,13 +21,10 @@ use crate::plan::Plan;
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
     let groups = groups(&futures.nodes(), plan);
     let round_maps = plan.maps_per_round.max(1);
-    let merges = maps.div_ceil(round_maps) * groups.len();
-    futures.plan_stage(&format!("{}.merge", job.name()), merges as u64, plan.input_bytes)?;
-
-    let mut running = Maps::new(plan.maps_in_flight);
     // The merges of one round: those of the next are submitted as these complete.
-    let mut merging = Window::new(groups.len());
-    let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); groups.len()];
+    let in_flight = groups.len();
+    let mut merges = Merges::plan(futures, job, plan, groups, maps.div_ceil(round_maps), in_flight)?;
+    let mut running = Maps::new(plan.maps_in_flight);
     for first in (0..maps).step_by(round_maps) {
         let mut blocks = Vec::with_capacity(round_maps);
         for index in first..maps.min(first + round_maps) {
@@ -35,20 +32,8 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
         }
         let set = futures.exchange(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
         drop(blocks);
-        for (Group { parts, place }, merged) in groups.iter().zip(&mut merged) {
-            merging.admit(futures).await?;
-            let output = job.merge(futures, &[set.parts(parts.clone())], parts.end - parts.start, place.clone())?;
-            merging.track(futures, &output)?;
-            merged.push(output);
-        }
+        merges.submit(futures, job, &set).await?;
     }
-    let mut outputs = Vec::with_capacity(plan.partitions as usize);
-    for (Group { parts, place }, merged) in groups.iter().zip(merged) {
-        let edge = edge(job, &format!("merge[{parts:?}]"), "reduce");
-        let set = futures.exchange(&edge, &merged, parts.end - parts.start, 1)?;
-        for partition in parts.clone() {
-            outputs.push(job.reduce(futures, partition, set.part(partition - parts.start), place.clone())?);
-        }
-    }
+    let outputs = merges.reduce(futures, job)?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

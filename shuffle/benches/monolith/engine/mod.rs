@@ -22,7 +22,7 @@ mod layout;
 mod output;
 mod sample;
 mod scatter;
-mod spill;
+pub(crate) mod spill;
 mod stages;
 mod store;
 

@@ -18,18 +18,23 @@ pub(super) struct SpillFile {
     reserved: Mutex<u64>,
 }
 
+/// A file on the disk of `directory` that is gone when it is closed.
+pub(crate) fn nameless(directory: &Path) -> Result<DirectFile, FileError> {
+    let path = directory.join(".nameless.tmp");
+    let file = DirectFile::create(&path)?;
+    std::fs::remove_file(&path).map_err(|source| FileError::Io {
+        path,
+        operation: "take away the name of",
+        offset: 0,
+        source,
+    })?;
+    Ok(file)
+}
+
 impl SpillFile {
     /// A new file on the disk of `directory`.
     pub(super) fn create(directory: &Path) -> Result<SpillFile, FileError> {
-        let path = directory.join(".spill.tmp");
-        let file = DirectFile::create(&path)?;
-        std::fs::remove_file(&path).map_err(|source| FileError::Io {
-            path,
-            operation: "take away the name of",
-            offset: 0,
-            source,
-        })?;
-        Ok(SpillFile { file, next: AtomicU64::new(0), reserved: Mutex::new(0) })
+        Ok(SpillFile { file: nameless(directory)?, next: AtomicU64::new(0), reserved: Mutex::new(0) })
     }
 
     /// Bytes that were ever written.
