@@ -119,6 +119,12 @@ pub struct BenchArgs {
     /// How many bytes to spill
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4GB")]
     pub size: u64,
+    /// Maps of the shuffle
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..), default_value = "1000")]
+    pub maps: u32,
+    /// Partitions of the shuffle
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000), default_value = "1000")]
+    pub partitions: u32,
     /// Byte budget of the store [default: 60% of what is available, 1GiB for spill]
     #[arg(long, value_name = "SIZE", conflicts_with = "cluster")]
     pub memory: Option<MemoryBudget>,
@@ -154,6 +160,8 @@ pub enum BenchName {
     Spill,
     /// Memory of the Owner with a million live references
     Metadata,
+    /// A shuffle of parts of one row: what a part, a block and a task cost
+    Shuffle,
 }
 
 /// Settings that `exobus node` takes over from the configuration when given.

@@ -87,6 +87,8 @@ const MERGED_BLOCK_MIN_BYTES: u64 = 1 << 20;
 const ROUND_SHARE_OF_MEMORY: u64 = 5;
 /// A merge makes about this much: several of a round run side by side, and each holds little.
 const MERGE_BYTES: u64 = 64 << 20;
+/// The directory of an object takes so much for each part.
+pub(crate) const PART_META_BYTES: u64 = 64;
 /// Most partitions that part numbers and file names are made for.
 const PARTITIONS_MAX: u64 = 1_000_000;
 
@@ -110,11 +112,22 @@ impl Plan {
             let smallest = CHUNK_MIN_BYTES * 2 * executors * 216 / 100 + (1 << 20);
             return Err(PlanError::Memory { memory_bytes: sizes.memory_bytes, smallest });
         }
-        // Enough chunks for every slot to have several, so that the last one is not waited for.
-        let chunk_even = sizes.input_bytes.div_ceil(slots * 4).max(CHUNK_MIN_BYTES);
+        // Enough chunks for every slot to have several: the last one is waited for less, and what running maps hold besides the
+        // data is little of it.
+        let chunk_even = sizes.input_bytes.div_ceil(slots * 8).max(CHUNK_MIN_BYTES);
         let chunk_contiguous = (sizes.memory_bytes / CHUNK_SHARE_OF_MEMORY).max(CHUNK_MIN_BYTES);
         let chunk_bytes = chunk_fits.min(chunk_even).min(chunk_contiguous).min(CHUNK_MAX_BYTES) / record * record;
-        let map_scratch_bytes = chunk_bytes + chunk_bytes * 16 / record + (1 << 20);
+        Self::of_chunks(sizes, partitions, chunk_bytes)
+    }
+
+    /// As [`new`](Self::new), for maps that make about `chunk_bytes` each whatever the plan would prefer.
+    ///
+    /// # Errors
+    /// The number of partitions cannot be.
+    pub fn of_chunks(sizes: Sizes, partitions: Option<u32>, chunk_bytes: u64) -> Result<Self, PlanError> {
+        let executors = u64::from(sizes.executors_per_node.max(1));
+        let slots = executors * u64::from(sizes.nodes.max(1));
+        let map_scratch_bytes = chunk_bytes + chunk_bytes * 16 / RECORD_BYTES as u64 + (1 << 20);
 
         let partition_fits = sizes.memory_bytes / 2 / (executors + 1);
         let partition_bytes = partition_fits.min(PARTITION_MAX_BYTES) * 3 / 4;
@@ -126,11 +139,13 @@ impl Plan {
         }
         let partition_bytes = sizes.input_bytes / partitions;
 
+        // What a map makes takes memory for its bytes and for its directory, which matters where parts are tiny.
+        let map_bytes = (chunk_bytes + partitions * PART_META_BYTES).max(1);
         // Executors merge side by side, each with what it reads and what it makes, in half of M.
-        let merge_fits = (sizes.memory_bytes / (4 * executors) / chunk_bytes.max(1)).max(2);
+        let merge_fits = (sizes.memory_bytes / (4 * executors) / map_bytes).max(2);
         let merge_wanted = (MERGED_BLOCK_MIN_BYTES * partitions).div_ceil(chunk_bytes.max(1)).max(2);
         let round_bytes = sizes.memory_bytes * u64::from(sizes.nodes.max(1)) / ROUND_SHARE_OF_MEMORY;
-        let maps_per_round = (round_bytes / chunk_bytes.max(1)).max(2);
+        let maps_per_round = (round_bytes / map_bytes).max(2);
         let round_bytes_per_node = maps_per_round * chunk_bytes / u64::from(sizes.nodes.max(1));
         let groups_per_node = round_bytes_per_node.div_ceil(MERGE_BYTES).max(executors);
         Ok(Self {

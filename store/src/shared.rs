@@ -27,6 +27,7 @@ use crate::{
     options::{EventHook, StoreEvent},
     region::Region,
     reserve::{Pool, Reserve},
+    spill,
     state::{Effect, State},
 };
 
@@ -61,6 +62,11 @@ impl DiskTime {
 
     pub fn read(&self, time: Duration) {
         self.read_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes per second of one thread, when `bytes` were written; `None`: nothing was.
+    fn write_rate(&self, bytes: u64) -> Option<u64> {
+        bytes.saturating_mul(1_000_000).checked_div(self.write_us.load(Ordering::Relaxed))
     }
 
     /// Microseconds of writes and of reads.
@@ -171,6 +177,9 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         inner.state.backed = self.region.backed();
+        let counters = inner.state.counters;
+        let written = self.disk_time.write_rate(counters.spilled_bytes + counters.written_through_bytes);
+        inner.state.grows_slowly = spill::grows_slowly(self.region.growth(), written);
         inner
     }
 

@@ -78,7 +78,7 @@ impl Store {
             return Err(StoreError::BudgetTooSmall { given: options.memory_bytes, smallest });
         }
         let blocks_bytes = (options.memory_bytes - reserve_bytes) / PAGE * PAGE;
-        let region = Region::reserve(blocks_bytes, reserve_bytes)
+        let region = Region::reserve(blocks_bytes, reserve_bytes, clock.clone())
             .map_err(|source| StoreError::Region { bytes: options.memory_bytes, source: Arc::new(source) })?;
         let node = if options.node.is_empty() { random_name() } else { options.node.clone() };
         let dirs = Dirs::new(disk, &options.spill_dirs, &node, options.keep_files);

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Strategy;
-use crate::plan::{Plan, Sizes};
+use crate::plan::{PART_META_BYTES, Plan, Sizes};
 
 /// Direct I/O, bytes a second.
 const DISK_BYTES_PER_S: f64 = 1.7e9;
@@ -43,15 +43,22 @@ pub struct Estimate {
     pub spilled_bytes: u64,
     /// Most bytes in the stores of all nodes at once.
     pub peak_bytes: u64,
+    /// Bytes of the directories of all objects that are there at the same time. They stay in memory besides the budget.
+    pub directory_bytes: u64,
     /// Seconds besides reading the input and writing the output.
     pub seconds: f64,
 }
+
+/// Directories that take more than this share of the memory rule a strategy out where another needs less.
+const SHARE_FOR_DIRECTORIES: u64 = 8;
 
 /// Estimates for all strategies, the cheapest first.
 pub fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
     let mut all: Vec<_> = Strategy::ALL.iter().map(|strategy| estimate(*strategy, sizes, maps, plan)).collect();
     // Between equals the simpler one, which comes first.
-    all.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let memory = sizes.memory_bytes * u64::from(sizes.nodes.max(1));
+    let too_much = |estimate: &Estimate| estimate.directory_bytes.max(memory / SHARE_FOR_DIRECTORIES);
+    all.sort_by(|a, b| too_much(a).cmp(&too_much(b)).then(a.seconds.total_cmp(&b.seconds)));
     all
 }
 
@@ -70,13 +77,17 @@ fn estimate(strategy: Strategy, sizes: Sizes, maps: usize, plan: &Plan) -> Estim
     let rounds = maps.div_ceil(plan.maps_per_round as u64).max(1);
     let folds = maps.div_ceil(plan.merge_factor as u64).max(1);
 
-    // Merge tasks, blocks that each reduce reads, bytes merged, bytes that live between the phases.
-    let (merges, columns, merged, stored) = match strategy {
-        Strategy::Simple => (0, maps, 0, data),
-        Strategy::Riffle => (folds, folds, data, data),
-        Strategy::Push => (folds * groups, folds, data, 2 * data),
-        Strategy::TwoStage => (rounds * groups, rounds, data, data),
-        Strategy::Streaming => (rounds * partitions, 1, data * (rounds + 1) / 2, data),
+    let in_round = maps.min(2 * plan.maps_per_round as u64);
+    let in_fold = maps.min((plan.merge_factor + plan.maps_in_flight) as u64);
+
+    // Merge tasks, blocks that each reduce reads, bytes merged, bytes that live between the phases, directories of so many
+    // objects with a part for each partition.
+    let (merges, columns, merged, stored, directories) = match strategy {
+        Strategy::Simple => (0, maps, 0, data, maps),
+        Strategy::Riffle => (folds, folds, data, data, folds + in_fold),
+        Strategy::Push => (folds * groups, folds, data, 2 * data, folds + maps),
+        Strategy::TwoStage => (rounds * groups, rounds, data, data, rounds + in_round),
+        Strategy::Streaming => (rounds * partitions, 1, data * (rounds + 1) / 2, data, 1 + in_round),
     };
     let spilled = match strategy {
         // What was spilled is read and written again in every round.
@@ -100,6 +111,7 @@ fn estimate(strategy: Strategy, sizes: Sizes, maps: usize, plan: &Plan) -> Estim
         merged_bytes: merged,
         spilled_bytes: spilled,
         peak_bytes: stored.min(sizes.memory_bytes * nodes),
+        directory_bytes: directories * partitions * PART_META_BYTES,
         seconds: disk + network + work / slots,
     }
 }
@@ -134,6 +146,15 @@ mod tests {
         assert_eq!(strategy, Strategy::TwoStage, "{estimates:#?}");
         let simple = estimates.iter().find(|estimate| estimate.strategy == Strategy::Simple).unwrap();
         assert!(simple.block_bytes < estimates[0].block_bytes);
+    }
+
+    #[test]
+    fn directories_of_a_hundred_million_parts_are_not_kept_at_once() {
+        let sizes = Sizes { input_bytes: 800_000_000, nodes: 1, executors_per_node: 2, memory_bytes: 16 << 30 };
+        let plan = Plan::of_chunks(sizes, Some(10_000), 80_000).unwrap();
+        let estimates = estimates(sizes, 10_000, &plan);
+        assert!(estimates[0].directory_bytes < 4 << 30, "{estimates:#?}");
+        assert_eq!(estimates.last().unwrap().strategy, Strategy::Push, "which keeps those of all maps");
     }
 
     #[test]

@@ -5,10 +5,12 @@
 
 mod data;
 mod programs;
+mod shuffle;
 mod spill;
 
 use std::io::Write as _;
 
+use exobus_actors::host::JobEnd;
 use exobus_actors::ids::NodeId;
 use exobus_actors::node::Node;
 use serde::Serialize;
@@ -41,10 +43,11 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         BenchName::Transfer if args.cluster.is_none() => {
             Err(Failure::text(Exit::Usage, "transfer is between two nodes: give --cluster URL (see `exobus dev`)"))
         }
-        what => {
+        _ => {
+            let params = params(args);
             let figures = match &args.cluster {
-                None => embedded(&config, what)?,
-                Some(_) => on_cluster(&config, what, &interrupt)?,
+                None => embedded(&config, params)?,
+                Some(_) => on_cluster(&config, &params, &interrupt)?,
             };
             print(args.json, &figures)
         }
@@ -63,34 +66,41 @@ fn print<T: Serialize>(json: bool, figures: &T) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn params(what: BenchName) -> BenchParams {
+fn params(args: &BenchArgs) -> BenchParams {
     BenchParams {
-        what: match what {
+        what: match args.what {
             BenchName::Tasks => programs::What::Tasks,
             BenchName::Latency => programs::What::Latency,
             BenchName::Put => programs::What::Put,
             BenchName::Transfer => programs::What::Transfer,
             BenchName::Metadata => programs::What::Metadata,
+            BenchName::Shuffle => programs::What::Shuffle { maps: args.maps, partitions: args.partitions },
             BenchName::Spill => unreachable!("measured without a job"),
         },
     }
 }
 
-fn embedded(config: &NodeConfig, what: BenchName) -> Result<Figures, Failure> {
+fn embedded(config: &NodeConfig, params: BenchParams) -> Result<Figures, Failure> {
     let mut options = node::options(&config.node, NodeId::new("local"));
     // Nothing here is larger than memory; what does spill shall not lie around.
     let spill = Temporary::make(&crate::machine::big_temporary_folder(), "exobus-bench-").or_exit(Exit::InputOutput)?;
     options.store.spill_dirs = vec![spill.path().to_owned()];
     let node = Node::start(options).map_err(node::failure)?;
-    let params = params(what);
     let program = async move |futures| programs::bench(futures, params).await;
-    let (figures, _) = futures::executor::block_on(node.run(node.new_job(), "bench", None, program));
+    let (figures, end) = futures::executor::block_on(node.run(node.new_job(), "bench", None, program));
     node.stop();
-    figures.map_err(job_failure)
+    Ok(with_cost(figures.map_err(job_failure)?, &end))
 }
 
-fn on_cluster(config: &NodeConfig, what: BenchName, interrupt: &Interrupt) -> Result<Figures, Failure> {
-    let end = submit::run(&config.cluster, "exobus bench", "bench@1", &params(what), None, interrupt)?;
-    let bytes = end.result.map_err(job_failure)?;
-    rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)
+/// Adds what the job cost the control plane.
+fn with_cost(mut figures: Figures, end: &JobEnd) -> Figures {
+    figures.insert("owner_bytes_peak".into(), end.owner_bytes as f64);
+    figures.insert("control_messages".into(), end.control_messages as f64);
+    figures
+}
+
+fn on_cluster(config: &NodeConfig, params: &BenchParams, interrupt: &Interrupt) -> Result<Figures, Failure> {
+    let end = submit::run(&config.cluster, "exobus bench", "bench@1", params, None, interrupt)?;
+    let bytes = end.result.clone().map_err(job_failure)?;
+    Ok(with_cost(rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)?, &end))
 }

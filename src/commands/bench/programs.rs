@@ -9,6 +9,8 @@ use exobus_actors::{ids::RowHash, program, task};
 use exobus_store::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 
+use super::shuffle;
+
 /// Figures by name; the name ends with the unit.
 pub type Figures = BTreeMap<String, f64>;
 
@@ -32,6 +34,13 @@ pub enum What {
     Transfer,
     /// Memory of the Owner for a million references.
     Metadata,
+    /// A shuffle of parts of one row.
+    Shuffle {
+        /// Maps.
+        maps: u32,
+        /// Partitions.
+        partitions: u32,
+    },
 }
 
 /// Outstanding tasks while throughput is measured.
@@ -95,10 +104,11 @@ pub async fn bench(futures: Futures, params: BenchParams) -> Result<Figures, Job
         What::Put => put(&futures).await,
         What::Transfer => transfer(&futures).await,
         What::Metadata => metadata(&futures).await,
+        What::Shuffle { maps, partitions } => shuffle::shuffle(&futures, maps, partitions).await,
     }
 }
 
-fn figures<const N: usize>(named: [(&str, f64); N]) -> Figures {
+pub(super) fn figures<const N: usize>(named: [(&str, f64); N]) -> Figures {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -21,6 +21,7 @@ use crate::{
     ids::ObjectId,
     meta::{ObjectMeta, Parts},
     options::{StoreEvent, StoreStats},
+    spill,
     table::{ExtentKey, FileId, Freed, NewExtent, Object, ObjectKey, Place, Table},
 };
 
@@ -80,6 +81,10 @@ pub(crate) struct State {
     loading: BTreeMap<ExtentKey, Vec<Ticket>>,
     /// Memory below this is there without waiting for the operating system.
     pub backed: u64,
+    /// Whether it may pay to write to disk instead of touching memory beyond that.
+    pub grows_slowly: bool,
+    /// So much is touched before that matters.
+    grow_freely_bytes: u64,
     write_requests: u64,
     write_requests_max: u64,
     /// The head of the queue that was reported as waiting for what others hold.
@@ -101,6 +106,8 @@ impl State {
             requests: BTreeMap::new(),
             loading: BTreeMap::new(),
             backed: 0,
+            grows_slowly: false,
+            grow_freely_bytes: spill::GROW_FREELY_BYTES,
             write_requests: 0,
             write_requests_max,
             tight: None,
@@ -133,17 +140,33 @@ impl State {
         if takes > self.budget.free() + self.table.clean_bytes() {
             return None;
         }
+        // What is clean already is taken before slow new memory, but no more of it than is asked for: it may lie apart.
+        let mut instead = if self.grows_slowly { takes } else { 0 };
         loop {
             if takes <= self.budget.free() {
                 let span = if paged { self.allocator.alloc_pages(bytes) } else { self.allocator.alloc(bytes) };
                 if let Some(span) = span {
-                    self.budget.charge(span.bytes);
-                    return Some(span);
+                    let hot = span.end() <= self.at_hand();
+                    let dropped = if hot || instead == 0 { None } else { self.table.drop_oldest_clean() };
+                    let Some(dropped) = dropped else {
+                        self.budget.charge(span.bytes);
+                        return Some(span);
+                    };
+                    instead = instead.saturating_sub(dropped.bytes);
+                    self.allocator.free(span);
+                    self.give_back(dropped);
+                    continue;
                 }
             }
             let dropped = self.table.drop_oldest_clean()?;
             self.give_back(dropped);
         }
+    }
+
+    /// Bytes of the budget that are worth using now.
+    fn at_hand(&self) -> u64 {
+        let capacity = self.budget.capacity();
+        if self.grows_slowly { self.backed.max(self.grow_freely_bytes).min(capacity) } else { capacity }
     }
 
     /// Makes a page-level span longer where it lies; drops nothing for it.

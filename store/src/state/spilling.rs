@@ -67,9 +67,10 @@ impl State {
         loop {
             let waiting = self.budget.head().filter(|(class, ..)| self.presses(*class));
             let needed = self.budget.outputs_waiting().unwrap_or(0).max(waiting.map_or(0, |(.., bytes)| bytes));
+            let at_hand = self.at_hand();
             let bytes = spill::bytes_to_write(Levels {
-                capacity: self.budget.capacity(),
-                free: self.budget.free(),
+                capacity: at_hand,
+                free: at_hand.saturating_sub(self.budget.used()),
                 clean: self.table.clean_bytes(),
                 dirty: self.table.dirty_bytes(),
                 writing: self.table.writing_bytes(),

@@ -181,8 +181,13 @@ impl Model {
 }
 
 fn run(steps: Vec<Step>, dirs: usize) {
-    let (mut state, mut world, mut model) = (state(dirs), World::default(), Model::default());
+    run_with(state(dirs), steps, dirs);
+}
+
+fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
+    let (mut world, mut model) = (World::default(), Model::default());
     for step in steps {
+        state.backed = state.backed.max(state.budget.peak());
         apply(step, &mut state, &mut world, &mut model);
         world.take(&mut state);
         for id in world.lost.drain(..) {
@@ -335,6 +340,37 @@ proptest! {
     fn promises_hold_without_any_disk(steps in steps(false)) {
         run(steps, 0);
     }
+}
+
+/// A store of which a quarter was touched, and whose new memory is slow.
+fn slow_state(dirs: usize) -> State {
+    State { backed: CAPACITY / 4, grows_slowly: true, grow_freely_bytes: CAPACITY / 4, ..state(dirs) }
+}
+
+proptest! {
+    #[test]
+    fn promises_hold_where_new_memory_is_slow(steps in steps(true)) {
+        run_with(slow_state(2), steps, 2);
+    }
+}
+
+#[test]
+fn slow_new_memory_is_touched_only_when_nothing_clean_can_be_taken() {
+    let mut state = slow_state(1);
+    let mut world = World::default();
+    for id in 1..=2 {
+        let span = state.allocate(CAPACITY / 8, true).unwrap();
+        seal(&mut state, id, 1, span, CAPACITY / 8);
+    }
+    world.take(&mut state);
+    assert!(!world.writes.is_empty(), "what was touched is full: the disk begins");
+    let grown = state.allocate(CAPACITY / 8, true).unwrap();
+    assert_eq!(grown.end(), CAPACITY * 3 / 8, "nobody waits for the disk");
+    while world.step(&mut state, 0, false) {}
+    state.backed = grown.end();
+    let span = state.allocate(CAPACITY / 8, true).unwrap();
+    assert_eq!(span.offset, 0, "the memory of the oldest, which is on disk");
+    assert_eq!(state.allocate(CAPACITY / 2, true).map(|span| span.end()), Some(CAPACITY * 7 / 8));
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! A shuffle of tiny parts: as many maps as partitions, and one row of 8 bytes in each part of each map, so that next to
+//! nothing is data and everything is what the runtime adds to a part, a block and a task.
+
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_actors::{ids::RowHash, task};
+use exobus_shuffle::{Job, Plan, Sizes, strategies::auto};
+use exobus_store::{Block, Clock, ObjectWriter, SystemClock};
+use serde::{Deserialize, Serialize};
+
+use super::programs::{Figures, figures};
+
+const ROW_BYTES: usize = 8;
+
+/// The row that map `index` has for `partition`, and its hash.
+fn row(index: u64, partition: u64) -> ([u8; ROW_BYTES], RowHash) {
+    let row = (index << 32 | partition).to_le_bytes();
+    (row, hash(row))
+}
+
+/// Not linear, so that sums of hashes tell sets of rows apart.
+fn hash(row: [u8; ROW_BYTES]) -> RowHash {
+    let mixed = u64::from_le_bytes(row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    RowHash(u128::from(mixed ^ mixed >> 32) * u128::from(mixed | 1))
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct MapParams {
+    index: u64,
+    partitions: u64,
+}
+
+/// Makes one object with a row in each part.
+#[task(name = "bench.shuffle_map", deterministic = true)]
+fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    let writer = context.output_sized(params.partitions * ROW_BYTES as u64)?;
+    for partition in 0..params.partitions {
+        let (row, hash) = row(params.index, partition);
+        writer.begin_part(Some(ROW_BYTES as u64))?;
+        writer.write(&row)?;
+        writer.end_part(1, hash);
+    }
+    Ok(())
+}
+
+/// Puts the parts at the same position of all blocks one behind the other.
+#[task(name = "bench.shuffle_merge", deterministic = true)]
+fn merge(context: &mut TaskContext<'_>, parts: u32) -> Result<(), TaskError> {
+    for arg in 0..context.args() {
+        let blocks = context.blocks(arg);
+        let bytes = blocks.iter().map(|block| block.len() as u64).sum();
+        let mut read = Output::default();
+        let writer = context.output_sized(bytes)?;
+        for part in 0..parts as usize {
+            read.add(concatenate(writer, &blocks, part)?);
+        }
+        context.consumed(arg, read.bytes, read.rows, read.row_hash);
+    }
+    Ok(())
+}
+
+fn concatenate(writer: &mut ObjectWriter, blocks: &[Block], part: usize) -> Result<Output, TaskError> {
+    let mut read = Output::default();
+    writer.begin_part(None)?;
+    for block in blocks {
+        let bytes = block.part(part);
+        writer.write(&bytes)?;
+        read.add(sum(&bytes)?);
+    }
+    writer.end_part(read.rows, read.row_hash);
+    Ok(read)
+}
+
+fn sum(rows: &[u8]) -> Result<Output, TaskError> {
+    let (rows, rest) = rows.as_chunks::<ROW_BYTES>();
+    if !rest.is_empty() {
+        return Err(TaskError::fatal(format!("{} bytes of a part are no row", rest.len())));
+    }
+    let row_hash = rows.iter().map(|row| hash(*row)).sum();
+    Ok(Output { bytes: rows.as_flattened().len() as u64, rows: rows.len() as u64, row_hash })
+}
+
+/// Counts the rows of a partition.
+#[task(name = "bench.shuffle_reduce", deterministic = true)]
+fn reduce(context: &mut TaskContext<'_>, _partition: u32) -> Result<u64, TaskError> {
+    let mut rows = 0;
+    for arg in 0..context.args() {
+        let mut read = Output::default();
+        for block in context.blocks(arg) {
+            read.add(sum(&block)?);
+        }
+        context.consumed(arg, read.bytes, read.rows, read.row_hash);
+        rows += read.rows;
+    }
+    Ok(rows)
+}
+
+struct Tiny {
+    partitions: u32,
+}
+
+impl Job for Tiny {
+    fn name(&self) -> &'static str {
+        "shuffle"
+    }
+
+    fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
+        let params = MapParams { index: index as u64, partitions: u64::from(self.partitions) };
+        futures.submit_with(map, &params, &[], TaskOptions { place, ..TaskOptions::default() })
+    }
+
+    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
+        futures.submit_with(merge, &parts, blocks, TaskOptions { place, ..TaskOptions::default() })
+    }
+
+    fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
+        futures.submit_with(reduce, &partition, &[column], TaskOptions { place, ..TaskOptions::default() })
+    }
+}
+
+/// Shuffles `maps` x `partitions` parts of one row with the strategy that is estimated to be the fastest.
+pub(super) async fn shuffle(futures: &Futures, maps: u32, partitions: u32) -> Result<Figures, JobError> {
+    let clock = SystemClock::new();
+    let started = clock.now();
+    let row_bytes = ROW_BYTES as u64;
+    let sizes = Sizes::of(&futures.nodes(), u64::from(maps) * u64::from(partitions) * row_bytes);
+    let plan =
+        Plan::of_chunks(sizes, Some(partitions), u64::from(partitions) * row_bytes).map_err(JobError::program)?;
+    let strategy = auto::choose(sizes, maps as usize, &plan);
+    futures.plan_stage("shuffle.map", u64::from(maps), sizes.input_bytes)?;
+    futures.plan_stage("shuffle.reduce", u64::from(partitions), sizes.input_bytes)?;
+    let shuffled = strategy.run(futures, &Tiny { partitions }, maps as usize, &plan).await?;
+    futures.wait_all(&shuffled.outputs).await?;
+    for output in &shuffled.outputs {
+        let rows: u64 = futures.get_value(output).await?;
+        if rows != u64::from(maps) {
+            return Err(JobError::program(format!("a partition has {rows} rows of {maps}")));
+        }
+    }
+    Ok(figures([
+        ("maps", f64::from(maps)),
+        ("partitions", f64::from(partitions)),
+        ("maps_per_round", plan.maps_per_round as f64),
+        ("seconds", (clock.now() - started).as_secs_f64()),
+    ]))
+}
