@@ -26,6 +26,8 @@ pub enum Choice {
     Nodes(Vec<NodeShape>),
     /// This node or these nodes hold an object.
     Locations(Vec<NodeId>),
+    /// These blocks of these lanes were to be folded.
+    Folds(Vec<(u32, Vec<ObjectId>)>),
     /// It was this time, milliseconds since the epoch.
     Time(u64),
     /// A random number.

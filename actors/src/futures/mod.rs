@@ -8,6 +8,7 @@
 mod api;
 mod call;
 mod choices;
+mod pushes;
 mod reference;
 mod window;
 
@@ -15,5 +16,6 @@ pub use api::Futures;
 pub(crate) use api::{FuturesParts, decode};
 pub use call::{Notify, ProgramCall};
 pub use choices::{Choice, Choices, NodeShape};
+pub use pushes::{Fold, Pushes};
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};
 pub use window::Window;
