@@ -44,7 +44,7 @@ pub(super) async fn copy(
         stager.store.stage(StageRequest { group: job.group(), items, class: Class::Prefetch })
     };
     let tickets: Vec<_> = metas.into_iter().map(reserve).collect();
-    if tickets.iter().any(|ticket| !ticket.is_ready()) {
+    if tickets.iter().any(|ticket| !ticket.has_memory()) {
         tell(super::News::Short);
     }
     let from_store = |error: StoreError| crate::registry::TaskError::Store(error).into_failure();

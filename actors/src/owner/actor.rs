@@ -337,7 +337,7 @@ impl OwnerActor {
         }
     }
 
-    fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
+    pub(super) fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
         if !self.nodes.contains_key(node) {
             let address = self.post.address(node, node_manager::ACTOR);
             let (job, owner) = (self.job, self.post.node().clone());

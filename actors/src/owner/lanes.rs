@@ -77,6 +77,8 @@ impl OwnerActor {
         fold_at: u32,
         news: mpsc::UnboundedSender<(u32, Vec<ObjectId>)>,
     ) {
+        // From here on what it does is done for this job, whether it is given tasks or not.
+        self.node(&node);
         let merger = self.post.address(&node, merger::ACTOR);
         let owner = self.post.node().clone();
         tell(&merger, MergerMsg::Open { job: self.job, owner, lane, ranges, fold_at });
