@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::{Notify, ProgramCall};
-use super::choices::{Choice, Choices, NodeShape};
+use super::choices::{Choice, Choices, FoldDue, NodeShape};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{Exchange, OwnerMsg};
@@ -477,7 +477,7 @@ impl Futures {
     }
 
     /// The folds that were due in the run that is replayed; `None` once live.
-    pub(super) fn replayed_folds(&self) -> Result<Option<Vec<(u32, Vec<ObjectId>)>>, JobError> {
+    pub(super) fn replayed_folds(&self) -> Result<Option<Vec<FoldDue>>, JobError> {
         match self.0.choices.borrow_mut().replayed() {
             None => Ok(None),
             Some(Choice::Folds(folds)) => Ok(Some(folds)),
@@ -485,7 +485,7 @@ impl Futures {
         }
     }
 
-    pub(super) fn log_folds(&self, folds: Vec<(u32, Vec<ObjectId>)>) {
+    pub(super) fn log_folds(&self, folds: Vec<FoldDue>) {
         self.0.choices.borrow_mut().append(Choice::Folds(folds));
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
+use super::choices::FoldDue;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
 use crate::owner::Exchange;
 use crate::task::{Description, JobError, Output, Parts};
@@ -92,8 +93,8 @@ pub enum ProgramCall {
         ranges: Vec<Parts>,
         /// How many blocks make a fold.
         fold_at: u32,
-        /// Who is told which blocks are to be folded: the lane and the blocks.
-        news: mpsc::UnboundedSender<(u32, Vec<ObjectId>)>,
+        /// Who is told which blocks are to be folded.
+        news: mpsc::UnboundedSender<FoldDue>,
     },
     /// An object that exists will be merged in these lanes.
     Push {

@@ -15,7 +15,7 @@ mod window;
 pub use api::Futures;
 pub(crate) use api::{FuturesParts, decode};
 pub use call::{Notify, ProgramCall};
-pub use choices::{Choice, Choices, NodeShape};
+pub use choices::{Choice, Choices, FoldDue, NodeShape};
 pub use pushes::{Fold, Pushes};
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};
 pub use window::Window;

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::api::Futures;
 use super::call::ProgramCall;
+use super::choices::FoldDue;
 use super::reference::ObjectRef;
 use crate::ids::ObjectId;
 use crate::task::{JobError, Parts, Place};
@@ -33,7 +34,7 @@ pub struct Pushes {
     numbers: Range<u32>,
     /// What was pushed and not folded, by lane, in order.
     open: Vec<Vec<ObjectRef>>,
-    news: mpsc::UnboundedReceiver<(u32, Vec<ObjectId>)>,
+    news: mpsc::UnboundedReceiver<FoldDue>,
 }
 
 impl Pushes {

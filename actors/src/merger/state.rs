@@ -65,8 +65,10 @@ struct Lane {
     ranges: Vec<Parts>,
     fold_at: usize,
     folds: u64,
-    /// Blocks that are in no fold, by number.
+    /// Blocks that are in no fold, by number ...
     open: BTreeMap<u64, ObjectId>,
+    /// ... and those of them that are here, or of which nothing will come.
+    settled: BTreeMap<u64, ObjectId>,
 }
 
 /// A question that is answered when nothing of it is on its way.
@@ -106,6 +108,8 @@ pub(super) struct State {
     queued: BTreeMap<u64, Key>,
     waiting: BTreeMap<u64, Key>,
     works: BTreeMap<u64, Key>,
+    /// Blocks that are here and in a fold.
+    folded: BTreeSet<Key>,
     looks: BTreeMap<u64, Look>,
     effects: Vec<Effect>,
 }
@@ -122,6 +126,7 @@ impl State {
             queued: BTreeMap::new(),
             waiting: BTreeMap::new(),
             works: BTreeMap::new(),
+            folded: BTreeSet::new(),
             looks: BTreeMap::new(),
             effects: Vec::new(),
         }
@@ -147,7 +152,14 @@ impl State {
     /// A job will push here.
     pub(super) fn open(&mut self, job: JobId, lane: u32, owner: NodeId, ranges: Vec<Parts>, fold_at: u32) {
         let fold_at = fold_at.max(1) as usize;
-        self.lanes.entry((job, lane)).or_insert(Lane { owner, ranges, fold_at, folds: 0, open: BTreeMap::new() });
+        self.lanes.entry((job, lane)).or_insert(Lane {
+            owner,
+            ranges,
+            fold_at,
+            folds: 0,
+            open: BTreeMap::new(),
+            settled: BTreeMap::new(),
+        });
     }
 
     /// An object exists, `at` another node; `None`: nothing of it has to be copied.
@@ -159,8 +171,9 @@ impl State {
         }
         entry.open.insert(number, object);
         let stage = if at.is_some() { Stage::Queued } else { Stage::Bare };
-        if stage == Stage::Queued {
-            self.queued.insert(number, key);
+        match stage {
+            Stage::Queued => drop(self.queued.insert(number, key)),
+            _ => drop(entry.settled.insert(number, object)),
         }
         self.blocks.insert(key, Block { number, at, stage, left: BTreeMap::new(), fold: None });
     }
@@ -201,7 +214,21 @@ impl State {
         let key = self.working(work, |stage| matches!(stage, Stage::Reserving(..) | Stage::Fetching(_)))?;
         self.works.remove(&work);
         self.blocks.get_mut(&key).expect("looked up just now").stage = Stage::Here;
+        self.settle(key);
         Some(key)
+    }
+
+    /// A block is here, or nothing of it will come.
+    fn settle(&mut self, key: Key) {
+        let block = &self.blocks[&key];
+        match block.fold {
+            None => {
+                let lane = self.lanes.get_mut(&(key.0, key.1)).expect("the lane of a block");
+                lane.settled.insert(block.number, key.2);
+            }
+            Some(_) if block.stage == Stage::Here => drop(self.folded.insert(key)),
+            Some(_) => drop(self.folded.remove(&key)),
+        }
     }
 
     /// A block will not come.
@@ -237,6 +264,7 @@ impl State {
         self.held -= block.left.remove(&parts)?;
         if block.left.is_empty() {
             block.stage = Stage::Bare;
+            self.settle(key);
         }
         self.forget_if_done(key);
         Some(key)
@@ -293,6 +321,7 @@ impl State {
         if holds {
             self.held -= bytes;
         }
+        self.settle(key);
         match stage {
             Stage::Bare => {}
             Stage::Queued => drop(self.queued.remove(&number)),
@@ -364,12 +393,12 @@ impl State {
     /// Whether there is room for so many bytes, now that copies that nobody asked for have gone.
     fn makes_room(&mut self, bytes: u64) -> bool {
         while self.held + bytes > self.cap {
-            let old = self.blocks.iter().filter(|(key, block)| {
+            let old = self.folded.iter().filter(|key| {
                 let folds = self.lanes[&(key.0, key.1)].folds;
-                block.stage == Stage::Here && block.fold.is_some_and(|fold| fold + FOLDS_AWAITED <= folds)
+                self.blocks[*key].fold.is_some_and(|fold| fold + FOLDS_AWAITED <= folds)
             });
-            let oldest = old.min_by_key(|(_, block)| (block.fold, block.number));
-            let Some(key) = oldest.map(|(key, _)| *key) else { return false };
+            let oldest = old.min_by_key(|key| (self.blocks[*key].fold, self.blocks[*key].number));
+            let Some(key) = oldest.copied() else { return false };
             self.give_up(key);
         }
         true
@@ -385,18 +414,17 @@ impl State {
     /// Says that a fold of a lane is due, if one is.
     fn fold(&mut self, (job, number): (JobId, u32)) -> bool {
         let lane = &self.lanes[&(job, number)];
-        let settled = |object: &&ObjectId| self.blocks[&(job, number, **object)].is_settled();
-        let here: Vec<ObjectId> = lane.open.values().filter(settled).copied().collect();
-        let (fold_at, tight) = (lane.fold_at, here.len() < lane.fold_at);
+        let (fold_at, here) = (lane.fold_at, lane.settled.len());
+        let tight = here < fold_at;
         let blocks: Vec<ObjectId> = if !tight {
-            here.into_iter().take(fold_at).collect()
+            lane.settled.values().take(fold_at).copied().collect()
         } else if !self.is_short() {
             return false;
         } else if lane.open.len() >= fold_at {
             // The merge fetches the rest: it has a better claim to memory than a push.
             lane.open.values().take(fold_at).copied().collect()
-        } else if here.len() >= fold_at_least(fold_at) {
-            here
+        } else if here >= fold_at_least(fold_at) {
+            lane.settled.values().copied().collect()
         } else {
             return false;
         };
@@ -414,12 +442,14 @@ impl State {
             let block = self.blocks.get_mut(key).expect("a block that is folded is known");
             block.fold = Some(fold);
             entry.open.remove(&block.number);
+            entry.settled.remove(&block.number);
             bytes += if block.stage == Stage::Here { block.bytes() } else { 0 };
         }
         for key in members {
             match self.blocks[&key].stage {
+                Stage::Here => self.settle(key),
                 // It is nearly here.
-                Stage::Here | Stage::Fetching(_) => {}
+                Stage::Fetching(_) => {}
                 _ => self.give_up(key),
             }
             self.forget_if_done(key);

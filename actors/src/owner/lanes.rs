@@ -8,6 +8,7 @@ use tracing::debug;
 
 use super::actor::OwnerActor;
 use super::tables::OwnerState;
+use crate::futures::FoldDue;
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE};
@@ -16,7 +17,7 @@ use crate::task::Parts;
 
 struct Lane {
     merger: Address<MergerMsg>,
-    news: mpsc::UnboundedSender<(u32, Vec<ObjectId>)>,
+    news: mpsc::UnboundedSender<FoldDue>,
     /// Objects and where they are, that the Merger has not been told of.
     pushed: Vec<(ObjectId, Option<NodeId>)>,
 }
@@ -75,7 +76,7 @@ impl OwnerActor {
         node: NodeId,
         ranges: Vec<Parts>,
         fold_at: u32,
-        news: mpsc::UnboundedSender<(u32, Vec<ObjectId>)>,
+        news: mpsc::UnboundedSender<FoldDue>,
     ) {
         // From here on what it does is done for this job, whether it is given tasks or not.
         self.node(&node);

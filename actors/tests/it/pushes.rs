@@ -89,18 +89,16 @@ async fn folds(futures: &Futures, pushes: &mut Pushes, count: usize) -> Result<V
     failed.map(|()| folds)
 }
 
-/// Merges folds on the node "target"; what all of their bytes add up to.
+/// Merges folds on the node "target", one after the other: what waits there could be recalled, and would be fetched again.
+/// What all of their bytes add up to.
 async fn merge(futures: &Futures, folds: &[Fold]) -> Result<u64, JobError> {
-    let mut merges = Vec::new();
+    let mut sum = 0;
     for fold in folds {
         let set = futures.exchange_shared("block -> merge", &fold.blocks, PARTS, 1)?;
         for piece in PIECES {
-            merges.push(futures.submit_with(merged, &(), &[set.parts(piece)], at("target"))?);
+            let merge = futures.submit_with(merged, &(), &[set.parts(piece)], at("target"))?;
+            sum += futures.get_value::<u64>(&merge).await?;
         }
-    }
-    let mut sum = 0;
-    for merge in merges {
-        sum += futures.get_value::<u64>(&merge).await?;
     }
     Ok(sum)
 }
