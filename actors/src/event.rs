@@ -111,6 +111,15 @@ pub enum EventKind {
         /// Where and when it ran; `None` when it never did.
         timing: Option<TaskTiming>,
     },
+    /// Blocks that were pushed to the node of this event are to be merged there.
+    FoldDue {
+        /// How many.
+        blocks: u32,
+        /// Bytes of them that were copied there ahead of the merge.
+        bytes: u64,
+        /// Whether they are fewer than wanted, or not all there, because memory is short.
+        tight: bool,
+    },
     /// Something waits, and this is why ("needs 1 gpu, cluster has 0").
     Waiting {
         /// Who waits.
@@ -195,6 +204,10 @@ pub struct NodeFigures {
     pub cpu_us: u64,
     /// Bytes received from other nodes so far.
     pub received_bytes: u64,
+    /// Of those, bytes that were pushed ahead of the tasks that read them.
+    pub pushed_bytes: u64,
+    /// Of those, bytes that were given up before a task took them.
+    pub revoked_bytes: u64,
     /// Bytes sent to other nodes so far.
     pub sent_bytes: u64,
     /// Anonymous and shared memory of the process, each once, now.
@@ -221,6 +234,8 @@ impl NodeFigures {
             disk_written_bytes: self.disk_written_bytes.saturating_sub(first.disk_written_bytes),
             cpu_us: self.cpu_us.saturating_sub(first.cpu_us),
             received_bytes: self.received_bytes.saturating_sub(first.received_bytes),
+            pushed_bytes: self.pushed_bytes.saturating_sub(first.pushed_bytes),
+            revoked_bytes: self.revoked_bytes.saturating_sub(first.revoked_bytes),
             sent_bytes: self.sent_bytes.saturating_sub(first.sent_bytes),
             control_messages: self.control_messages.saturating_sub(first.control_messages),
             refused_messages: self.refused_messages.saturating_sub(first.refused_messages),
@@ -239,6 +254,8 @@ impl NodeFigures {
             disk_written_bytes: self.disk_written_bytes + before.disk_written_bytes,
             cpu_us: self.cpu_us + before.cpu_us,
             received_bytes: self.received_bytes + before.received_bytes,
+            pushed_bytes: self.pushed_bytes + before.pushed_bytes,
+            revoked_bytes: self.revoked_bytes + before.revoked_bytes,
             sent_bytes: self.sent_bytes + before.sent_bytes,
             control_messages: self.control_messages + before.control_messages,
             refused_messages: self.refused_messages + before.refused_messages,

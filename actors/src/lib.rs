@@ -8,6 +8,7 @@ pub mod futures;
 pub mod host;
 pub mod ids;
 pub mod membership;
+pub mod merger;
 pub mod node;
 pub mod node_manager;
 pub mod owner;

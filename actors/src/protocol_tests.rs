@@ -8,6 +8,7 @@ use exobus_bus::codec;
 use crate::event::{Event, EventKind, NodeFigures, NodeState, Received};
 use crate::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::merger::MergerMsg;
 use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::OwnerMsg;
 use crate::scheduler::{JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
@@ -60,7 +61,22 @@ fn owner_messages(
             last: true,
             running: vec![StillRunning { task, attempt: Attempt(u32::MAX), micros: u64::MAX }; 1000],
         },
+        OwnerMsg::FoldDue { node: node(), lane: 1, blocks: ids(3), bytes: u64::MAX, tight: true },
         OwnerMsg::Cancel,
+    ]
+}
+
+fn ids(many: usize) -> ObjectIds {
+    (0..many).map(|id| ObjectId(id as u128)).collect()
+}
+
+/// `many`: how many entries each list has.
+fn merger_messages(job: JobId, node: &NodeId, many: usize) -> Vec<MergerMsg> {
+    let ranges = vec![Parts::Range(0, u32::MAX); many];
+    vec![
+        MergerMsg::Open { job, owner: node.clone(), lane: u32::MAX, ranges, fold_at: u32::MAX },
+        MergerMsg::Push { job, lane: 0, objects: ids(many), nodes: vec![node.clone()], at: vec![0; many] },
+        MergerMsg::EndJob { job },
     ]
 }
 
@@ -70,7 +86,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         arg: Arg { source: Source::Object(ObjectId(4)), parts: Parts::Range(0, 1) },
         at: Some(node.clone()),
     };
-    let ids = || (0..many).map(|id| ObjectId(id as u128)).collect::<ObjectIds>();
+    let ids = || ids(many);
     let spec = TaskSpec {
         job,
         id: task,
@@ -147,6 +163,7 @@ fn every_message_survives_the_wire() {
     owner_messages(&node, Incarnation(u64::MAX), task, attempt, output).iter().for_each(check);
     node_messages(JobId::from_u128(9), task, SetId::from_u128(8), attempt, &node, 3).iter().for_each(check);
     scheduler_messages(JobId::from_u128(9), &node, Incarnation(1)).iter().for_each(check);
+    merger_messages(JobId::from_u128(9), &node, 3).iter().for_each(check);
 }
 
 #[test]
@@ -154,6 +171,10 @@ fn the_largest_message_of_each_kind_stays_far_under_the_limit() {
     let node = NodeId::new(&"n".repeat(64));
     let (job, task, set) = (JobId::from_u128(u128::MAX), TaskId::from_u128(u128::MAX), SetId::from_u128(1));
     for message in node_messages(job, task, set, Attempt(u32::MAX), &node, SET_MEMBERS_PER_MESSAGE) {
+        let bytes = codec::encode(&message).unwrap().len();
+        assert!(bytes < LIMIT_BYTES * 3 / 4, "{bytes} bytes: {:.80?}", message);
+    }
+    for message in merger_messages(job, &node, SET_MEMBERS_PER_MESSAGE) {
         let bytes = codec::encode(&message).unwrap().len();
         assert!(bytes < LIMIT_BYTES * 3 / 4, "{bytes} bytes: {:.80?}", message);
     }

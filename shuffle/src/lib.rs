@@ -9,13 +9,13 @@
 //! |---|---|---|---|---|
 //! | [`simple`](strategies::simple) | M R of D / (M R) | none | D - S | in memory, or while blocks on disk are large |
 //! | [`riffle`](strategies::riffle) | M R / F of F D / (M R) | M / F | D - S, up to D more where map outputs are spilled first | many small blocks, reduces anywhere |
-//! | [`push`](strategies::push) | M R / F, all on the node of the reduce | G M / F | 2 D - S: map outputs are kept | losing a node must be cheap |
+//! | [`push`](strategies::push) | M R / F, all on the node of the reduce | G M / F, more where memory is short | 2 D - S: map outputs are kept | losing a node must be cheap |
 //! | [`two_stage`](strategies::two_stage) | T R, all on the node of the reduce | T G | D - S, in blocks M / T times larger than `simple` | many partitions, data much larger than memory |
 //! | [`streaming`](strategies::streaming) | R | T R, each with its state | states of every round beyond S | an answer after every round |
 //!
 //! [`auto`](strategies::auto) estimates all of them and takes the cheapest; `exobus explain sort` prints the estimates. Lines of
 //! each file, documentation included, beside those that the Exoshuffle paper counts for monoliths (Spark 2 600, Riffle and
-//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 31, riffle 83, push 51, two_stage 39, streaming 72, and
+//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 31, riffle 83, push 79, two_stage 39, streaming 72, and
 //! about 200 that they share.
 //!
 //! # How to add a job

@@ -184,7 +184,7 @@ pub enum StrategyName {
     Simple,
     /// Map outputs of a node are merged there first
     Riffle,
-    /// Parts are merged at the nodes of their reducers as maps end; map outputs are kept for recovery
+    /// Parts go to the nodes of their reducers as maps end, and are merged there; map outputs are kept for recovery
     Push,
     /// Rounds of maps and merges overlap; only merged blocks are kept
     TwoStage,

@@ -118,6 +118,7 @@ impl Progress {
                 }
                 return Some(format!("{stage} failed on {} (attempt {attempt}), trying again: {error}", event.node));
             }
+            EventKind::FoldDue { .. } => {}
             EventKind::Waiting { what, reason, for_ms } => {
                 let text = format!("{what} waits: {reason}");
                 self.waiting = Some(text.clone());
@@ -186,6 +187,7 @@ impl Progress {
             sum.spilled_bytes += since(node.spilled_bytes, first.spilled_bytes);
             sum.restored_bytes += since(node.restored_bytes, first.restored_bytes);
             sum.received_bytes += since(node.received_bytes, first.received_bytes);
+            sum.pushed_bytes += since(node.pushed_bytes, first.pushed_bytes);
             sum.sent_bytes += since(node.sent_bytes, first.sent_bytes);
             sum.memory_bytes += node.memory_bytes;
             sum.peak_memory_bytes += node.peak_memory_bytes;
@@ -223,6 +225,9 @@ impl Progress {
             }
             if totals.received_bytes > 0 {
                 line.push_str(&format!(", moved {}", text::bytes(totals.received_bytes)));
+                if totals.pushed_bytes > 0 {
+                    line.push_str(&format!(" ({} ahead)", text::bytes(totals.pushed_bytes)));
+                }
             }
         }
         if let Some(left) = self.left(now_ms) {

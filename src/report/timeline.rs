@@ -15,6 +15,8 @@ use exobus_actors::{
     task::TaskTiming,
 };
 
+use super::text;
+
 /// What is known about a job so far.
 #[derive(Debug, Default)]
 pub struct Timeline {
@@ -139,6 +141,12 @@ impl Timeline {
                     self.add(event.at_us, slice);
                 }
             },
+            EventKind::FoldDue { blocks, bytes, tight } => {
+                let why = if *tight { ", since memory is short" } else { "" };
+                let bytes = text::bytes(*bytes);
+                let text = format!("{blocks} blocks are merged on {}, {bytes} pushed ahead{why}", event.node);
+                self.marks.push(Mark { at_us: event.at_us, text });
+            }
             EventKind::Waiting { what, reason, for_ms } => {
                 self.wait(event.at_us, for_ms * 1000, format!("{what}: {reason}"));
             }

@@ -167,6 +167,11 @@ impl StageTicket {
         self.why().is_none()
     }
 
+    /// Whether it waits for memory no longer: what is left is to read from disk, or to touch memory for the first time.
+    pub fn has_memory(&self) -> bool {
+        self.waiting.as_ref().is_none_or(|(ticket, _)| self.shared.with(|state| state.has_memory(*ticket)))
+    }
+
     /// Waits, for threads that may block.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::{Notify, ProgramCall};
-use super::choices::{Choice, Choices, NodeShape};
+use super::choices::{Choice, Choices, FoldDue, NodeShape};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{Exchange, OwnerMsg};
@@ -34,6 +34,7 @@ struct Inner {
     nodes: Vec<NodeShape>,
     choices: RefCell<Choices>,
     random: Cell<u64>,
+    lanes: Cell<u32>,
     clock: Arc<dyn Clock>,
 }
 
@@ -66,6 +67,7 @@ impl Futures {
             nodes: parts.nodes,
             choices: RefCell::new(parts.choices),
             random: Cell::new(parts.seed | 1),
+            lanes: Cell::new(0),
             clock: parts.clock,
         }))
     }
@@ -300,7 +302,8 @@ impl Futures {
     /// # Errors
     /// The runtime has ended.
     pub fn exchange(&self, name: &str, objects: &[ObjectRef], parts: u32, readers: u32) -> Result<ObjectSet, JobError> {
-        self.make_set(objects, Some(Exchange { name: name.to_owned(), parts, readers, keep: false }))
+        let name = name.to_owned();
+        self.make_set(objects, Some(Exchange { name, parts, readers, keep: false, shared: false }))
     }
 
     /// Like [`exchange`](Self::exchange), but what was read is not freed while the members are referenced: what is made
@@ -315,7 +318,25 @@ impl Futures {
         parts: u32,
         readers: u32,
     ) -> Result<ObjectSet, JobError> {
-        self.make_set(objects, Some(Exchange { name: name.to_owned(), parts, readers, keep: true }))
+        let name = name.to_owned();
+        self.make_set(objects, Some(Exchange { name, parts, readers, keep: true, shared: false }))
+    }
+
+    /// Like [`exchange_kept`](Self::exchange_kept), where different parts of an object are read in different company: all
+    /// sets that share a name are one exchange, and an object may be in several of them. Together their readers read each
+    /// part of each member `readers` times; the books are closed when the job ends.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn exchange_shared(
+        &self,
+        name: &str,
+        objects: &[ObjectRef],
+        parts: u32,
+        readers: u32,
+    ) -> Result<ObjectSet, JobError> {
+        let name = name.to_owned();
+        self.make_set(objects, Some(Exchange { name, parts, readers, keep: true, shared: true }))
     }
 
     fn make_set(&self, objects: &[ObjectRef], exchange: Option<Exchange>) -> Result<ObjectSet, JobError> {
@@ -448,7 +469,27 @@ impl Futures {
         self.0.choices.borrow_mut().append(Choice::Ready(vec![object]));
     }
 
-    fn call(&self, call: ProgramCall) -> Result<(), JobError> {
+    /// So many numbers of lanes that no other lanes of the job have.
+    pub(super) fn lane_numbers(&self, count: u32) -> std::ops::Range<u32> {
+        let first = self.0.lanes.get();
+        self.0.lanes.set(first + count);
+        first..first + count
+    }
+
+    /// The folds that were due in the run that is replayed; `None` once live.
+    pub(super) fn replayed_folds(&self) -> Result<Option<Vec<FoldDue>>, JobError> {
+        match self.0.choices.borrow_mut().replayed() {
+            None => Ok(None),
+            Some(Choice::Folds(folds)) => Ok(Some(folds)),
+            Some(other) => Err(not_deterministic("folds", &other)),
+        }
+    }
+
+    pub(super) fn log_folds(&self, folds: Vec<FoldDue>) {
+        self.0.choices.borrow_mut().append(Choice::Folds(folds));
+    }
+
+    pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {
         self.0.owner.send(OwnerMsg::Program(call)).map_err(|error| JobError::Runtime { reason: error.to_string() })
     }
 }

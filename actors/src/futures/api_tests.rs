@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use exobus_store::{RealDisk, StoreOptions, SystemClock};
 
+use super::super::pushes::{Fold, Pushes};
 use super::*;
 use crate::ids::Incarnation;
 use crate::shell::{Post, PostOptions, mailbox};
+use crate::task::Place;
 
 /// A clock that is set by hand.
 #[derive(Default)]
@@ -26,6 +28,8 @@ impl Clock for Wall {
 struct World {
     wall: Arc<Wall>,
     store: Store,
+    /// What the last program said to its Owner.
+    inbox: RefCell<Option<mpsc::UnboundedReceiver<OwnerMsg>>>,
     _spill: tempfile::TempDir,
 }
 
@@ -35,7 +39,7 @@ impl World {
         let spill_dirs = vec![spill.path().to_owned()];
         let options = StoreOptions { memory_bytes: 64 << 20, executors: 1, spill_dirs, ..StoreOptions::default() };
         let store = Store::open(options, Arc::new(RealDisk::default()), Arc::new(SystemClock::new())).unwrap();
-        Self { wall: Arc::default(), store, _spill: spill }
+        Self { wall: Arc::default(), store, inbox: RefCell::default(), _spill: spill }
     }
 
     /// The futures of a program that is run, or run again, with what an earlier run learned.
@@ -44,7 +48,8 @@ impl World {
         let clock: Arc<dyn Clock> = self.wall.clone();
         let on_fatal = Box::new(|_| {});
         let post = Post::new(PostOptions { node, incarnation: Incarnation(1), clock: clock.clone(), on_fatal });
-        let (owner, _inbox) = mailbox::<OwnerMsg>(&post, "owner");
+        let (owner, inbox) = mailbox::<OwnerMsg>(&post, "owner");
+        *self.inbox.borrow_mut() = Some(inbox);
         Futures::new(FuturesParts {
             job: JobId::from_u128(1),
             owner,
@@ -102,4 +107,52 @@ fn a_program_that_asks_for_something_else_is_told_that_it_is_not_deterministic()
     for text in cases {
         assert!(text.contains("not deterministic"), "{text}");
     }
+}
+
+/// What folds were due and what was left to the program, by lane.
+type Folds = (Vec<(usize, Vec<ObjectId>)>, Vec<(usize, Vec<ObjectId>)>);
+
+impl World {
+    /// Four blocks are pushed along two lanes; then the Mergers say that these are to be folded.
+    fn push(&self, futures: &Futures, said: &[(u32, Vec<ObjectId>)]) -> Folds {
+        let lanes = ["a", "b"].map(|node| (Place::Node { node: NodeId::new(node), soft: true }, vec![0..3, 3..5]));
+        let mut pushes = Pushes::open(futures, &lanes, 3).unwrap();
+        let blocks = (1..=4).map(|id| ObjectRef::adopt(&futures.0.owner, ObjectId(id)));
+        for block in blocks.collect::<Vec<_>>() {
+            pushes.push(futures, &block).unwrap();
+        }
+        let mut news = BTreeMap::new();
+        while let Ok(message) = self.inbox.borrow_mut().as_mut().unwrap().try_recv() {
+            if let OwnerMsg::Program(ProgramCall::OpenLane { lane, news: sender, .. }) = message {
+                news.insert(lane, sender);
+            }
+        }
+        assert_eq!(news.len(), 2);
+        for (lane, blocks) in said {
+            news[lane].send((*lane, blocks.clone())).unwrap();
+        }
+        let ids = |folds: Vec<Fold>| {
+            folds.into_iter().map(|fold| (fold.lane, fold.blocks.iter().map(ObjectRef::id).collect())).collect()
+        };
+        (ids(pushes.due(futures).unwrap()), ids(pushes.rest()))
+    }
+}
+
+#[test]
+fn folds_are_learned_once_and_again_when_the_program_is_run_again() {
+    let (world, ids) = (World::new(), |ids: &[u128]| ids.iter().map(|id| ObjectId(*id)).collect::<Vec<_>>());
+    let first = world.futures(Choices::default(), 7);
+    // What was never pushed, or is folded, is of no interest.
+    let learned = world.push(&first, &[(1, ids(&[3, 1, 9])), (0, ids(&[9])), (1, ids(&[3, 4]))]);
+    assert_eq!(learned.0, [(1, ids(&[1, 3])), (1, ids(&[4]))], "in the order in which they were pushed");
+    assert_eq!(learned.1, [(0, ids(&[1, 2, 3])), (0, ids(&[4])), (1, ids(&[2]))], "in folds of the usual size");
+
+    // This time the Mergers see it differently.
+    let again = world.futures(Choices::replaying(first.choices()), 8);
+    assert_eq!(world.push(&again, &[(0, ids(&[1, 2, 3]))]), learned);
+    assert_eq!(again.choices(), first.choices());
+
+    let other = world.futures(Choices::replaying(vec![Choice::Random(1)]), 7);
+    let error = Pushes::open(&other, &[], 3).unwrap().due(&other).unwrap_err();
+    assert!(error.to_string().contains("not deterministic"), "{error}");
 }

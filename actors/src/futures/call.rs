@@ -1,8 +1,11 @@
 //! What a program asks of its Owner. Both live on the same arbiter, so these calls never leave the process.
 
+use std::ops::Range;
+
 use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
+use super::choices::FoldDue;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
 use crate::owner::Exchange;
 use crate::task::{Description, JobError, Output, Parts};
@@ -80,6 +83,26 @@ pub enum ProgramCall {
     ReleaseStream(TaskId),
     /// The task is not wanted any more.
     Cancel(ObjectId),
+    /// Parts are going to be pushed to a node.
+    OpenLane {
+        /// A number of its own.
+        lane: u32,
+        /// The node.
+        node: NodeId,
+        /// What is wanted of each object, in the pieces in which tasks will ask for it.
+        ranges: Vec<Parts>,
+        /// How many blocks make a fold.
+        fold_at: u32,
+        /// Who is told which blocks are to be folded.
+        news: mpsc::UnboundedSender<FoldDue>,
+    },
+    /// An object that exists will be merged in these lanes.
+    Push {
+        /// The object.
+        object: ObjectId,
+        /// The lanes.
+        lanes: Range<u32>,
+    },
     /// Which nodes hold an object?
     Locations {
         /// The object.

@@ -17,6 +17,9 @@ pub struct NodeShape {
     pub memory_bytes: u64,
 }
 
+/// A lane, and blocks of it that are to be folded.
+pub type FoldDue = (u32, Vec<ObjectId>);
+
 /// One thing that a program learned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Choice {
@@ -26,6 +29,8 @@ pub enum Choice {
     Nodes(Vec<NodeShape>),
     /// This node or these nodes hold an object.
     Locations(Vec<NodeId>),
+    /// These blocks of these lanes were to be folded.
+    Folds(Vec<FoldDue>),
     /// It was this time, milliseconds since the epoch.
     Time(u64),
     /// A random number.

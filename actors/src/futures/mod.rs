@@ -8,12 +8,14 @@
 mod api;
 mod call;
 mod choices;
+mod pushes;
 mod reference;
 mod window;
 
 pub use api::Futures;
 pub(crate) use api::{FuturesParts, decode};
 pub use call::{Notify, ProgramCall};
-pub use choices::{Choice, Choices, NodeShape};
+pub use choices::{Choice, Choices, FoldDue, NodeShape};
+pub use pushes::{Fold, Pushes};
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};
 pub use window::Window;

@@ -1,12 +1,12 @@
 //! Putting a node together, on its control thread.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, EndpointEvents, Event as SessionEvent, Peer, SessionOptions};
 use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
-use exobus_store::{Clock, Store};
+use exobus_store::{Clock, EventHook, Store, StoreEvent};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{info, warn};
@@ -18,7 +18,8 @@ use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::membership::{
     Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, State as MembershipState,
 };
-use crate::node_manager::{self, NodeManager, NodeManagerParts, SPIN, Stager, Tally, ThreadExecutors};
+use crate::merger::{self, Merger, MergerMsg, PushCount};
+use crate::node_manager::{self, NodeManager, NodeManagerParts, Pushed, SPIN, Stager, Tally, ThreadExecutors};
 use crate::registry::{Function, functions, programs};
 use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
@@ -92,14 +93,19 @@ struct Base {
     peak: Arc<MemoryPeak>,
     directory: Directory,
     transfer: TransferClient,
+    pushes: PushCount,
+    /// Whom the store tells that memory is tight, once it is there.
+    merger: Arc<OnceLock<Address<MergerMsg>>>,
 }
 
 impl Running {
     async fn assemble(options: NodeOptions, post: Post) -> Result<Self, NodeError> {
         let disk = Arc::new(exobus_store::RealDisk::default());
+        let merger = Arc::<OnceLock<Address<MergerMsg>>>::default();
         let store_options = exobus_store::StoreOptions {
             executors: options.executors,
             node: options.name.to_string(),
+            on_event: Some(tell_when_tight(&merger, options.store.on_event.clone())),
             ..options.store.clone()
         };
         let store = Store::open(store_options, disk, options.clock.clone())?;
@@ -112,7 +118,8 @@ impl Running {
             ..ClientOptions::default()
         };
         let transfer = TransferClient::with(fetching, &token, options.clock.clone());
-        let base = Base { post, store, peak: Arc::default(), directory, transfer };
+        let pushes = PushCount::default();
+        let base = Base { post, store, peak: Arc::default(), directory, transfer, pushes, merger };
         match options.cluster {
             None => Ok(Self::alone(&base, options.executors, &options)?),
             Some(ref cluster) => Self::join(&base, &options, cluster).await,
@@ -233,9 +240,11 @@ impl Base {
             addresses: Arc::new(move |node| directory.data_address(node)),
             clock: self.post.clock().clone(),
             received: Tally::default(),
+            pushed: Pushed::default(),
         };
         let (store, peak, transfer, post) =
             (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
+        let pushes = self.pushes.clone();
         let figures = move || {
             let stats = store.stats();
             let memory_bytes = peak.look();
@@ -253,6 +262,8 @@ impl Base {
                 disk_written_bytes: work.disk_written_bytes,
                 cpu_us: work.cpu.as_micros() as u64,
                 received_bytes: transfer.received_bytes(),
+                pushed_bytes: pushes.pushed_bytes(),
+                revoked_bytes: pushes.revoked_bytes(),
                 sent_bytes: server.upgrade().map_or(0, |server| server.stats().bytes),
                 memory_bytes,
                 peak_memory_bytes: peak.bytes(),
@@ -269,6 +280,20 @@ impl Base {
             figures: Arc::new(figures),
         }
     }
+}
+
+/// A hook that tells the Merger when arguments find no memory, besides what `other` does.
+fn tell_when_tight(merger: &Arc<OnceLock<Address<MergerMsg>>>, other: Option<EventHook>) -> EventHook {
+    let merger = merger.clone();
+    Arc::new(move |event| {
+        if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, merger.get()) {
+            // One that has ended holds nothing.
+            let _ = merger.send(MergerMsg::Tight);
+        }
+        if let Some(other) = &other {
+            other(event);
+        }
+    })
 }
 
 fn node_spec(base: &Base, options: &NodeOptions, data_address: String) -> NodeSpec {
@@ -295,6 +320,11 @@ fn spawn_node_manager(
     options: &NodeOptions,
     executors: usize,
 ) -> Result<(), NodeError> {
+    let merger = Merger::new(base.post.clone(), parts.stager.clone(), base.pushes.clone());
+    let merger = shell::spawn(&base.post, merger::ACTOR, merger);
+    // There is one for each node; the hook of its store was made before it.
+    let _ = base.merger.set(merger.clone());
+    let stager = Stager { pushed: Pushed::to(merger), ..parts.stager.clone() };
     let mut refused = None;
     let spin = if options.cluster.is_none() { SPIN } else { Duration::ZERO };
     shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
@@ -308,7 +338,7 @@ fn spawn_node_manager(
         NodeManager::new(NodeManagerParts {
             post: base.post.clone(),
             store: base.store.clone(),
-            stager: parts.stager.clone(),
+            stager,
             executors: Box::new(threads),
             functions: offered(options),
             resources: options.resources.clone(),

@@ -7,6 +7,7 @@
 mod actor;
 mod executor;
 mod protocol;
+mod pushed;
 mod staging;
 mod state;
 mod waits;
@@ -15,6 +16,7 @@ pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use executor::SPIN;
 pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
 pub use protocol::{ACTOR, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
 pub(crate) use waits::Tally;

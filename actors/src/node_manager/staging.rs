@@ -7,9 +7,10 @@ use std::time::Duration;
 use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use super::pushed::Pushed;
 use super::state::Key;
 use super::waits::{Tally, Waits};
-use crate::ids::{NodeId, ObjectId};
+use crate::ids::{JobId, NodeId, ObjectId};
 use crate::registry::{Argument, Function, Mode};
 use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
 use crate::transfer::{PeerName, TransferClient, TransferError};
@@ -83,13 +84,15 @@ pub(crate) struct Stager {
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) received: Tally,
+    /// Copies that were pushed here ahead of who reads them.
+    pub(crate) pushed: Pushed,
 }
 
 /// One object of an argument.
-struct Piece {
-    object: ObjectId,
-    parts: Parts,
-    at: Option<NodeId>,
+pub(super) struct Piece {
+    pub(super) object: ObjectId,
+    pub(super) parts: Parts,
+    pub(super) at: Option<NodeId>,
 }
 
 /// What comes from one node.
@@ -99,6 +102,15 @@ struct Fetching {
     /// Where each block belongs.
     positions: Vec<usize>,
     fills: Vec<exobus_store::Fill>,
+}
+
+/// What the store granted: blocks with their positions, room for others by node, scratch.
+#[derive(Default)]
+struct Grant {
+    ready: Vec<(usize, Block)>,
+    fills: BTreeMap<NodeId, Fetching>,
+    scratch: Vec<Scratch>,
+    waits: Waits,
 }
 
 /// An argument taken apart.
@@ -197,11 +209,15 @@ impl Stager {
         async move {
             let mut wanted = wanted?;
             let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
-            let staged = match stager.whole(job.group(), whole, &scratch_bytes).await {
+            let staged = match stager.whole(job, whole, &scratch_bytes).await {
                 Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
+                    let streamed = || wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
+                    // Streams are read from copies on disk as well: what is in memory makes room for their windows.
+                    let pieces: Vec<_> = streamed().flat_map(|wanted| &wanted.pieces).collect();
+                    drop(stager.pushed.take(job, &pieces, &Vec::from_iter(0..pieces.len())).await);
                     wanted.iter_mut().filter(|wanted| wanted.mode == Mode::Either).for_each(Wanted::stream);
                     let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
-                    stager.whole(job.group(), whole, &scratch_bytes).await
+                    stager.whole(job, whole, &scratch_bytes).await
                 }
                 staged => staged,
             };
@@ -226,22 +242,57 @@ impl Stager {
         }
     }
 
+    /// Memory for everything at one instant, then the bytes. Pieces that were pushed here are taken only when all other
+    /// memory is granted: until then they may be given up, so that a task that waits holds nothing that others need.
     async fn whole(
         &self,
-        group: u128,
+        job: JobId,
         wanted: impl Iterator<Item = &Wanted>,
         scratch_bytes: &[u64],
     ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
-        let present: Vec<usize> = (0..pieces.len()).filter(|index| blocks[*index].is_none()).collect();
-        if present.is_empty() && scratch_bytes.is_empty() {
-            return Ok((blocks.into_iter().flatten().collect(), Vec::new(), Waits::default()));
+        let elsewhere = |index: &usize| pieces[*index].at.as_ref().is_some_and(|node| *node != self.node);
+        let mut candidates: Vec<usize> = (0..pieces.len()).filter(elsewhere).collect();
+        loop {
+            let pushed = self.pushed.here(job, &pieces, &candidates).await;
+            let missing = |index: &usize| blocks[*index].is_none() && !pushed.contains(index);
+            let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
+            let grant = self.grant(job, &pieces, &missing, scratch_bytes).await?;
+            let Some(taken) = self.pushed.take(job, &pieces, &pushed).await else {
+                // Given up meanwhile: they are fetched like others, in a grant that has room for them.
+                candidates.retain(|index| !pushed.contains(index));
+                continue;
+            };
+            let Grant { ready, fills, scratch, mut waits } = grant;
+            let begun = self.clock.now();
+            let fetched = if fills.is_empty() { Vec::new() } else { self.fill(fills).await? };
+            if !fetched.is_empty() {
+                waits.fetch += self.clock.now().saturating_sub(begun);
+            }
+            for (index, block) in pushed.into_iter().zip(taken).chain(ready).chain(fetched) {
+                blocks[index] = Some(block);
+            }
+            let blocks = blocks.into_iter().map(|block| block.expect("every piece was staged, fetched or pushed"));
+            return Ok((blocks.collect(), scratch, waits));
+        }
+    }
+
+    /// Memory for the pieces of these indices and the scratch; what is here comes loaded.
+    async fn grant(
+        &self,
+        job: JobId,
+        pieces: &[&Piece],
+        missing: &[usize],
+        scratch_bytes: &[u64],
+    ) -> Result<Grant, Unstaged> {
+        if missing.is_empty() && scratch_bytes.is_empty() {
+            return Ok(Grant::default());
         }
         let asked = self.clock.now();
-        let directory = self.directories(pieces.iter().copied()).await?;
-        let answered = self.clock.now();
-        let items = present.iter().map(|index| {
+        let directory = self.directories(missing.iter().map(|index| pieces[*index])).await?;
+        let fetch = if directory.is_empty() { Duration::ZERO } else { self.clock.now().saturating_sub(asked) };
+        let items = missing.iter().map(|index| {
             let piece = pieces[*index];
             match directory.get(&(piece.object, piece.parts)) {
                 Some(metas) => StageItem::Remote { object: piece.object, metas: metas.clone() },
@@ -249,57 +300,65 @@ impl Stager {
             }
         });
         let scratch_items = scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
-        let request = StageRequest { group, items: items.chain(scratch_items).collect(), class: Class::Arguments };
-        let mut staged = self.store.stage(request).await.map_err(|error| match error {
+        let items = items.chain(scratch_items).collect();
+        let request = StageRequest { group: job.group(), items, class: Class::Arguments };
+        let staged = self.store.stage(request).await.map_err(|error| match error {
             StoreError::TooLarge { .. } => Unstaged::TooLarge(from_store(error)),
             error => Unstaged::Failed(from_store(error)),
         })?;
-        let granted = self.clock.now();
-        let scratch = staged.items.split_off(present.len()).into_iter().filter_map(|item| match item {
-            StagedItem::Scratch(scratch) => Some(scratch),
-            StagedItem::Ready(_) | StagedItem::Fill(_) => None,
-        });
-        let scratch = scratch.collect();
-        let mut fills: BTreeMap<NodeId, Fetching> = BTreeMap::new();
-        for (index, item) in present.into_iter().zip(staged.items) {
+        let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch };
+        let mut grant = Grant { waits, ..Grant::default() };
+        let mut missing = missing.iter();
+        for item in staged.items {
             match item {
-                StagedItem::Ready(block) => blocks[index] = Some(block),
+                StagedItem::Scratch(scratch) => grant.scratch.push(scratch),
+                StagedItem::Ready(block) => grant.ready.extend(missing.next().map(|index| (*index, block))),
                 StagedItem::Fill(fill) => {
-                    let piece = pieces[index];
+                    let Some(index) = missing.next() else { continue };
+                    let piece = pieces[*index];
                     let node = piece.at.clone().expect("only objects of other nodes are filled");
-                    let entry = fills.entry(node).or_default();
+                    let entry = grant.fills.entry(node).or_default();
                     entry.items.push((piece.object, piece.parts));
-                    entry.positions.push(index);
+                    entry.positions.push(*index);
                     entry.fills.push(fill);
                 }
-                StagedItem::Scratch(_) => unreachable!("scratch was asked for last"),
             }
         }
-        // One request a node: the same part of a whole set comes in one go.
+        Ok(grant)
+    }
+
+    /// Fetches what was granted memory, one request a node: the same part of a whole set comes in one go.
+    async fn fill(&self, fills: BTreeMap<NodeId, Fetching>) -> Result<Vec<(usize, Block)>, TaskFailure> {
         let fetches = fills.into_iter().map(|(node, fetching)| async move {
-            let address = self.address(&node).await?;
-            let begun = self.clock.now();
-            let fetched = self
-                .transfer
-                .fetch(&address, fetching.items, fetching.fills)
-                .await
-                .map_err(|error| from_transfer(&node, &error))?;
-            let bytes = fetched.iter().map(|block| block.len() as u64).sum();
-            self.received.add(&node, bytes, self.clock.now().saturating_sub(begun));
-            Ok::<_, TaskFailure>((fetching.positions, fetched))
+            let fetched = self.fetch_from(&node, fetching.items, fetching.fills).await?;
+            Ok::<_, TaskFailure>(fetching.positions.into_iter().zip(fetched))
         });
-        for (indices, fetched) in futures::future::try_join_all(fetches).await? {
-            for (index, block) in indices.into_iter().zip(fetched) {
-                blocks[index] = Some(block);
-            }
-        }
-        let blocks = blocks.into_iter().map(|block| block.expect("every piece was staged or fetched"));
-        let fetch = match directory.is_empty() {
-            true => Duration::ZERO,
-            false => answered.saturating_sub(asked) + self.clock.now().saturating_sub(granted),
-        };
-        let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch };
-        Ok((blocks.collect(), scratch, waits))
+        Ok(futures::future::try_join_all(fetches).await?.into_iter().flatten().collect())
+    }
+
+    /// Parts of objects of another node, into memory that was granted for them.
+    pub(crate) async fn fetch_from(
+        &self,
+        node: &NodeId,
+        items: Vec<(ObjectId, Parts)>,
+        fills: Vec<exobus_store::Fill>,
+    ) -> Result<Vec<Block>, TaskFailure> {
+        let address = self.address(node).await?;
+        let begun = self.clock.now();
+        let fetched = self.transfer.fetch(&address, items, fills).await.map_err(|error| from_transfer(node, &error))?;
+        let bytes = fetched.iter().map(|block| block.len() as u64).sum();
+        self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
+        Ok(fetched)
+    }
+
+    /// The directories of parts of objects of another node; `None` for those that are not there.
+    pub(crate) async fn directories_at(
+        &self,
+        node: &NodeId,
+        items: Vec<(ObjectId, Parts)>,
+    ) -> Result<Vec<Option<Vec<PartMeta>>>, TaskFailure> {
+        let address = self.address(node).await?;
+        self.transfer.directory(&address, items).await.map_err(|error| from_transfer(node, &error))
     }
 
     /// Sizes and checksums of what other nodes hold.
@@ -314,9 +373,7 @@ impl Stager {
             }
         }
         let asked = remote.into_iter().map(|(node, items)| async move {
-            let address = self.address(&node).await?;
-            let metas =
-                self.transfer.directory(&address, items.clone()).await.map_err(|error| from_transfer(&node, &error))?;
+            let metas = self.directories_at(&node, items.clone()).await?;
             Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
         });
         let mut directory = BTreeMap::new();
@@ -372,14 +429,14 @@ impl Stager {
     /// Copies an object of another node, for a reader of results.
     pub(crate) async fn get(
         &self,
-        group: u128,
+        job: JobId,
         object: ObjectId,
         parts: Parts,
         at: NodeId,
     ) -> Result<Block, TaskFailure> {
         let piece = Piece { object, parts, at: Some(at) };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        Ok(self.whole(group, std::iter::once(&wanted), &[]).await?.0.remove(0))
+        Ok(self.whole(job, std::iter::once(&wanted), &[]).await?.0.remove(0))
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
 use super::figures::JobFigures;
+use super::lanes::Lanes;
 use super::protocol::OwnerMsg;
 use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
@@ -61,9 +62,9 @@ enum Waiter {
 
 /// The actor.
 pub(crate) struct OwnerActor {
-    post: Post,
+    pub(super) post: Post,
     clock: Arc<dyn Clock>,
-    job: JobId,
+    pub(super) job: JobId,
     tenant: Arc<str>,
     scheduler: Address<SchedulerMsg>,
     store: Store,
@@ -83,6 +84,7 @@ pub(crate) struct OwnerActor {
     figures_here: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     frees: BTreeMap<NodeId, Vec<ObjectId>>,
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
+    pub(super) lanes: Lanes,
     failure: Option<JobError>,
     result: Option<Result<Vec<u8>, JobError>>,
     started: Duration,
@@ -96,6 +98,20 @@ pub(crate) struct OwnerActor {
 struct Ending {
     result: Result<Vec<u8>, JobError>,
     awaited: BTreeSet<NodeId>,
+}
+
+/// Each node once, and which of them is at each position; `u16::MAX`: none.
+pub(super) fn positions<'a>(at: impl Iterator<Item = Option<&'a NodeId>>) -> (Vec<NodeId>, Vec<u16>) {
+    let mut nodes: Vec<NodeId> = Vec::new();
+    let position = |at: Option<&NodeId>| match at {
+        None => u16::MAX,
+        Some(at) => nodes.iter().position(|node| node == at).unwrap_or_else(|| {
+            nodes.push(at.clone());
+            nodes.len() - 1
+        }) as u16,
+    };
+    let at = at.map(position).collect();
+    (nodes, at)
 }
 
 impl OwnerActor {
@@ -124,6 +140,7 @@ impl OwnerActor {
             figures_here: parts.figures,
             frees: BTreeMap::new(),
             recalls: BTreeMap::new(),
+            lanes: Lanes::default(),
             failure: None,
             result: None,
             started: now,
@@ -181,6 +198,10 @@ impl OwnerActor {
             ProgramCall::ReleaseSet(set) => self.state.release_set(set),
             ProgramCall::ReleaseStream(task) => self.state.release_stream(task),
             ProgramCall::Cancel(object) => self.state.cancel_maker(object),
+            ProgramCall::OpenLane { lane, node, ranges, fold_at, news } => {
+                self.open_lane(lane, node, ranges, fold_at, news);
+            }
+            ProgramCall::Push { object, lanes } => self.lanes.push(&self.state, object, lanes),
             ProgramCall::Locations { object, answer } => {
                 let _ = answer.send(self.state.locations(object));
             }
@@ -296,9 +317,9 @@ impl OwnerActor {
             return drop(answer.send(Ok(Block::empty())));
         }
         if node != *self.post.node() {
-            let (stager, group) = (self.stager.clone(), self.job.group());
+            let (stager, job) = (self.stager.clone(), self.job);
             return scope.later(async move {
-                let block = stager.get(group, object, parts, node).await;
+                let block = stager.get(job, object, parts, node).await;
                 let block = block.map_err(|failure| JobError::Store { message: failure.to_string() });
                 let _ = answer.send(block);
                 None
@@ -316,7 +337,7 @@ impl OwnerActor {
         }
     }
 
-    fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
+    pub(super) fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
         if !self.nodes.contains_key(node) {
             let address = self.post.address(node, node_manager::ACTOR);
             let (job, owner) = (self.job, self.post.node().clone());
@@ -343,15 +364,7 @@ impl OwnerActor {
         // A set without members is told, too: one message without any.
         let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
         for (index, chunk) in chunks.enumerate() {
-            let mut nodes: Vec<NodeId> = Vec::new();
-            let at = chunk.iter().map(|(_, at)| match at {
-                None => u16::MAX,
-                Some(at) => nodes.iter().position(|node| node == at).unwrap_or_else(|| {
-                    nodes.push(at.clone());
-                    nodes.len() - 1
-                }) as u16,
-            });
-            let at = at.collect();
+            let (nodes, at) = positions(chunk.iter().map(|(_, at)| at.as_ref()));
             let ids: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
             let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
             self.tell(node, NodeMsg::DefineSet { job, set, start, total, members: ids, nodes, at });
@@ -451,6 +464,7 @@ impl OwnerActor {
                 Err(error) => warn!(job_id = %job, %node, %error, "node not told of the end"),
             }
         }
+        self.lanes.end(job);
         self.store.delete_group(job.group());
         if let Err(error) = self.scheduler.send(SchedulerMsg::JobDone { job }) {
             warn!(job_id = %job, %error, "scheduler not told of the end");
@@ -551,6 +565,12 @@ impl Actor for OwnerActor {
                 self.state.still_running(&node, &running);
                 self.figured(node, figures, received);
             }
+            OwnerMsg::FoldDue { node, lane, blocks, bytes, tight } => {
+                let count = blocks.len() as u32;
+                if self.lanes.fold_due(lane, &blocks) {
+                    self.emit(node, EventKind::FoldDue { blocks: count, bytes, tight });
+                }
+            }
             OwnerMsg::Cancel => {
                 self.failure.get_or_insert(JobError::Cancelled);
             }
@@ -575,6 +595,7 @@ impl Actor for OwnerActor {
             self.act(effect, scope);
         }
         self.send_collected();
+        self.lanes.send(self.job);
         let result = match (self.failure.take(), self.result.take()) {
             (Some(error), _) => Some(Err(error)),
             (None, Some(Ok(value))) => Some(self.state.close().map(|()| value)),

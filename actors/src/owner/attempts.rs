@@ -333,12 +333,13 @@ impl OwnerState {
     fn account(&mut self, task: Index, consumed: &[Consumed]) {
         for position in 0..self.tasks[task].args.len() {
             let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
-            let Some(ledger) = &mut self.sets[set].ledger else { continue };
+            let members = self.sets[set].members.len();
+            let Some(ledger) = self.ledger(set) else { continue };
             let mut read = Output::default();
             for part in consumed.iter().filter(|consumed| consumed.arg as usize == position) {
                 read.add(part.read);
             }
-            ledger.consumed(parts, read);
+            ledger.consumed(parts, members, read);
             if ledger.read_once() && parts != Parts::All {
                 let holders: BTreeSet<_> =
                     self.sets[set].members.iter().map(|member| self.objects[*member].at).collect();

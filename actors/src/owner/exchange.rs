@@ -16,6 +16,9 @@ pub struct Exchange {
     pub readers: u32,
     /// Whether parts stay when all of their readers have ended, for as long as the members are referenced.
     pub keep: bool,
+    /// Whether all sets that declare this name are one exchange, closed when the job ends: members may be in several of
+    /// them, and each part of each member is read so often by the readers of all together.
+    pub shared: bool,
 }
 
 /// The books of one exchange.
@@ -25,21 +28,25 @@ pub(super) struct Ledger {
     sealed: Output,
     consumed: Output,
     reads: u64,
+    /// How many members there are whose parts are counted one by one: 0 unless it is shared.
+    members: u64,
 }
 
 impl Ledger {
     pub(super) fn new(exchange: Exchange) -> Self {
-        Self { exchange, sealed: Output::default(), consumed: Output::default(), reads: 0 }
+        Self { exchange, sealed: Output::default(), consumed: Output::default(), reads: 0, members: 0 }
     }
 
     /// An accepted producer sealed `output`.
     pub(super) fn sealed(&mut self, output: Output) {
+        self.members += u64::from(self.exchange.shared);
         self.sealed.add(output);
     }
 
-    /// An accepted consumer read `parts` of every member.
-    pub(super) fn consumed(&mut self, parts: Parts, read: Output) {
-        self.reads += u64::from(self.count(parts));
+    /// An accepted consumer read `parts` of every one of the `members` of a set.
+    pub(super) fn consumed(&mut self, parts: Parts, members: usize, read: Output) {
+        let each = if self.exchange.shared { members as u64 } else { 1 };
+        self.reads += u64::from(self.count(parts)) * each;
         self.consumed.add(read);
     }
 
@@ -61,7 +68,8 @@ impl Ledger {
     /// Name of the exchange and what differs.
     pub(super) fn close(&self) -> Result<(), (String, String)> {
         let refuse = |detail: String| Err((self.exchange.name.clone(), detail));
-        let expected_reads = u64::from(self.exchange.parts) * u64::from(self.exchange.readers);
+        let each = if self.exchange.shared { self.members } else { 1 };
+        let expected_reads = u64::from(self.exchange.parts) * u64::from(self.exchange.readers) * each;
         if self.reads != expected_reads {
             return refuse(format!("{} part reads, expected {expected_reads}", self.reads));
         }
@@ -94,7 +102,7 @@ mod tests {
     }
 
     fn ledger(readers: u32) -> Ledger {
-        let mut ledger = Ledger::new(Exchange { name: "a -> b".into(), parts: 2, readers, keep: false });
+        let mut ledger = Ledger::new(Exchange { name: "a -> b".into(), parts: 2, readers, keep: false, shared: false });
         ledger.sealed(output(10, 2, u128::MAX));
         ledger.sealed(output(20, 3, 5));
         ledger
@@ -103,17 +111,31 @@ mod tests {
     #[test]
     fn equal_books_close() {
         let mut books = ledger(1);
-        books.consumed(Parts::Range(0, 1), output(12, 2, 1));
-        books.consumed(Parts::Range(1, 2), output(18, 3, 3));
+        books.consumed(Parts::Range(0, 1), 2, output(12, 2, 1));
+        books.consumed(Parts::Range(1, 2), 2, output(18, 3, 3));
         assert_eq!(books.close(), Ok(()), "hashes wrap");
     }
 
     #[test]
     fn every_reader_counts() {
         let mut books = ledger(2);
-        books.consumed(Parts::All, output(30, 5, 4));
+        books.consumed(Parts::All, 2, output(30, 5, 4));
         assert!(books.close().is_err());
-        books.consumed(Parts::All, output(30, 5, 4));
+        books.consumed(Parts::All, 2, output(30, 5, 4));
+        assert_eq!(books.close(), Ok(()));
+    }
+
+    #[test]
+    fn sets_that_share_their_books_are_counted_member_by_member() {
+        let exchange = Exchange { name: "a -> b".into(), parts: 2, readers: 1, keep: true, shared: true };
+        let mut books = Ledger::new(exchange);
+        books.sealed(output(10, 2, 3));
+        books.sealed(output(20, 3, 5));
+        // The first parts of both together, the second ones each for itself.
+        books.consumed(Parts::Range(0, 1), 2, output(12, 2, 1));
+        books.consumed(Parts::Range(1, 2), 1, output(8, 1, 4));
+        assert!(books.close().unwrap_err().1.contains("3 part reads, expected 4"));
+        books.consumed(Parts::Range(1, 2), 1, output(10, 2, 3));
         assert_eq!(books.close(), Ok(()));
     }
 
@@ -122,13 +144,13 @@ mod tests {
         let cases = [(output(30, 4, 4), "sealed 5 rows"), (output(30, 5, 9), "row hashes differ")];
         for (read, text) in cases {
             let mut books = ledger(1);
-            books.consumed(Parts::All, read);
+            books.consumed(Parts::All, 2, read);
             let (edge, detail) = books.close().unwrap_err();
             assert_eq!(edge, "a -> b");
             assert!(detail.contains(text), "{detail}");
         }
         let mut books = ledger(1);
-        books.consumed(Parts::Range(0, 1), output(30, 5, 4));
+        books.consumed(Parts::Range(0, 1), 2, output(30, 5, 4));
         assert!(books.close().unwrap_err().1.contains("1 part reads, expected 2"));
     }
 }

@@ -2,17 +2,25 @@
 
 use smallvec::SmallVec;
 
+use super::exchange::Ledger;
 use super::placement::NodeIndex;
 use super::state::Effect;
-use super::tables::{ArgEntry, EntrySource, Object, OwnerState, Set, State, Value, marker};
+use super::tables::{ArgEntry, Books, EntrySource, Object, OwnerState, Set, State, Value, marker};
 use crate::arena::Index;
 use crate::task::{Arg, JobError, Output, Source};
 
+/// Whether what went into an exchange is what came out of it.
+pub(super) fn balance(ledger: &Ledger) -> Result<(), JobError> {
+    ledger.close().map_err(|(edge, detail)| JobError::Conservation { edge, detail })
+}
+
 impl Set {
-    /// Whether what went into the exchange is what came out, where the set is one.
+    /// Whether its own books balance, where it has some.
     pub(super) fn balance(&self) -> Result<(), JobError> {
-        let Some(ledger) = &self.ledger else { return Ok(()) };
-        ledger.close().map_err(|(edge, detail)| JobError::Conservation { edge, detail })
+        match &self.books {
+            Books::Own(ledger) => balance(ledger),
+            Books::None | Books::Shared(_) => Ok(()),
+        }
     }
 }
 
@@ -206,12 +214,12 @@ impl OwnerState {
 
     /// The exchange counts a member the first time that it exists.
     pub(super) fn enter(&mut self, set: Index, member: Index) {
-        let object = &mut self.objects[member];
-        if let Some(ledger) = &mut self.sets[set].ledger
-            && !object.accounted
+        let Object { output, accounted, .. } = self.objects[member];
+        if let Some(ledger) = self.ledger(set)
+            && !accounted
         {
-            object.accounted = true;
-            ledger.sealed(object.output);
+            ledger.sealed(output);
+            self.objects[member].accounted = true;
         }
     }
 

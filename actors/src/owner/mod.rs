@@ -4,6 +4,7 @@ mod actor;
 mod attempts;
 mod exchange;
 mod figures;
+mod lanes;
 mod lifetime;
 mod offers;
 mod placement;

@@ -13,6 +13,7 @@
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
+//! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
 //! | `Close`       | itself       | –                | –                                  | never leaves the process            |
 //! | `Tick`        | itself       | –                | –                                  | –                                   |
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
+use crate::node_manager::ObjectIds;
 use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::Wire;
 use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
@@ -137,6 +139,19 @@ pub enum OwnerMsg {
         /// The attempts of this job that it has been running for a while; those that were cancelled and run on as well.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         running: Vec<StillRunning>,
+    },
+    /// Blocks that were pushed to a node are to be folded there now.
+    FoldDue {
+        /// The node.
+        node: NodeId,
+        /// The job's lane.
+        lane: u32,
+        /// The blocks.
+        blocks: ObjectIds,
+        /// Bytes of them that were copied there.
+        bytes: u64,
+        /// Whether they are fewer than wanted, or not all there, because memory is short.
+        tight: bool,
     },
     /// The client wants the job to end.
     Cancel,

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::exchange::{Exchange, Ledger};
+use super::exchange::Exchange;
+use super::lifetime::balance;
 use super::tables::{Object, OwnerState, Set, State, Task, Value, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
@@ -224,13 +225,14 @@ impl OwnerState {
             let error = JobError::program(format!("set member {:032x} was released", members[known.len()].0));
             return self.effects.push(Effect::Fail(error));
         }
+        let books = self.books(exchange);
         let set = self.sets.insert(Set {
             id,
             members: known.into(),
             references: 1,
             lineage: 0,
             missing: 0,
-            ledger: exchange.map(Ledger::new),
+            books,
             defined: BTreeSet::new(),
         });
         self.by_set.insert(id, set);
@@ -303,6 +305,7 @@ impl OwnerState {
         if let Some(error) = self.unobserved.values().next().or(self.unbalanced.as_ref()) {
             return Err(error.clone());
         }
-        self.sets.iter().try_for_each(|(_, set)| set.balance())
+        self.sets.iter().try_for_each(|(_, set)| set.balance())?;
+        self.shared_books.values().try_for_each(balance)
     }
 }

@@ -347,7 +347,7 @@ fn sets_are_complete_when_all_members_are_and_columns_are_freed_as_they_are_read
     let maps: Vec<_> = (0..3).map(|map| world.submit(&format!("map{map}"), &[])).collect();
     let members: Vec<_> = maps.iter().map(|map| map.output(0)).collect();
     let set = SetId::of(&members);
-    let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false };
+    let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false };
     world.owner.make_set(set, &members, Some(exchange));
     let column = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
     let reduces: Vec<_> = (0..2).map(|part| world.submit(&format!("reduce{part}"), &[column(part)])).collect();
@@ -403,7 +403,11 @@ fn rows_that_get_lost_in_an_exchange_fail_the_job() {
     let map = world.submit("map", &[]);
     let members = [map.output(0)];
     let set = SetId::of(&members);
-    world.owner.make_set(set, &members, Some(Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false }));
+    world.owner.make_set(
+        set,
+        &members,
+        Some(Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false, shared: false }),
+    );
     let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
     world.complete_with(map, &[output(100, 10)], &[]);
     let short = Consumed { arg: 0, read: Output { bytes: 90, rows: 9, row_hash: RowHash(9) } };

@@ -201,7 +201,7 @@ fn attempts_that_disagree_end_the_job() {
 fn what_both_have_read_is_counted_once() {
     let (mut world, map) = two_nodes();
     let set = SetId::of(&[map.output(0)]);
-    let exchange = Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false };
+    let exchange = Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false, shared: false };
     world.owner.make_set(set, &[map.output(0)], Some(exchange));
     world.complete_with(map, &[output(100, 10)], &[]);
     let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::exchange::Ledger;
+use super::exchange::{Exchange, Ledger};
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
@@ -89,9 +89,20 @@ pub(super) struct Set {
     pub(super) references: u32,
     pub(super) lineage: u32,
     pub(super) missing: u32,
-    pub(super) ledger: Option<Ledger>,
+    pub(super) books: Books,
     /// Nodes that know the members, or will when they have handled what was sent.
     pub(super) defined: BTreeSet<NodeIndex>,
+}
+
+/// Where what goes through a set is counted.
+#[derive(Debug)]
+pub(super) enum Books {
+    /// Nowhere: it is no exchange.
+    None,
+    /// In books of its own.
+    Own(Ledger),
+    /// In those of this exchange.
+    Shared(Arc<str>),
 }
 
 /// Interned options, with what placement needs of them.
@@ -127,6 +138,8 @@ pub(crate) struct OwnerState {
     pub(super) sets: Arena<Set>,
     pub(super) by_object: HashTable<Index>,
     pub(super) by_set: BTreeMap<SetId, Index>,
+    /// Books that several sets share, by the name of the exchange.
+    pub(super) shared_books: BTreeMap<Arc<str>, Ledger>,
     pub(super) retired: HashSet<TaskId>,
     /// Tasks that failed or were cancelled, and that nobody refers to.
     pub(super) abandoned: HashSet<TaskId>,
@@ -176,6 +189,7 @@ impl OwnerState {
             sets: Arena::default(),
             by_object: HashTable::new(),
             by_set: BTreeMap::new(),
+            shared_books: BTreeMap::new(),
             retired: HashSet::new(),
             abandoned: HashSet::new(),
             attempts_before: 0,
@@ -222,6 +236,28 @@ impl OwnerState {
         let Some(set) = self.by_set.get(&set) else { return Vec::new() };
         let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
         members.map(|object| (object.id, self.holder(object))).collect()
+    }
+
+    /// The books of a set, where it is an exchange.
+    pub(super) fn ledger(&mut self, set: Index) -> Option<&mut Ledger> {
+        match &mut self.sets[set].books {
+            Books::None => None,
+            Books::Own(ledger) => Some(ledger),
+            Books::Shared(name) => self.shared_books.get_mut(name),
+        }
+    }
+
+    /// Where what goes through a new set is counted.
+    pub(super) fn books(&mut self, exchange: Option<Exchange>) -> Books {
+        match exchange {
+            None => Books::None,
+            Some(exchange) if exchange.shared => {
+                let name: Arc<str> = exchange.name.as_str().into();
+                self.shared_books.entry(name.clone()).or_insert_with(|| Ledger::new(exchange));
+                Books::Shared(name)
+            }
+            Some(exchange) => Books::Own(Ledger::new(exchange)),
+        }
     }
 
     pub(super) fn holder(&self, object: &Object) -> Option<NodeId> {

@@ -26,8 +26,8 @@
 //! `transfer`, 2026-11-21).
 //!
 //! # Deliberately absent
-//! TLS with node certificates (until then the token goes over the wire in the clear, hence loopback only); pushes with
-//! byte credits; the same over NATS for nodes that can only dial out. In one process the block is handed over without
+//! TLS with node certificates (until then the token goes over the wire in the clear, hence loopback only); pushes by the
+//! sender (who will need bytes early fetches them early: [`merger`](crate::merger)); the same over NATS for nodes that can only dial out. In one process the block is handed over without
 //! any of this.
 
 mod client;

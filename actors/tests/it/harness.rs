@@ -41,8 +41,13 @@ impl Cluster {
 
     /// Starts a node with one executor that lacks the functions of these names.
     pub fn start_without(&self, name: &str, lacking: &[&str]) {
+        self.start_of(name, lacking, MEMORY_BYTES);
+    }
+
+    /// Starts a node with one executor and a store of so many bytes.
+    pub fn start_of(&self, name: &str, lacking: &[&str], memory_bytes: u64) {
         let kept = functions().keys().filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
-        let mut options = NodeOptions::alone(1, MEMORY_BYTES);
+        let mut options = NodeOptions::alone(1, memory_bytes);
         options.name = NodeId::new(name);
         options.functions = Some(kept.map(ToString::to_string).collect());
         options.store.spill_dirs = vec![self.spill.path().join(name)];

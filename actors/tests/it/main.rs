@@ -3,5 +3,6 @@
 mod figures;
 mod functions;
 mod harness;
+mod pushes;
 mod refused;
 mod simulated;

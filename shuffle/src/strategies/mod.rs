@@ -36,7 +36,7 @@ pub enum Strategy {
     Simple,
     /// Map outputs of a node are merged there first.
     Riffle,
-    /// Parts are merged at the nodes of their reduces as map outputs come; map outputs are kept.
+    /// Parts are pushed to the nodes of their reduces as map outputs come, and merged there; map outputs are kept.
     Push,
     /// Rounds of maps and merges overlap; only merged blocks are kept.
     TwoStage,
@@ -132,7 +132,18 @@ impl Merges {
 
     /// Submits a merge of each group's parts of `blocks`, as there is room for it.
     async fn submit(&mut self, futures: &Futures, job: &impl Job, blocks: &ObjectSet) -> Result<(), ShuffleError> {
-        for (Group { parts, place }, merged) in self.groups.iter().zip(&mut self.merged) {
+        self.submit_of(0..self.groups.len(), futures, job, blocks).await
+    }
+
+    /// As `submit`, of some of the groups.
+    async fn submit_of(
+        &mut self,
+        groups: Range<usize>,
+        futures: &Futures,
+        job: &impl Job,
+        blocks: &ObjectSet,
+    ) -> Result<(), ShuffleError> {
+        for (Group { parts, place }, merged) in self.groups[groups.clone()].iter().zip(&mut self.merged[groups]) {
             self.window.admit(futures).await?;
             let output = job.merge(futures, &[blocks.parts(parts.clone())], parts.end - parts.start, place.clone())?;
             self.window.track(futures, &output)?;

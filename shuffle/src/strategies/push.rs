@@ -1,15 +1,20 @@
-//! Push-based shuffle (Magnet, Shen et al., VLDB 2020; Exoshuffle, section 3.1.2): as soon as F map outputs exist, their parts
-//! go to the nodes of their reduces and are merged there, without rounds; the map outputs are kept until the end, so that a
-//! merged block that is lost costs a merge and no map.
+//! Push-based shuffle (Magnet, Shen et al., VLDB 2020; Exoshuffle, section 3.1.2): as soon as a map has ended, its parts go
+//! to the nodes of their reduces. Each node says when the blocks there are to be merged: F of them, or at least F / 4 where
+//! memory is short, with no regard to what other nodes do. The map outputs are kept until the end, so that a merged block
+//! that is lost costs a merge and no map.
 //!
-//! With M maps, F = `plan.merge_factor` and G groups of partitions: M / F x G merges; a reduce reads M / F blocks of F D / (M R)
-//! bytes, all of them on its own node. D is stored twice, as map outputs and as merged blocks: peak store bytes are
-//! min(2 D + running tasks, budget), disk bytes 2 D - budget written, D - budget / 2 read. What `two_stage` spares by
-//! letting map outputs go, this spends for cheap recovery.
+//! With M maps, F = `plan.merge_factor` and G groups of partitions: M / F x G merges (up to 4 times as many where memory is
+//! short); a reduce reads M / F blocks of F D / (M R) bytes, all of them on its own node. Of D, the share that is made on
+//! another node than its reduce's moves once, ahead of the merges; in copies that are given up when memory is short, it
+//! moves again. D is stored twice, as map outputs and as merged blocks: peak store bytes are min(2 D + running tasks,
+//! budget), copies included, which take a quarter of it at most; disk bytes 2 D - budget written, D - budget / 2 read. What
+//! `two_stage` spares by letting map outputs go, this spends for cheap recovery.
 
-use exobus_actors::futures::{Futures, ObjectRef};
+use std::ops::Range;
 
-use super::{Maps, Merges, Shuffled, edge, groups};
+use exobus_actors::futures::{Fold, Futures, Pushes};
+
+use super::{Group, Maps, Merges, Shuffled, edge, groups};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -20,11 +25,17 @@ use crate::plan::Plan;
 /// A task cannot be submitted or fails.
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
     let groups = groups(&futures.nodes(), plan);
-    let factor = plan.merge_factor.max(1);
-    let in_flight = groups.len() * 2;
-    let mut merges = Merges::plan(futures, job, plan, groups, maps.div_ceil(factor), in_flight)?;
+    let (lanes, factor) = (lanes(&groups), plan.merge_factor.max(1));
+    let pieces = |lane: &Range<usize>| {
+        let groups = &groups[lane.clone()];
+        (groups[0].place.clone(), groups.iter().map(|group| group.parts.clone()).collect())
+    };
+    let mut pushes = Pushes::open(futures, &lanes.iter().map(pieces).collect::<Vec<_>>(), factor)?;
+    let (in_flight, planned) = (groups.len() * 2, maps.div_ceil(factor));
+    let mut merges = Merges::plan(futures, job, plan, groups, planned, in_flight)?;
+    let mut folds = vec![0; lanes.len()];
     let mut running = Maps::new(plan.maps_in_flight);
-    let (mut kept, mut done) = (Vec::new(), Vec::new());
+    let mut kept = Vec::with_capacity(maps);
     for step in 0.. {
         // A map for each that is over, then what is over by itself.
         let over = if step < maps {
@@ -35,12 +46,17 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
             running.next(futures).await?.into_iter().collect()
         };
         let last = step >= maps && over.is_empty();
-        done.extend(over);
-        while done.len() >= factor || (last && !done.is_empty()) {
-            let blocks: Vec<ObjectRef> = done.drain(..factor.min(done.len())).collect();
-            let set = futures.exchange_kept(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
-            kept.extend(blocks);
-            merges.submit(futures, job, &set).await?;
+        for block in over {
+            pushes.push(futures, &block)?;
+            kept.push(block);
+        }
+        for Fold { lane, blocks } in if last { pushes.rest() } else { pushes.due(futures)? } {
+            let set = futures.exchange_shared(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
+            merges.submit_of(lanes[lane].clone(), futures, job, &set).await?;
+            folds[lane] += 1;
+            if folds[lane] > planned {
+                futures.plan_stage(&format!("{}.merge", job.name()), lanes[lane].len() as u64, 0)?;
+            }
         }
         if last {
             break;
@@ -48,4 +64,16 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     }
     let outputs = merges.reduce(futures, job)?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept })
+}
+
+/// The groups of each node: they are folded together.
+fn lanes(groups: &[Group]) -> Vec<Range<usize>> {
+    let mut lanes: Vec<Range<usize>> = Vec::new();
+    for (index, group) in groups.iter().enumerate() {
+        match lanes.last_mut() {
+            Some(lane) if groups[lane.start].place == group.place => lane.end = index + 1,
+            _ => lanes.push(index..index + 1),
+        }
+    }
+    lanes
 }

@@ -8,6 +8,7 @@ use exobus_actors::{
     host::{ClientMsg, HostMsg, JobEnd, JobSpec},
     ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
     membership::{Beat, Figures, MembershipMsg},
+    merger::MergerMsg,
     node_manager::NodeMsg,
     owner::OwnerMsg,
     scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
@@ -37,6 +38,9 @@ pub(super) fn all() -> anyhow::Result<Vec<Sample>> {
     }
     for message in node_manager() {
         samples.push(Sample::of(NodeMsg::PROTOCOL, node_variant(&message), &message)?);
+    }
+    for message in merger() {
+        samples.push(Sample::of(MergerMsg::PROTOCOL, merger_variant(&message), &message)?);
     }
     for message in membership() {
         samples.push(Sample::of(MembershipMsg::PROTOCOL, membership_variant(&message), &message)?);
@@ -214,6 +218,13 @@ fn owner() -> Vec<OwnerMsg> {
             last: false,
             running: vec![StillRunning { task: task(), attempt: Attempt(1), micros: 4_200_000 }],
         },
+        OwnerMsg::FoldDue {
+            node: node(),
+            lane: 0,
+            blocks: [ObjectId(1), ObjectId(2)].into_iter().collect(),
+            bytes: 64_000_000,
+            tight: true,
+        },
         OwnerMsg::Cancel,
         OwnerMsg::Tick,
     ]
@@ -231,6 +242,7 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Rejected { .. } => "Rejected",
         OwnerMsg::NodeState { .. } => "NodeState",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
+        OwnerMsg::FoldDue { .. } => "FoldDue",
         OwnerMsg::Cancel => "Cancel",
         OwnerMsg::Close => "Close",
         OwnerMsg::Nodes(..) => "Nodes",
@@ -292,6 +304,33 @@ fn node_variant(message: &NodeMsg) -> &'static str {
     }
 }
 
+fn merger() -> Vec<MergerMsg> {
+    let ranges = vec![Parts::Range(40, 60), Parts::Range(60, 80)];
+    vec![
+        MergerMsg::Open { job: job(), owner: node(), lane: 0, ranges, fold_at: 8 },
+        MergerMsg::Push {
+            job: job(),
+            lane: 0,
+            objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
+            nodes: vec![node()],
+            at: vec![0, u16::MAX],
+        },
+        MergerMsg::EndJob { job: job() },
+    ]
+}
+
+fn merger_variant(message: &MergerMsg) -> &'static str {
+    match message {
+        MergerMsg::Open { .. } => "Open",
+        MergerMsg::Push { .. } => "Push",
+        MergerMsg::EndJob { .. } => "EndJob",
+        MergerMsg::Look(_) => "Look",
+        MergerMsg::Take(_) => "Take",
+        MergerMsg::News(..) => "News",
+        MergerMsg::Tight => "Tight",
+    }
+}
+
 fn membership() -> Vec<MembershipMsg> {
     let beat = Beat {
         node: node(),
@@ -319,14 +358,22 @@ mod tests {
 
     #[test]
     fn every_message_that_can_leave_the_process_has_a_sample() {
-        let given: Vec<(&str, usize)> = ["scheduler", "host", "client", "owner", "node", "membership"]
+        let given: Vec<(&str, usize)> = ["scheduler", "host", "client", "owner", "node", "merger", "membership"]
             .into_iter()
             .map(|protocol| (protocol, all().unwrap().iter().filter(|sample| sample.protocol == protocol).count()))
             .collect();
         // As many as there are variants without those that serde skips.
         assert_eq!(
             given,
-            [("scheduler", 8), ("host", 2), ("client", 2), ("owner", 11), ("node", 9), ("membership", 3)]
+            [
+                ("scheduler", 8),
+                ("host", 2),
+                ("client", 2),
+                ("owner", 12),
+                ("node", 9),
+                ("merger", 3),
+                ("membership", 3)
+            ]
         );
     }
 }

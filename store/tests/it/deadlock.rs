@@ -185,12 +185,13 @@ fn an_argument_that_waits_makes_others_spill() {
 fn an_unclaimed_prefetch_is_revoked_for_arguments_and_served_again() {
     let Fixture { store, .. } = fixture(16 * MIB);
     let prefetch = store.stage(StageRequest { group: 1, items: vec![remote(8 * MIB)], class: Class::Prefetch });
+    assert!(prefetch.has_memory());
     // A grant may need memory from the operating system first, which a disk thread gets.
     store.wait_until_idle();
     assert!(prefetch.is_ready());
     let argument = arguments(&store, vec![remote(12 * MIB)]);
     let held = argument.wait().unwrap();
-    assert!(!prefetch.is_ready(), "revoked");
+    assert!(!prefetch.is_ready() && !prefetch.has_memory(), "revoked");
     assert!(prefetch.why().unwrap().starts_with("memory"), "{:?}", prefetch.why());
     drop(held);
     assert_eq!(prefetch.wait().unwrap().items.len(), 1);

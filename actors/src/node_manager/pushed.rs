@@ -1,0 +1,54 @@
+//! Copies that were pushed to this node ahead of the tasks that read them: the Merger has them.
+
+use exobus_store::Block;
+use tokio::sync::oneshot;
+
+use super::staging::Piece;
+use crate::ids::JobId;
+use crate::merger::{Look, MergerMsg, Pieces, Take};
+use crate::shell::Address;
+
+/// The way to the Merger of this node; without one nothing is pushed here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pushed(Option<Address<MergerMsg>>);
+
+impl Pushed {
+    /// Copies that this Merger has.
+    pub(crate) fn to(merger: Address<MergerMsg>) -> Self {
+        Self(Some(merger))
+    }
+
+    /// Which of the pieces of these indices are here; waits for those that are on their way, a few seconds at most.
+    /// They are not taken yet, and may be gone when they are.
+    pub(super) async fn here(&self, job: JobId, pieces: &[&Piece], of: &[usize]) -> Vec<usize> {
+        let asked = self.ask(of, |answer| MergerMsg::Look(Look { job, pieces: chosen(pieces, of), answer })).await;
+        let here = asked.unwrap_or_default();
+        of.iter().zip(here).filter(|(_, here)| *here).map(|(index, _)| *index).collect()
+    }
+
+    /// Takes the pieces of these indices; `None` when one of them is not here any more: then the others have gone, too.
+    pub(super) async fn take(&self, job: JobId, pieces: &[&Piece], which: &[usize]) -> Option<Vec<Block>> {
+        if which.is_empty() {
+            return Some(Vec::new());
+        }
+        let asked =
+            self.ask(which, |answer| MergerMsg::Take(Take { job, pieces: chosen(pieces, which), answer })).await;
+        asked?.into_iter().collect()
+    }
+
+    async fn ask<T>(
+        &self,
+        of: &[usize],
+        question: impl FnOnce(oneshot::Sender<Vec<T>>) -> MergerMsg,
+    ) -> Option<Vec<T>> {
+        let merger = self.0.as_ref().filter(|_| !of.is_empty())?;
+        let (sender, answer) = oneshot::channel();
+        // A Merger that has ended has nothing, and the node ends with it.
+        merger.send(question(sender)).ok()?;
+        answer.await.ok()
+    }
+}
+
+fn chosen(pieces: &[&Piece], which: &[usize]) -> Pieces {
+    which.iter().map(|index| (pieces[*index].object, pieces[*index].parts)).collect()
+}
