@@ -80,6 +80,13 @@ pub enum ProgramCall {
     ReleaseStream(TaskId),
     /// The task is not wanted any more.
     Cancel(ObjectId),
+    /// Cancel those of the tasks that are overdue.
+    CancelOverdue {
+        /// One object that each of them makes.
+        objects: Vec<ObjectId>,
+        /// Whom to tell which ones were.
+        answer: oneshot::Sender<Vec<ObjectId>>,
+    },
     /// Which nodes hold an object?
     Locations {
         /// The object.

@@ -181,6 +181,9 @@ impl OwnerActor {
             ProgramCall::ReleaseSet(set) => self.state.release_set(set),
             ProgramCall::ReleaseStream(task) => self.state.release_stream(task),
             ProgramCall::Cancel(object) => self.state.cancel_maker(object),
+            ProgramCall::CancelOverdue { objects, answer } => {
+                let _ = answer.send(self.state.cancel_overdue(&objects));
+            }
             ProgramCall::Locations { object, answer } => {
                 let _ = answer.send(self.state.locations(object));
             }
