@@ -10,7 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use super::state::Key;
 use super::waits::{Tally, Waits};
 use crate::ids::{NodeId, ObjectId};
-use crate::registry::{Argument, Function, Mode};
+use crate::registry::{Argument, Function, InPlace, Mode};
 use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
 use crate::transfer::{PeerName, TransferClient, TransferError};
 
@@ -101,6 +101,14 @@ struct Fetching {
     fills: Vec<exobus_store::Fill>,
 }
 
+/// Sizes and checksums of what other nodes hold.
+#[derive(Default)]
+struct Directory {
+    metas: BTreeMap<(ObjectId, Parts), Vec<PartMeta>>,
+    /// How long it took to ask for them.
+    asking: Duration,
+}
+
 /// An argument taken apart.
 struct Wanted {
     mode: Mode,
@@ -108,8 +116,14 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn stream(&mut self) {
-        self.mode = Mode::Stream;
+    fn is_whole(&self) -> bool {
+        matches!(self.mode, Mode::Whole | Mode::Either)
+    }
+
+    fn stream_if_either(&mut self) {
+        if self.mode == Mode::Either {
+            self.mode = Mode::Stream;
+        }
     }
 }
 
@@ -178,6 +192,7 @@ impl Stager {
             Mode::Whole | Mode::Either => {
                 wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole)
             }
+            Mode::InPlace => self.in_place(wanted).ok(),
             Mode::Stream => None,
         };
         let args = wanted.iter().map(argument).collect::<Option<_>>()?;
@@ -194,14 +209,18 @@ impl Stager {
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
         let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
+        let whole_max_bytes = if spec.whole_max_bytes == 0 { u64::MAX } else { spec.whole_max_bytes };
         async move {
             let mut wanted = wanted?;
-            let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
-            let staged = match stager.whole(job.group(), whole, &scratch_bytes).await {
+            let whole = wanted.iter().filter(|wanted| wanted.is_whole());
+            let directory = stager.directories(whole.flat_map(|wanted| &wanted.pieces)).await?;
+            if stager.either_bytes(&wanted, &directory) > whole_max_bytes {
+                wanted.iter_mut().for_each(Wanted::stream_if_either);
+            }
+            let staged = match stager.whole(job.group(), &wanted, &scratch_bytes, &directory).await {
                 Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
-                    wanted.iter_mut().filter(|wanted| wanted.mode == Mode::Either).for_each(Wanted::stream);
-                    let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
-                    stager.whole(job.group(), whole, &scratch_bytes).await
+                    wanted.iter_mut().for_each(Wanted::stream_if_either);
+                    stager.whole(job.group(), &wanted, &scratch_bytes, &directory).await
                 }
                 staged => staged,
             };
@@ -212,6 +231,7 @@ impl Stager {
             for wanted in &wanted {
                 args.push(match wanted.mode {
                     Mode::Whole | Mode::Either => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
+                    Mode::InPlace => stager.in_place(wanted)?,
                     Mode::Stream => {
                         let (asked, copied) = (stager.clock.now(), copies.len());
                         let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
@@ -226,21 +246,29 @@ impl Stager {
         }
     }
 
+    /// What lies here and stays so.
+    fn in_place(&self, wanted: &Wanted) -> Result<Argument, TaskFailure> {
+        let object = |piece: &Piece| {
+            let object = piece.at.is_some().then_some(piece.object);
+            InPlace::new(&self.store, object, piece.parts).map_err(from_store)
+        };
+        wanted.pieces.iter().map(object).collect::<Result<_, _>>().map(Argument::InPlace)
+    }
+
     async fn whole(
         &self,
         group: u128,
-        wanted: impl Iterator<Item = &Wanted>,
+        wanted: &[Wanted],
         scratch_bytes: &[u64],
+        Directory { metas: directory, asking }: &Directory,
     ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
+        let wanted = wanted.iter().filter(|wanted| wanted.is_whole());
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
         let present: Vec<usize> = (0..pieces.len()).filter(|index| blocks[*index].is_none()).collect();
         if present.is_empty() && scratch_bytes.is_empty() {
             return Ok((blocks.into_iter().flatten().collect(), Vec::new(), Waits::default()));
         }
-        let asked = self.clock.now();
-        let directory = self.directories(pieces.iter().copied()).await?;
-        let answered = self.clock.now();
         let items = present.iter().map(|index| {
             let piece = pieces[*index];
             match directory.get(&(piece.object, piece.parts)) {
@@ -296,17 +324,15 @@ impl Stager {
         let blocks = blocks.into_iter().map(|block| block.expect("every piece was staged or fetched"));
         let fetch = match directory.is_empty() {
             true => Duration::ZERO,
-            false => answered.saturating_sub(asked) + self.clock.now().saturating_sub(granted),
+            false => *asking + self.clock.now().saturating_sub(granted),
         };
         let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch };
         Ok((blocks.collect(), scratch, waits))
     }
 
     /// Sizes and checksums of what other nodes hold.
-    async fn directories(
-        &self,
-        pieces: impl Iterator<Item = &Piece>,
-    ) -> Result<BTreeMap<(ObjectId, Parts), Vec<PartMeta>>, TaskFailure> {
+    async fn directories(&self, pieces: impl Iterator<Item = &Piece>) -> Result<Directory, TaskFailure> {
+        let begun = self.clock.now();
         let mut remote: BTreeMap<NodeId, Vec<(ObjectId, Parts)>> = BTreeMap::new();
         for piece in pieces {
             if let Some(node) = piece.at.as_ref().filter(|node| **node != self.node) {
@@ -319,17 +345,29 @@ impl Stager {
                 self.transfer.directory(&address, items.clone()).await.map_err(|error| from_transfer(&node, &error))?;
             Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
         });
-        let mut directory = BTreeMap::new();
+        let mut directory = Directory::default();
         for entries in futures::future::try_join_all(asked).await? {
             for (item, metas) in entries {
                 let metas = metas.ok_or_else(|| TaskFailure {
                     kind: FailureKind::Error,
                     message: format!("object {} is not where its Owner thinks", item.0),
                 })?;
-                directory.insert(item, metas);
+                directory.metas.insert(item, metas);
             }
         }
+        directory.asking = self.clock.now().saturating_sub(begun);
         Ok(directory)
+    }
+
+    /// Bytes of the arguments that may come whole or as streams; what is not here counts when it is missed.
+    fn either_bytes(&self, wanted: &[Wanted], directory: &Directory) -> u64 {
+        let bytes = |piece: &Piece| match directory.metas.get(&(piece.object, piece.parts)) {
+            Some(metas) => metas.iter().map(|meta| meta.bytes).sum(),
+            None => InPlace::new(&self.store, piece.at.is_some().then_some(piece.object), piece.parts)
+                .map_or(0, |object| object.parts().iter().map(|meta| meta.bytes).sum()),
+        };
+        let either = wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
+        either.flat_map(|wanted| &wanted.pieces).map(bytes).sum::<u64>()
     }
 
     /// Readers of local objects; what is elsewhere is copied here first, to memory if there is any, else to disk: a
@@ -379,7 +417,8 @@ impl Stager {
     ) -> Result<Block, TaskFailure> {
         let piece = Piece { object, parts, at: Some(at) };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        Ok(self.whole(group, std::iter::once(&wanted), &[]).await?.0.remove(0))
+        let directory = self.directories(wanted.pieces.iter()).await?;
+        Ok(self.whole(group, &[wanted], &[], &directory).await?.0.remove(0))
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
