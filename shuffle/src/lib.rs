@@ -44,6 +44,6 @@ pub mod strategies;
 pub use exobus_actors as actors;
 
 pub use error::ShuffleError;
-pub use job::Job;
+pub use job::{Draw, Job, Key, KeyRanges};
 pub use plan::{Plan, PlanError, Sizes};
 pub use strategies::Strategy;
