@@ -195,6 +195,9 @@ impl Stager {
             Mode::InPlace => self.in_place(wanted).ok(),
             Mode::Stream => None,
         };
+        if self.exceeds(spec.whole_max_bytes, &wanted, &Directory::default()) {
+            return None;
+        }
         let args = wanted.iter().map(argument).collect::<Option<_>>()?;
         Some(Prepared { args, ..Prepared::default() })
     }
@@ -209,12 +212,12 @@ impl Stager {
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
         let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
-        let whole_max_bytes = if spec.whole_max_bytes == 0 { u64::MAX } else { spec.whole_max_bytes };
+        let whole_max_bytes = spec.whole_max_bytes;
         async move {
             let mut wanted = wanted?;
             let whole = wanted.iter().filter(|wanted| wanted.is_whole());
             let directory = stager.directories(whole.flat_map(|wanted| &wanted.pieces)).await?;
-            if stager.either_bytes(&wanted, &directory) > whole_max_bytes {
+            if stager.exceeds(whole_max_bytes, &wanted, &directory) {
                 wanted.iter_mut().for_each(Wanted::stream_if_either);
             }
             let staged = match stager.whole(job.group(), &wanted, &scratch_bytes, &directory).await {
@@ -359,15 +362,19 @@ impl Stager {
         Ok(directory)
     }
 
-    /// Bytes of the arguments that may come whole or as streams; what is not here counts when it is missed.
-    fn either_bytes(&self, wanted: &[Wanted], directory: &Directory) -> u64 {
+    /// Whether the arguments that may come whole or as streams have more bytes than may come whole; 0: they never have.
+    fn exceeds(&self, whole_max_bytes: u64, wanted: &[Wanted], directory: &Directory) -> bool {
+        if whole_max_bytes == 0 {
+            return false;
+        }
         let bytes = |piece: &Piece| match directory.metas.get(&(piece.object, piece.parts)) {
             Some(metas) => metas.iter().map(|meta| meta.bytes).sum(),
+            // What is missed here is an error soon enough.
             None => InPlace::new(&self.store, piece.at.is_some().then_some(piece.object), piece.parts)
                 .map_or(0, |object| object.parts().iter().map(|meta| meta.bytes).sum()),
         };
         let either = wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
-        either.flat_map(|wanted| &wanted.pieces).map(bytes).sum::<u64>()
+        either.flat_map(|wanted| &wanted.pieces).map(bytes).sum::<u64>() > whole_max_bytes
     }
 
     /// Readers of local objects; what is elsewhere is copied here first, to memory if there is any, else to disk: a
