@@ -71,7 +71,7 @@ impl Cuts {
 
     /// Cuts that divide the range of keys that a sample was drawn from into about `ranges` of equally many keys. A key
     /// that fills a range, or more, gets one for itself: nothing else will make the ranges beside it smaller.
-    /// The sample may be in any order; of an empty one there are no cuts.
+    /// The sample may be in any order; one without two different keys divides nothing.
     pub fn dividing(mut sample: Vec<Vec<u8>>, ranges: usize) -> Cuts {
         sample.sort_unstable();
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -80,7 +80,8 @@ impl Cuts {
                 keys.push(key);
             }
         };
-        for index in 1..if sample.is_empty() { 1 } else { ranges } {
+        let ranges = if sample.first() == sample.last() { 1 } else { ranges };
+        for index in 1..ranges {
             let key = &sample[(index as u128 * sample.len() as u128 / ranges as u128) as usize];
             let below = sample.partition_point(|other| other < key);
             let same = sample[below..].partition_point(|other| other == key);
@@ -204,10 +205,9 @@ mod tests {
         assert_eq!(divided("", 4), (vec![], vec![]));
         assert_eq!(divided("hgfedcba", 4), (sample("ceg"), vec![]));
         assert_eq!(divided("abhhhhyz", 4), (vec![b"h".to_vec(), b"h\0".to_vec(), b"y".to_vec()], vec![1]));
-        assert_eq!(divided("hhhhhhhh", 4), (vec![b"h".to_vec(), b"h\0".to_vec()], vec![1]), "however often");
-        assert_eq!(divided("hhhh", 2), (vec![b"h".to_vec(), b"h\0".to_vec()], vec![1]), "however few ranges");
+        assert_eq!(divided("hhhhhhhh", 4), (vec![], vec![]), "there is nothing to divide it from");
         assert_eq!(divided("aahhhz", 2), (vec![b"h".to_vec(), b"h\0".to_vec()], vec![1]));
-        let cuts = Cuts::dividing(sample("hhhh"), 4);
+        let cuts = Cuts::dividing(sample("hhhhz"), 4);
         assert_eq!([&b"g"[..], b"h", b"ha", b"i"].map(|key| cuts.partition_of(key)), [0, 1, 2, 2]);
     }
 

@@ -120,21 +120,21 @@ impl Merges {
         job: &impl Job,
         plan: &Plan,
     ) -> Result<(Vec<ObjectRef>, Vec<ObjectRef>), ShuffleError> {
-        let mut reduces = Reduces::default();
+        let mut reduces = Reduces::new(futures, job, plan);
         let mut left: Vec<usize> = (0..self.groups.len()).collect();
         while !left.is_empty() {
             let known = |group: &usize| self.running.values().all(|(of, _)| of != group);
             let (ended, running): (Vec<_>, Vec<_>) = left.into_iter().partition(known);
             for group in &ended {
                 let columns = self.columns(job, *group);
-                reduces.add(futures, job, plan, columns).await?;
+                reduces.add(columns).await?;
             }
             left = running;
             if ended.is_empty() {
                 self.next(futures).await?;
             }
         }
-        let outputs = reduces.finish(futures, job, plan).await?;
+        let outputs = reduces.finish().await?;
         Ok((outputs, self.batches.into_iter().flat_map(|(_, blocks)| blocks).collect()))
     }
 

@@ -13,6 +13,7 @@ use merges::Merges;
 use reduces::{Columns, Reduces};
 
 pub mod auto;
+mod look;
 mod merges;
 pub mod push;
 mod reduces;

@@ -18,25 +18,19 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use exobus_actors::futures::{Futures, ObjectRef, ObjectSet};
-use exobus_actors::ids::NodeId;
-use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_actors::task;
-use exobus_actors::task::{Arg, Place, TaskOptions};
+use exobus_actors::task::{Arg, Place};
 
 use super::edge;
+use super::look::{Chunk, Look};
 use crate::cuts::Cuts;
 use crate::error::ShuffleError;
-use crate::job::{Draw, Job, Key, KeyRanges};
+use crate::job::Job;
 use crate::plan::Plan;
 
 /// Keys that are drawn for each range.
 const KEYS_PER_RANGE: u32 = 20;
 /// Ranges of ranges of ranges: what is too large after so many divisions is reduced as it is.
 const DIVISIONS_MAX: usize = 4;
-/// Splits of a partition run side by side on so many executors at most: each is an argument of all reduces.
-const SPLITS_MAX: usize = 64;
-/// Directory entries that one task adds up.
-const SIZES_PER_TASK: usize = 1 << 22;
 
 /// What a strategy leaves of consecutive partitions.
 #[derive(Debug, Default)]
@@ -65,304 +59,138 @@ struct Division {
 }
 
 /// The reduces that have been submitted, in order of keys, and what is still being divided.
-#[derive(Debug, Default)]
-pub(super) struct Reduces {
+pub(super) struct Reduces<'a, J> {
+    futures: &'a Futures,
+    job: &'a J,
+    plan: &'a Plan,
     outputs: BTreeMap<Target, ObjectRef>,
     divisions: Vec<Division>,
 }
 
-impl Reduces {
+impl<'a, J: Job> Reduces<'a, J> {
+    pub(super) fn new(futures: &'a Futures, job: &'a J, plan: &'a Plan) -> Self {
+        Self { futures, job, plan, outputs: BTreeMap::new(), divisions: Vec::new() }
+    }
+
     /// Submits the reduces of these partitions, or what it takes to divide them.
-    pub(super) async fn add(
-        &mut self,
-        futures: &Futures,
-        job: &impl Job,
-        plan: &Plan,
-        columns: Columns,
-    ) -> Result<(), ShuffleError> {
-        let large = match job.key_ranges() {
-            Some(ranges) if plan.input_bytes > plan.range_max_bytes => {
-                let look = Look::at(futures, &columns).await?;
-                let sizes = look.sizes(futures, plan, columns.partitions.clone()).await?;
-                let sizes = columns.partitions.clone().zip(sizes);
-                let large: Vec<_> = sizes.filter(|(_, bytes)| plan.is_too_large(*bytes)).collect();
-                (!large.is_empty()).then_some((ranges, look, large))
+    pub(super) async fn add(&mut self, columns: Columns) -> Result<(), ShuffleError> {
+        // Where there is less in all, nobody has to be asked.
+        if self.job.key_ranges().is_some() && self.plan.input_bytes > self.plan.range_max_bytes {
+            let look = Look::at(self.futures, &columns).await?;
+            let sizes = look.sizes(self.futures, self.plan, columns.partitions.clone()).await?;
+            let sizes = columns.partitions.clone().zip(sizes);
+            let large: BTreeMap<u32, u64> = sizes.filter(|(_, bytes)| self.plan.is_too_large(*bytes)).collect();
+            if !large.is_empty() {
+                return self.add_divided(columns, &look, large).await;
             }
-            _ => None,
-        };
+        }
         let first = columns.partitions.start;
-        let Some((ranges, look, large)) = large else {
-            let parts = columns.partitions.end - first;
-            let set = futures.exchange(&columns.edge, &columns.blocks, parts, 1)?;
-            for partition in columns.partitions {
-                let args = columns.unmerged.iter().map(|(set, _)| set.part(partition));
-                let args: Vec<Arg> = std::iter::once(set.part(partition - first)).chain(args).collect();
-                let output = job.reduce(futures, partition, &args, columns.place.clone())?;
-                self.outputs.insert((partition, Vec::new()), output);
-            }
-            return Ok(());
-        };
+        let set = self.futures.exchange(&columns.edge, &columns.blocks, columns.partitions.end - first, 1)?;
+        for partition in columns.partitions {
+            let unmerged = columns.unmerged.iter().map(|(set, _)| set.part(partition));
+            let args: Vec<Arg> = std::iter::once(set.part(partition - first)).chain(unmerged).collect();
+            let output = self.job.reduce(self.futures, partition, &args, columns.place.clone())?;
+            self.outputs.insert((partition, Vec::new()), output);
+        }
+        Ok(())
+    }
+
+    /// As `add`, with partitions that are too large.
+    async fn add_divided(
+        &mut self,
+        columns: Columns,
+        look: &Look,
+        large: BTreeMap<u32, u64>,
+    ) -> Result<(), ShuffleError> {
+        let chunks = look.chunks(self.futures, &columns)?;
         // Splits first: they are what the end waits for.
-        let chunks = look.chunks(futures, &columns)?;
-        let mut rest = columns.partitions.clone().collect::<std::collections::BTreeSet<_>>();
-        for (partition, bytes) in large {
-            let target = (partition, Vec::new());
-            if let Some(division) = divide(futures, job, ranges, plan, &look, &chunks, target, partition, bytes).await?
-            {
-                rest.remove(&partition);
-                self.divisions.push(division);
+        let mut rest = Vec::new();
+        for partition in columns.partitions {
+            let divided = match large.get(&partition) {
+                Some(bytes) => self.divide(look, &chunks, (partition, Vec::new()), partition, *bytes).await?,
+                None => false,
+            };
+            if !divided {
+                rest.push(partition);
             }
         }
         for partition in rest {
             let args: Vec<Arg> = chunks.iter().map(|chunk| chunk.part(partition)).collect();
-            let output = job.reduce(futures, partition, &args, columns.place.clone())?;
+            let output = self.job.reduce(self.futures, partition, &args, columns.place.clone())?;
             self.outputs.insert((partition, Vec::new()), output);
         }
         Ok(())
     }
 
     /// Waits for what is being divided, and submits the rest; all outputs in order of keys.
-    pub(super) async fn finish(
-        mut self,
-        futures: &Futures,
-        job: &impl Job,
-        plan: &Plan,
-    ) -> Result<Vec<ObjectRef>, ShuffleError> {
-        while let Some(ranges) = job.key_ranges()
-            && !self.divisions.is_empty()
-        {
+    pub(super) async fn finish(mut self) -> Result<Vec<ObjectRef>, ShuffleError> {
+        while !self.divisions.is_empty() {
             for division in std::mem::take(&mut self.divisions) {
-                self.go_on(futures, job, ranges, plan, division).await?;
+                self.go_on(division).await?;
             }
         }
         Ok(self.outputs.into_values().collect())
     }
 
     /// Submits the reduces of the ranges of a partition, or divides them further.
-    async fn go_on(
-        &mut self,
-        futures: &Futures,
-        job: &impl Job,
-        ranges: &dyn KeyRanges,
-        plan: &Plan,
-        Division { target: (partition, range), cuts, pieces }: Division,
-    ) -> Result<(), ShuffleError> {
+    async fn go_on(&mut self, division: Division) -> Result<(), ShuffleError> {
+        let Division { target: (partition, range), cuts, pieces } = division;
         let columns = Columns {
             partitions: 0..cuts.partitions() as u32,
-            edge: edge(job, &format!("split[{}]", name(partition, &range)), "reduce"),
+            edge: edge(self.job, &format!("split[{}]", name(partition, &range)), "reduce"),
             blocks: pieces,
             ..Columns::default()
         };
-        let look = Look::at(futures, &columns).await?;
-        let sizes = look.sizes(futures, plan, columns.partitions.clone()).await?;
-        let chunks = look.chunks(futures, &columns)?;
-        for (index, bytes) in columns.partitions.clone().zip(sizes) {
+        let look = Look::at(self.futures, &columns).await?;
+        let sizes = look.sizes(self.futures, self.plan, columns.partitions.clone()).await?;
+        let chunks = look.chunks(self.futures, &columns)?;
+        for (index, bytes) in columns.partitions.zip(sizes) {
             let inner = [&range[..], &[index]].concat();
-            let too_large = bytes > plan.range_max_bytes && inner.len() < DIVISIONS_MAX;
-            if too_large && !cuts.is_one_key(index as usize) {
-                let target = (partition, inner.clone());
-                if let Some(division) = divide(futures, job, ranges, plan, &look, &chunks, target, index, bytes).await?
-                {
-                    self.divisions.push(division);
-                    continue;
-                }
+            let too_large = bytes > self.plan.range_max_bytes && inner.len() < DIVISIONS_MAX;
+            let divisible = too_large && !cuts.is_one_key(index as usize);
+            if divisible && self.divide(&look, &chunks, (partition, inner.clone()), index, bytes).await? {
+                continue;
             }
             let args: Vec<Arg> = chunks.iter().map(|chunk| chunk.part(index)).collect();
-            let output = ranges.reduce_range(futures, partition, &inner, &args, Place::Anywhere)?;
-            self.outputs.insert((partition, inner), output);
+            if let Some(ranges) = self.job.key_ranges() {
+                let output = ranges.reduce_range(self.futures, partition, &inner, &args, Place::Anywhere)?;
+                self.outputs.insert((partition, inner), output);
+            }
         }
         Ok(())
+    }
+
+    /// Draws keys of part `part` of all columns and splits it at those; false: it cannot be divided.
+    async fn divide(
+        &mut self,
+        look: &Look,
+        chunks: &[Chunk],
+        target: Target,
+        part: u32,
+        bytes: u64,
+    ) -> Result<bool, ShuffleError> {
+        let Some(ranges) = self.job.key_ranges() else { return Ok(false) };
+        let count = self.plan.ranges_of(bytes);
+        let sample = look.sample(self.futures, ranges, part, count * KEYS_PER_RANGE, bytes).await?;
+        let cuts = Cuts::dividing(sample, count as usize);
+        if cuts.partitions() < 2 {
+            return Ok(false);
+        }
+        self.futures.plan_stage(&format!("{}.split", self.job.name()), chunks.len() as u64, bytes)?;
+        // Of one reduce become as many as there are ranges.
+        self.futures.plan_stage(&format!("{}.reduce", self.job.name()), cuts.partitions() as u64 - 1, 0)?;
+        let wire = self.futures.put_value(&cuts)?;
+        let split = |chunk: &Chunk| {
+            let place = chunk.node.clone().map_or(Place::Anywhere, |node| Place::Node { node, soft: true });
+            ranges.split(self.futures, chunk.part(part), &wire, place)
+        };
+        let pieces = chunks.iter().map(split).collect::<Result<_, _>>()?;
+        self.divisions.push(Division { target, cuts, pieces });
+        Ok(true)
     }
 }
 
 /// "7", or "7.0.3": the fourth range of the first range of partition 7.
 fn name(partition: u32, range: &[u32]) -> String {
     std::iter::once(&partition).chain(range).map(u32::to_string).collect::<Vec<_>>().join(".")
-}
-
-/// Draws keys of part `part` of all columns and splits it at those; `None`: it cannot be divided.
-#[expect(clippy::too_many_arguments, reason = "what a division is made of; a struct of them would be used once")]
-async fn divide(
-    futures: &Futures,
-    job: &impl Job,
-    ranges: &dyn KeyRanges,
-    plan: &Plan,
-    look: &Look,
-    chunks: &[Chunk],
-    target: Target,
-    part: u32,
-    bytes: u64,
-) -> Result<Option<Division>, ShuffleError> {
-    let count = plan.ranges_of(bytes);
-    let sample = look.sample(futures, ranges, part, count * KEYS_PER_RANGE, bytes).await?;
-    let cuts = Cuts::dividing(sample, count as usize);
-    if cuts.partitions() < 2 {
-        return Ok(None);
-    }
-    futures.plan_stage(&format!("{}.split", job.name()), chunks.len() as u64, bytes)?;
-    let wire = futures.put_value(&cuts)?;
-    let split = |chunk: &Chunk| {
-        let place = chunk.node.clone().map_or(Place::Anywhere, |node| Place::Node { node, soft: true });
-        ranges.split(futures, chunk.part(part), &wire, place)
-    };
-    let pieces = chunks.iter().map(split).collect::<Result<_, _>>()?;
-    Ok(Some(Division { target, cuts, pieces }))
-}
-
-/// Objects of an exchange that are read together.
-#[derive(Debug)]
-struct Chunk {
-    set: ObjectSet,
-    /// The partition that part 0 is of.
-    first: u32,
-    /// Where they are, if that is one place.
-    node: Option<NodeId>,
-}
-
-impl Chunk {
-    fn part(&self, partition: u32) -> Arg {
-        self.set.part(partition - self.first)
-    }
-}
-
-/// Objects by where they are, to look at their directories there: in sets that are no exchanges.
-#[derive(Debug, Default)]
-struct Look {
-    /// Blocks of the columns, by node; `None`: those that have no bytes.
-    blocks: BTreeMap<Option<NodeId>, Vec<ObjectRef>>,
-    /// Sets of objects of one node, with the partition that their part 0 is of.
-    seen: Vec<Chunk>,
-    /// Whether some have parts of other partitions, too.
-    unmerged: bool,
-}
-
-impl Look {
-    /// Looks where all objects are, when they exist.
-    async fn at(futures: &Futures, columns: &Columns) -> Result<Self, ShuffleError> {
-        futures.wait_all(&columns.blocks).await?;
-        let mut look = Self { blocks: by_node(futures, &columns.blocks).await?, ..Self::default() };
-        let mut unmerged = BTreeMap::<_, Vec<_>>::new();
-        for (_, blocks) in &columns.unmerged {
-            for (node, blocks) in by_node(futures, blocks).await? {
-                unmerged.entry(node).or_default().extend(blocks);
-            }
-        }
-        let per_task = (SIZES_PER_TASK / columns.partitions.len().max(1)).max(1);
-        let mut seen = Vec::new();
-        for (first, by_node) in [(columns.partitions.start, &look.blocks), (0, &unmerged)] {
-            for (node, blocks) in by_node.iter().filter(|(node, _)| node.is_some()) {
-                for blocks in blocks.chunks(per_task) {
-                    seen.push(Chunk { set: futures.set(blocks)?, first, node: node.clone() });
-                }
-            }
-        }
-        (look.seen, look.unmerged) = (seen, !unmerged.is_empty());
-        Ok(look)
-    }
-
-    /// The bytes of each partition.
-    async fn sizes(&self, futures: &Futures, plan: &Plan, partitions: Range<u32>) -> Result<Vec<u64>, ShuffleError> {
-        let mut bytes = vec![0; partitions.len()];
-        if !self.may_be_large(futures, plan).await? {
-            return Ok(bytes);
-        }
-        let look = |chunk: &Chunk| {
-            let parts = partitions.start - chunk.first..partitions.end - chunk.first;
-            let node = chunk.node.clone().expect("only what is somewhere is looked at");
-            let options = TaskOptions { place: Place::Node { node, soft: false }, ..TaskOptions::default() };
-            futures.submit_with(add_sizes, &parts.len(), &[chunk.set.parts(parts.clone())], options)
-        };
-        let looks = self.seen.iter().map(look).collect::<Result<Vec<_>, _>>()?;
-        for look in &looks {
-            let seen: Vec<u64> = futures.get_value(look).await?;
-            bytes.iter_mut().zip(seen).for_each(|(bytes, seen)| *bytes += seen);
-        }
-        Ok(bytes)
-    }
-
-    /// Whether all of it together is more than one range may be: else nobody has to be asked.
-    async fn may_be_large(&self, futures: &Futures, plan: &Plan) -> Result<bool, ShuffleError> {
-        if self.unmerged {
-            return Ok(true);
-        }
-        let mut bytes = 0;
-        for block in self.blocks.values().flatten() {
-            bytes += futures.stat(block).await?.bytes;
-        }
-        Ok(bytes > plan.range_max_bytes)
-    }
-
-    /// Keys of `partition`, which has so many bytes: of each object as many as it has of them.
-    async fn sample(
-        &self,
-        futures: &Futures,
-        ranges: &dyn KeyRanges,
-        partition: u32,
-        keys: u32,
-        bytes: u64,
-    ) -> Result<Vec<Vec<u8>>, ShuffleError> {
-        let mut looks = Vec::with_capacity(self.seen.len());
-        for chunk in &self.seen {
-            let node = chunk.node.as_ref().expect("only what is somewhere is looked at");
-            let draw = Draw { keys, of_bytes: bytes, seed: futures.random() };
-            looks.push(ranges.sample(futures, chunk.part(partition), draw, node)?);
-        }
-        let mut sample = Vec::new();
-        for look in &looks {
-            let drawn: Vec<Key> = futures.get_value(look).await?;
-            sample.extend(drawn.into_iter().map(|key| key.0));
-        }
-        Ok(sample)
-    }
-
-    /// Declares who reads what: as many sets as splits can work on side by side.
-    fn chunks(&self, futures: &Futures, columns: &Columns) -> Result<Vec<Chunk>, ShuffleError> {
-        let first = columns.partitions.start;
-        let parts = columns.partitions.end - first;
-        let nodes = futures.nodes();
-        let fair = (SPLITS_MAX / self.blocks.len().max(1)).max(1);
-        let mut chunks = Vec::new();
-        for (node, blocks) in &self.blocks {
-            let shape = nodes.iter().find(|shape| Some(&shape.node) == node.as_ref());
-            let executors = shape.map_or(1, |shape| (shape.cpu_milli / 1000).max(1)) as usize;
-            for blocks in blocks.chunks(blocks.len().div_ceil(executors.min(fair)).max(1)) {
-                let set = futures.exchange(&columns.edge, blocks, parts, 1)?;
-                chunks.push(Chunk { set, first, node: node.clone() });
-            }
-        }
-        let unmerged = columns.unmerged.iter().map(|(set, _)| Chunk { set: set.clone(), first: 0, node: None });
-        chunks.extend(unmerged);
-        Ok(chunks)
-    }
-}
-
-async fn by_node(
-    futures: &Futures,
-    blocks: &[ObjectRef],
-) -> Result<BTreeMap<Option<NodeId>, Vec<ObjectRef>>, ShuffleError> {
-    let mut by_node = BTreeMap::<_, Vec<_>>::new();
-    for block in blocks {
-        // The Owner says where an object is that has no bytes, but it is nowhere.
-        let bytes = futures.stat(block).await?.bytes;
-        let node = if bytes == 0 { None } else { futures.locations(block).await?.pop() };
-        by_node.entry(node).or_default().push(block.clone());
-    }
-    if by_node.len() > 1
-        && let Some(empty) = by_node.remove(&None)
-        && let Some(some) = by_node.values_mut().next()
-    {
-        some.extend(empty);
-    }
-    Ok(by_node)
-}
-
-/// Adds up the bytes of each of so many parts, over all objects of the only argument.
-#[task(name = "shuffle.sizes", arguments = [in_place], deterministic = true)]
-fn add_sizes(context: &mut TaskContext<'_>, parts: usize) -> Result<Vec<u64>, TaskError> {
-    let mut bytes = vec![0; parts];
-    for object in context.in_place(0) {
-        context.check_cancelled()?;
-        bytes.iter_mut().zip(object.parts()).for_each(|(bytes, part)| *bytes += part.bytes);
-    }
-    Ok(bytes)
 }

@@ -22,8 +22,8 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
         blocks.push(running.submit(futures, job, index).await?);
     }
     let (partitions, edge) = (0..plan.partitions, edge(job, "map", "reduce"));
-    let mut reduces = Reduces::default();
-    reduces.add(futures, job, plan, Columns { partitions, edge, blocks, ..Columns::default() }).await?;
-    let outputs = reduces.finish(futures, job, plan).await?;
+    let mut reduces = Reduces::new(futures, job, plan);
+    reduces.add(Columns { partitions, edge, blocks, ..Columns::default() }).await?;
+    let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

@@ -46,6 +46,20 @@ pub struct SortParams {
     pub partitions: Option<u32>,
     /// Which strategy; `None`: the one that is estimated to be the fastest.
     pub strategy: Option<Strategy>,
+    /// Where the cuts between partitions come from.
+    #[serde(default)]
+    pub cuts: CutsFrom,
+}
+
+/// Where the cuts between partitions come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CutsFrom {
+    /// Keys at random places of the input: partitions are about even, whatever the keys are.
+    #[default]
+    Sampled,
+    /// The space of keys, divided evenly without a look at the input: what a key is in does not depend on the other keys.
+    Uniform,
 }
 
 /// What a sort has done.
@@ -65,6 +79,8 @@ pub struct SortReport {
     pub maps: u64,
     /// How many partitions there are.
     pub partitions: u32,
+    /// How many files were written: as many as partitions, and more where some were divided.
+    pub files: u64,
     /// Bytes that the Owner's tables took at the end.
     pub owner_bytes: u64,
 }
@@ -177,7 +193,10 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     futures.plan_stage("sort.map", maps as u64, bytes)?;
     futures.plan_stage("sort.reduce", u64::from(plan.partitions), bytes)?;
 
-    let cuts = sampled_cuts(&futures, &files, plan.partitions).await?;
+    let cuts = match params.cuts {
+        CutsFrom::Sampled => sampled_cuts(&futures, &files, plan.partitions).await?,
+        CutsFrom::Uniform => Cuts::even(plan.partitions as usize).map_err(JobError::program)?,
+    };
     let cuts = futures.put_value(&cuts)?;
     let job = SortJob { chunks, cuts, output: params.output.clone(), plan };
     let shuffled = strategy.run(&futures, &job, maps, &plan).await?;
@@ -197,8 +216,8 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
             detail: difference(bytes, read, written),
         });
     }
-    let files = futures.set(&reduced)?;
-    futures.ready(&futures.submit(commit, &params.output, &[files.arg()])?).await?;
+    let outputs = futures.set(&reduced)?;
+    futures.ready(&futures.submit(commit, &params.output, &[outputs.arg()])?).await?;
     cleanup.committed();
     Ok(SortReport {
         rows: read.rows,
@@ -208,6 +227,7 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
         strategy,
         maps: maps as u64,
         partitions: plan.partitions,
+        files: reduced.len() as u64,
         owner_bytes: futures.owner_bytes().await?,
     })
 }
