@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use support::{Running, Scratch, Trace, command, exobus, names};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "rows",
     "bytes",
     "seconds",
@@ -17,6 +17,7 @@ const KEYS: [&str; 12] = [
     "row_hash_out",
     "strategy",
     "partitions",
+    "files",
     "control_messages",
     "owner_bytes",
 ];
@@ -94,7 +95,8 @@ fn a_timeline_and_a_plot_show_every_task_once() {
     assert_eq!(trace.outcome, "finished");
     assert_eq!((trace.count("sort.list"), trace.count("sort.reduce"), trace.count("sort.commit")), (1, 9, 1));
     assert!(trace.count("sort.map") >= 3 && trace.count("sort.sample") >= 1, "{:?}", trace.attempts);
-    let helpers = trace.count("sort.list") + trace.count("sort.sample") + trace.count("sort.commit");
+    let helpers = ["sort.list", "sort.sample", "shuffle.sizes", "sort.commit"].map(|stage| trace.count(stage));
+    let helpers: usize = helpers.iter().sum();
     assert_eq!(trace.attempts.len(), trace.count("sort.map") + 9 + helpers, "nothing else");
     for (_, process, lane) in &trace.attempts {
         assert_eq!(process, "node local");
@@ -137,6 +139,75 @@ fn a_partition_larger_than_memory_is_merged_from_streams() {
     assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);
     assert!(summary["spilled_bytes"].as_u64().unwrap() > 50_000_000, "{summary}");
     exobus(&["validate", &output]).expect(0, &[]);
+}
+
+/// Files of `count` records, the key of each chosen by its number; 16 bytes behind it are the number.
+fn write_records(scratch: &Scratch, count: u64, key: impl Fn(u64) -> [u8; 10]) -> String {
+    let mut bytes = vec![b'.'; count as usize * 100];
+    for (number, record) in (0..).zip(bytes.chunks_mut(100)) {
+        record[..10].copy_from_slice(&key(number));
+        record[10..26].copy_from_slice(&u128::from(number).to_le_bytes());
+    }
+    fs::create_dir(scratch.path("in")).unwrap();
+    fs::write(scratch.path("in/records"), bytes).unwrap();
+    scratch.text("in")
+}
+
+/// Nine tenths of the keys begin with a zero byte, and with even cuts they all go to the first of four partitions.
+#[test]
+fn a_partition_that_is_far_too_large_is_written_as_several_files_in_order() {
+    let scratch = Scratch::new();
+    let input = write_records(&scratch, 400_000, |number| {
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let mut key = [0; 10];
+        match number % 10 {
+            0 => key[..8].copy_from_slice(&mixed),
+            _ => key[1..9].copy_from_slice(&mixed),
+        }
+        key
+    });
+    let given = exobus(&["validate", "--json", &input]).json();
+    for strategy in ["simple", "two_stage"] {
+        let output = scratch.text(strategy);
+        let sized = ["--memory", "48MiB", "--executors", "2", "--partitions", "4", "--cuts", "uniform"];
+        let run =
+            sort(&scratch, &[&[&input, "--output", &output, "--strategy", strategy, "--json"][..], &sized].concat());
+        run.expect(0, &[]);
+        let (files, summary) = (names(&scratch.path(strategy)), run.json());
+        let ranges = files.iter().filter(|name| name.starts_with("part-00000-")).count();
+        assert!(ranges >= 4, "{files:?}");
+        assert_eq!(files[ranges..], ["part-00001", "part-00002", "part-00003"], "{files:?}");
+        assert_eq!((&summary["partitions"], &summary["files"]), (&4.into(), &files.len().into()));
+        let sorted = exobus(&["validate", "--json", &output]);
+        sorted.expect(0, &[]);
+        assert_eq!(sorted.json()["checksum"], given["checksum"], "{strategy}");
+        let largest = files.iter().map(|name| fs::metadata(scratch.path(strategy).join(name)).unwrap().len()).max();
+        assert!(largest.unwrap() <= 16 << 20, "{largest:?}");
+        fs::remove_dir_all(&output).unwrap();
+    }
+    // A sample finds better cuts, and nothing has to be divided.
+    let output = scratch.text("sampled");
+    sort(&scratch, &[&input, "--output", &output, "--memory", "48MiB", "--partitions", "4"]).expect(0, &[]);
+    assert_eq!(names(&scratch.path("sampled")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
+    exobus(&["validate", &output]).expect(0, &[]);
+}
+
+/// Dividing would not help: all of it is merged from streams.
+#[test]
+fn one_hot_key_larger_than_memory_is_sorted() {
+    let scratch = Scratch::new();
+    let input = write_records(&scratch, 700_000, |_| *b"always it!");
+    for strategy in ["simple", "push", "two_stage"] {
+        let output = scratch.text(strategy);
+        let sized = ["--memory", "48MiB", "--executors", "2", "--partitions", "4", "--strategy", strategy];
+        let run = sort(&scratch, &[&[&input, "--output", &output, "--json"][..], &sized].concat());
+        run.expect(0, &[]);
+        let summary = run.json();
+        assert_eq!(summary["row_hash_in"], summary["row_hash_out"], "{strategy}");
+        assert_eq!(names(&scratch.path(strategy)).len(), 4, "{strategy}");
+        exobus(&["validate", &output]).expect(0, &[]);
+        fs::remove_dir_all(&output).unwrap();
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         target_bytes: 0,
         resources: Resources::cpu(1000),
         scratch_bytes: Vec::new(),
+        whole_max_bytes: u64::MAX,
         timeout_ms: 0,
     };
     let (start, total) = (0, many as u32);

@@ -101,6 +101,9 @@ pub struct TaskOptions {
     pub timeout: Option<Duration>,
     /// Makes two otherwise equal descriptions two tasks.
     pub salt: u64,
+    /// Most bytes of arguments that are taken [`Either`](crate::registry::Mode::Either) way which come whole, all of them
+    /// together; more than that come as streams. 0: as many as the memory of the node holds.
+    pub whole_max_bytes: u64,
     /// Whether a second attempt may run beside one that takes much longer than others of its function; default yes. Only
     /// functions that are declared deterministic, and no streams.
     pub speculate: bool,
@@ -114,6 +117,7 @@ impl Default for TaskOptions {
             returns: Returns::One,
             target_bytes: 0,
             scratch_bytes: Vec::new(),
+            whole_max_bytes: 0,
             attempts: 3,
             timeout: None,
             salt: 0,
@@ -228,6 +232,9 @@ pub struct TaskSpec {
     pub resources: Resources,
     /// Pieces of scratch memory that are granted before it starts, bytes each.
     pub scratch_bytes: Vec<u64>,
+    /// Most bytes of arguments of either kind that come whole; 0: no limit but the memory.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub whole_max_bytes: u64,
     /// Longest time of the attempt, milliseconds; 0: no limit.
     pub timeout_ms: u64,
 }

@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::ids::{JobId, RowHash};
+use exobus_actors::ids::{JobId, NodeId, RowHash};
 use exobus_actors::node::Node;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_store::Block;
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
-use crate::job::Job;
-use crate::jobs::sort::merge_blocks_task;
+use crate::job::{Draw, Job, KeyRanges};
+use crate::jobs::sort::{draw_task, merge_parts, split_task};
 use crate::kernels::{self, sort_scratch_bytes};
 use crate::plan::Plan;
 use crate::records::{KEY_BYTES, RECORD_BYTES, row_hash_sum};
@@ -45,10 +46,12 @@ pub struct Case {
     pub rows: Vec<u64>,
     /// How many partitions.
     pub partitions: u32,
-    /// Whether all rows have one key.
-    pub hot: bool,
+    /// How keys are spread.
+    pub keys: Keys,
     /// Sizes of windows, rounds and merges.
     pub plan: Plan,
+    /// A merge, counted as they are submitted, that does not end.
+    pub stalls: Option<u64>,
     /// A map whose first attempt fails.
     pub fails_once: Option<u64>,
     /// A partition whose reduce leaves a row out of its books.
@@ -68,8 +71,19 @@ impl Case {
             merge_factor: 2,
             maps_per_round: 3,
             groups_per_node: 2,
+            merge_memory_bytes: u64::MAX,
+            keep_map_outputs: false,
+            range_max_bytes: u64::MAX,
         };
-        Self { rows: vec![1000; 7], partitions: 5, hot: false, plan, fails_once: None, loses_a_row: None }
+        Self {
+            rows: vec![1000; 7],
+            partitions: 5,
+            keys: Keys::Even,
+            plan,
+            stalls: None,
+            fails_once: None,
+            loses_a_row: None,
+        }
     }
 
     fn with(rows: Vec<u64>, partitions: u32) -> Self {
@@ -77,15 +91,20 @@ impl Case {
         Self { rows, partitions, plan: Plan { partitions, ..usual.plan }, ..usual }
     }
 
-    /// The rows of a map: the key is the hash of the row's number, or always the same.
-    fn records(hot: bool, map: u64, rows: u64) -> Vec<u8> {
+    /// The rows of a map: the key is the hash of the row's number, or what `keys` makes of it.
+    fn records(keys: Keys, map: u64, rows: u64) -> Vec<u8> {
         let mut bytes = vec![0; rows as usize * RECORD_BYTES];
         for (row, record) in bytes.chunks_mut(RECORD_BYTES).enumerate() {
             let number = (u128::from(map) << 64) | row as u128;
-            if !hot {
-                let key = RowHash(number).0.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes();
-                record[..KEY_BYTES].copy_from_slice(&key[..KEY_BYTES]);
-            }
+            let key = RowHash(number).0.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes();
+            let key = match (keys, row % 10) {
+                (Keys::Even, _) | (Keys::Skewed, 0) => &key[..KEY_BYTES],
+                // Under the third part of one key, the rest just above it.
+                (Keys::Skewed, 1..4) => &[0, 0, 7],
+                (Keys::Skewed, _) => &[&[0, 0, 7][..], &key[..KEY_BYTES - 3]].concat(),
+                (Keys::Hot, _) => &[],
+            };
+            record[..key.len()].copy_from_slice(key);
             record[KEY_BYTES..KEY_BYTES + 16].copy_from_slice(&number.to_le_bytes());
         }
         bytes
@@ -94,11 +113,22 @@ impl Case {
     fn expected(&self) -> Output {
         let mut expected = Output::default();
         for (map, rows) in (0u64..).zip(&self.rows) {
-            let bytes = Self::records(self.hot, map, *rows);
+            let bytes = Self::records(self.keys, map, *rows);
             expected.add(Output { bytes: bytes.len() as u64, rows: *rows, row_hash: row_hash_sum(&bytes) });
         }
         expected
     }
+}
+
+/// How the keys of a case are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keys {
+    /// Evenly.
+    Even,
+    /// Nine tenths are in the first partition, next to each other; a third of them are one key.
+    Skewed,
+    /// There is one key.
+    Hot,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -106,7 +136,7 @@ struct MapParams {
     map: u64,
     rows: u64,
     partitions: u32,
-    hot: bool,
+    keys: Keys,
     fails_once: bool,
 }
 
@@ -118,7 +148,7 @@ fn contract_map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), 
     if params.fails_once && context.attempt().0 == 1 {
         return Err(TaskError::failed("the first attempt fails"));
     }
-    let bytes = Case::records(params.hot, params.map, params.rows);
+    let bytes = Case::records(params.keys, params.map, params.rows);
     let mut scratch = vec![0; sort_scratch_bytes(params.rows as usize)];
     let sorted = kernels::sort(&bytes, &mut scratch);
     let cuts = Cuts::even(params.partitions as usize).map_err(TaskError::fatal)?;
@@ -135,9 +165,31 @@ fn contract_map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), 
     Ok(())
 }
 
+/// Merges of this process that did not end by themselves.
+static MERGES_STALLED: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct MergeParams {
+    parts: u32,
+    stalls: bool,
+}
+
+#[task(name = "contract.merge", arguments = [either], deterministic = true)]
+fn contract_merge(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
+    if params.stalls {
+        MERGES_STALLED.fetch_add(1, Ordering::SeqCst);
+        while !context.cancelled() {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+    // A task that is cancelled late may still have done all of its work.
+    merge_parts(context, params.parts)
+}
+
 /// What a reduce saw.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seen {
+    partition: u32,
     output: Output,
     ordered: bool,
     first: Vec<u8>,
@@ -152,7 +204,8 @@ struct ReduceParams {
 
 #[task(name = "contract.reduce", deterministic = true)]
 fn contract_reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Seen, TaskError> {
-    let blocks = context.blocks(0);
+    let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
+    let blocks: Vec<&Block> = args.iter().flatten().collect();
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(|block| kernels::SliceRun::new(block)).collect();
     let mut merge = kernels::Merge::new(runs)?;
     let mut bytes = vec![0; blocks.iter().map(|block| block.len()).sum()];
@@ -161,10 +214,16 @@ fn contract_reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Resul
         return Err(TaskError::fatal(format!("{merged} of {} bytes were merged", bytes.len())));
     }
     let lost = u64::from(params.loses_a_row);
-    context.consumed(0, merged as u64 - lost * RECORD_BYTES as u64, merge.rows() - lost, merge.row_hash());
+    for (arg, blocks) in args.iter().enumerate() {
+        let lost = if arg == 0 { lost } else { 0 };
+        let bytes: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+        let row_hash = blocks.iter().map(|block| row_hash_sum(block)).sum();
+        context.consumed(arg, bytes - lost * RECORD_BYTES as u64, bytes / RECORD_BYTES as u64 - lost, row_hash);
+    }
     let keys: Vec<&[u8]> = bytes.chunks(RECORD_BYTES).map(|record| &record[..KEY_BYTES]).collect();
     let end = |key: Option<&&[u8]>| key.map(|key| key.to_vec()).unwrap_or_default();
     Ok(Seen {
+        partition: params.partition,
         output: Output { bytes: merged as u64, rows: merge.rows(), row_hash: row_hash_sum(&bytes) },
         ordered: keys.is_sorted(),
         first: end(keys.first()),
@@ -176,6 +235,7 @@ fn contract_reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Resul
 struct Counted {
     case: Case,
     submitted: AtomicU64,
+    merges: AtomicU64,
     ended_before: u64,
     most_in_flight: AtomicU64,
 }
@@ -194,19 +254,47 @@ impl Job for Counted {
             map,
             rows: self.case.rows[index],
             partitions: self.case.partitions,
-            hot: self.case.hot,
+            keys: self.case.keys,
             fails_once: self.case.fails_once == Some(map),
         };
         futures.submit_with(contract_map, &params, &[], TaskOptions { place, ..TaskOptions::default() })
     }
 
     fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
-        merge_blocks_task(futures, blocks, parts, place)
+        let stalls = self.case.stalls == Some(self.merges.fetch_add(1, Ordering::SeqCst));
+        let whole_max_bytes = self.case.plan.merge_memory_bytes;
+        let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
+        futures.submit_with(contract_merge, &MergeParams { parts, stalls }, blocks, options)
     }
 
-    fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let params = ReduceParams { partition, loses_a_row: self.case.loses_a_row == Some(partition) };
-        futures.submit_with(contract_reduce, &params, &[column], TaskOptions { place, ..TaskOptions::default() })
+        futures.submit_with(contract_reduce, &params, columns, TaskOptions { place, ..TaskOptions::default() })
+    }
+
+    fn key_ranges(&self) -> Option<&dyn KeyRanges> {
+        Some(self)
+    }
+}
+
+impl KeyRanges for Counted {
+    fn sample(&self, futures: &Futures, column: Arg, draw: Draw, node: &NodeId) -> Result<ObjectRef, JobError> {
+        draw_task(futures, column, draw, node)
+    }
+
+    fn split(&self, futures: &Futures, column: Arg, cuts: &ObjectRef, place: Place) -> Result<ObjectRef, JobError> {
+        split_task(futures, column, cuts, place, self.case.plan.merge_memory_bytes)
+    }
+
+    fn reduce_range(
+        &self,
+        futures: &Futures,
+        partition: u32,
+        _range: &[u32],
+        columns: &[Arg],
+        place: Place,
+    ) -> Result<ObjectRef, JobError> {
+        self.reduce(futures, partition, columns, place)
     }
 }
 
@@ -225,6 +313,7 @@ async fn run(world: &World, strategy: Strategy, case: &Case) -> Result<Ran, JobE
         let job = Counted {
             case,
             submitted: AtomicU64::new(0),
+            merges: AtomicU64::new(0),
             ended_before: MAPS_ENDED.load(Ordering::SeqCst),
             most_in_flight: AtomicU64::new(0),
         };
@@ -246,13 +335,20 @@ async fn check(world: &World, strategy: Strategy, case: &Case) -> Ran {
     let expected = case.expected();
     assert_eq!(seen, expected, "{}: every row once", strategy.name());
     assert_eq!(ran.mapped, expected, "{}: what the maps made is counted", strategy.name());
-    assert_eq!(ran.seen.len(), case.partitions as usize);
+    let mut partitions: Vec<u32> = ran.seen.iter().map(|seen| seen.partition).collect();
+    assert!(partitions.is_sorted(), "{}: outputs are in order: {partitions:?}", strategy.name());
+    partitions.dedup();
+    assert_eq!(partitions.len(), case.partitions as usize, "{}: of every partition", strategy.name());
     let cuts = Cuts::even(case.partitions as usize).unwrap();
-    for (index, partition) in ran.seen.iter().enumerate().filter(|(_, partition)| partition.output.rows > 0) {
-        assert!(partition.ordered, "{}: partition {index} is in order", strategy.name());
-        for key in [&partition.first, &partition.last] {
-            assert_eq!(cuts.partition_of(key), index, "{}: partitions are ordered by the cuts", strategy.name());
+    let mut last: &[u8] = &[];
+    for seen in ran.seen.iter().filter(|seen| seen.output.rows > 0) {
+        assert!(seen.ordered, "{}: an output of partition {} is in order", strategy.name(), seen.partition);
+        for key in [&seen.first, &seen.last] {
+            let partition = cuts.partition_of(key) as u32;
+            assert_eq!(partition, seen.partition, "{}: partitions are ordered by the cuts", strategy.name());
         }
+        assert!(last <= &seen.first[..], "{}: outputs follow each other", strategy.name());
+        last = &seen.last;
     }
     ran
 }
@@ -280,8 +376,39 @@ pub async fn empty_maps(world: World, strategy: Strategy) {
 
 /// One key: all rows go to one partition.
 pub async fn one_hot_key(world: World, strategy: Strategy) {
-    let ran = check(&world, strategy, &Case { hot: true, ..Case::usual() }).await;
-    assert_eq!(ran.seen.iter().filter(|partition| partition.output.rows > 0).count(), 1);
+    for range_max_bytes in [u64::MAX, 10_000] {
+        let mut case = Case { keys: Keys::Hot, ..Case::usual() };
+        case.plan.range_max_bytes = range_max_bytes;
+        let ran = check(&world, strategy, &case).await;
+        let full = ran.seen.iter().filter(|seen| seen.output.rows > 0).count();
+        assert_eq!(full, 1, "one key is not divided");
+    }
+}
+
+/// A partition that is far larger than others is reduced in ranges of keys, none of which is too large but for that of one
+/// key.
+pub async fn a_far_too_large_partition_is_divided(world: World, strategy: Strategy) {
+    for merge_memory_bytes in [u64::MAX, 10_000] {
+        let mut case = Case { keys: Keys::Skewed, ..Case::usual() };
+        (case.plan.range_max_bytes, case.plan.merge_memory_bytes) = (20_000, merge_memory_bytes);
+        let ran = check(&world, strategy, &case).await;
+        let too_large = ran.seen.iter().filter(|seen| seen.output.bytes > case.plan.range_max_bytes);
+        let too_large: Vec<_> = too_large.map(|seen| (seen.partition, seen.first == seen.last)).collect();
+        assert_eq!(too_large, [(0, true)], "{}: of {} outputs", strategy.name(), ran.seen.len());
+        let others = ran.seen.iter().filter(|seen| seen.partition > 0).count();
+        assert_eq!(others, case.partitions as usize - 1, "{}: others are as they were", strategy.name());
+    }
+}
+
+/// Where map outputs are kept, a merge that does not end is done without.
+pub async fn a_merge_that_does_not_end_is_done_without(world: World, strategy: Strategy) {
+    for (keys, range_max_bytes) in [(Keys::Even, u64::MAX), (Keys::Skewed, 20_000)] {
+        let mut case = Case { keys, stalls: Some(3), rows: vec![500; 14], ..Case::usual() };
+        (case.plan.keep_map_outputs, case.plan.range_max_bytes) = (true, range_max_bytes);
+        let before = MERGES_STALLED.load(Ordering::SeqCst);
+        check(&world, strategy, &case).await;
+        assert!(MERGES_STALLED.load(Ordering::SeqCst) > before, "{}: one did not end", strategy.name());
+    }
 }
 
 /// No more maps run, or wait to run, than the plan says.
@@ -366,6 +493,12 @@ macro_rules! strategy_contract {
         $crate::strategy_contract!(@strategy $world, push, Push);
         $crate::strategy_contract!(@strategy $world, two_stage, TwoStage);
         $crate::strategy_contract!(@strategy $world, streaming, Streaming);
+        mod push_best_effort {
+            $crate::strategy_contract!(@clauses $world, Push, a_merge_that_does_not_end_is_done_without);
+        }
+        mod two_stage_best_effort {
+            $crate::strategy_contract!(@clauses $world, TwoStage, a_merge_that_does_not_end_is_done_without);
+        }
     };
     (@strategy $world:path, $module:ident, $strategy:ident) => {
         mod $module {
@@ -373,7 +506,7 @@ macro_rules! strategy_contract {
                 every_row_once_in_its_partition the_smallest_numbers empty_maps one_hot_key
                 no_more_maps_in_flight_than_planned rounds_and_merges_of_every_size
                 an_attempt_that_fails_is_made_again a_lost_row_ends_the_job more_data_than_memory
-                the_stores_are_empty_at_the_end);
+                a_far_too_large_partition_is_divided the_stores_are_empty_at_the_end);
         }
     };
     (@clauses $world:path, $strategy:ident, $($clause:ident)*) => {

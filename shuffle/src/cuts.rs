@@ -69,6 +69,36 @@ impl Cuts {
         Ok(Cuts { keys: (1..partitions).map(|index| sample[at(index)].clone()).collect() })
     }
 
+    /// Cuts that divide the range of keys that a sample was drawn from into about `ranges` of equally many keys. A key
+    /// that fills a range, or more, gets one for itself: nothing else will make the ranges beside it smaller.
+    /// The sample may be in any order; one without two different keys divides nothing.
+    pub fn dividing(mut sample: Vec<Vec<u8>>, ranges: usize) -> Cuts {
+        sample.sort_unstable();
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut push = |key: Vec<u8>| {
+            if keys.last().is_none_or(|last| *last < key) {
+                keys.push(key);
+            }
+        };
+        let ranges = if sample.first() == sample.last() { 1 } else { ranges };
+        for index in 1..ranges {
+            let key = &sample[(index as u128 * sample.len() as u128 / ranges as u128) as usize];
+            let below = sample.partition_point(|other| other < key);
+            let same = sample[below..].partition_point(|other| other == key);
+            push(key.clone());
+            if same > 1 && same * ranges >= sample.len() {
+                push(next_key(key));
+            }
+        }
+        Cuts { keys }
+    }
+
+    /// Whether partition `index` holds one key at most.
+    pub fn is_one_key(&self, index: usize) -> bool {
+        let (lowest, end) = (index.checked_sub(1).and_then(|below| self.keys.get(below)), self.keys.get(index));
+        lowest.zip(end).is_some_and(|(lowest, end)| *end <= next_key(lowest))
+    }
+
     /// How many partitions there are; at least 1.
     pub fn partitions(&self) -> usize {
         self.keys.len() + 1
@@ -95,6 +125,11 @@ impl Cuts {
             u128::from_be_bytes(padded) + u128::from(cut.len() > crate::records::KEY_BYTES)
         })
     }
+}
+
+/// The first key above `key`.
+fn next_key(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 impl TryFrom<Vec<Vec<u8>>> for Cuts {
@@ -157,6 +192,23 @@ mod tests {
         assert_eq!(Cuts::from_sample(Vec::new(), 3), Cuts::even(3));
         assert_eq!(Cuts::from_sample(vec![vec![5]; 10], 3).unwrap().partitions(), 3);
         assert_eq!(Cuts::from_sample(vec![vec![5]], 0), Err(CutsError::NoPartitions));
+    }
+
+    #[test]
+    fn a_key_that_fills_a_range_gets_one_for_itself() {
+        let sample = |texts: &str| texts.bytes().map(|byte| vec![byte]).collect::<Vec<_>>();
+        let divided = |texts, ranges| {
+            let cuts = Cuts::dividing(sample(texts), ranges);
+            let single = (0..cuts.partitions()).filter(|index| cuts.is_one_key(*index)).collect::<Vec<_>>();
+            (cuts.keys, single)
+        };
+        assert_eq!(divided("", 4), (vec![], vec![]));
+        assert_eq!(divided("hgfedcba", 4), (sample("ceg"), vec![]));
+        assert_eq!(divided("abhhhhyz", 4), (vec![b"h".to_vec(), b"h\0".to_vec(), b"y".to_vec()], vec![1]));
+        assert_eq!(divided("hhhhhhhh", 4), (vec![], vec![]), "there is nothing to divide it from");
+        assert_eq!(divided("aahhhz", 2), (vec![b"h".to_vec(), b"h\0".to_vec()], vec![1]));
+        let cuts = Cuts::dividing(sample("hhhhz"), 4);
+        assert_eq!([&b"g"[..], b"h", b"ha", b"i"].map(|key| cuts.partition_of(key)), [0, 1, 2, 2]);
     }
 
     #[test]

@@ -15,8 +15,15 @@
 //!
 //! [`auto`](strategies::auto) estimates all of them and takes the cheapest; `exobus explain sort` prints the estimates. Lines of
 //! each file, documentation included, beside those that the Exoshuffle paper counts for monoliths (Spark 2 600, Riffle and
-//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 31, riffle 83, push 79, two_stage 39, streaming 72, and
-//! about 200 that they share.
+//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 29, riffle 82, push 79, two_stage 38, streaming 74. What they
+//! share is 160 lines, merges that are best effort (`push`, `two_stage`) 152, dividing partitions that are too large 380.
+//!
+//! # Skew and stragglers
+//! Whatever the strategy: cuts come from a sample (20 keys a partition, 2 000 or more in all); a partition that is an outlier
+//! all the same is divided by key and reduced in ranges, where the job has keys ([`KeyRanges`]: the sort); what does not
+//! fit into the memory of a node, one hot key say, is merged from streams, and a merge takes its share of memory at most
+//! ([`Plan::merge_memory_bytes`]). A task that takes far longer than others gets a second attempt on another node; where
+//! map outputs are kept, a merge that neither attempt gets done in time is done without.
 //!
 //! # How to add a job
 //! Over rows with keys: a type that implements [`KeyedJob`](keyed::KeyedJob), see [`keyed`]; the ones that are here are in
@@ -44,6 +51,6 @@ pub mod strategies;
 pub use exobus_actors as actors;
 
 pub use error::ShuffleError;
-pub use job::Job;
+pub use job::{Draw, Job, Key, KeyRanges};
 pub use plan::{Plan, PlanError, Sizes};
 pub use strategies::Strategy;

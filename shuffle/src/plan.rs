@@ -52,6 +52,13 @@ pub struct Plan {
     pub maps_per_round: usize,
     /// Groups of partitions of a node; those of a group are merged by one task (`push`, `two_stage`).
     pub groups_per_node: u32,
+    /// Most bytes that a merge has in memory at once, of what it reads; of more it reads streams.
+    pub merge_memory_bytes: u64,
+    /// Whether map outputs stay until the end (`push` always does that, `two_stage` if it is told to): what is lost is then
+    /// made again from them, and a merge that takes too long is done without.
+    pub keep_map_outputs: bool,
+    /// A partition of no more bytes than that is never divided.
+    pub range_max_bytes: u64,
 }
 
 /// Why there is no plan.
@@ -89,6 +96,10 @@ const ROUND_SHARE_OF_MEMORY: u64 = 5;
 const MERGE_BYTES: u64 = 64 << 20;
 /// The directory of an object takes so much for each part.
 pub(crate) const PART_META_BYTES: u64 = 64;
+/// A partition that is so many times as large as others is an outlier: 20 sampled keys a partition make 1.5 of it.
+const TIMES_OTHERS: u128 = 3;
+/// A partition is divided into no more ranges at once; those that are too large are divided again.
+const RANGES_MAX: u64 = 256;
 /// Most partitions that part numbers and file names are made for.
 const PARTITIONS_MAX: u64 = 1_000_000;
 
@@ -158,7 +169,25 @@ impl Plan {
             merge_factor: merge_fits.min(merge_wanted) as usize,
             maps_per_round: maps_per_round as usize,
             groups_per_node: groups_per_node.min(partitions) as u32,
+            merge_memory_bytes: sizes.memory_bytes / (4 * executors),
+            keep_map_outputs: false,
+            range_max_bytes: partition_fits.min(sizes.input_bytes / (2 * slots)).max(PARTITION_MIN_BYTES),
         })
+    }
+
+    /// Whether a partition of so many bytes is divided by key: when its reduce would run on while others are done, or
+    /// does not fit into memory beside others, and when it is [`TIMES_OTHERS`] times as large as the others on average,
+    /// which is what skew does and not what the user has chosen.
+    pub fn is_too_large(&self, partition_bytes: u64) -> bool {
+        let others = u128::from(self.partitions.max(1) - 1);
+        let others_bytes = u128::from(self.input_bytes.saturating_sub(partition_bytes));
+        partition_bytes > self.range_max_bytes && u128::from(partition_bytes) * others > TIMES_OTHERS * others_bytes
+    }
+
+    /// How many ranges of keys are made of so many bytes: few enough for files of some size, and so many that a range is
+    /// not too large again when the sample was off.
+    pub fn ranges_of(&self, bytes: u64) -> u32 {
+        bytes.div_ceil((self.range_max_bytes / 2).max(1)).clamp(2, RANGES_MAX) as u32
     }
 }
 
@@ -194,6 +223,48 @@ mod tests {
                 let rounds = 3 * plan.maps_per_round as u64 * plan.chunk_bytes;
                 assert!(rounds <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_partition_is_too_large_that_is_an_outlier_and_would_be_waited_for() {
+        let plan = |partitions| Plan { range_max_bytes: 1_000, input_bytes: 8_000, ..plan_of(partitions) };
+        let cases = [
+            (1, 8_000, false), // what was asked for
+            (2, 5_000, false),
+            (2, 6_000, false),
+            (2, 6_100, true),
+            (4, 4_100, true),
+            (4, 3_900, false),
+            (80, 1_000, false), // many times the others, but soon done
+            (80, 1_001, true),
+        ];
+        for (partitions, bytes, expected) in cases {
+            assert_eq!(
+                plan(partitions).is_too_large(bytes),
+                expected,
+                "{bytes} of 8000 bytes, {partitions} partitions"
+            );
+        }
+    }
+
+    #[test]
+    fn ranges_are_half_of_what_is_too_large_and_there_are_some() {
+        let plan = Plan { range_max_bytes: 1_000, ..plan_of(80) };
+        assert_eq!([1, 1_001, 5_001, 1 << 40].map(|bytes| plan.ranges_of(bytes)), [2, 3, 11, 256]);
+    }
+
+    fn plan_of(partitions: u32) -> Plan {
+        Plan::new(sizes(1 << 30, 1 << 30), Some(partitions)).unwrap()
+    }
+
+    #[test]
+    fn the_plan_calls_nothing_too_large_that_fits_and_is_its_share() {
+        for (input, memory) in [(1u64 << 20, 64u64 << 20), (10 << 30, 4 << 30), (10 << 30, 300 << 20)] {
+            let plan = Plan::new(sizes(input, memory), None).unwrap();
+            assert!(plan.range_max_bytes >= PARTITION_MIN_BYTES);
+            assert!(!plan.is_too_large(2 * input / u64::from(plan.partitions)), "{plan:?}");
+            assert!(plan.range_max_bytes <= (memory / 2).max(PARTITION_MIN_BYTES));
         }
     }
 

@@ -8,7 +8,7 @@ use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::registry::Roots;
 use exobus_shuffle::files::generate_dir;
 use exobus_shuffle::jobs::RandomShuffle;
-use exobus_shuffle::jobs::sort::{SortParams, sort};
+use exobus_shuffle::jobs::sort::{CutsFrom, SortParams, sort};
 use exobus_shuffle::keyed::{self, KeyedParams};
 use exobus_shuffle::records::Mode;
 
@@ -39,7 +39,7 @@ impl World {
     /// Sorts `input` to `output`, both relative to the folder; how many records, or the error.
     fn sort(&self, input: &str, output: &str) -> Result<u64, String> {
         let (inputs, output) = (vec![self.path(input)], self.path(output));
-        let params = SortParams { inputs, output, partitions: None, strategy: None };
+        let params = SortParams { inputs, output, partitions: None, strategy: None, cuts: CutsFrom::default() };
         let program = async move |futures| sort(futures, params).await;
         let (report, _) = futures::executor::block_on(self.node.run(JobId::new(), "sort", None, program));
         report.map(|report| report.rows).map_err(|error| error.to_string())

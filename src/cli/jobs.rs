@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use exobus_shuffle::{jobs::aggregate::Operation, strategies::Strategy};
+use exobus_shuffle::{
+    jobs::{aggregate::Operation, sort::CutsFrom},
+    strategies::Strategy,
+};
 
 use super::{nats_url, size};
 use crate::{config::MemoryBudget, exit::Failure, report::Views};
@@ -46,9 +49,13 @@ pub struct SortArgs {
     /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files
     #[arg(required_unless_present = "generate", conflicts_with = "generate")]
     pub input: Vec<PathBuf>,
-    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty
+    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty. A part that would be far larger
+    /// than the others is written as several files, part-00000-000, part-00000-001, ...
     #[arg(long, short, value_name = "DIR", required_unless_present = "generate")]
     pub output: Option<PathBuf>,
+    /// Where one part ends and the next begins
+    #[arg(long, value_enum, default_value_t = CutsName::Sampled)]
+    pub cuts: CutsName,
     /// What every job takes
     #[command(flatten)]
     pub job: JobArgs,
@@ -171,6 +178,25 @@ impl ViewArgs {
     /// A file that cannot be made or written to.
     pub fn open(&self) -> Result<Views, Failure> {
         Views::open(self.timeline.as_deref(), self.plot.as_deref())
+    }
+}
+
+/// What `--cuts` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CutsName {
+    /// At keys of a random sample of the input: parts are about even, whatever the keys are
+    Sampled,
+    /// At even distances in the space of keys: for keys that are spread evenly, or parts that must hold the same keys always
+    Uniform,
+}
+
+impl CutsName {
+    /// What a sort is told.
+    pub fn source(self) -> CutsFrom {
+        match self {
+            Self::Sampled => CutsFrom::Sampled,
+            Self::Uniform => CutsFrom::Uniform,
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         output: folders.output().to_owned(),
         partitions: args.job.partitions,
         strategy: args.job.strategy.strategy(),
+        cuts: args.cuts.source(),
     };
     let ran = session.run("sort", params, async |futures, params| sort(futures, params).await)?;
     folders.keep_output();
@@ -62,6 +63,7 @@ fn summary(report: &SortReport, end: &JobEnd, seconds: f64) -> SortSummary {
         row_hash_out: report.row_hash_out.to_string(),
         strategy: report.strategy.name().to_owned(),
         partitions: report.partitions,
+        files: report.files,
         control_messages: end.control_messages,
         owner_bytes: end.owner_bytes.max(report.owner_bytes),
     }

@@ -30,8 +30,10 @@ pub struct SortSummary {
     pub row_hash_out: String,
     /// The strategy.
     pub strategy: String,
-    /// Number of output files.
+    /// Number of partitions.
     pub partitions: u32,
+    /// Number of output files: one a partition, and more for those that were divided.
+    pub files: u64,
     /// Control messages that nodes and Owner exchanged.
     pub control_messages: u64,
     /// Bytes of the Owner's tables at their largest.
@@ -55,8 +57,8 @@ impl SortSummary {
             text::bytes(self.bytes),
             text::duration(time),
             self.gb_per_s,
-            text::count(u64::from(self.partitions)),
-            if self.partitions == 1 { "" } else { "s" },
+            text::count(self.files),
+            if self.files == 1 { "" } else { "s" },
             output,
             size(self.peak_memory_bytes),
             text::bytes(self.spilled_bytes),
@@ -183,6 +185,7 @@ mod tests {
             row_hash_out: "0".repeat(32),
             strategy: "simple".into(),
             partitions: 1,
+            files: 1,
             control_messages: 4,
             owner_bytes: 100,
         };
@@ -191,7 +194,7 @@ mod tests {
         keys.sort_unstable();
         let mut promised: Vec<&str> =
             "rows bytes seconds gb_per_s peak_memory_bytes spilled_bytes row_hash_in row_hash_out \
-             strategy partitions control_messages owner_bytes"
+             strategy partitions files control_messages owner_bytes"
                 .split_whitespace()
                 .collect();
         promised.sort_unstable();

@@ -81,7 +81,8 @@ fn modes_of(modes: &ExprArray) -> syn::Result<Vec<Ident>> {
         Expr::Path(path) if path.path.is_ident("whole") => Ok(format_ident!("Whole")),
         Expr::Path(path) if path.path.is_ident("stream") => Ok(format_ident!("Stream")),
         Expr::Path(path) if path.path.is_ident("either") => Ok(format_ident!("Either")),
-        other => Err(syn::Error::new_spanned(other, "an argument is `whole`, `stream` or `either`")),
+        Expr::Path(path) if path.path.is_ident("in_place") => Ok(format_ident!("InPlace")),
+        other => Err(syn::Error::new_spanned(other, "an argument is `whole`, `stream`, `either` or `in_place`")),
     };
     modes.elems.iter().map(mode).collect()
 }

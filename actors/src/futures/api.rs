@@ -306,29 +306,14 @@ impl Futures {
         self.make_set(objects, Some(Exchange { name, parts, readers, keep: false, shared: false }))
     }
 
-    /// Like [`exchange`](Self::exchange), but what was read is not freed while the members are referenced: what is made
-    /// of them can be made again without making them again.
+    /// Like [`exchange`](Self::exchange), but what was read is not freed while the members are referenced: what is made of
+    /// them can be made again without making them again. Different parts of an object may be read in different company: all
+    /// sets that are declared alike are one exchange, and an object may be in several of them. Together their readers read
+    /// each part of each member `readers` times; the books are closed when the job ends.
     ///
     /// # Errors
     /// The runtime has ended.
     pub fn exchange_kept(
-        &self,
-        name: &str,
-        objects: &[ObjectRef],
-        parts: u32,
-        readers: u32,
-    ) -> Result<ObjectSet, JobError> {
-        let name = name.to_owned();
-        self.make_set(objects, Some(Exchange { name, parts, readers, keep: true, shared: false }))
-    }
-
-    /// Like [`exchange_kept`](Self::exchange_kept), where different parts of an object are read in different company: all
-    /// sets that share a name are one exchange, and an object may be in several of them. Together their readers read each
-    /// part of each member `readers` times; the books are closed when the job ends.
-    ///
-    /// # Errors
-    /// The runtime has ended.
-    pub fn exchange_shared(
         &self,
         name: &str,
         objects: &[ObjectRef],
@@ -355,6 +340,35 @@ impl Futures {
     /// The runtime has ended.
     pub fn cancel(&self, object: &ObjectRef) -> Result<(), JobError> {
         self.call(ProgramCall::Cancel(object.id()))
+    }
+
+    /// Cancels the tasks of those `objects` that are overdue: that have been on an executor, all of their attempts, for
+    /// more than a second and more than three times the median of their function, of which five or more are done.
+    /// Returns the objects that will not be made; one that was made in time is never among them. What a cancelled task
+    /// would have read is still there for others as long as the program refers to it, and what it makes all the same is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub async fn cancel_overdue(&self, objects: &[ObjectRef]) -> Result<Vec<ObjectRef>, JobError> {
+        let replayed = self.0.choices.borrow_mut().replayed();
+        let cancelled = match replayed {
+            Some(Choice::Cancelled(cancelled)) => {
+                // The program has submitted them again.
+                objects.iter().filter(|object| cancelled.contains(&object.id())).try_for_each(|it| self.cancel(it))?;
+                cancelled
+            }
+            Some(other) => return Err(not_deterministic("what is overdue", &other)),
+            None => {
+                let (answer, cancelled) = oneshot::channel();
+                let objects = objects.iter().map(ObjectRef::id).collect();
+                self.call(ProgramCall::CancelOverdue { objects, answer })?;
+                let cancelled = cancelled.await.map_err(|_| JobError::Cancelled)?;
+                self.0.choices.borrow_mut().append(Choice::Cancelled(cancelled.clone()));
+                cancelled
+            }
+        };
+        Ok(objects.iter().filter(|object| cancelled.contains(&object.id())).cloned().collect())
     }
 
     /// The nodes that hold an object; none while it does not exist.
@@ -456,17 +470,17 @@ impl Futures {
         self.call(ProgramCall::Track { object, notify: Notify::Queue(queue.clone()) })
     }
 
-    /// The object that was ready first in the run that is replayed; `None` once live.
-    pub(super) fn replayed_ready(&self) -> Result<Option<ObjectId>, JobError> {
+    /// The object that was ready first in the run that is replayed, if one was in time; `None` once live.
+    pub(super) fn replayed_ready(&self) -> Result<Option<Option<ObjectId>>, JobError> {
         match self.0.choices.borrow_mut().replayed() {
             None => Ok(None),
-            Some(Choice::Ready(ready)) if ready.len() == 1 => Ok(Some(ready[0])),
+            Some(Choice::Ready(ready)) if ready.len() <= 1 => Ok(Some(ready.first().copied())),
             Some(other) => Err(not_deterministic("a window", &other)),
         }
     }
 
-    pub(super) fn log_ready(&self, object: ObjectId) {
-        self.0.choices.borrow_mut().append(Choice::Ready(vec![object]));
+    pub(super) fn log_ready(&self, object: Option<ObjectId>) {
+        self.0.choices.borrow_mut().append(Choice::Ready(object.into_iter().collect()));
     }
 
     /// So many numbers of lanes that no other lanes of the job have.

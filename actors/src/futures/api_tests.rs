@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use exobus_store::{RealDisk, StoreOptions, SystemClock};
 
 use super::super::pushes::{Fold, Pushes};
+use super::super::window::Window;
 use super::*;
 use crate::ids::Incarnation;
 use crate::shell::{Post, PostOptions, mailbox};
@@ -44,13 +45,19 @@ impl World {
 
     /// The futures of a program that is run, or run again, with what an earlier run learned.
     fn futures(&self, choices: Choices, seed: u64) -> Futures {
+        let (futures, inbox) = self.futures_and_owner(choices, seed);
+        *self.inbox.borrow_mut() = Some(inbox);
+        futures
+    }
+
+    /// The same, with what its Owner is told.
+    fn futures_and_owner(&self, choices: Choices, seed: u64) -> (Futures, mpsc::UnboundedReceiver<OwnerMsg>) {
         let node = NodeId::new("n");
         let clock: Arc<dyn Clock> = self.wall.clone();
         let on_fatal = Box::new(|_| {});
         let post = Post::new(PostOptions { node, incarnation: Incarnation(1), clock: clock.clone(), on_fatal });
         let (owner, inbox) = mailbox::<OwnerMsg>(&post, "owner");
-        *self.inbox.borrow_mut() = Some(inbox);
-        Futures::new(FuturesParts {
+        let futures = Futures::new(FuturesParts {
             job: JobId::from_u128(1),
             owner,
             store: self.store.clone(),
@@ -59,7 +66,8 @@ impl World {
             choices,
             seed,
             clock,
-        })
+        });
+        (futures, inbox)
     }
 
     fn at(&self, ms: u64) {
@@ -155,4 +163,45 @@ fn folds_are_learned_once_and_again_when_the_program_is_run_again() {
     let other = world.futures(Choices::replaying(vec![Choice::Random(1)]), 7);
     let error = Pushes::open(&other, &[], 3).unwrap().due(&other).unwrap_err();
     assert!(error.to_string().contains("not deterministic"), "{error}");
+}
+
+/// Waits for an object for a while, then does without it where it is overdue.
+async fn gives_up(futures: &Futures, limit: Duration) -> (bool, Vec<ObjectId>) {
+    let object = ObjectRef::adopt(&futures.0.owner, ObjectId(7));
+    let mut window = Window::new(1);
+    window.track(futures, &object).unwrap();
+    let came = window.next_within(futures, limit).await.unwrap().is_some();
+    let cancelled = futures.cancel_overdue(&[object]).await.unwrap();
+    cancelled.iter().for_each(|object| window.forget(object));
+    assert_eq!(window.is_empty(), !cancelled.is_empty());
+    (came, cancelled.iter().map(ObjectRef::id).collect())
+}
+
+#[tokio::test]
+async fn what_a_program_gave_up_it_gives_up_when_it_is_run_again() {
+    for overdue in [vec![ObjectId(7)], vec![]] {
+        let world = World::new();
+        let (first, mut told) = world.futures_and_owner(Choices::default(), 7);
+        let answers = async {
+            while let Some(call) = told.recv().await {
+                if let OwnerMsg::Program(ProgramCall::CancelOverdue { objects, answer }) = call {
+                    assert_eq!(objects, [ObjectId(7)]);
+                    return answer.send(overdue.clone()).unwrap();
+                }
+            }
+        };
+        let (given_up, ()) = ::futures::join!(gives_up(&first, Duration::from_millis(1)), answers);
+        assert_eq!(given_up, (false, overdue.clone()));
+        assert_eq!(first.choices(), [Choice::Ready(vec![]), Choice::Cancelled(overdue.clone())]);
+
+        // It does not wait again, and the task that it submitted again is cancelled without asking.
+        let (again, mut told) = world.futures_and_owner(Choices::replaying(first.choices()), 8);
+        assert_eq!(gives_up(&again, Duration::MAX).await, given_up);
+        assert_eq!(again.choices(), first.choices());
+        drop(again);
+        let calls: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        let cancels = calls.iter().filter(|call| matches!(call, OwnerMsg::Program(ProgramCall::Cancel(ObjectId(7)))));
+        assert_eq!(cancels.count(), overdue.len(), "{calls:?}");
+        assert!(!calls.iter().any(|call| matches!(call, OwnerMsg::Program(ProgramCall::CancelOverdue { .. }))));
+    }
 }

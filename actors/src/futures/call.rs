@@ -103,6 +103,13 @@ pub enum ProgramCall {
         /// The lanes.
         lanes: Range<u32>,
     },
+    /// Cancel those of the tasks that are overdue.
+    CancelOverdue {
+        /// One object that each of them makes.
+        objects: Vec<ObjectId>,
+        /// Whom to tell which ones were.
+        answer: oneshot::Sender<Vec<ObjectId>>,
+    },
     /// Which nodes hold an object?
     Locations {
         /// The object.

@@ -23,8 +23,10 @@ pub type FoldDue = (u32, Vec<ObjectId>);
 /// One thing that a program learned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Choice {
-    /// These of the objects that it waited for were there first, in this order.
+    /// These of the objects that it waited for were there first, in this order. None, where it waited for so long only.
     Ready(Vec<ObjectId>),
+    /// The tasks that make these objects were overdue, and were cancelled.
+    Cancelled(Vec<ObjectId>),
     /// These nodes there are.
     Nodes(Vec<NodeShape>),
     /// This node or these nodes hold an object.

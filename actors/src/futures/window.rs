@@ -1,6 +1,7 @@
 //! A bound on what is in flight.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -62,21 +63,34 @@ impl Window {
     /// # Errors
     /// As [`admit`](Self::admit).
     pub async fn next(&mut self, futures: &Futures) -> Result<Option<ObjectRef>, JobError> {
+        self.next_of(futures, None).await
+    }
+
+    /// The next object that exists; `None` when nothing is in flight, and when none came within `limit`.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit).
+    pub async fn next_within(&mut self, futures: &Futures, limit: Duration) -> Result<Option<ObjectRef>, JobError> {
+        self.next_of(futures, Some(limit)).await
+    }
+
+    async fn next_of(&mut self, futures: &Futures, limit: Option<Duration>) -> Result<Option<ObjectRef>, JobError> {
         while !self.flying.is_empty() {
             let id = match futures.replayed_ready()? {
-                Some(id) => {
+                Some(None) => return Ok(None),
+                Some(Some(id)) => {
                     if let Some(object) = self.flying.get(&id) {
                         futures.ready(object).await?;
                     }
                     id
                 }
                 None => {
-                    let (id, outcome) = self.news.recv().await.ok_or(JobError::Cancelled)?;
-                    if !self.flying.contains_key(&id) {
-                        continue; // told before, while the log was replayed
-                    }
+                    let Some((id, outcome)) = self.told(limit).await? else {
+                        futures.log_ready(None);
+                        return Ok(None);
+                    };
                     outcome?;
-                    futures.log_ready(id);
+                    futures.log_ready(Some(id));
                     id
                 }
             };
@@ -85,6 +99,34 @@ impl Window {
             }
         }
         Ok(None)
+    }
+
+    /// What is told next of something in flight; `None`: nothing within `limit`.
+    async fn told(&mut self, limit: Option<Duration>) -> Result<Option<(ObjectId, Result<(), JobError>)>, JobError> {
+        let (news, flying) = (&mut self.news, &self.flying);
+        let told = async {
+            loop {
+                let told = news.recv().await.ok_or(JobError::Cancelled)?;
+                // Others were told before, while the log was replayed, or are not waited for any more.
+                if flying.contains_key(&told.0) {
+                    return Ok(told);
+                }
+            }
+        };
+        match limit {
+            None => told.await.map(Some),
+            Some(limit) => tokio::time::timeout(limit, told).await.ok().transpose(),
+        }
+    }
+
+    /// Counts an object no longer, whether it will exist or not.
+    pub fn forget(&mut self, object: &ObjectRef) {
+        self.flying.remove(&object.id());
+    }
+
+    /// What is in flight.
+    pub fn flying(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.flying.values()
     }
 
     /// Waits until everything in the window exists.

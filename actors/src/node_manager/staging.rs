@@ -11,7 +11,7 @@ use super::pushed::Pushed;
 use super::state::Key;
 use super::waits::{Tally, Waits};
 use crate::ids::{JobId, NodeId, ObjectId};
-use crate::registry::{Argument, Function, Mode};
+use crate::registry::{Argument, Function, InPlace, Mode};
 use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
 use crate::transfer::{PeerName, TransferClient, TransferError};
 
@@ -113,6 +113,14 @@ struct Grant {
     waits: Waits,
 }
 
+/// Sizes and checksums of what other nodes hold.
+#[derive(Default)]
+struct Directory {
+    metas: BTreeMap<(ObjectId, Parts), Vec<PartMeta>>,
+    /// How long it took to ask for them.
+    asking: Duration,
+}
+
 /// An argument taken apart.
 struct Wanted {
     mode: Mode,
@@ -120,8 +128,14 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn stream(&mut self) {
-        self.mode = Mode::Stream;
+    fn is_whole(&self) -> bool {
+        matches!(self.mode, Mode::Whole | Mode::Either)
+    }
+
+    fn stream_if_either(&mut self) {
+        if self.mode == Mode::Either {
+            self.mode = Mode::Stream;
+        }
     }
 }
 
@@ -190,8 +204,12 @@ impl Stager {
             Mode::Whole | Mode::Either => {
                 wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole)
             }
+            Mode::InPlace => self.in_place(wanted).ok(),
             Mode::Stream => None,
         };
+        if self.exceeds(spec.whole_max_bytes, &wanted, &Directory::default()) {
+            return None;
+        }
         let args = wanted.iter().map(argument).collect::<Option<_>>()?;
         Some(Prepared { args, ..Prepared::default() })
     }
@@ -206,18 +224,18 @@ impl Stager {
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
         let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
+        let whole_max_bytes = spec.whole_max_bytes;
         async move {
             let mut wanted = wanted?;
-            let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
-            let staged = match stager.whole(job, whole, &scratch_bytes).await {
+            let whole = wanted.iter().filter(|wanted| wanted.is_whole());
+            let directory = stager.directories(whole.flat_map(|wanted| &wanted.pieces)).await?;
+            if stager.exceeds(whole_max_bytes, &wanted, &directory) {
+                stager.stream(job, &mut wanted).await;
+            }
+            let staged = match stager.whole(job, &wanted, &scratch_bytes, &directory).await {
                 Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
-                    let streamed = || wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
-                    // Streams are read from copies on disk as well: what is in memory makes room for their windows.
-                    let pieces: Vec<_> = streamed().flat_map(|wanted| &wanted.pieces).collect();
-                    drop(stager.pushed.take(job, &pieces, &Vec::from_iter(0..pieces.len())).await);
-                    wanted.iter_mut().filter(|wanted| wanted.mode == Mode::Either).for_each(Wanted::stream);
-                    let whole = wanted.iter().filter(|wanted| wanted.mode != Mode::Stream);
-                    stager.whole(job, whole, &scratch_bytes).await
+                    stager.stream(job, &mut wanted).await;
+                    stager.whole(job, &wanted, &scratch_bytes, &directory).await
                 }
                 staged => staged,
             };
@@ -228,6 +246,7 @@ impl Stager {
             for wanted in &wanted {
                 args.push(match wanted.mode {
                     Mode::Whole | Mode::Either => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
+                    Mode::InPlace => stager.in_place(wanted)?,
                     Mode::Stream => {
                         let (asked, copied) = (stager.clock.now(), copies.len());
                         let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
@@ -242,14 +261,34 @@ impl Stager {
         }
     }
 
+    /// What lies here and stays so.
+    fn in_place(&self, wanted: &Wanted) -> Result<Argument, TaskFailure> {
+        let object = |piece: &Piece| {
+            let object = piece.at.is_some().then_some(piece.object);
+            InPlace::new(&self.store, object, piece.parts).map_err(from_store)
+        };
+        wanted.pieces.iter().map(object).collect::<Result<_, _>>().map(Argument::InPlace)
+    }
+
+    /// Takes as streams what may come so. Streams are read from copies on disk as well: what was pushed here makes room
+    /// for their windows.
+    async fn stream(&self, job: JobId, wanted: &mut [Wanted]) {
+        let streamed = wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
+        let pieces: Vec<_> = streamed.flat_map(|wanted| &wanted.pieces).collect();
+        drop(self.pushed.take(job, &pieces, &Vec::from_iter(0..pieces.len())).await);
+        wanted.iter_mut().for_each(Wanted::stream_if_either);
+    }
+
     /// Memory for everything at one instant, then the bytes. Pieces that were pushed here are taken only when all other
     /// memory is granted: until then they may be given up, so that a task that waits holds nothing that others need.
     async fn whole(
         &self,
         job: JobId,
-        wanted: impl Iterator<Item = &Wanted>,
+        wanted: &[Wanted],
         scratch_bytes: &[u64],
+        directory: &Directory,
     ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
+        let wanted = wanted.iter().filter(|wanted| wanted.is_whole());
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
         let elsewhere = |index: &usize| pieces[*index].at.as_ref().is_some_and(|node| *node != self.node);
@@ -258,7 +297,7 @@ impl Stager {
             let pushed = self.pushed.here(job, &pieces, &candidates).await;
             let missing = |index: &usize| blocks[*index].is_none() && !pushed.contains(index);
             let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
-            let grant = self.grant(job, &pieces, &missing, scratch_bytes).await?;
+            let grant = self.grant(job, &pieces, &missing, scratch_bytes, directory).await?;
             let Some(taken) = self.pushed.take(job, &pieces, &pushed).await else {
                 // Given up meanwhile: they are fetched like others, in a grant that has room for them.
                 candidates.retain(|index| !pushed.contains(index));
@@ -285,13 +324,11 @@ impl Stager {
         pieces: &[&Piece],
         missing: &[usize],
         scratch_bytes: &[u64],
+        Directory { metas: directory, asking }: &Directory,
     ) -> Result<Grant, Unstaged> {
         if missing.is_empty() && scratch_bytes.is_empty() {
             return Ok(Grant::default());
         }
-        let asked = self.clock.now();
-        let directory = self.directories(missing.iter().map(|index| pieces[*index])).await?;
-        let fetch = if directory.is_empty() { Duration::ZERO } else { self.clock.now().saturating_sub(asked) };
         let items = missing.iter().map(|index| {
             let piece = pieces[*index];
             match directory.get(&(piece.object, piece.parts)) {
@@ -306,7 +343,7 @@ impl Stager {
             StoreError::TooLarge { .. } => Unstaged::TooLarge(from_store(error)),
             error => Unstaged::Failed(from_store(error)),
         })?;
-        let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch };
+        let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch: *asking };
         let mut grant = Grant { waits, ..Grant::default() };
         let mut missing = missing.iter();
         for item in staged.items {
@@ -362,10 +399,8 @@ impl Stager {
     }
 
     /// Sizes and checksums of what other nodes hold.
-    async fn directories(
-        &self,
-        pieces: impl Iterator<Item = &Piece>,
-    ) -> Result<BTreeMap<(ObjectId, Parts), Vec<PartMeta>>, TaskFailure> {
+    async fn directories(&self, pieces: impl Iterator<Item = &Piece>) -> Result<Directory, TaskFailure> {
+        let begun = self.clock.now();
         let mut remote: BTreeMap<NodeId, Vec<(ObjectId, Parts)>> = BTreeMap::new();
         for piece in pieces {
             if let Some(node) = piece.at.as_ref().filter(|node| **node != self.node) {
@@ -376,17 +411,33 @@ impl Stager {
             let metas = self.directories_at(&node, items.clone()).await?;
             Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
         });
-        let mut directory = BTreeMap::new();
+        let mut directory = Directory::default();
         for entries in futures::future::try_join_all(asked).await? {
             for (item, metas) in entries {
                 let metas = metas.ok_or_else(|| TaskFailure {
                     kind: FailureKind::Error,
                     message: format!("object {} is not where its Owner thinks", item.0),
                 })?;
-                directory.insert(item, metas);
+                directory.metas.insert(item, metas);
             }
         }
+        directory.asking = self.clock.now().saturating_sub(begun);
         Ok(directory)
+    }
+
+    /// Whether the arguments that may come whole or as streams have more bytes than may come whole; 0: they never have.
+    fn exceeds(&self, whole_max_bytes: u64, wanted: &[Wanted], directory: &Directory) -> bool {
+        if whole_max_bytes == 0 {
+            return false;
+        }
+        let bytes = |piece: &Piece| match directory.metas.get(&(piece.object, piece.parts)) {
+            Some(metas) => metas.iter().map(|meta| meta.bytes).sum(),
+            // What is missed here is an error soon enough.
+            None => InPlace::new(&self.store, piece.at.is_some().then_some(piece.object), piece.parts)
+                .map_or(0, |object| object.parts().iter().map(|meta| meta.bytes).sum()),
+        };
+        let either = wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
+        either.flat_map(|wanted| &wanted.pieces).map(bytes).sum::<u64>() > whole_max_bytes
     }
 
     /// Readers of local objects; what is elsewhere is copied here first, to memory if there is any, else to disk: a
@@ -436,7 +487,8 @@ impl Stager {
     ) -> Result<Block, TaskFailure> {
         let piece = Piece { object, parts, at: Some(at) };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        Ok(self.whole(job, std::iter::once(&wanted), &[]).await?.0.remove(0))
+        let directory = self.directories(wanted.pieces.iter()).await?;
+        Ok(self.whole(job, &[wanted], &[], &directory).await?.0.remove(0))
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.

@@ -202,6 +202,9 @@ impl OwnerActor {
                 self.open_lane(lane, node, ranges, fold_at, news);
             }
             ProgramCall::Push { object, lanes } => self.lanes.push(&self.state, object, lanes),
+            ProgramCall::CancelOverdue { objects, answer } => {
+                let _ = answer.send(self.state.cancel_overdue(&objects));
+            }
             ProgramCall::Locations { object, answer } => {
                 let _ = answer.send(self.state.locations(object));
             }

@@ -189,6 +189,7 @@ impl OwnerState {
             target_bytes: options.target_bytes,
             resources: options.resources.clone(),
             scratch_bytes: options.scratch_bytes.clone(),
+            whole_max_bytes: options.whole_max_bytes,
             timeout_ms: options.timeout.map_or(0, |timeout| (timeout.as_millis() as u64).max(1)),
         }
     }

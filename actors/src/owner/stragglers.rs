@@ -16,6 +16,9 @@
 //!
 //! Attempts side by side count as one try: a copy never makes a task fail that would not have failed without it.
 //!
+//! What can do without a task need not wait for it: a program asks that those of its tasks whose attempts have all run for
+//! too long are cancelled (the merges of a push-based shuffle, whose inputs can be reduced as they are).
+//!
 //! A cancelled attempt runs on until it looks. As long as its node says so, the node has a slot less.
 
 use super::placement::{self, NodeIndex};
@@ -23,7 +26,7 @@ use super::state::Effect;
 use super::tables::{OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::NodeId;
+use crate::ids::{Attempt, NodeId, ObjectId};
 use crate::task::{Returns, StillRunning};
 
 /// How many times the median is too long.
@@ -37,6 +40,7 @@ impl OwnerState {
     /// A node says what it has been running for a while; the later replaces the earlier.
     pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
         let Some(node) = self.known_node(from) else { return };
+        self.long_running.insert(node, running.into());
         let lingering = running.iter().filter(|running| self.live_task(running, node).is_none()).count() as u64;
         self.linger(node, lingering);
         for straggler in running {
@@ -81,6 +85,29 @@ impl OwnerState {
         let median = times.median_micros();
         let long = micros >= StillRunning::AFTER.as_micros() as u64 && micros / TIMES_MEDIAN > median;
         (times.len() >= DONE_MIN && long).then_some(median)
+    }
+
+    /// Cancels the tasks of those objects that are overdue: a copy has not helped either. Which ones; what has been made
+    /// is not.
+    pub(crate) fn cancel_overdue(&mut self, objects: &[ObjectId]) -> Vec<ObjectId> {
+        let overdue = |object: &&ObjectId| {
+            let task = self.object_of(**object).and_then(|object| self.objects[object].task);
+            task.is_some_and(|task| self.is_overdue(task))
+        };
+        let overdue: Vec<_> = objects.iter().filter(overdue).copied().collect();
+        overdue.iter().for_each(|object| self.cancel_maker(*object));
+        overdue
+    }
+
+    /// Whether every attempt has been running for too long.
+    fn is_overdue(&self, task: Index) -> bool {
+        let entry = &self.tasks[task];
+        let too_long = |(attempt, node): &(Attempt, NodeIndex)| {
+            let told = self.long_running.get(node).into_iter().flatten();
+            let mut of_it = told.filter(|running| running.task == entry.id && running.attempt == *attempt);
+            of_it.any(|running| self.too_long(task, running.micros).is_some())
+        };
+        entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
     }
 
     fn may_copy(&self, task: Index) -> bool {

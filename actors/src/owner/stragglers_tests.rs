@@ -333,3 +333,73 @@ fn what_a_node_says_that_is_not_known_changes_nothing() {
     world.settle();
     assert_eq!(world.copied, []);
 }
+
+/// Asks that whatever of `tasks` is overdue be cancelled; which ones were.
+fn cancel_overdue(world: &mut World, tasks: &[TaskId]) -> Vec<TaskId> {
+    let objects: Vec<_> = tasks.iter().map(|task| task.output(0)).collect();
+    let cancelled = world.owner.cancel_overdue(&objects);
+    world.settle();
+    tasks.iter().filter(|task| cancelled.contains(&task.output(0))).copied().collect()
+}
+
+#[test]
+fn an_overdue_task_is_cancelled_when_its_program_asks_and_what_it_makes_late_is_dropped() {
+    let (mut world, task) = world_with(&[("a", 2)], 5, SECOND, TaskOptions::default());
+    let quick = world.submit("quick", &[]);
+    world.owner.track(task.output(0), 1);
+    runs_for(&mut world, task, 10 * SECOND);
+    assert_eq!(cancel_overdue(&mut world, &[quick, task]), [task]);
+    assert_eq!(world.cancelled, [(task, FIRST)]);
+    assert_eq!(world.resolved[&1], Err(JobError::Cancelled));
+    assert_eq!(cancel_overdue(&mut world, &[quick, task]), [], "once");
+    world.complete_attempt(task, FIRST, &[output(8, 1)], &[]);
+    assert!(world.stored.is_empty());
+    assert_eq!(world.owner.lookup(task.output(0)), None);
+    world.complete(quick);
+    assert_eq!(world.owner.close(), Ok(()), "nobody has to be told of it");
+}
+
+#[test]
+fn what_is_in_time_or_waits_or_is_done_or_has_a_fresh_copy_is_not_overdue() {
+    for micros in [SECOND - 1, 3 * SECOND] {
+        let (mut world, task) = world_with(&[("a", 1)], 5, SECOND, TaskOptions::default());
+        assert_eq!(cancel_overdue(&mut world, &[task]), [], "nothing is known of it");
+        runs_for(&mut world, task, micros);
+        let waits = world.submit("waits", &[]);
+        assert_eq!(cancel_overdue(&mut world, &[task, waits]), [], "{micros}");
+        runs_for(&mut world, task, 10 * SECOND);
+        world.complete(task);
+        assert_eq!(cancel_overdue(&mut world, &[task, waits]), [], "it was made in time");
+        assert!(world.owner.lookup(task.output(0)).is_some());
+    }
+    let (mut world, task, at) = copied();
+    assert_eq!(cancel_overdue(&mut world, &[task]), [], "the copy has just begun");
+    world.owner.still_running(&at[1], &[StillRunning { task, attempt: COPY, micros: 10 * SECOND }]);
+    assert_eq!(cancel_overdue(&mut world, &[task]), [task]);
+    assert_eq!(world.cancelled, [(task, FIRST), (task, COPY)]);
+}
+
+/// Law 1 where a merge is done without: each part is read once, by a merge or by the reduce.
+#[test]
+fn what_an_overdue_task_would_have_read_others_read_and_the_books_close() {
+    for late in [false, true] {
+        let (mut world, map) = world_with(&[("a", 2)], 5, SECOND, TaskOptions::default());
+        let set = SetId::of(&[map.output(0)]);
+        let exchange = Exchange { name: "map -> merge".into(), parts: 2, readers: 1, keep: true };
+        world.owner.make_set(set, &[map.output(0)], Some(exchange));
+        world.complete_with(map, &[output(100, 10)], &[]);
+        let column = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
+        let read = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows) }];
+        let [done, overdue] = [0, 1].map(|part| world.submit(&format!("merge {part}"), &[column(part)]));
+        world.complete_with(done, &[output(60, 6)], &read(60, 6));
+        runs_for(&mut world, overdue, 10 * SECOND);
+        assert_eq!(cancel_overdue(&mut world, &[overdue]), [overdue]);
+        assert!(matches!(world.owner.close(), Err(JobError::Conservation { .. })), "part 1 is still to be read");
+        let reduce = world.submit("reduce", &[column(1)]);
+        if late {
+            world.complete_attempt(overdue, FIRST, &[output(40, 4)], &read(40, 4));
+        }
+        world.complete_with(reduce, &[output(1, 1)], &read(40, 4));
+        assert_eq!(world.owner.close(), Ok(()), "late: {late}");
+    }
+}

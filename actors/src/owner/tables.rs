@@ -12,7 +12,7 @@ use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::task::{JobError, Output, Parts, Place, Resources, Returns, TaskOptions};
+use crate::task::{JobError, Output, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
 
 /// A node index that stands for "nowhere".
 pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
@@ -157,6 +157,8 @@ pub(crate) struct OwnerState {
     pub(super) denials: HashMap<Index, u32>,
     /// Running tasks that have been given a second attempt.
     pub(super) copied: BTreeSet<Index>,
+    /// What each node has said that it has been running for a while.
+    pub(super) long_running: BTreeMap<NodeIndex, Box<[StillRunning]>>,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
     pub(super) functions: Vec<Arc<str>>,
@@ -201,6 +203,7 @@ impl OwnerState {
             failures: HashMap::new(),
             denials: HashMap::new(),
             copied: BTreeSet::new(),
+            long_running: BTreeMap::new(),
             unobserved: BTreeMap::new(),
             functions: Vec::new(),
             stages: Vec::new(),

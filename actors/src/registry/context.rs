@@ -8,6 +8,7 @@ use exobus_store::{Align, Block, ObjectReader, ObjectWriter, RowHash, Scratch, S
 use serde::Serialize;
 
 use super::error::TaskError;
+use super::in_place::InPlace;
 use super::roots::Roots;
 use crate::ids::{Attempt, JobId, TaskId};
 use crate::task::{Consumed, Output, Returns, TaskFigures};
@@ -18,6 +19,8 @@ pub enum Argument {
     Whole(Vec<Block>),
     /// To be read while the task runs: one reader for an object, one for each member of a set.
     Stream(VecDeque<ObjectReader>),
+    /// Where it lies: one for an object, one for each member of a set.
+    InPlace(Vec<InPlace>),
 }
 
 /// Called when a streaming task seals an output: index and what it is.
@@ -116,6 +119,7 @@ impl<'a> TaskContext<'a> {
         match &self.parts.args[index] {
             Argument::Whole(blocks) => blocks.clone(),
             Argument::Stream(_) => panic!("argument {index} is a stream"),
+            Argument::InPlace(_) => panic!("argument {index} is in place"),
         }
     }
 
@@ -137,6 +141,19 @@ impl<'a> TaskContext<'a> {
         match &mut self.parts.args[index] {
             Argument::Stream(readers) => std::mem::take(readers),
             Argument::Whole(_) => panic!("argument {index} is whole"),
+            Argument::InPlace(_) => panic!("argument {index} is in place"),
+        }
+    }
+
+    /// The objects of an argument that is [in place](super::Mode::InPlace): one for an object, one for each member of a
+    /// set, in order.
+    ///
+    /// # Panics
+    /// When there is no such argument or it is taken otherwise.
+    pub fn in_place(&self, index: usize) -> &[InPlace] {
+        match &self.parts.args[index] {
+            Argument::InPlace(objects) => objects,
+            Argument::Whole(_) | Argument::Stream(_) => panic!("argument {index} is not in place"),
         }
     }
 
@@ -302,5 +319,6 @@ fn argument_bytes(argument: &Argument) -> u64 {
     match argument {
         Argument::Whole(blocks) => blocks.iter().map(|block| block.len() as u64).sum(),
         Argument::Stream(readers) => readers.iter().map(ObjectReader::remaining).sum(),
+        Argument::InPlace(_) => 0,
     }
 }

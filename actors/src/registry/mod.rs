@@ -12,11 +12,13 @@ use futures::future::LocalBoxFuture;
 
 mod context;
 mod error;
+mod in_place;
 mod roots;
 
 pub(crate) use context::ContextParts;
 pub use context::{Argument, TaskContext, Yield};
 pub use error::TaskError;
+pub use in_place::InPlace;
 pub use roots::{Roots, RootsError};
 
 use crate::futures::Futures;
@@ -32,6 +34,10 @@ pub enum Mode {
     /// Whole, unless it is larger than the memory of the node: then as a stream. For functions that do better with all of
     /// it at hand and must cope with any size; [`TaskContext::is_stream`] tells which it is.
     Either,
+    /// Not at all: it stays where it lies, and the task sees the sizes of its parts and reads a few bytes of them
+    /// ([`TaskContext::in_place`]). The task runs where all of it is, on that node and no other
+    /// ([`Place::Node`](crate::task::Place), not soft).
+    InPlace,
 }
 
 /// State that lives in an executor from the first task of a function to the end (a model, say).

@@ -1,5 +1,6 @@
 //! Several nodes in one process, over an in-process bus and a network in memory.
 
+mod arguments;
 mod figures;
 mod functions;
 mod harness;

@@ -94,7 +94,7 @@ async fn folds(futures: &Futures, pushes: &mut Pushes, count: usize) -> Result<V
 async fn merge(futures: &Futures, folds: &[Fold]) -> Result<u64, JobError> {
     let mut sum = 0;
     for fold in folds {
-        let set = futures.exchange_shared("block -> merge", &fold.blocks, PARTS, 1)?;
+        let set = futures.exchange_kept("block -> merge", &fold.blocks, PARTS, 1)?;
         for piece in PIECES {
             let merge = futures.submit_with(merged, &(), &[set.parts(piece)], at("target"))?;
             sum += futures.get_value::<u64>(&merge).await?;
@@ -239,7 +239,7 @@ fn a_row_that_is_merged_twice_or_never_fails_a_shared_exchange() {
             let folds = if twice { vec![fold(&blocks), fold(&blocks[..1])] } else { vec![fold(&blocks[..1])] };
             merge(&futures, &folds).await?;
             // The other one is a member all the same.
-            futures.exchange_shared("block -> merge", &blocks, PARTS, 1).map(drop)
+            futures.exchange_kept("block -> merge", &blocks, PARTS, 1).map(drop)
         };
         let (result, ..) = cluster.run("source", program);
         let reads = if twice { 12 } else { 4 };

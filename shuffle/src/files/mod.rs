@@ -26,7 +26,9 @@ pub use error::FileError;
 pub use generate::{Generated, Stop, generate_dir, generate_dir_until, generate_file, generate_file_until};
 pub(crate) use input::whole_rows;
 pub use input::{Chunk, InputFile, ReadOptions, chunks, list_files, list_inputs, read_chunk};
-pub use output::{IoBuffer, OutputFile, OutputOptions, Token, abort, commit, part_name, prepare_output_dir, sync_dir};
+pub use output::{
+    IoBuffer, OutputFile, OutputOptions, Token, abort, commit, part_name, prepare_output_dir, range_name, sync_dir,
+};
 pub use validate::validate_files;
 
 /// What offset, length and memory of a direct request must be a multiple of, in bytes. 512 would do on some disks.

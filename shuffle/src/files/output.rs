@@ -323,6 +323,12 @@ pub fn part_name(index: usize, count: usize) -> String {
     format!("part-{index:0digits$}")
 }
 
+/// The name of the file of a range of keys of `part`: that of the part and the number of the range, then that of the range
+/// in it, and so on. Between the names of this part and of the next, in the order of ranges.
+pub fn range_name(part: &str, range: &[u32]) -> String {
+    range.iter().fold(part.to_owned(), |name, index| format!("{name}-{index:03}"))
+}
+
 /// Makes sure that `directory` exists, is empty and can be written to; true when it was created.
 ///
 /// # Errors

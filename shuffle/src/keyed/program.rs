@@ -113,7 +113,7 @@ impl<J: Registered> Job for Shuffle<J> {
         futures.submit_with(KeyedFunction::<J, stage::Merge>::new(), &params, blocks, options)
     }
 
-    fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
         let params = ReduceParams {
             job: self.job.clone(),
             directory: self.output.clone(),
@@ -122,7 +122,7 @@ impl<J: Registered> Job for Shuffle<J> {
         };
         let scratch_bytes = vec![self.plan.output_buffer_bytes; 2];
         let options = TaskOptions { place, scratch_bytes, ..TaskOptions::default() };
-        futures.submit_with(KeyedFunction::<J, stage::Reduce>::new(), &params, &[column], options)
+        futures.submit_with(KeyedFunction::<J, stage::Reduce>::new(), &params, columns, options)
     }
 }
 

@@ -330,7 +330,7 @@ fn merge_groups<J: KeyedJob>(
     Ok(())
 }
 
-/// What `reduce` is told. Its only argument is one part of everything that is left to merge.
+/// What `reduce` is told. Its arguments are one part of everything that is left to merge.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "J: KeyedJob")]
 pub struct ReduceParams<J> {
@@ -349,7 +349,7 @@ pub struct Reduced {
 }
 
 fn reduce<J: Registered>(context: &mut TaskContext<'_>, params: ReduceParams<J>) -> Result<Reduced, TaskError> {
-    let blocks = context.blocks(0);
+    let blocks: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
     let buffers = vec![buffer()?, buffer()?];
     let attempt = format!("{}-{}", context.task(), context.attempt());
@@ -357,7 +357,7 @@ fn reduce<J: Registered>(context: &mut TaskContext<'_>, params: ReduceParams<J>)
     context.check_path(&params.directory.join(&params.name))?;
     let output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, OutputOptions::default())?;
     let mut file = Writing { output, failure: None };
-    let mut merge = RowMerge::new(blocks.iter().map(|block| &block[..]))?;
+    let mut merge = RowMerge::new(blocks.iter().flatten().map(|block| &block[..]))?;
     let reduced = reduce_all(context, &*params.job, &mut merge, &mut file);
     let (keys, conserved) = match file.failure {
         Some(failure) => return Err(failure.into()),
@@ -368,8 +368,9 @@ fn reduce<J: Registered>(context: &mut TaskContext<'_>, params: ReduceParams<J>)
         files::abort(&token)?;
         return Err(TaskError::Cancelled);
     }
-    for read in merge.read() {
-        context.consumed(0, read.bytes, read.rows, read.row_hash);
+    let args = blocks.iter().enumerate().flat_map(|(arg, blocks)| blocks.iter().map(move |_| arg));
+    for (arg, read) in args.zip(merge.read()) {
+        context.consumed(arg, read.bytes, read.rows, read.row_hash);
     }
     context.wrote_outside(token.bytes);
     Ok(Reduced { token, keys, conserved })

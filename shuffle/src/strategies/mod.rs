@@ -2,16 +2,21 @@
 
 use std::ops::Range;
 
-use exobus_actors::futures::{Futures, NodeShape, ObjectRef, ObjectSet, Window};
+use exobus_actors::futures::{Futures, NodeShape, ObjectRef, Window};
 use exobus_actors::task::{Output, Place};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
+use merges::Merges;
+use reduces::{Columns, Reduces};
 
 pub mod auto;
+mod look;
+mod merges;
 pub mod push;
+mod reduces;
 pub mod riffle;
 pub mod simple;
 pub mod streaming;
@@ -20,7 +25,8 @@ pub mod two_stage;
 /// What a strategy leaves.
 #[derive(Debug)]
 pub struct Shuffled {
-    /// The outputs of the reduces, in order of partitions; they may not exist yet.
+    /// The outputs of the reduces, in order of partitions, and of the ranges of those that were divided; they may not exist
+    /// yet.
     pub outputs: Vec<ObjectRef>,
     /// What all maps sealed together, counted from what they read.
     pub mapped: Output,
@@ -104,66 +110,6 @@ fn groups(nodes: &[NodeShape], plan: &Plan) -> Vec<Group> {
         Group { parts: bound(group)..bound(group + 1), place }
     };
     (0..count).map(group).collect()
-}
-
-/// Merges group by group, and the reduces that read them where they were made.
-#[derive(Debug)]
-struct Merges {
-    groups: Vec<Group>,
-    window: Window,
-    /// What was merged, by group.
-    merged: Vec<Vec<ObjectRef>>,
-}
-
-impl Merges {
-    /// `times` that each group is merged, at most `in_flight` merges at a time.
-    fn plan(
-        futures: &Futures,
-        job: &impl Job,
-        plan: &Plan,
-        groups: Vec<Group>,
-        times: usize,
-        in_flight: usize,
-    ) -> Result<Self, ShuffleError> {
-        let merges = (times * groups.len()) as u64;
-        futures.plan_stage(&format!("{}.merge", job.name()), merges, plan.input_bytes)?;
-        Ok(Self { window: Window::new(in_flight), merged: vec![Vec::new(); groups.len()], groups })
-    }
-
-    /// Submits a merge of each group's parts of `blocks`, as there is room for it.
-    async fn submit(&mut self, futures: &Futures, job: &impl Job, blocks: &ObjectSet) -> Result<(), ShuffleError> {
-        self.submit_of(0..self.groups.len(), futures, job, blocks).await
-    }
-
-    /// As `submit`, of some of the groups.
-    async fn submit_of(
-        &mut self,
-        groups: Range<usize>,
-        futures: &Futures,
-        job: &impl Job,
-        blocks: &ObjectSet,
-    ) -> Result<(), ShuffleError> {
-        for (Group { parts, place }, merged) in self.groups[groups.clone()].iter().zip(&mut self.merged[groups]) {
-            self.window.admit(futures).await?;
-            let output = job.merge(futures, &[blocks.parts(parts.clone())], parts.end - parts.start, place.clone())?;
-            self.window.track(futures, &output)?;
-            merged.push(output);
-        }
-        Ok(())
-    }
-
-    /// Submits the reduces of all groups; their outputs in order of partitions.
-    fn reduce(self, futures: &Futures, job: &impl Job) -> Result<Vec<ObjectRef>, ShuffleError> {
-        let mut outputs = Vec::new();
-        for (Group { parts, place }, merged) in self.groups.iter().zip(self.merged) {
-            let edge = edge(job, &format!("merge[{parts:?}]"), "reduce");
-            let set = futures.exchange(&edge, &merged, parts.end - parts.start, 1)?;
-            for partition in parts.clone() {
-                outputs.push(job.reduce(futures, partition, set.part(partition - parts.start), place.clone())?);
-            }
-        }
-        Ok(outputs)
-    }
 }
 
 /// The maps of a job: so many in flight, counted as they end.

@@ -1,7 +1,7 @@
 //! Push-based shuffle (Magnet, Shen et al., VLDB 2020; Exoshuffle, section 3.1.2): as soon as a map has ended, its parts go
 //! to the nodes of their reduces. Each node says when the blocks there are to be merged: F of them, or at least F / 4 where
 //! memory is short, with no regard to what other nodes do. The map outputs are kept until the end, so that a merged block
-//! that is lost costs a merge and no map.
+//! that is lost costs a merge and no map. Merging is best effort: what is not merged in time is reduced as it is.
 //!
 //! With M maps, F = `plan.merge_factor` and G groups of partitions: M / F x G merges (up to 4 times as many where memory is
 //! short); a reduce reads M / F blocks of F D / (M R) bytes, all of them on its own node. Of D, the share that is made on
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use exobus_actors::futures::{Fold, Futures, Pushes};
 
-use super::{Group, Maps, Merges, Shuffled, edge, groups};
+use super::{Group, Maps, Merges, Shuffled, groups};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -24,6 +24,7 @@ use crate::plan::Plan;
 /// # Errors
 /// A task cannot be submitted or fails.
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
+    let plan = &Plan { keep_map_outputs: true, ..*plan };
     let groups = groups(&futures.nodes(), plan);
     let (lanes, factor) = (lanes(&groups), plan.merge_factor.max(1));
     let pieces = |lane: &Range<usize>| {
@@ -35,7 +36,6 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     let mut merges = Merges::plan(futures, job, plan, groups, planned, in_flight)?;
     let mut folds = vec![0; lanes.len()];
     let mut running = Maps::new(plan.maps_in_flight);
-    let mut kept = Vec::with_capacity(maps);
     for step in 0.. {
         // A map for each that is over, then what is over by itself.
         let over = if step < maps {
@@ -48,21 +48,20 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
         let last = step >= maps && over.is_empty();
         for block in over {
             pushes.push(futures, &block)?;
-            kept.push(block);
         }
         for Fold { lane, blocks } in if last { pushes.rest() } else { pushes.due(futures)? } {
-            let set = futures.exchange_shared(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
-            merges.submit_of(lanes[lane].clone(), futures, job, &set).await?;
+            merges.submit_of(lanes[lane].clone(), futures, job, plan, blocks).await?;
             folds[lane] += 1;
             if folds[lane] > planned {
                 futures.plan_stage(&format!("{}.merge", job.name()), lanes[lane].len() as u64, 0)?;
             }
         }
+        }
         if last {
             break;
         }
     }
-    let outputs = merges.reduce(futures, job)?;
+    let (outputs, kept) = merges.reduce(futures, job, plan).await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept })
 }
 

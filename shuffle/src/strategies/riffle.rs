@@ -12,7 +12,7 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::NodeId;
 use exobus_actors::task::Place;
 
-use super::{Maps, Shuffled, edge};
+use super::{Columns, Maps, Reduces, Shuffled, edge};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -35,11 +35,10 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     while let Some(block) = running.next(futures).await? {
         merger.add(block).await?;
     }
-    let merged = merger.finish()?;
-    let set = futures.exchange(&edge(job, "merge", "reduce"), &merged, plan.partitions, 1)?;
-    drop(merged);
-    let reduce = |partition| job.reduce(futures, partition, set.part(partition), Place::Anywhere);
-    let outputs = (0..plan.partitions).map(reduce).collect::<Result<_, _>>()?;
+    let (partitions, edge, blocks) = (0..plan.partitions, edge(job, "merge", "reduce"), merger.finish()?);
+    let mut reduces = Reduces::new(futures, job, plan);
+    reduces.add(Columns { partitions, edge, blocks, ..Columns::default() }).await?;
+    let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }
 

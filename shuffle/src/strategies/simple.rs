@@ -5,9 +5,8 @@
 //! min(D + running tasks, budget), disk bytes D - budget written and read once.
 
 use exobus_actors::futures::Futures;
-use exobus_actors::task::Place;
 
-use super::{Maps, Shuffled, edge};
+use super::{Columns, Maps, Reduces, Shuffled, edge};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -22,10 +21,9 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     for index in 0..maps {
         blocks.push(running.submit(futures, job, index).await?);
     }
-    // The set holds the map outputs from here on; each column is freed as its reduce completes.
-    let set = futures.exchange(&edge(job, "map", "reduce"), &blocks, plan.partitions, 1)?;
-    drop(blocks);
-    let reduce = |partition| job.reduce(futures, partition, set.part(partition), Place::Anywhere);
-    let outputs = (0..plan.partitions).map(reduce).collect::<Result<_, _>>()?;
+    let (partitions, edge) = (0..plan.partitions, edge(job, "map", "reduce"));
+    let mut reduces = Reduces::new(futures, job, plan);
+    reduces.add(Columns { partitions, edge, blocks, ..Columns::default() }).await?;
+    let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

@@ -9,7 +9,7 @@
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::task::Place;
 
-use super::{Group, Maps, Shuffled, edge, groups};
+use super::{Columns, Group, Maps, Reduces, Shuffled, edge, groups};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -63,10 +63,12 @@ pub async fn rounds(
         }
         look(maps.min(first + round_maps), &states).await?;
     }
-    let reduce = |((partition, state), place): ((usize, ObjectRef), &Place)| {
-        let state = futures.exchange(&edge(job, "fold", "reduce"), &[state], 1, 1)?;
-        job.reduce(futures, partition as u32, state.part(0), place.clone())
-    };
-    let outputs = states.into_iter().enumerate().zip(&places).map(reduce).collect::<Result<_, _>>()?;
+    let mut reduces = Reduces::new(futures, job, plan);
+    for ((partition, state), place) in (0..plan.partitions).zip(states).zip(&places) {
+        let (partitions, edge) = (partition..partition + 1, edge(job, "fold", "reduce"));
+        let (blocks, place) = (vec![state], place.clone());
+        reduces.add(Columns { partitions, edge, blocks, place, ..Columns::default() }).await?;
+    }
+    let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

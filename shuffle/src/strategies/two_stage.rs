@@ -5,11 +5,12 @@
 //! With M maps in T rounds and G groups of partitions: T x G merges, each of the R / G parts of its group from the M / T maps
 //! of a round; a reduce reads T blocks of D / (T R) bytes, all of them on its own node. Map outputs live for one round: peak
 //! store bytes are min(D, budget) with 3 D / T, the round that is mapped, the one that is merged and its result, pinned or
-//! written; disk bytes are D - budget written and read once, in blocks M / T times those of `simple`.
+//! written; disk bytes are D - budget written and read once, in blocks M / T times those of `simple`. Where the plan keeps map
+//! outputs, all of them stay until the end, as with `push`.
 
 use exobus_actors::futures::Futures;
 
-use super::{Maps, Merges, Shuffled, edge, groups};
+use super::{Maps, Merges, Shuffled, groups};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -30,10 +31,8 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
         for index in first..maps.min(first + round_maps) {
             blocks.push(running.submit(futures, job, index).await?);
         }
-        let set = futures.exchange(&edge(job, "map", "merge"), &blocks, plan.partitions, 1)?;
-        drop(blocks);
-        merges.submit(futures, job, &set).await?;
+        merges.submit(futures, job, plan, blocks).await?;
     }
-    let outputs = merges.reduce(futures, job)?;
-    Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
+    let (outputs, kept) = merges.reduce(futures, job, plan).await?;
+    Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept })
 }

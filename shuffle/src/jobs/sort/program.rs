@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::ids::RowHash;
+use exobus_actors::ids::{NodeId, RowHash};
 use exobus_actors::program;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
 
+use super::ranges::{draw, split};
 use super::tasks::{
     Key, ListParams, Listed, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map,
     merge_blocks, reduce, sample,
 };
 use crate::cuts::Cuts;
-use crate::files::{Chunk, InputFile, chunks, part_name};
-use crate::job::Job;
+use crate::files::{Chunk, InputFile, chunks, part_name, range_name};
+use crate::job::{Draw, Job, KeyRanges};
 use crate::jobs::outputs::Cleanup;
 use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
@@ -45,6 +46,20 @@ pub struct SortParams {
     pub partitions: Option<u32>,
     /// Which strategy; `None`: the one that is estimated to be the fastest.
     pub strategy: Option<Strategy>,
+    /// Where the cuts between partitions come from.
+    #[serde(default)]
+    pub cuts: CutsFrom,
+}
+
+/// Where the cuts between partitions come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CutsFrom {
+    /// Keys at random places of the input: partitions are about even, whatever the keys are.
+    #[default]
+    Sampled,
+    /// The space of keys, divided evenly without a look at the input: what a key is in does not depend on the other keys.
+    Uniform,
 }
 
 /// What a sort has done.
@@ -64,6 +79,8 @@ pub struct SortReport {
     pub maps: u64,
     /// How many partitions there are.
     pub partitions: u32,
+    /// How many files were written: as many as partitions, and more where some were divided.
+    pub files: u64,
     /// Bytes that the Owner's tables took at the end.
     pub owner_bytes: u64,
 }
@@ -93,28 +110,73 @@ impl Job for SortJob {
     }
 
     fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
-        merge_blocks_task(futures, blocks, parts, place)
+        let whole_max_bytes = self.plan.merge_memory_bytes;
+        let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
+        futures.submit_with(merge_blocks, &MergeParams { parts }, blocks, options)
     }
 
-    fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
-        let params = ReduceParams {
-            directory: self.output.clone(),
-            name: part_name(partition as usize, self.plan.partitions as usize),
-            buffer_bytes: self.plan.output_buffer_bytes,
-        };
-        let scratch_bytes = vec![self.plan.output_buffer_bytes; 2];
-        futures.submit_with(reduce, &params, &[column], TaskOptions { place, scratch_bytes, ..TaskOptions::default() })
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        self.reduce_into(futures, part_name(partition as usize, self.plan.partitions as usize), columns, place)
+    }
+
+    fn key_ranges(&self) -> Option<&dyn KeyRanges> {
+        Some(self)
     }
 }
 
-/// Submits a merge of blocks of sorted records.
-pub(crate) fn merge_blocks_task(
+impl KeyRanges for SortJob {
+    fn sample(&self, futures: &Futures, column: Arg, keys: Draw, node: &NodeId) -> Result<ObjectRef, JobError> {
+        draw_task(futures, column, keys, node)
+    }
+
+    fn split(&self, futures: &Futures, column: Arg, cuts: &ObjectRef, place: Place) -> Result<ObjectRef, JobError> {
+        split_task(futures, column, cuts, place, self.plan.merge_memory_bytes)
+    }
+
+    fn reduce_range(
+        &self,
+        futures: &Futures,
+        partition: u32,
+        range: &[u32],
+        columns: &[Arg],
+        place: Place,
+    ) -> Result<ObjectRef, JobError> {
+        let name = part_name(partition as usize, self.plan.partitions as usize);
+        self.reduce_into(futures, range_name(&name, range), columns, place)
+    }
+}
+
+impl SortJob {
+    fn reduce_into(
+        &self,
+        futures: &Futures,
+        name: String,
+        columns: &[Arg],
+        place: Place,
+    ) -> Result<ObjectRef, JobError> {
+        let buffer_bytes = self.plan.output_buffer_bytes;
+        let params = ReduceParams { directory: self.output.clone(), name, buffer_bytes };
+        let options = TaskOptions { place, scratch_bytes: vec![buffer_bytes; 2], ..TaskOptions::default() };
+        futures.submit_with(reduce, &params, columns, options)
+    }
+}
+
+/// Submits a look at keys of sorted records.
+pub(crate) fn draw_task(futures: &Futures, column: Arg, keys: Draw, node: &NodeId) -> Result<ObjectRef, JobError> {
+    let place = Place::Node { node: node.clone(), soft: false };
+    futures.submit_with(draw, &keys, &[column], TaskOptions { place, ..TaskOptions::default() })
+}
+
+/// Submits the splitting of sorted records, of which at most so many bytes come into memory at once.
+pub(crate) fn split_task(
     futures: &Futures,
-    blocks: &[Arg],
-    parts: u32,
+    column: Arg,
+    cuts: &ObjectRef,
     place: Place,
+    whole_max_bytes: u64,
 ) -> Result<ObjectRef, JobError> {
-    futures.submit_with(merge_blocks, &MergeParams { parts }, blocks, TaskOptions { place, ..TaskOptions::default() })
+    let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
+    futures.submit_with(split, &(), &[cuts.arg(), column], options)
 }
 
 /// Sorts.
@@ -131,7 +193,10 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     futures.plan_stage("sort.map", maps as u64, bytes)?;
     futures.plan_stage("sort.reduce", u64::from(plan.partitions), bytes)?;
 
-    let cuts = sampled_cuts(&futures, &files, plan.partitions).await?;
+    let cuts = match params.cuts {
+        CutsFrom::Sampled => sampled_cuts(&futures, &files, plan.partitions).await?,
+        CutsFrom::Uniform => Cuts::even(plan.partitions as usize).map_err(JobError::program)?,
+    };
     let cuts = futures.put_value(&cuts)?;
     let job = SortJob { chunks, cuts, output: params.output.clone(), plan };
     let shuffled = strategy.run(&futures, &job, maps, &plan).await?;
@@ -151,8 +216,8 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
             detail: difference(bytes, read, written),
         });
     }
-    let files = futures.set(&reduced)?;
-    futures.ready(&futures.submit(commit, &params.output, &[files.arg()])?).await?;
+    let outputs = futures.set(&reduced)?;
+    futures.ready(&futures.submit(commit, &params.output, &[outputs.arg()])?).await?;
     cleanup.committed();
     Ok(SortReport {
         rows: read.rows,
@@ -162,6 +227,7 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
         strategy,
         maps: maps as u64,
         partitions: plan.partitions,
+        files: reduced.len() as u64,
         owner_bytes: futures.owner_bytes().await?,
     })
 }

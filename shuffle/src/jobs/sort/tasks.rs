@@ -155,20 +155,20 @@ pub(super) struct MergeParams {
 /// is merged through small windows.
 #[task(name = "sort.merge", arguments = [either], deterministic = true)]
 pub(super) fn merge_blocks(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
+    merge_parts(context, params.parts)
+}
+
+/// What `merge_blocks` does, for tasks that do more.
+pub(crate) fn merge_parts(context: &mut TaskContext<'_>, parts: u32) -> Result<(), TaskError> {
     if (0..context.args()).any(|arg| context.is_stream(arg)) {
-        return merge_streams(context, &params);
+        return merge_streams(context, parts);
     }
-    let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
-    let sealed = args.iter().map(|blocks| {
-        let headers = blocks.iter().map(Block::header);
-        headers.map(|header| Output { bytes: header.bytes, rows: header.rows, row_hash: header.row_hash }).collect()
-    });
-    let sealed: Vec<Vec<Output>> = sealed.collect();
-    let bytes = sealed.iter().flatten().map(|block| block.bytes).sum();
+    let (sealed, blocks) = blocks(context);
+    let bytes = blocks.iter().map(|block| block.len() as u64).sum();
     let mut read = Output::default();
-    for part in 0..params.parts as usize {
+    for part in 0..parts as usize {
         context.check_cancelled()?;
-        let parts = args.iter().flatten().filter(|block| !block.is_empty()).map(|block| block.part(part));
+        let parts = blocks.iter().filter(|block| !block.is_empty()).map(|block| block.part(part));
         let parts: Vec<Block> = parts.filter(|part| !part.is_empty()).collect();
         let part_bytes = parts.iter().map(|part| part.len() as u64).sum();
         let runs = parts.iter().map(run).collect::<Result<Vec<_>, _>>()?;
@@ -178,19 +178,13 @@ pub(super) fn merge_blocks(context: &mut TaskContext<'_>, params: MergeParams) -
     Ok(())
 }
 
-/// As `merge_blocks`, with all arguments as streams.
-fn merge_streams(context: &mut TaskContext<'_>, params: &MergeParams) -> Result<(), TaskError> {
-    let args: Vec<Vec<ObjectReader>> = (0..context.args()).map(|arg| context.readers(arg).into()).collect();
-    let sealed = args.iter().map(|readers| {
-        let parts = readers.iter().flat_map(|reader| reader.parts());
-        parts.map(|part| Output { bytes: part.bytes, rows: part.rows, row_hash: part.row_hash }).collect()
-    });
-    let sealed: Vec<Vec<Output>> = sealed.collect();
-    let bytes = sealed.iter().flatten().map(|part| part.bytes).sum();
-    let mut readers: Vec<ObjectReader> = args.into_iter().flatten().collect();
+/// As `merge_parts`, with all arguments as streams.
+fn merge_streams(context: &mut TaskContext<'_>, parts: u32) -> Result<(), TaskError> {
+    let (sealed, mut readers) = readers(context);
+    let bytes = readers.iter().map(ObjectReader::remaining).sum();
     let mut windows = run_windows(context, readers.len())?;
     let mut read = Output::default();
-    for part in 0..params.parts as usize {
+    for part in 0..parts as usize {
         context.check_cancelled()?;
         let part_bytes = readers.iter().map(|reader| reader.parts()[part].bytes).sum();
         let runs = readers.iter_mut().zip(&mut windows).map(|(reader, window)| {
@@ -204,6 +198,26 @@ fn merge_streams(context: &mut TaskContext<'_>, params: &MergeParams) -> Result<
     Ok(())
 }
 
+/// What was sealed of each argument, and the blocks of all of them, one after the other.
+fn blocks(context: &TaskContext<'_>) -> (Vec<Vec<Output>>, Vec<Block>) {
+    let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
+    let sealed = args.iter().map(|blocks| {
+        let headers = blocks.iter().map(Block::header);
+        headers.map(|header| Output { bytes: header.bytes, rows: header.rows, row_hash: header.row_hash }).collect()
+    });
+    (sealed.collect(), args.into_iter().flatten().collect())
+}
+
+/// As `blocks`, of streams.
+fn readers(context: &mut TaskContext<'_>) -> (Vec<Vec<Output>>, Vec<ObjectReader>) {
+    let args: Vec<Vec<ObjectReader>> = (0..context.args()).map(|arg| context.readers(arg).into()).collect();
+    let sealed = args.iter().map(|readers| {
+        let parts = readers.iter().flat_map(|reader| reader.parts());
+        parts.map(|part| Output { bytes: part.bytes, rows: part.rows, row_hash: part.row_hash }).collect()
+    });
+    (sealed.collect(), args.into_iter().flatten().collect())
+}
+
 /// Writes what is merged as one part; what it was.
 fn merge_part<S: RunSource>(writer: &mut ObjectWriter, mut merge: Merge<S>, bytes: u64) -> Result<Output, TaskError> {
     write_part(writer, bytes, |room| merge.next_into(room))?;
@@ -214,7 +228,7 @@ fn merge_part<S: RunSource>(writer: &mut ObjectWriter, mut merge: Merge<S>, byte
 /// Says what was read of each argument, of which `sealed` was made. The rows of all of them were hashed together, as they
 /// were read: what the last argument brought is the rest when what was sealed in the others is taken off, so that the
 /// books of all of them close only if each row was read.
-fn account(context: &mut TaskContext<'_>, sealed: &[Vec<Output>], mut read: Output) {
+pub(super) fn account(context: &mut TaskContext<'_>, sealed: &[Vec<Output>], mut read: Output) {
     let last = sealed.len().saturating_sub(1);
     for (arg, sealed) in sealed.iter().enumerate().take(last) {
         for block in sealed {
@@ -227,7 +241,7 @@ fn account(context: &mut TaskContext<'_>, sealed: &[Vec<Output>], mut read: Outp
     context.consumed(last, read.bytes, read.rows, read.row_hash);
 }
 
-/// What `reduce` is told. Its only argument is one part of all map outputs.
+/// What `reduce` is told. Its arguments are one part of everything that is left to merge.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReduceParams {
     pub(super) directory: PathBuf,
@@ -251,7 +265,7 @@ const RUN_WINDOW_MIN_BYTES: usize = 4 << 10;
 const RUN_WINDOW_MAX_BYTES: usize = 256 << 10;
 
 /// A window for each run: as large as is of use and as memory allows.
-fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch>, TaskError> {
+pub(super) fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch>, TaskError> {
     let mut bytes = (RUN_WINDOWS_BYTES / runs.max(1)).clamp(RUN_WINDOW_MIN_BYTES, RUN_WINDOW_MAX_BYTES);
     loop {
         let windows = (0..runs).map(|_| context.scratch(bytes as u64)).collect::<Result<Vec<_>, _>>();
@@ -268,23 +282,24 @@ fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch
 /// streams and is merged through small windows.
 #[task(name = "sort.reduce", arguments = [either], deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
-    if context.is_stream(0) {
-        let readers = context.readers(0);
+    if (0..context.args()).any(|arg| context.is_stream(arg)) {
+        let (sealed, readers) = readers(context);
         let bytes = readers.iter().map(ObjectReader::remaining).sum();
         let windows = run_windows(context, readers.len())?;
         let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRun::new(reader, window));
-        return write_file(context, Merge::new(runs.collect())?, bytes, &params);
+        return write_file(context, Merge::new(runs.collect())?, bytes, &sealed, &params);
     }
-    let blocks = context.blocks(0);
+    let (sealed, blocks) = blocks(context);
     let bytes = blocks.iter().map(|block| block.len() as u64).sum();
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
-    write_file(context, Merge::new(runs)?, bytes, &params)
+    write_file(context, Merge::new(runs)?, bytes, &sealed, &params)
 }
 
 fn write_file<S: RunSource>(
     context: &mut TaskContext<'_>,
     mut merge: Merge<S>,
     bytes: u64,
+    sealed: &[Vec<Output>],
     params: &ReduceParams,
 ) -> Result<Reduced, TaskError> {
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
@@ -309,12 +324,12 @@ fn write_file<S: RunSource>(
         return Err(TaskError::Cancelled);
     }
     let (rows, row_hash) = (merge.rows(), merge.row_hash());
-    context.consumed(0, rows * RECORD_BYTES as u64, rows, row_hash);
+    account(context, sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
     context.wrote_outside(token.bytes);
     Ok(Reduced { token, rows, row_hash })
 }
 
-fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
+pub(super) fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
     if !block.len().is_multiple_of(RECORD_BYTES) {
         return Err(TaskError::fatal(format!("a part of {} bytes is no whole number of records", block.len())));
     }

@@ -1,0 +1,54 @@
+//! Objects that a task looks at where they lie.
+
+use std::ops::Range;
+
+use exobus_store::{ObjectMeta, PartMeta, Parts, RangeRead, Store, StoreError};
+
+use crate::ids::ObjectId;
+
+/// An object of an argument that is [in place](super::Mode::InPlace): takes no memory of the budget.
+pub struct InPlace {
+    store: Store,
+    /// `None`: it has no bytes, and no parts.
+    meta: Option<ObjectMeta>,
+    parts: Range<usize>,
+}
+
+impl InPlace {
+    /// Parts of an object of this store; nothing for one that has no bytes.
+    ///
+    /// # Errors
+    /// `NotFound`, `NoSuchPart`.
+    pub(crate) fn new(store: &Store, object: Option<ObjectId>, parts: Parts) -> Result<Self, StoreError> {
+        let Some(object) = object else { return Ok(Self { store: store.clone(), meta: None, parts: 0..0 }) };
+        let meta = store.meta(&object).ok_or(StoreError::NotFound(object))?;
+        let parts = match parts {
+            Parts::All => 0..meta.parts.len(),
+            Parts::Range(start, end) => start as usize..end as usize,
+        };
+        if meta.parts.get(parts.clone()).is_none() {
+            let (from, to, count) = (parts.start as u32, parts.end as u32, meta.parts.len() as u32);
+            return Err(StoreError::NoSuchPart { object, from, to, count });
+        }
+        Ok(Self { store: store.clone(), meta: Some(meta), parts })
+    }
+
+    /// The directory entries of the parts that are meant; none of an object without bytes.
+    pub fn parts(&self) -> &[PartMeta] {
+        self.meta.as_ref().map_or(&[], |meta| &meta.parts[self.parts.clone()])
+    }
+
+    /// Reads what is at `offset`, counted from the beginning of the object as [`PartMeta::offset`] is, into `to`: a few
+    /// bytes, which are not verified.
+    ///
+    /// # Errors
+    /// `OutOfRange`; the disk failed.
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), StoreError> {
+        let Some(meta) = &self.meta else { return Ok(()) };
+        match self.store.read_range(&meta.id, offset, to.len() as u64)? {
+            RangeRead::Memory(block) => to.copy_from_slice(&block),
+            RangeRead::Disk(mut range) => drop(range.read(to)?),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Merges group by group, and the reduces that read them where they were made: what `push` and `two_stage` share.
+//!
+//! Where map outputs are kept, merging is best effort (Magnet, section 3.3): a merge that takes too long is cancelled, and
+//! reduces read its inputs as they are. What is too long the Owner says, from the times of the other merges
+//! ([`Futures::cancel_overdue`]); it is asked when no merge has ended for a while. The books close all the same: a part of
+//! the exchange from maps is read once, by a merge that counts or by a reduce.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use exobus_actors::futures::{Futures, ObjectRef, ObjectSet, Window};
+use exobus_actors::ids::ObjectId;
+
+use super::{Columns, Group, Reduces, edge};
+use crate::error::ShuffleError;
+use crate::job::Job;
+use crate::plan::Plan;
+
+/// When no merge has ended for so long, it is asked whether some are overdue: as nodes say what runs for a second or more,
+/// there is nothing to learn earlier.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Merges that run, and what has come of those that are over.
+#[derive(Debug)]
+pub(super) struct Merges {
+    groups: Vec<Group>,
+    window: Window,
+    in_flight: usize,
+    /// What was merged, by group.
+    merged: Vec<Vec<ObjectRef>>,
+    /// Where map outputs are kept: what each batch of merges reads.
+    batches: Vec<(ObjectSet, Vec<ObjectRef>)>,
+    /// Group and batch of each merge that may have to be done without.
+    running: BTreeMap<ObjectId, (usize, usize)>,
+    /// Batches that were not merged, by group.
+    unmerged: Vec<Vec<usize>>,
+}
+
+impl Merges {
+    /// `times` that each group is merged, at most `in_flight` merges at a time.
+    pub(super) fn plan(
+        futures: &Futures,
+        job: &impl Job,
+        plan: &Plan,
+        groups: Vec<Group>,
+        times: usize,
+        in_flight: usize,
+    ) -> Result<Self, ShuffleError> {
+        let merges = (times * groups.len()) as u64;
+        futures.plan_stage(&format!("{}.merge", job.name()), merges, plan.input_bytes)?;
+        Ok(Self {
+            window: Window::new(in_flight),
+            in_flight: in_flight.max(1),
+            merged: vec![Vec::new(); groups.len()],
+            batches: Vec::new(),
+            running: BTreeMap::new(),
+            unmerged: vec![Vec::new(); groups.len()],
+            groups,
+        })
+    }
+
+    /// Submits a merge of each group's parts of the map outputs `blocks`, as there is room for it.
+    pub(super) async fn submit(
+        &mut self,
+        futures: &Futures,
+        job: &impl Job,
+        plan: &Plan,
+        blocks: Vec<ObjectRef>,
+    ) -> Result<(), ShuffleError> {
+        self.submit_of(0..self.groups.len(), futures, job, plan, blocks).await
+    }
+
+    /// As `submit`, of some of the groups: where map outputs are kept, other groups may be merged in other batches.
+    pub(super) async fn submit_of(
+        &mut self,
+        groups: Range<usize>,
+        futures: &Futures,
+        job: &impl Job,
+        plan: &Plan,
+        blocks: Vec<ObjectRef>,
+    ) -> Result<(), ShuffleError> {
+        let edge = edge(job, "map", "merge");
+        let set = if plan.keep_map_outputs {
+            let set = futures.exchange_kept(&edge, &blocks, plan.partitions, 1)?;
+            self.batches.push((set.clone(), blocks));
+            set
+        } else {
+            // The set holds them from here on, until the merges have read them.
+            futures.exchange(&edge, &blocks, plan.partitions, 1)?
+        };
+        for index in groups {
+            while self.window.len() >= self.in_flight {
+                self.next(futures).await?;
+            }
+            let Group { parts, place } = &self.groups[index];
+            let output = job.merge(futures, &[set.parts(parts.clone())], parts.end - parts.start, place.clone())?;
+            self.window.track(futures, &output)?;
+            if !self.batches.is_empty() {
+                self.running.insert(output.id(), (index, self.batches.len() - 1));
+            }
+            self.merged[index].push(output);
+        }
+        Ok(())
+    }
+
+    /// Waits for a merge, or gives up those that are overdue.
+    async fn next(&mut self, futures: &Futures) -> Result<(), ShuffleError> {
+        if self.batches.is_empty() {
+            self.window.next(futures).await?;
+            return Ok(());
+        }
+        if let Some(merged) = self.window.next_within(futures, LOOK_AGAIN).await? {
+            self.running.remove(&merged.id());
+            return Ok(());
+        }
+        let flying: Vec<ObjectRef> = self.window.flying().cloned().collect();
+        for overdue in futures.cancel_overdue(&flying).await? {
+            self.window.forget(&overdue);
+            if let Some((group, batch)) = self.running.remove(&overdue.id()) {
+                self.merged[group].retain(|merged| merged.id() != overdue.id());
+                self.unmerged[group].push(batch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits the reduces of all groups, each when it is known what was merged; their outputs in order of partitions, and
+    /// the map outputs that are kept.
+    pub(super) async fn reduce(
+        mut self,
+        futures: &Futures,
+        job: &impl Job,
+        plan: &Plan,
+    ) -> Result<(Vec<ObjectRef>, Vec<ObjectRef>), ShuffleError> {
+        let mut reduces = Reduces::new(futures, job, plan);
+        let mut left: Vec<usize> = (0..self.groups.len()).collect();
+        while !left.is_empty() {
+            let known = |group: &usize| self.running.values().all(|(of, _)| of != group);
+            let (ended, running): (Vec<_>, Vec<_>) = left.into_iter().partition(known);
+            for group in &ended {
+                let columns = self.columns(job, *group);
+                reduces.add(columns).await?;
+            }
+            left = running;
+            if ended.is_empty() {
+                self.next(futures).await?;
+            }
+        }
+        let outputs = reduces.finish().await?;
+        Ok((outputs, self.batches.into_iter().flat_map(|(_, blocks)| blocks).collect()))
+    }
+
+    fn columns(&mut self, job: &impl Job, group: usize) -> Columns {
+        let Group { parts, place } = &self.groups[group];
+        let unmerged = self.unmerged[group].iter().map(|batch| self.batches[*batch].clone());
+        Columns {
+            partitions: parts.clone(),
+            edge: edge(job, &format!("merge[{parts:?}]"), "reduce"),
+            blocks: std::mem::take(&mut self.merged[group]),
+            unmerged: unmerged.collect(),
+            place: place.clone(),
+        }
+    }
+}
