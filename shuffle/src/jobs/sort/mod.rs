@@ -14,4 +14,4 @@ mod tasks;
 
 #[cfg(feature = "contract")]
 pub(crate) use program::merge_blocks_task;
-pub use program::{ExplainParams, Explained, SortParams, SortReport, explain, sort};
+pub use program::{ExplainParams, SortParams, SortReport, explain, sort};

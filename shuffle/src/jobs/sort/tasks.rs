@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_actors::{ids::RowHash, task};
-use exobus_store::{Block, ObjectReader, ObjectWriter, Scratch, StoreError};
+use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
 use crate::files::{self, Chunk, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk};
 use crate::jobs::outputs;
+use crate::jobs::streams::run_windows;
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
@@ -243,52 +244,32 @@ pub(super) struct Reduced {
     pub(super) row_hash: RowHash,
 }
 
-/// Windows of a task whose runs are streams: this for all of them together, bytes.
-const RUN_WINDOWS_BYTES: usize = 2 << 20;
-/// No run gets less, bytes.
-const RUN_WINDOW_MIN_BYTES: usize = 4 << 10;
-/// More is of no use to a run, bytes.
-const RUN_WINDOW_MAX_BYTES: usize = 256 << 10;
-
-/// A window for each run: as large as is of use and as memory allows.
-fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch>, TaskError> {
-    let mut bytes = (RUN_WINDOWS_BYTES / runs.max(1)).clamp(RUN_WINDOW_MIN_BYTES, RUN_WINDOW_MAX_BYTES);
-    loop {
-        let windows = (0..runs).map(|_| context.scratch(bytes as u64)).collect::<Result<Vec<_>, _>>();
-        match windows {
-            Err(StoreError::Denied { .. }) if bytes > RUN_WINDOW_MIN_BYTES => {
-                bytes = (bytes / 4).max(RUN_WINDOW_MIN_BYTES);
-            }
-            windows => return Ok(windows?),
-        }
-    }
-}
-
 /// Merges sorted parts into a file. A partition that is larger than the memory of the node (one hot key will do) comes as
 /// streams and is merged through small windows.
 #[task(name = "sort.reduce", arguments = [either], deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+    // What was granted for the buffers goes to them, before windows are taken of what is left.
+    let buffers = outputs::output_buffers(context, params.buffer_bytes)?;
     if context.is_stream(0) {
         let readers = context.readers(0);
         let bytes = readers.iter().map(ObjectReader::remaining).sum();
         let windows = run_windows(context, readers.len())?;
         let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRun::new(reader, window));
-        return write_file(context, Merge::new(runs.collect())?, bytes, &params);
+        return write_file(context, Merge::new(runs.collect())?, bytes, buffers, &params);
     }
     let blocks = context.blocks(0);
     let bytes = blocks.iter().map(|block| block.len() as u64).sum();
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
-    write_file(context, Merge::new(runs)?, bytes, &params)
+    write_file(context, Merge::new(runs)?, bytes, buffers, &params)
 }
 
 fn write_file<S: RunSource>(
     context: &mut TaskContext<'_>,
     mut merge: Merge<S>,
     bytes: u64,
+    buffers: Vec<IoBuffer>,
     params: &ReduceParams,
 ) -> Result<Reduced, TaskError> {
-    let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
-    let buffers = vec![buffer()?, buffer()?];
     // As long for every attempt: what two attempts of a task return must agree (law 4).
     let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
     let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
