@@ -7,7 +7,8 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
-    AggregateArgs, JobArgs, OperationName, RandomShuffleArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
+    AggregateArgs, ColumnArgs, ExplainAggregateArgs, ExplainArgs, ExplainFilesArgs, ExplainWhat, JobArgs,
+    OperationName, RandomShuffleArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
 use crate::{
     commands::{generate::GenerateArgs, validate::ValidateArgs},
@@ -67,47 +68,6 @@ pub enum Command {
     /// Become a program that ends when our parent does; used by `dev`
     #[command(hide = true)]
     RunWithParent(RunWithParentArgs),
-}
-
-/// `exobus explain`
-#[derive(Debug, Clone, Args)]
-pub struct ExplainArgs {
-    /// The job.
-    #[command(subcommand)]
-    pub what: ExplainWhat,
-}
-
-/// Jobs that can be explained.
-#[derive(Debug, Clone, Subcommand)]
-pub enum ExplainWhat {
-    /// Numbers of a sort, and what each strategy would cost; nothing but the sizes of the input is read
-    Sort(ExplainSortArgs),
-}
-
-/// `exobus explain sort`
-#[derive(Debug, Clone, Args)]
-pub struct ExplainSortArgs {
-    /// Files of 100-byte records, or folders of such files
-    #[arg(required = true)]
-    pub input: Vec<PathBuf>,
-    /// Byte budget, per node [default: 60% of what is available]
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<MemoryBudget>,
-    /// Number of output files [default: chosen from the input's size and the memory]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub partitions: Option<u32>,
-    /// Tasks that run at a time [default: two for each cpu]
-    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
-    pub executors: Option<u32>,
-    /// As on the cluster behind this NATS server
-    #[arg(long, value_name = "URL", value_parser = nats_url)]
-    pub cluster: Option<String>,
-    /// Configuration with the [cluster] to use
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `exobus bench`

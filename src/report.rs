@@ -19,7 +19,7 @@ mod views;
 pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
-    summary::{KeyedSummary, KeyedWords, SortSummary},
+    summary::{JobSummary, KeyedSummary, KeyedWords},
     text::{bytes, count, rate},
     timeline::Timeline,
     views::Views,

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{fs, time::Duration};
 
 use support::{Running, Scratch, Trace, command, exobus, names};
 
@@ -254,18 +254,6 @@ fn more_partitions_than_records_are_fine() {
 }
 
 #[test]
-fn bad_input_is_named_and_nothing_is_made() {
-    let scratch = Scratch::new();
-    let output = scratch.text("out");
-    sort(&scratch, &[&scratch.text("missing"), "--output", &output]).expect(3, &["missing", "No such file"]);
-    fs::write(scratch.path("torn"), vec![1; 1234]).unwrap();
-    sort(&scratch, &[&scratch.text("torn"), "--output", &output]).expect(1, &["torn", "truncated", "offset 1200"]);
-    fs::create_dir(scratch.path("hollow")).unwrap();
-    sort(&scratch, &[&scratch.text("hollow"), "--output", &output]).expect(3, &["hollow", "no files"]);
-    assert!(!scratch.path("out").exists());
-}
-
-#[test]
 fn output_that_cannot_be_used_is_refused_and_left_alone() {
     let scratch = Scratch::new();
     let input = generate(&scratch, 100);
@@ -384,17 +372,4 @@ fn a_full_disk_is_an_error_and_leaves_nothing_under_the_final_names() {
     assert!(unmounted.success());
     run.expect(3, &["disk full", "part-00000"]);
     assert_eq!(left, [""; 0]);
-}
-
-#[test]
-fn a_folder_without_permission_is_named() {
-    if rustix::process::geteuid().is_root() {
-        // Permissions do not hold root back; `/proc` above does.
-        return;
-    }
-    let scratch = Scratch::new();
-    let input = generate(&scratch, 10);
-    fs::create_dir(scratch.path("locked")).unwrap();
-    fs::set_permissions(scratch.path("locked"), fs::Permissions::from_mode(0o500)).unwrap();
-    sort(&scratch, &[&input, "--output", &scratch.text("locked/out")]).expect(3, &["locked/out", "denied"]);
 }

@@ -2,27 +2,28 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use exobus_shuffle::{
-    jobs::{aggregate::Operation, sort::CutsFrom},
+    jobs::{Aggregate, aggregate::Operation, sort::CutsFrom},
     strategies::Strategy,
 };
 
 use super::{nats_url, size};
-use crate::{config::MemoryBudget, exit::Failure, report::Views};
+use crate::{
+    config::MemoryBudget,
+    exit::{Exit, Failure},
+    report::Views,
+};
 
-/// What every job takes.
+/// Where a job runs, and with how much of it: what running and explaining take alike.
 #[derive(Debug, Clone, Args)]
-pub struct JobArgs {
+pub struct SetupArgs {
     /// Byte budget, per node; the rest is spilled [default: 60% of what is available]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
     /// Folder for spill files, may be repeated [default: /var/tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
     pub spill: Vec<PathBuf>,
-    /// When and where data moves
-    #[arg(long, value_enum, default_value_t = StrategyName::Auto)]
-    pub strategy: StrategyName,
     /// Number of output files [default: chosen from the input's size and the memory]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub partitions: Option<u32>,
@@ -35,9 +36,20 @@ pub struct JobArgs {
     /// Configuration with the [cluster] to use: its name, credentials, TLS
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print the summary as one JSON object on stdout
+    /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// What every job takes.
+#[derive(Debug, Clone, Args)]
+pub struct JobArgs {
+    /// Where it runs
+    #[command(flatten)]
+    pub setup: SetupArgs,
+    /// When and where data moves
+    #[arg(long, value_enum, default_value_t = StrategyName::Auto)]
+    pub strategy: StrategyName,
     /// Files that show what the job did
     #[command(flatten)]
     pub views: ViewArgs,
@@ -87,6 +99,17 @@ pub struct AggregateArgs {
     /// Folder for part-00000, part-00001, ... with a line for each key; made if missing, must be empty
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
+    /// What is aggregated
+    #[command(flatten)]
+    pub columns: ColumnArgs,
+    /// What every job takes
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// What `exobus aggregate` makes of which columns.
+#[derive(Debug, Clone, Args)]
+pub struct ColumnArgs {
     /// Column to group by: a name of the header, or a number from 1
     #[arg(long, value_name = "COLUMN")]
     pub key: String,
@@ -103,9 +126,25 @@ pub struct AggregateArgs {
     /// The first record of each file names its columns
     #[arg(long)]
     pub header: bool,
-    /// What every job takes
-    #[command(flatten)]
-    pub job: JobArgs,
+}
+
+impl ColumnArgs {
+    /// The job that does it.
+    ///
+    /// # Errors
+    /// Operations on values, and no column of values.
+    pub fn job(&self) -> Result<Aggregate, Failure> {
+        let operations: Vec<Operation> = self.ops.iter().map(|name| name.operation()).collect();
+        let on_values = operations.iter().find(|operation| **operation != Operation::Count);
+        if let Some(operation) = on_values
+            && self.value.is_none()
+        {
+            let text = format!("--ops {} needs --value, the column of the values", operation.name());
+            return Err(Failure::text(Exit::Usage, text));
+        }
+        let value = self.value.clone().filter(|_| on_values.is_some());
+        Ok(Aggregate { key: self.key.clone(), value, operations, delimiter: self.delimiter, header: self.header })
+    }
 }
 
 /// `exobus random-shuffle`
@@ -123,6 +162,49 @@ pub struct RandomShuffleArgs {
     /// What every job takes
     #[command(flatten)]
     pub job: JobArgs,
+}
+
+/// `exobus explain`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// The job.
+    #[command(subcommand)]
+    pub what: ExplainWhat,
+}
+
+/// Jobs that can be explained.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ExplainWhat {
+    /// A sort; nothing but the sizes of the input is read
+    Sort(ExplainFilesArgs),
+    /// A word count; some small pieces of the input are mapped to see how much is left of it
+    Wordcount(ExplainFilesArgs),
+    /// An aggregation; files are read once, to see where records begin, and some small pieces of them are mapped
+    Aggregate(ExplainAggregateArgs),
+    /// A random shuffle; some small pieces of the input are mapped
+    RandomShuffle(ExplainFilesArgs),
+}
+
+/// `exobus explain sort`, and others that take nothing but files
+#[derive(Debug, Clone, Args)]
+pub struct ExplainFilesArgs {
+    /// What the job would be given: files, or folders of them
+    #[arg(required = true)]
+    pub input: Vec<PathBuf>,
+    /// Where it would run
+    #[command(flatten)]
+    pub setup: SetupArgs,
+}
+
+/// `exobus explain aggregate`
+#[derive(Debug, Clone, Args)]
+pub struct ExplainAggregateArgs {
+    /// Files, and where it would run
+    #[command(flatten)]
+    pub files: ExplainFilesArgs,
+    /// What would be aggregated
+    #[command(flatten)]
+    pub columns: ColumnArgs,
 }
 
 /// Operations that `--ops` knows.
@@ -204,7 +286,7 @@ impl CutsName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum StrategyName {
-    /// The one that is estimated to be the fastest; `exobus explain sort` shows the estimates
+    /// The one that is estimated to be the fastest; `exobus explain` shows the estimates
     Auto,
     /// Each reducer pulls its part of every map output
     Simple,

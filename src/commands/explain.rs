@@ -1,29 +1,32 @@
 //! `exobus explain`: what a job would do, and why.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use exobus_shuffle::{
-    jobs::sort::{ExplainParams, Explained, explain},
-    strategies::auto::Estimate,
+    files::{FileError, InputFile, list_files, list_inputs},
+    jobs::{RandomShuffle, WordCount, sort},
+    keyed::{self, Registered},
+    strategies::auto::{Estimate, Explained},
 };
 
-use super::{embedded, job_failure, submit};
+use super::{generate::failure as file_failure, session::Session};
 use crate::{
-    cli::{ExplainArgs, ExplainSortArgs, ExplainWhat},
-    config::{NodeConfig, Overrides},
+    cli::{ExplainArgs, ExplainFilesArgs, ExplainWhat},
     exit::{Exit, Failure, OrExit},
-    interrupt::Interrupt,
     report::{bytes, count},
 };
 
-/// The program that nodes know.
-const PROGRAM: &str = "sort.explain@1";
-
 /// Prints it.
 pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
-    let ExplainWhat::Sort(args) = &args.what;
-    let explained = explained(args)?;
-    let text = match args.json {
+    let (files, explained) = match &args.what {
+        ExplainWhat::Sort(files) => (files, explain_sort(files)?),
+        ExplainWhat::Wordcount(files) => (files, explain_keyed(files, list_files, WordCount {})?),
+        ExplainWhat::Aggregate(args) => (&args.files, explain_keyed(&args.files, list_files, args.columns.job()?)?),
+        // Which order it is changes nothing about the work.
+        ExplainWhat::RandomShuffle(files) => (files, explain_keyed(files, list_inputs, RandomShuffle { seed: 0 })?),
+    };
+    let text = match files.setup.json {
         true => format!("{}\n", serde_json::to_string(&explained).or_exit(Exit::InputOutput)?),
         false => for_people(&explained),
     };
@@ -32,37 +35,50 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn explained(args: &ExplainSortArgs) -> Result<Explained, Failure> {
-    let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
-    let overrides = Overrides {
-        nats_url: args.cluster.clone(),
-        memory: args.memory,
-        executors: args.executors,
-        ..Overrides::default()
-    };
-    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
-    let inputs = args.input.iter().map(std::path::absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)?;
-    let params = ExplainParams { inputs, partitions: args.partitions };
-    if args.cluster.is_none() {
-        let program = async move |futures| explain(futures, params).await;
-        return embedded::run(&config.node, "sort.explain", program, None, &interrupt)?.0.map_err(job_failure);
+fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
+    let session = Session::without_views(&args.setup)?;
+    let params = sort::ExplainParams { inputs: inputs(args, list_inputs)?, partitions: args.setup.partitions };
+    Ok(session.run("sort.explain", params, async |futures, params| sort::explain(futures, params).await)?.report)
+}
+
+fn explain_keyed<J: Registered>(
+    args: &ExplainFilesArgs,
+    list: fn(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+    job: J,
+) -> Result<Explained, Failure> {
+    let session = Session::without_views(&args.setup)?;
+    let params = keyed::ExplainParams { inputs: inputs(args, list)?, partitions: args.setup.partitions, job };
+    let name = format!("{}.explain", J::NAME);
+    Ok(session.run(&name, params, async |futures, params| keyed::explain(futures, params).await)?.report)
+}
+
+/// The input as nodes find it. What is wrong with it is said here, unless only the nodes of a cluster can see it.
+fn inputs(
+    args: &ExplainFilesArgs,
+    list: fn(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+) -> Result<Vec<PathBuf>, Failure> {
+    if args.setup.cluster.is_none() {
+        list(&args.input).map_err(file_failure)?;
     }
-    let end = submit::run(&config.cluster, "exobus explain", PROGRAM, &params, None, &interrupt)?;
-    rmp_serde::from_slice(&end.result.map_err(job_failure)?).or_exit(Exit::JobFailed)
+    args.input.iter().map(std::path::absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)
 }
 
 fn for_people(explained: &Explained) -> String {
-    let Explained { sizes, maps, plan, estimates } = explained;
+    let Explained { input_bytes, sizes, maps, plan, estimates } = explained;
     let chosen = &estimates[0];
+    let made = match sizes.input_bytes == *input_bytes {
+        true => String::new(),
+        false => format!(", of which maps make {},", bytes(sizes.input_bytes)),
+    };
     let mut text = format!(
-        "{} on {} with {} of memory and {} executors each:\n\
+        "{}{made} on {} with {} of memory and {} executors each:\n\
          {} maps of {}, {} partitions of {}\n\n",
-        bytes(sizes.input_bytes),
+        bytes(*input_bytes),
         if sizes.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", sizes.nodes) },
         bytes(sizes.memory_bytes),
         sizes.executors_per_node,
         count(*maps),
-        bytes(plan.chunk_bytes.min(sizes.input_bytes)),
+        bytes(input_bytes / (*maps).max(1)),
         count(u64::from(plan.partitions)),
         bytes(sizes.input_bytes / u64::from(plan.partitions)),
     );

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use exobus_shuffle::{
     files::{FileError, InputFile, list_files, list_inputs},
-    jobs::{Aggregate, RandomShuffle, WordCount, aggregate::Operation},
+    jobs::{RandomShuffle, WordCount},
     keyed::{self, KeyedParams, Registered},
 };
 
@@ -23,17 +23,8 @@ pub fn wordcount(args: &WordcountArgs) -> Result<Exit, Failure> {
 
 /// Aggregates and prints the summary.
 pub fn aggregate(args: &AggregateArgs) -> Result<Exit, Failure> {
-    let operations: Vec<Operation> = args.ops.iter().map(|name| name.operation()).collect();
-    if let Some(operation) = operations.iter().find(|operation| **operation != Operation::Count)
-        && args.value.is_none()
-    {
-        let text = format!("--ops {} needs --value, the column of the values", operation.name());
-        return Err(Failure::text(Exit::Usage, text));
-    }
-    let value = args.value.clone().filter(|_| operations.iter().any(|operation| *operation != Operation::Count));
-    let job = Aggregate { key: args.key.clone(), value, operations, delimiter: args.delimiter, header: args.header };
     let words = KeyedWords { did: "aggregated", rows: "records", keys: Some("groups") };
-    run(&args.job, &args.input, &args.output, list_files, job, words)
+    run(&args.job, &args.input, &args.output, list_files, args.columns.job()?, words)
 }
 
 /// Shuffles records and prints the summary.
@@ -51,17 +42,17 @@ fn run<J: Registered>(
     words: KeyedWords,
 ) -> Result<Exit, Failure> {
     let session = Session::open(args)?;
-    let mut folders = Folders::named(inputs, output, args.cluster.is_some(), list)?;
+    let mut folders = Folders::named(inputs, output, args.setup.cluster.is_some(), list)?;
     let params = KeyedParams {
         inputs: folders.inputs().to_vec(),
         output: folders.output().to_owned(),
-        partitions: args.partitions,
+        partitions: args.setup.partitions,
         strategy: args.strategy.strategy(),
         job,
     };
     let ran = session.run(J::NAME, params, async |futures, params| keyed::run(futures, params).await)?;
     folders.keep_output();
     let summary = KeyedSummary::new(&ran.report, &ran.end, ran.seconds);
-    ran.print(args.json, &summary, &summary.for_people(&words, &folders.describe_output()))?;
+    ran.print(args.setup.json, &summary, &summary.for_people(&words, &folders.describe_output()))?;
     Ok(ran.exit())
 }

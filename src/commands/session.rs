@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{embedded, generate::interrupted, job_failure, submit};
 use crate::{
-    cli::JobArgs,
+    cli::{JobArgs, SetupArgs},
     config::{NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
@@ -39,6 +39,15 @@ pub(super) struct Ran<R> {
 impl Session {
     /// Looks at everything that does not depend on the job, before anything is made.
     pub(super) fn open(args: &JobArgs) -> Result<Self, Failure> {
+        Self::with_views(&args.setup, || args.views.open())
+    }
+
+    /// The same for a job that nobody needs to look at.
+    pub(super) fn without_views(args: &SetupArgs) -> Result<Self, Failure> {
+        Self::with_views(args, || Ok(Views::default()))
+    }
+
+    fn with_views(args: &SetupArgs, views: impl FnOnce() -> Result<Views, Failure>) -> Result<Self, Failure> {
         let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
         let overrides = Overrides {
             nats_url: args.cluster.clone(),
@@ -48,7 +57,7 @@ impl Session {
             ..Overrides::default()
         };
         let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
-        Ok(Self { interrupt, config, views: args.views.open()?, on_cluster: args.cluster.is_some() })
+        Ok(Self { interrupt, config, views: views()?, on_cluster: args.cluster.is_some() })
     }
 
     /// What Ctrl-C is seen by, for what is done before the job runs.

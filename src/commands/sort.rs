@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use exobus_actors::host::JobEnd;
 use exobus_shuffle::{
     files::{list_inputs, validate_files},
-    jobs::sort::{SortParams, SortReport, sort},
+    jobs::sort::{SortParams, sort},
 };
 
 use super::{
@@ -16,13 +15,13 @@ use super::{
 use crate::{
     cli::SortArgs,
     exit::{Exit, Failure},
-    report::{SortSummary, bytes, count},
+    report::{JobSummary, bytes, count},
 };
 
 /// Sorts and prints the summary.
 pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     let session = Session::open(&args.job)?;
-    let on_cluster = args.job.cluster.is_some();
+    let on_cluster = args.job.setup.cluster.is_some();
     let mut folders = match (args.generate, &args.output) {
         (Some(size), output) => Folders::generate(size, output.as_deref(), on_cluster, session.interrupt())?,
         (None, output) => {
@@ -33,40 +32,22 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     let params = SortParams {
         inputs: folders.inputs().to_vec(),
         output: folders.output().to_owned(),
-        partitions: args.job.partitions,
+        partitions: args.job.setup.partitions,
         strategy: args.job.strategy.strategy(),
         cuts: args.cuts.source(),
     };
     let ran = session.run("sort", params, async |futures, params| sort(futures, params).await)?;
     folders.keep_output();
-    let summary = summary(&ran.report, &ran.end, ran.seconds);
-    ran.print(args.job.json, &summary, &summary.for_people(&folders.describe_output()))?;
+    let summary = JobSummary::of_sort(&ran.report, &ran.end, ran.seconds);
+    ran.print(args.job.setup.json, &summary, &summary.for_people(&folders.describe_output()))?;
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;
-        let _ = match args.job.json {
+        let _ = match args.job.setup.json {
             true => writeln!(std::io::stderr().lock(), "{checked}"),
             false => writeln!(std::io::stdout().lock(), "{checked}"),
         };
     }
     Ok(ran.exit())
-}
-
-fn summary(report: &SortReport, end: &JobEnd, seconds: f64) -> SortSummary {
-    SortSummary {
-        rows: report.rows,
-        bytes: report.bytes,
-        seconds,
-        gb_per_s: SortSummary::rate(report.bytes, seconds),
-        peak_memory_bytes: end.nodes.values().map(|node| node.peak_memory_bytes).sum(),
-        spilled_bytes: end.nodes.values().map(|node| node.spilled_bytes).sum(),
-        row_hash_in: report.row_hash_in.to_string(),
-        row_hash_out: report.row_hash_out.to_string(),
-        strategy: report.strategy.name().to_owned(),
-        partitions: report.partitions,
-        files: report.files,
-        control_messages: end.control_messages,
-        owner_bytes: end.owner_bytes.max(report.owner_bytes),
-    }
 }
 
 /// Reads the output back, as `exobus validate` does, and compares it with what was generated.

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use exobus_actors::host::JobEnd;
-use exobus_shuffle::keyed::KeyedReport;
+use exobus_shuffle::{jobs::sort::SortReport, keyed::KeyedReport};
 use serde::Serialize;
 
 use super::text;
 use crate::config::units::size;
 
-/// What a sort did. As JSON, the keys are these names.
+/// What any job did. As JSON, the keys are these names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SortSummary {
-    /// Records, as counted when they were written.
+pub struct JobSummary {
+    /// Rows that were read: records, or words.
     pub rows: u64,
-    /// Bytes of the output files.
+    /// Bytes of the input files.
     pub bytes: u64,
     /// From start to the last committed file, without making and validating data.
     pub seconds: f64,
@@ -24,9 +24,9 @@ pub struct SortSummary {
     pub peak_memory_bytes: u64,
     /// Bytes written to spill files.
     pub spilled_bytes: u64,
-    /// Sum of the hashes of the records read, 32 hexadecimal digits.
+    /// Sum of the hashes of the rows read, 32 hexadecimal digits; zero where rows are combined and only counted.
     pub row_hash_in: String,
-    /// Sum of the hashes of the records written; the same unless something is very wrong.
+    /// Sum of the hashes of the rows written; the same unless something is very wrong.
     pub row_hash_out: String,
     /// The strategy.
     pub strategy: String,
@@ -40,69 +40,85 @@ pub struct SortSummary {
     pub owner_bytes: u64,
 }
 
-impl SortSummary {
-    /// `bytes / seconds` in GB/s; 0 when no time passed.
-    pub fn rate(bytes: u64, seconds: f64) -> f64 {
-        if seconds > 0.0 { bytes as f64 / 1e9 / seconds } else { 0.0 }
+impl JobSummary {
+    /// Of a sort, from what the program and the nodes say.
+    pub fn of_sort(report: &SortReport, end: &JobEnd, seconds: f64) -> Self {
+        Self {
+            rows: report.rows,
+            bytes: report.bytes,
+            row_hash_in: report.row_hash_in.to_string(),
+            row_hash_out: report.row_hash_out.to_string(),
+            strategy: report.strategy.name().to_owned(),
+            partitions: report.partitions,
+            files: report.files,
+            owner_bytes: end.owner_bytes.max(report.owner_bytes),
+            ..Self::of_nodes(end, seconds, report.bytes)
+        }
+    }
+
+    /// What the nodes say; the rest is empty.
+    fn of_nodes(end: &JobEnd, seconds: f64, bytes: u64) -> Self {
+        Self {
+            rows: 0,
+            bytes,
+            seconds,
+            // No time at all has passed in tests only.
+            gb_per_s: if seconds > 0.0 { bytes as f64 / 1e9 / seconds } else { 0.0 },
+            peak_memory_bytes: end.nodes.values().map(|node| node.peak_memory_bytes).sum(),
+            spilled_bytes: end.nodes.values().map(|node| node.spilled_bytes).sum(),
+            row_hash_in: String::new(),
+            row_hash_out: String::new(),
+            strategy: String::new(),
+            partitions: 0,
+            files: 0,
+            control_messages: end.control_messages,
+            owner_bytes: end.owner_bytes,
+        }
     }
 
     /// Three lines for people; `output` says where the files are.
     pub fn for_people(&self, output: &str) -> String {
+        self.three_lines(
+            &format!("sorted {} records", text::count(self.rows)),
+            &format!("{} in {output}", self.files()),
+            &format!("every record exactly once: hash {} of what was read and of what was written", self.row_hash_out),
+        )
+    }
+
+    fn three_lines(&self, did: &str, made: &str, proof: &str) -> String {
         let time = Duration::try_from_secs_f64(self.seconds).unwrap_or_default();
         format!(
-            "sorted {} records, {} in {} ({:.2} GB/s), {} file{} in {}\n\
+            "{did}, {} in {} ({:.2} GB/s), {made}\n\
              memory {} at most, {} spilled, {} control messages\n\
-             every record exactly once: hash {} of what was read and of what was written",
-            text::count(self.rows),
+             {proof}",
             text::bytes(self.bytes),
             text::duration(time),
             self.gb_per_s,
-            text::count(self.files),
-            if self.files == 1 { "" } else { "s" },
-            output,
             size(self.peak_memory_bytes),
             text::bytes(self.spilled_bytes),
             text::count(self.control_messages),
-            self.row_hash_out,
         )
+    }
+
+    fn files(&self) -> String {
+        format!("{} file{}", text::count(self.files), if self.files == 1 { "" } else { "s" })
     }
 }
 
-/// What a job over keyed rows did. As JSON, the keys are these names.
+/// What a job over keyed rows did. As JSON, the keys are these names and those of [`JobSummary`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KeyedSummary {
-    /// Rows that were read: words, or records.
-    pub rows: u64,
+    /// What any job says.
+    #[serde(flatten)]
+    pub job: JobSummary,
     /// Rows that the output stands for, counted from what was written; the same unless something is very wrong.
     pub rows_out: u64,
     /// Distinct keys.
     pub keys: u64,
-    /// Bytes of the input files.
-    pub bytes: u64,
     /// Bytes of the output files.
     pub output_bytes: u64,
     /// Rows that were left when maps had combined theirs.
     pub shuffled_rows: u64,
-    /// From start to the last committed file.
-    pub seconds: f64,
-    /// `bytes / seconds`, in powers of ten.
-    pub gb_per_s: f64,
-    /// The most anonymous and shared memory, summed over the nodes.
-    pub peak_memory_bytes: u64,
-    /// Bytes written to spill files.
-    pub spilled_bytes: u64,
-    /// Sum of the hashes of the rows read, 32 hexadecimal digits; zero where rows are combined and only counted.
-    pub row_hash_in: String,
-    /// Sum of the hashes of the rows written.
-    pub row_hash_out: String,
-    /// The strategy.
-    pub strategy: String,
-    /// Number of output files.
-    pub partitions: u32,
-    /// Control messages that nodes and Owner exchanged.
-    pub control_messages: u64,
-    /// Bytes of the Owner's tables at their largest.
-    pub owner_bytes: u64,
 }
 
 /// What people call what a job did.
@@ -119,51 +135,37 @@ pub struct KeyedWords {
 impl KeyedSummary {
     /// From what the program and the nodes say.
     pub fn new(report: &KeyedReport, end: &JobEnd, seconds: f64) -> Self {
-        Self {
+        let job = JobSummary {
             rows: report.emitted.rows,
-            rows_out: report.reduced.rows,
-            keys: report.keys,
-            bytes: report.input_bytes,
-            output_bytes: report.output_bytes,
-            shuffled_rows: report.shuffled.rows,
-            seconds,
-            gb_per_s: SortSummary::rate(report.input_bytes, seconds),
-            peak_memory_bytes: end.nodes.values().map(|node| node.peak_memory_bytes).sum(),
-            spilled_bytes: end.nodes.values().map(|node| node.spilled_bytes).sum(),
             row_hash_in: report.emitted.row_hash.to_string(),
             row_hash_out: report.reduced.row_hash.to_string(),
             strategy: report.strategy.name().to_owned(),
             partitions: report.partitions,
-            control_messages: end.control_messages,
             owner_bytes: end.owner_bytes.max(report.owner_bytes),
+            ..JobSummary::of_nodes(end, seconds, report.input_bytes)
+        };
+        Self {
+            job,
+            rows_out: report.reduced.rows,
+            keys: report.keys,
+            output_bytes: report.output_bytes,
+            shuffled_rows: report.shuffled.rows,
         }
     }
 
     /// Three lines for people; `output` says where the files are.
     pub fn for_people(&self, words: &KeyedWords, output: &str) -> String {
-        let time = Duration::try_from_secs_f64(self.seconds).unwrap_or_default();
         let KeyedWords { did, rows, keys } = words;
+        let read = text::count(self.job.rows);
         let distinct = keys.map(|keys| format!(", {} {keys}", text::count(self.keys))).unwrap_or_default();
         let proof = match keys {
-            Some(_) => {
-                format!("{} were read, counts of {} were written", text::count(self.rows), text::count(self.rows_out))
-            }
-            None => format!("hash {} of what was read and of what was written", self.row_hash_out),
+            Some(_) => format!("{read} were read, counts of {} were written", text::count(self.rows_out)),
+            None => format!("hash {} of what was read and of what was written", self.job.row_hash_out),
         };
-        format!(
-            "{did} {} {rows}{distinct}, {} in {} ({:.2} GB/s), {} in {} file{} in {output}\n\
-             memory {} at most, {} spilled, {} control messages\n\
-             every one of the {rows} exactly once: {proof}",
-            text::count(self.rows),
-            text::bytes(self.bytes),
-            text::duration(time),
-            self.gb_per_s,
-            text::bytes(self.output_bytes),
-            text::count(u64::from(self.partitions)),
-            if self.partitions == 1 { "" } else { "s" },
-            size(self.peak_memory_bytes),
-            text::bytes(self.spilled_bytes),
-            text::count(self.control_messages),
+        self.job.three_lines(
+            &format!("{did} {read} {rows}{distinct}"),
+            &format!("{} in {} in {output}", text::bytes(self.output_bytes), self.job.files()),
+            &format!("every one of the {rows} exactly once: {proof}"),
         )
     }
 }
@@ -174,11 +176,11 @@ mod tests {
 
     #[test]
     fn json_has_the_promised_keys() {
-        let summary = SortSummary {
+        let summary = JobSummary {
             rows: 10,
             bytes: 1000,
             seconds: 0.5,
-            gb_per_s: SortSummary::rate(1000, 0.5),
+            gb_per_s: 2e-6,
             peak_memory_bytes: 1 << 20,
             spilled_bytes: 0,
             row_hash_in: "0".repeat(32),

@@ -4,6 +4,7 @@ pub mod aggregate;
 pub(crate) mod outputs;
 pub mod random_shuffle;
 pub mod sort;
+pub(crate) mod streams;
 pub mod wordcount;
 
 pub use aggregate::Aggregate;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use exobus_actors::registry::{TaskContext, TaskError};
 use serde::Deserialize;
 
-use crate::files::{self, FileError, Token};
+use crate::files::{self, FileError, IoBuffer, Token};
 
 impl From<FileError> for TaskError {
     fn from(error: FileError) -> Self {
@@ -62,6 +62,16 @@ fn remove_temporaries(directory: &Path, created: bool) {
         // Not when there is something in it that is not ours.
         let _ = std::fs::remove_dir(directory);
     }
+}
+
+/// The two buffers of `bytes` bytes that a file is written with. A task that takes them asks for them, each, when it is
+/// submitted.
+///
+/// # Errors
+/// It did not, and there is no room.
+pub(crate) fn output_buffers(context: &mut TaskContext<'_>, bytes: u64) -> Result<Vec<IoBuffer>, TaskError> {
+    let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(bytes)?)) };
+    Ok(vec![buffer()?, buffer()?])
 }
 
 /// What a reduce returns besides what its job wants to know of it.

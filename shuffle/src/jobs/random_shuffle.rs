@@ -48,8 +48,8 @@ impl KeyedJob for RandomShuffle {
         Ok(())
     }
 
-    fn reduce(&self, _key: &[u8], values: Values<'_, '_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
-        for record in values {
+    fn reduce(&self, _key: &[u8], mut values: Values<'_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
+        while let Some(record) = values.next_value() {
             file.write_all(record)?;
         }
         Ok(())

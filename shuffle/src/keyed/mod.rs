@@ -1,8 +1,9 @@
 //! Shuffles with functions of the user: map, combine and reduce over [keyed rows](crate::rows).
 //!
 //! A type that implements [`KeyedJob`] and is registered with [`keyed_job!`](crate::keyed_job) is a program that nodes
-//! know by its name and version, and so are its tasks ("wordcount.map@1"): all strategies can run it, and what no node
-//! offers is refused when it is submitted. The value itself is the job's parameters.
+//! know by its name and version (and another, "wordcount.explain@1", that says what the first would do), and so are its
+//! tasks ("wordcount.map@1"): all strategies can run it, and what no node offers is refused when it is submitted. The value
+//! itself is the job's parameters.
 //!
 //! ```
 //! use exobus_actors::registry::TaskError;
@@ -23,7 +24,7 @@
 //!         }
 //!         Ok(())
 //!     }
-//!     fn reduce(&self, key: &[u8], values: Values<'_, '_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
+//!     fn reduce(&self, key: &[u8], values: Values<'_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
 //!         Ok(writeln!(file, "{} {}", key[0], values.count())?)
 //!     }
 //! }
@@ -31,6 +32,8 @@
 //! exobus_shuffle::keyed_job!(FirstBytes, "first_bytes", 1);
 //! # fn main() {}
 //! ```
+//!
+//! `examples/longest_words.rs` has functions for combining and merging, too, and runs its job in one process.
 //!
 //! 1. *list*: which input files there are, and whether the output directory can be used;
 //! 2. *split*, where rows have no fixed places: read each file once and note where rows begin;
@@ -46,13 +49,17 @@
 //! beginning ([`KeyedJob::conserved`]); the program compares the sum over all emitted rows with that over all reduced ones.
 //!
 //! Deliberately absent: range partitions from a sample (a job that knows its cuts gives them), and keys or values that do not
-//! fit into memory: a row is in one piece, and one row at a time is on the heap. A reduce has its partition in memory: there
-//! are as many partitions as that takes, but who asks for too few is told that memory is short.
+//! fit into memory: a row is in one piece. Partitions may be larger than memory, and so may be all the values of one key:
+//! what does not fit is merged from streams, through windows of 4 to 256 KiB a run; a row larger than its window is on the
+//! heap while it is the first of its run.
 
 mod input;
+mod layout;
+mod merging;
 mod program;
 mod register;
 mod tasks;
+mod values;
 
 use exobus_actors::registry::TaskError;
 use exobus_actors::task::Output;
@@ -65,16 +72,17 @@ use crate::cuts::Cuts;
 
 pub(crate) use input::bad_line;
 pub use input::{Input, Mark, Piece};
-pub use program::{KeyedParams, KeyedReport, run};
+pub use program::{ExplainParams, KeyedParams, KeyedReport, explain, run};
 pub use register::{KeyedFunction, Registered};
+pub use values::Values;
 #[doc(hidden)]
 pub use {register::Stage, tasks::call};
 
 /// Takes the rows that a map makes: key and value.
 pub type Emit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), TaskError>;
 
-/// The values of one key; one, where they have been combined.
-pub type Values<'a, 'v> = &'a mut dyn Iterator<Item = &'v [u8]>;
+/// Takes values that stand for those of a key.
+pub type Keep<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), TaskError>;
 
 /// Where files may be cut so that pieces can be read side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +105,14 @@ pub enum Partitioner {
 }
 
 impl Partitioner {
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u64 {
+        match self {
+            Self::Hash(partitions) => u64::from(*partitions),
+            Self::Range(cuts) => cuts.partitions() as u64,
+        }
+    }
+
     /// The partition of `key`.
     pub fn partition_of(&self, key: &[u8]) -> u32 {
         match self {
@@ -132,7 +148,7 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
         Err(TaskError::fatal("a job that splits by marks has to find them"))
     }
 
-    /// How keys are spread over `partitions`.
+    /// How keys are spread over `partitions`, in as many partitions.
     ///
     /// # Errors
     /// Cuts that are none.
@@ -146,7 +162,8 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Bad input, named with its file and place; those of `emit`.
     fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError>;
 
-    /// Whether [`combine`](Self::combine) does anything. Then it is applied in maps, in merges and before reduces.
+    /// Whether [`combine`](Self::combine) does anything. Then it is applied in maps, before reduces, and in merges unless
+    /// those have a function of their own.
     fn combines(&self) -> bool {
         false
     }
@@ -158,6 +175,23 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn combine(&self, key: &[u8], into: &mut Vec<u8>, value: &[u8]) -> Result<(), TaskError> {
         let _ = (key, into, value);
         Err(TaskError::fatal("a job that combines has to say how"))
+    }
+
+    /// Whether [`merge`](Self::merge) does anything.
+    fn merges(&self) -> bool {
+        false
+    }
+
+    /// Makes fewer values of those of a key where a strategy merges rows before they are reduced: `keep` takes what is left
+    /// of them. How often that happens, if at all, and with which of the values of a key, depends on the strategy, so it
+    /// must not matter to what is reduced: "the ten largest" will do, "every other one" will not. What is
+    /// [conserved](Self::conserved) must be the same of what is kept as of what was there.
+    ///
+    /// # Errors
+    /// Values that cannot be merged; those of `keep`.
+    fn merge(&self, key: &[u8], values: Values<'_>, keep: Keep<'_>) -> Result<(), TaskError> {
+        let _ = (key, values, keep);
+        Err(TaskError::fatal("a job that merges has to say how"))
     }
 
     /// Writes what stands at the beginning of each part file.
@@ -174,7 +208,7 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of the file.
-    fn reduce(&self, key: &[u8], values: Values<'_, '_>, file: &mut dyn std::io::Write) -> Result<(), TaskError>;
+    fn reduce(&self, key: &[u8], values: Values<'_>, file: &mut dyn std::io::Write) -> Result<(), TaskError>;
 
     /// What of a row must be there at the end as it was at the beginning: sums over all emitted rows and over all
     /// reduced ones must agree. Without combining that is the row; with it, the count that its value holds, say.

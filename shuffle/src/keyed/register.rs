@@ -6,9 +6,8 @@ use std::sync::Arc;
 use exobus_actors::registry::TaskFunction;
 
 use super::KeyedJob;
-use super::tasks::{
-    Found, ListParams, Listed, MapParams, MergeParams, ProbeParams, Probed, ReduceParams, Reduced, SplitParams,
-};
+use super::merging::{MergeParams, ReduceParams, Reduced};
+use super::tasks::{Found, ListParams, Listed, MapParams, ProbeParams, Probed, SplitParams};
 
 /// A job with a name; implemented by [`keyed_job!`](crate::keyed_job).
 pub trait Registered: KeyedJob {
@@ -93,7 +92,7 @@ impl<J: Registered, S: Stage> TaskFunction for KeyedFunction<J, S> {
 }
 
 /// Registers a type that implements [`KeyedJob`](crate::keyed::KeyedJob) under a name and a version: a program of that name,
-/// and a task function for each stage ("name.map@1").
+/// one that explains it ("name.explain"), and a task function for each stage ("name.map@1").
 ///
 /// ```ignore
 /// exobus_shuffle::keyed_job!(WordCount, "wordcount", 1);
@@ -106,29 +105,34 @@ macro_rules! keyed_job {
             const VERSION: u32 = $version;
         }
 
-        $crate::keyed_job!(@stages $job, $name, $version, list split probe map merge reduce commit);
+        $crate::keyed_job!(@stages $job, $name, $version, Whole, list split probe map commit);
+        $crate::keyed_job!(@stages $job, $name, $version, Either, merge reduce);
 
+        $crate::keyed_job!(@program $job, $name, $version, run, KeyedParams);
+        $crate::keyed_job!(@program $job, concat!($name, ".explain"), $version, explain, ExplainParams);
+    };
+    (@program $job:ty, $name:expr, $version:literal, $run:ident, $params:ident) => {
         $crate::actors::inventory::submit! {
             $crate::actors::registry::Program {
                 name: $name,
                 version: $version,
                 run: |futures, bytes| {
                     ::std::boxed::Box::pin(async move {
-                        let params = $crate::actors::decode_params::<$crate::keyed::KeyedParams<$job>>(bytes)
+                        let params = $crate::actors::decode_params::<$crate::keyed::$params<$job>>(bytes)
                             .map_err($crate::actors::task::JobError::program)?;
-                        $crate::actors::encode_result(&$crate::keyed::run(futures, params).await?)
+                        $crate::actors::encode_result(&$crate::keyed::$run(futures, params).await?)
                     })
                 },
             }
         }
     };
-    (@stages $job:ty, $name:literal, $version:literal, $($stage:ident)*) => {
+    (@stages $job:ty, $name:literal, $version:literal, $mode:ident, $($stage:ident)*) => {
         $(
             $crate::actors::inventory::submit! {
                 $crate::actors::registry::Function {
                     name: concat!($name, ".", stringify!($stage)),
                     version: $version,
-                    modes: &[],
+                    modes: &[$crate::actors::registry::Mode::$mode],
                     setup: None,
                     deterministic: false,
                     call: $crate::keyed::call::$stage::<$job>,

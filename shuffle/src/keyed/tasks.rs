@@ -1,30 +1,24 @@
 //! The tasks of keyed jobs. Each is generic over the job and registered once for every job by `keyed_job!`.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
-use exobus_store::{Block, ObjectWriter, RowHash};
+use exobus_store::{ObjectWriter, RowHash};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::input::{Input, Mark, Piece};
+use super::merging::{merge, reduce};
 use super::register::Registered;
-use super::{KeyedJob, Split};
-use crate::files::{self, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, Token};
+use super::{KeyedJob, Partitioner, Split};
+use crate::files::{self, InputFile};
 use crate::jobs::outputs;
-use crate::rows::{ROW_HEADER_BYTES, Row, RowBuffer, RowError, RowMerge, push_row};
-
-impl From<RowError> for TaskError {
-    fn from(error: RowError) -> Self {
-        Self::fatal(error)
-    }
-}
+use crate::rows::{ROW_HEADER_BYTES, RowBuffer};
 
 /// Rows between two looks at whether the task is still wanted.
-const ROWS_PER_LOOK: u64 = 4096;
+pub(super) const ROWS_PER_LOOK: u64 = 4096;
 /// Most bytes of the window that input is read through.
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 
@@ -58,7 +52,8 @@ pub mod call {
 pub struct ListParams<J> {
     pub(super) job: Arc<J>,
     pub(super) inputs: Vec<PathBuf>,
-    pub(super) output: PathBuf,
+    /// `None`: nothing is going to be written.
+    pub(super) output: Option<PathBuf>,
 }
 
 /// What `list` found.
@@ -70,7 +65,7 @@ pub struct Listed {
 }
 
 fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> Result<Listed, TaskError> {
-    for path in params.inputs.iter().chain([&params.output]) {
+    for path in params.inputs.iter().chain(&params.output) {
         context.check_path(path)?;
     }
     let files = files::list_files(&params.inputs)?;
@@ -81,7 +76,10 @@ fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> 
         // A link in an input folder may lead anywhere.
         context.check_path(&file.path)?;
     }
-    let created = files::prepare_output_dir(&params.output)?;
+    let created = match &params.output {
+        Some(output) => files::prepare_output_dir(output)?,
+        None => false,
+    };
     Ok(Listed { files, created })
 }
 
@@ -149,7 +147,9 @@ fn probe<J: Registered>(context: &mut TaskContext<'_>, params: ProbeParams<J>) -
     let mut scratch = context.scratch(params.scratch_bytes)?;
     let mut probed = Probed::default();
     for piece in &params.pieces {
-        let made = map_passes(context, &*params.job, piece, 1, &mut scratch, |_, buffer| {
+        // What is asked here is how much there is, not where it goes.
+        let everywhere = Partitioner::Hash(1);
+        let made = map_passes(context, &*params.job, piece, &everywhere, &mut scratch, |_, buffer| {
             probed.combined_bytes += buffer.bytes() as u64;
             Ok(())
         })?;
@@ -180,7 +180,8 @@ fn map<J: Registered>(context: &mut TaskContext<'_>, params: MapParams<J>) -> Re
     let MapParams { job, piece, partitions, scratch_bytes } = params;
     let mut scratch = context.scratch(scratch_bytes)?;
     let mut parts = Parts::default();
-    let made = map_passes(context, &*job, &piece, partitions, &mut scratch, |context, buffer| {
+    let partitioner = job.partitioner(partitions)?;
+    let made = map_passes(context, &*job, &piece, &partitioner, &mut scratch, |context, buffer| {
         let writer = context.output_sized(buffer.bytes() as u64)?;
         for (partition, row) in buffer.sorted() {
             parts.go_to(writer, partition)?;
@@ -239,12 +240,11 @@ fn map_passes<J: KeyedJob>(
     context: &mut TaskContext<'_>,
     job: &J,
     piece: &Piece,
-    partitions: u32,
+    partitioner: &Partitioner,
     scratch: &mut [u8],
     mut each: impl FnMut(&mut TaskContext<'_>, &mut RowBuffer<'_>) -> Result<(), TaskError>,
 ) -> Result<Made, TaskError> {
     context.check_path(&piece.file.path)?;
-    let partitioner = job.partitioner(partitions)?;
     let partition_of = |key: &[u8]| partitioner.partition_of(key);
     let combine = |key: &[u8], into: &mut Vec<u8>, value: &[u8]| job.combine(key, into, value);
     let (window, spare, rest) = carve(scratch);
@@ -264,178 +264,6 @@ fn map_passes<J: KeyedJob>(
         if !buffer.next_pass() {
             return Ok(made);
         }
-    }
-}
-
-/// What `merge` is told. Each of its arguments is an object, or parts of all members of a set, with that many parts.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(bound = "J: KeyedJob")]
-pub struct MergeParams<J> {
-    pub(super) job: Arc<J>,
-    pub(super) parts: u32,
-}
-
-fn merge<J: Registered>(context: &mut TaskContext<'_>, params: MergeParams<J>) -> Result<(), TaskError> {
-    // Each block with the number of its argument.
-    let blocks: Vec<(usize, Block)> =
-        (0..context.args()).flat_map(|arg| context.blocks(arg).into_iter().map(move |block| (arg, block))).collect();
-    let blocks: Vec<_> = blocks.into_iter().filter(|(_, block)| !block.is_empty()).collect();
-    let bytes = blocks.iter().map(|(_, block)| block.len() as u64).sum();
-    let mut read = vec![Output::default(); context.args()];
-    for part in 0..params.parts as usize {
-        context.check_cancelled()?;
-        let parts: Vec<(usize, Block)> = blocks.iter().map(|(arg, block)| (*arg, block.part(part))).collect();
-        let mut merge = RowMerge::new(parts.iter().map(|(_, part)| &part[..]))?;
-        let (mut rows, mut row_hash) = (0, RowHash::default());
-        let writer = context.output_sized(bytes)?;
-        writer.begin_part(None)?;
-        merge_groups(&*params.job, &mut merge, |row| {
-            rows += 1;
-            row_hash += row.hash();
-            Ok(writer.write(row.bytes())?)
-        })?;
-        writer.end_part(rows, row_hash);
-        for ((arg, _), of_run) in parts.iter().zip(merge.read()) {
-            read[*arg].add(*of_run);
-        }
-    }
-    for (arg, Output { bytes, rows, row_hash }) in read.into_iter().enumerate() {
-        context.consumed(arg, bytes, rows, row_hash);
-    }
-    Ok(())
-}
-
-/// Gives on the rows of a merge, those of one key combined where the job does that.
-fn merge_groups<J: KeyedJob>(
-    job: &J,
-    merge: &mut RowMerge<'_>,
-    mut each: impl FnMut(Row<'_>) -> Result<(), TaskError>,
-) -> Result<(), TaskError> {
-    let (mut value, mut combined) = (Vec::new(), Vec::new());
-    while let Some(row) = merge.next_row()? {
-        if !job.combines() || merge.key() != Some(row.key()) {
-            each(row)?;
-            continue;
-        }
-        value.clear();
-        value.extend_from_slice(row.value());
-        while merge.key() == Some(row.key()) {
-            let Some(next) = merge.next_row()? else { break };
-            job.combine(row.key(), &mut value, next.value())?;
-        }
-        combined.clear();
-        push_row(&mut combined, row.key(), &value);
-        each(Row::first_of(&combined, 0)?)?;
-    }
-    Ok(())
-}
-
-/// What `reduce` is told. Its arguments are one part of everything that is left to merge.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(bound = "J: KeyedJob")]
-pub struct ReduceParams<J> {
-    pub(super) job: Arc<J>,
-    pub(super) directory: PathBuf,
-    pub(super) name: String,
-    pub(super) buffer_bytes: u64,
-}
-
-/// What `reduce` made.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Reduced {
-    pub(super) token: Token,
-    pub(super) keys: u64,
-    pub(super) conserved: Output,
-}
-
-fn reduce<J: Registered>(context: &mut TaskContext<'_>, params: ReduceParams<J>) -> Result<Reduced, TaskError> {
-    let blocks: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
-    let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
-    let buffers = vec![buffer()?, buffer()?];
-    let attempt = format!("{}-{}", context.task(), context.attempt());
-    // The name comes with the parameters, too.
-    context.check_path(&params.directory.join(&params.name))?;
-    let output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, OutputOptions::default())?;
-    let mut file = Writing { output, failure: None };
-    let mut merge = RowMerge::new(blocks.iter().flatten().map(|block| &block[..]))?;
-    let reduced = reduce_all(context, &*params.job, &mut merge, &mut file);
-    let (keys, conserved) = match file.failure {
-        Some(failure) => return Err(failure.into()),
-        None => reduced?,
-    };
-    let (token, _buffers) = file.output.finish()?;
-    if context.cancelled() {
-        files::abort(&token)?;
-        return Err(TaskError::Cancelled);
-    }
-    let args = blocks.iter().enumerate().flat_map(|(arg, blocks)| blocks.iter().map(move |_| arg));
-    for (arg, read) in args.zip(merge.read()) {
-        context.consumed(arg, read.bytes, read.rows, read.row_hash);
-    }
-    context.wrote_outside(token.bytes);
-    Ok(Reduced { token, keys, conserved })
-}
-
-fn reduce_all<J: KeyedJob>(
-    context: &TaskContext<'_>,
-    job: &J,
-    merge: &mut RowMerge<'_>,
-    file: &mut dyn io::Write,
-) -> Result<(u64, Output), TaskError> {
-    let (mut keys, mut conserved) = (0u64, Output::default());
-    job.head(file)?;
-    if job.combines() {
-        merge_groups(job, merge, |row| {
-            if keys.is_multiple_of(ROWS_PER_LOOK) {
-                context.check_cancelled()?;
-            }
-            keys += 1;
-            conserved.add(job.conserved(row.key(), row.value()));
-            job.reduce(row.key(), &mut std::iter::once(row.value()), file)
-        })?;
-        return Ok((keys, conserved));
-    }
-    while let Some(key) = merge.key() {
-        if keys.is_multiple_of(ROWS_PER_LOOK) {
-            context.check_cancelled()?;
-        }
-        keys += 1;
-        let mut failure = None;
-        let mut values = std::iter::from_fn(|| {
-            let row = if merge.key() == Some(key) { merge.next_row() } else { Ok(None) };
-            let row = row.map_err(|error| failure = Some(error)).ok()??;
-            conserved.add(job.conserved(key, row.value()));
-            Some(row.value())
-        });
-        job.reduce(key, &mut values, file)?;
-        // What the job did not look at has been there all the same.
-        values.for_each(drop);
-        if let Some(failure) = failure {
-            return Err(failure.into());
-        }
-    }
-    Ok((keys, conserved))
-}
-
-/// The file of a reduce; keeps what went wrong, which an I/O error cannot say.
-struct Writing {
-    output: OutputFile,
-    failure: Option<FileError>,
-}
-
-impl io::Write for Writing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.output.write(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(failure) => {
-                self.failure = Some(failure);
-                Err(io::Error::other("the part file cannot be written"))
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

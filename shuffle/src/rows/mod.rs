@@ -15,15 +15,17 @@
 //! The hash of a row, for conservation (law 1), is XXH3-128 of all of it, lengths included, seed 0.
 //!
 //! - [`RowBuffer`]: rows in any order in, ordered by partition and key out, in memory that is given;
-//! - [`RowMerge`]: many sorted parts into one.
+//! - [`RowMerge`]: many sorted runs into one, from memory ([`SliceRows`]) or through small windows ([`ReadRows`]).
 
 mod buffer;
 mod merge;
+mod run;
 #[cfg(test)]
 mod tests;
 
 pub use buffer::{Combine, RowBuffer};
 pub use merge::RowMerge;
+pub use run::{ReadRows, RowRun, SliceRows};
 
 use exobus_store::RowHash;
 use twox_hash::XxHash3_128;
@@ -41,6 +43,25 @@ pub struct RowError {
     pub needed: u64,
     /// Bytes that there are.
     pub left: usize,
+}
+
+/// Why rows cannot be merged.
+#[derive(Debug, thiserror::Error)]
+pub enum RowsError {
+    /// Bytes that are no rows.
+    #[error(transparent)]
+    Torn(#[from] RowError),
+    /// A run is not in order: a mistake of the function that wrote it.
+    #[error("run {run}: row {row} has a smaller key than the row before it, runs have to be sorted")]
+    Unsorted {
+        /// Which run, from 0.
+        run: usize,
+        /// Which of its rows, from 0.
+        row: u64,
+    },
+    /// A run cannot be read.
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
 }
 
 /// One row, where it lies.
@@ -83,8 +104,13 @@ impl<'a> Row<'a> {
 
     /// Its row hash.
     pub fn hash(self) -> RowHash {
-        RowHash(XxHash3_128::oneshot(self.bytes))
+        hash_of(self.bytes)
     }
+}
+
+/// The row hash of all bytes of a row.
+pub(crate) fn hash_of(row: &[u8]) -> RowHash {
+    RowHash(XxHash3_128::oneshot(row))
 }
 
 fn lengths(header: &[u8; ROW_HEADER_BYTES]) -> (u64, u64) {

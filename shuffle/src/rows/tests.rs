@@ -131,20 +131,76 @@ proptest! {
             pairs
         };
         let parts: Vec<Vec<u8>> = runs.iter().map(|run| part_of(&sorted(run))).collect();
-        let mut merge = RowMerge::new(parts.iter().map(|part| &part[..])).unwrap();
-        let mut merged = Vec::new();
-        while let Some(key) = merge.key() {
-            let row = merge.next_row().unwrap().unwrap();
-            prop_assert_eq!(row.key(), key);
-            merged.push((row.key().to_vec(), row.value().to_vec()));
-        }
-        prop_assert!(merge.next_row().unwrap().is_none());
-        prop_assert_eq!(merged, sorted(&runs.concat()));
-        for (read, part) in merge.read().iter().zip(&parts) {
-            let hash: RowHash = Rows::new(part).map(|row| row.unwrap().hash()).sum();
-            prop_assert_eq!((read.bytes, read.row_hash), (part.len() as u64, hash));
+        let slices = parts.iter().map(|part| SliceRows::new(part)).collect();
+        prop_assert_eq!(merged(slices, &parts), sorted(&runs.concat()));
+        // Rows of up to 25 bytes through windows that hold no more than a header, one row, or several, and a reader that
+        // gives a few bytes at a time.
+        for window in [ROW_HEADER_BYTES, 25, 64] {
+            let run = |part| ReadRows::new(Dribble(part), vec![7; window]);
+            let streams = parts.iter().map(|part| run(part)).collect();
+            prop_assert_eq!(merged(streams, &parts), sorted(&runs.concat()));
         }
     }
+
+    #[test]
+    fn torn_streams_are_found(pairs in pairs(5), cut in 1usize..20, window in ROW_HEADER_BYTES..40) {
+        let mut bytes = part_of(&pairs);
+        push_row(&mut bytes, b"a key", b"and a value");
+        bytes.truncate(bytes.len() - cut);
+        let mut run = ReadRows::new(Dribble(&bytes), vec![0; window]);
+        for _ in &pairs {
+            prop_assert!(run.advance().unwrap());
+        }
+        let torn_at = part_of(&pairs).len();
+        let error = run.advance().unwrap_err();
+        prop_assert!(matches!(&error, RowsError::Torn(torn) if torn.offset == torn_at), "{}", error);
+    }
+}
+
+/// Gives three bytes at a time.
+struct Dribble<'a>(&'a [u8]);
+
+impl std::io::Read for Dribble<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let few = to.len().min(3);
+        self.0.read(&mut to[..few])
+    }
+}
+
+/// All rows of a merge, whose books must close.
+fn merged<R: RowRun>(runs: Vec<R>, parts: &[Vec<u8>]) -> Pairs {
+    let mut merge = RowMerge::new(runs).unwrap();
+    let mut merged = Pairs::new();
+    while let Some(row) = merge.row() {
+        let (pair, hash) = ((row.key().to_vec(), row.value().to_vec()), row.hash());
+        assert_eq!(merge.goes_on(), merged.last().is_some_and(|last| last.0 == pair.0));
+        assert_eq!(merge.take().unwrap(), Some(hash));
+        assert_eq!(merge.key(), pair.0);
+        merged.push(pair);
+    }
+    assert!(merge.take().unwrap().is_none() && !merge.goes_on());
+    for (read, part) in merge.read().iter().zip(parts) {
+        let hash: RowHash = Rows::new(part).map(|row| row.unwrap().hash()).sum();
+        assert_eq!((read.bytes, read.row_hash), (part.len() as u64, hash));
+    }
+    merged
+}
+
+#[test]
+fn a_run_that_is_not_sorted_is_named() {
+    let pairs = |keys: &[&str]| keys.iter().map(|key| (key.as_bytes().to_vec(), Vec::new())).collect::<Pairs>();
+    let parts = [
+        part_of(&pairs(&["a", "b", "common prefix 2"])),
+        part_of(&pairs(&["a", "common prefix 3", "common prefix 1"])),
+    ];
+    let mut merge = RowMerge::new(parts.iter().map(|part| SliceRows::new(part)).collect()).unwrap();
+    let error = loop {
+        match merge.take() {
+            Ok(row) => assert!(row.is_some(), "the end, and nothing was found"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, RowsError::Unsorted { run: 1, row: 2 }), "{error}");
 }
 
 #[test]

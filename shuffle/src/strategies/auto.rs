@@ -52,6 +52,21 @@ pub struct Estimate {
 /// Directories that take more than this share of the memory rule a strategy out where another needs less.
 const SHARE_FOR_DIRECTORIES: u64 = 8;
 
+/// What a job would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Bytes of the input files.
+    pub input_bytes: u64,
+    /// What maps are expected to make of them, nodes and memory.
+    pub sizes: Sizes,
+    /// How many maps there would be.
+    pub maps: u64,
+    /// All numbers.
+    pub plan: Plan,
+    /// What each strategy would do; a job that is not told which takes the first.
+    pub estimates: Vec<Estimate>,
+}
+
 /// Estimates for all strategies, the cheapest first.
 pub fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
     let mut all: Vec<_> = Strategy::ALL.iter().map(|strategy| estimate(*strategy, sizes, maps, plan)).collect();

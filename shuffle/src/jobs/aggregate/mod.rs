@@ -126,7 +126,7 @@ impl KeyedJob for Aggregate {
         Ok(())
     }
 
-    fn reduce(&self, key: &[u8], values: Values<'_, '_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
+    fn reduce(&self, key: &[u8], values: Values<'_>, file: &mut dyn std::io::Write) -> Result<(), TaskError> {
         let mut state = State::default();
         values.for_each(|value| state.add(&State::from_bytes(value)));
         write_field(file, key, self.delimiter)?;

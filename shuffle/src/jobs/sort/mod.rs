@@ -14,7 +14,7 @@ mod program;
 mod ranges;
 mod tasks;
 
-pub use program::{CutsFrom, ExplainParams, Explained, SortParams, SortReport, explain, sort};
+pub use program::{CutsFrom, ExplainParams, SortParams, SortReport, explain, sort};
 #[cfg(feature = "contract")]
 pub(crate) use {
     program::{draw_task, split_task},

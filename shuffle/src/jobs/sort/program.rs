@@ -23,7 +23,7 @@ use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
 use crate::strategies::Strategy;
-use crate::strategies::auto::{self, Estimate};
+use crate::strategies::auto::{self, Estimate, Explained};
 
 /// Keys that are sampled for each partition: with 20, the largest of uniformly distributed partitions is some 1.5 times
 /// the mean at worst, and hot ranges are found.
@@ -271,19 +271,6 @@ pub struct ExplainParams {
     pub partitions: Option<u32>,
 }
 
-/// What a sort would do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Explained {
-    /// Input, nodes and memory.
-    pub sizes: Sizes,
-    /// How many maps there would be.
-    pub maps: u64,
-    /// All numbers.
-    pub plan: Plan,
-    /// What each strategy would do; a sort that is not told which takes the first.
-    pub estimates: Vec<Estimate>,
-}
-
 /// Says what a sort of these files would do, by looking at their sizes only.
 ///
 /// # Errors
@@ -292,7 +279,8 @@ pub struct Explained {
 pub async fn explain(futures: Futures, params: ExplainParams) -> Result<Explained, JobError> {
     let layout = Layout::of(&futures, &params.inputs, None, params.partitions).await?;
     let estimates = layout.estimates();
-    Ok(Explained { sizes: layout.sizes, maps: layout.chunks.len() as u64, plan: layout.plan, estimates })
+    let Layout { sizes, plan, chunks, .. } = layout;
+    Ok(Explained { input_bytes: sizes.input_bytes, sizes, maps: chunks.len() as u64, plan, estimates })
 }
 
 fn difference(bytes: u64, read: Output, written: Output) -> String {

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
 use exobus_actors::{ids::RowHash, task};
-use exobus_store::{Block, ObjectReader, ObjectWriter, Scratch, StoreError};
+use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
 use crate::files::{self, Chunk, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk};
 use crate::jobs::outputs;
+use crate::jobs::streams::run_windows;
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
@@ -257,53 +258,39 @@ pub(super) struct Reduced {
     pub(super) row_hash: RowHash,
 }
 
-/// Windows of a task whose runs are streams: this for all of them together, bytes.
-const RUN_WINDOWS_BYTES: usize = 2 << 20;
-/// No run gets less, bytes.
-const RUN_WINDOW_MIN_BYTES: usize = 4 << 10;
-/// More is of no use to a run, bytes.
-const RUN_WINDOW_MAX_BYTES: usize = 256 << 10;
-
-/// A window for each run: as large as is of use and as memory allows.
-pub(super) fn run_windows(context: &mut TaskContext<'_>, runs: usize) -> Result<Vec<Scratch>, TaskError> {
-    let mut bytes = (RUN_WINDOWS_BYTES / runs.max(1)).clamp(RUN_WINDOW_MIN_BYTES, RUN_WINDOW_MAX_BYTES);
-    loop {
-        let windows = (0..runs).map(|_| context.scratch(bytes as u64)).collect::<Result<Vec<_>, _>>();
-        match windows {
-            Err(StoreError::Denied { .. }) if bytes > RUN_WINDOW_MIN_BYTES => {
-                bytes = (bytes / 4).max(RUN_WINDOW_MIN_BYTES);
-            }
-            windows => return Ok(windows?),
-        }
-    }
-}
-
 /// Merges sorted parts into a file. A partition that is larger than the memory of the node (one hot key will do) comes as
 /// streams and is merged through small windows.
 #[task(name = "sort.reduce", arguments = [either], deterministic = true)]
 pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+    // What was granted for the buffers goes to them, before windows are taken of what is left.
+    let buffers = outputs::output_buffers(context, params.buffer_bytes)?;
     if (0..context.args()).any(|arg| context.is_stream(arg)) {
         let (sealed, readers) = readers(context);
         let bytes = readers.iter().map(ObjectReader::remaining).sum();
         let windows = run_windows(context, readers.len())?;
         let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRun::new(reader, window));
-        return write_file(context, Merge::new(runs.collect())?, bytes, &sealed, &params);
+        return write_file(context, Merge::new(runs.collect())?, Planned { bytes, sealed, buffers }, &params);
     }
     let (sealed, blocks) = blocks(context);
     let bytes = blocks.iter().map(|block| block.len() as u64).sum();
     let runs = blocks.iter().filter(|block| !block.is_empty()).map(run).collect::<Result<Vec<_>, _>>()?;
-    write_file(context, Merge::new(runs)?, bytes, &sealed, &params)
+    write_file(context, Merge::new(runs)?, Planned { bytes, sealed, buffers }, &params)
+}
+
+/// What a reduce knows before it merges.
+struct Planned {
+    bytes: u64,
+    /// Of each argument.
+    sealed: Vec<Vec<Output>>,
+    buffers: Vec<IoBuffer>,
 }
 
 fn write_file<S: RunSource>(
     context: &mut TaskContext<'_>,
     mut merge: Merge<S>,
-    bytes: u64,
-    sealed: &[Vec<Output>],
+    Planned { bytes, sealed, buffers }: Planned,
     params: &ReduceParams,
 ) -> Result<Reduced, TaskError> {
-    let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(params.buffer_bytes)?)) };
-    let buffers = vec![buffer()?, buffer()?];
     // As long for every attempt: what two attempts of a task return must agree (law 4).
     let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
     let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
@@ -324,7 +311,7 @@ fn write_file<S: RunSource>(
         return Err(TaskError::Cancelled);
     }
     let (rows, row_hash) = (merge.rows(), merge.row_hash());
-    account(context, sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
+    account(context, &sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
     context.wrote_outside(token.bytes);
     Ok(Reduced { token, rows, row_hash })
 }

@@ -1,0 +1,73 @@
+//! `exobus explain`: what `auto` would pick is what it picks, and the figures are those of the job.
+
+mod support;
+
+use std::fs;
+
+use support::{Scratch, exobus};
+
+/// Explains a job and runs it, with these arguments besides input and output; both as JSON.
+fn explained_and_run(
+    scratch: &Scratch,
+    job: &str,
+    input: &str,
+    shared: &[&str],
+) -> (serde_json::Value, serde_json::Value) {
+    let spill = scratch.text("spill");
+    let shared = [shared, &["--json", "--memory", "32MiB", "--executors", "2", "--spill", &spill]].concat();
+    let explained = exobus(&[&["explain", job, input], &shared[..]].concat());
+    explained.expect(0, &[]);
+    let output = scratch.text(&format!("out-{job}"));
+    let seed: &[&str] = if job == "random-shuffle" { &["--seed", "1"] } else { &[] };
+    let run = exobus(&[&[job, input, "--output", &output], seed, &shared].concat());
+    run.expect(0, &[]);
+    (explained.json(), run.json())
+}
+
+#[test]
+fn what_is_explained_is_what_is_done() {
+    let scratch = Scratch::new();
+    let records = scratch.text("records");
+    exobus(&["generate", "--records", "200000", "--files", "2", &records]).expect(0, &[]);
+    let rows = |row: &dyn Fn(u32) -> String| (0..150_000).map(row).collect::<String>();
+    fs::write(scratch.path("words"), rows(&|row| format!("word{} and ", row % 50_000))).unwrap();
+    fs::write(scratch.path("table"), rows(&|row| format!("{},key{}\n", row % 1000, row % 50_000))).unwrap();
+    let (words, table) = (scratch.text("words"), scratch.text("table"));
+    for (job, input, args) in [
+        ("sort", &records, &[][..]),
+        ("random-shuffle", &records, &["--partitions", "300"]),
+        ("wordcount", &words, &["--partitions", "300"]),
+        ("aggregate", &table, &["--key", "2", "--value", "1"]),
+    ] {
+        let (explained, ran) = explained_and_run(&scratch, job, input, args);
+        let case = format!("{job}: {explained}\n{ran}");
+        assert_eq!(explained["input_bytes"], ran["bytes"], "{case}");
+        assert_eq!(explained["plan"]["partitions"], ran["partitions"], "{case}");
+        assert_eq!(explained["estimates"][0]["strategy"], ran["strategy"], "{case}");
+        let made = explained["sizes"]["input_bytes"].as_u64().unwrap();
+        if job == "random-shuffle" {
+            assert_eq!(made, 200_000 * (8 + 16 + 100), "{case}");
+        }
+    }
+}
+
+#[test]
+fn people_see_every_strategy_and_why_one_is_picked() {
+    let scratch = Scratch::new();
+    let records = scratch.text("records");
+    exobus(&["generate", "--records", "400000", &records]).expect(0, &[]);
+    let run = exobus(&["explain", "random-shuffle", &records, "--memory", "32MiB", "--executors", "2"]);
+    run.expect(0, &[]);
+    let texts =
+        ["40.0 MB, of which maps make 49.6 MB, on 1 node with", "maps of", "partitions of", "have to be spilled"];
+    let strategies = exobus::shuffle::Strategy::ALL.map(|strategy| strategy.name());
+    for text in texts.into_iter().chain(strategies) {
+        assert!(run.stdout.contains(text), "{text:?} is not in {run:#?}");
+    }
+    // What the job itself would refuse is refused here.
+    fs::write(scratch.path("table.csv"), "a,b\n1,2\n").unwrap();
+    let table = scratch.text("table.csv");
+    exobus(&["explain", "aggregate", &table, "--key", "c", "--header", "--ops", "count"])
+        .expect(5, &["table.csv", "no column \"c\""]);
+    exobus(&["explain", "aggregate", &table, "--key", "1"]).expect(2, &["--ops sum needs --value"]);
+}
