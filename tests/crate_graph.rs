@@ -24,6 +24,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("actix-rt", &["exobus-actors"]),
     ("async-nats", &["exobus-bus"]),
     ("sled", &["exobus-store"]),
+    ("redb", &["exobus-bus"]),
     ("clap", &["exobus", "xtask"]),
     ("indicatif", &["exobus"]),
     ("config", &["exobus"]),

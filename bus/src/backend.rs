@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::error::BusError;
 use crate::message::Message;
+use crate::streams::StreamBackend;
 use crate::subject::{Pattern, Subject};
 
 /// A message on its way out.
@@ -191,6 +192,11 @@ pub trait Backend: Send + Sync {
 
     /// The runtime that serves the socket, for tasks that should run next to it; `None` where there is none.
     fn runtime(&self) -> Option<Handle>;
+
+    /// Durable streams, where the backend has them.
+    fn streams(&self) -> Option<Arc<dyn StreamBackend>> {
+        None
+    }
 
     /// What only the backend can count.
     fn stats(&self) -> BackendStats;

@@ -5,6 +5,7 @@ mod answers;
 mod subscription;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::error::BusError;
 use crate::inproc::{InProcess, InProcessOptions};
 use crate::message::Message;
 use crate::nats::{NatsBackend, NatsOptions};
+use crate::streams::{StreamBackend, Usage};
 use crate::subject::{Pattern, Subject, check_token, unique_token};
 use answers::{AnswerTable, Answers, Waiter};
 use subscription::{Bounded, Counted};
@@ -123,6 +125,15 @@ impl Bus {
     /// The same with another payload limit.
     pub fn in_process_with(options: InProcessOptions) -> Self {
         Self::over(Arc::new(InProcess::new(options)))
+    }
+
+    /// A bus inside this process whose durable streams are kept in the file at `path`, made if there is none. One bus at
+    /// a time may use it: [`drain`](Self::drain) lets go of it.
+    ///
+    /// # Errors
+    /// `Storage` when the file cannot be used: it is damaged, no such file of ours, or another bus has it open.
+    pub async fn in_process_durable(options: InProcessOptions, path: &Path) -> Result<Self, BusError> {
+        Ok(Self::over(Arc::new(InProcess::open(options, path).await?)))
     }
 
     /// Connects to a NATS server.
@@ -322,6 +333,20 @@ impl Bus {
     /// Follows the connection: up or down, and how often it came up.
     pub fn connection(&self) -> watch::Receiver<ConnectionState> {
         self.inner.backend.connection()
+    }
+
+    /// What all durable streams together take; also the way to learn whether there can be any.
+    ///
+    /// # Errors
+    /// `Unsupported` when the server has none for us, `NoResponders` when it has none for anybody; `TimedOut` after
+    /// [`FLUSH_DEADLINE`], `Closed`.
+    pub async fn stream_usage(&self) -> Result<Usage, BusError> {
+        self.stream_backend()?.usage(FLUSH_DEADLINE).await
+    }
+
+    pub(crate) fn stream_backend(&self) -> Result<Arc<dyn StreamBackend>, BusError> {
+        let none = || BusError::Unsupported("this backend has no durable streams".to_owned());
+        self.inner.backend.streams().ok_or_else(none)
     }
 
     /// The runtime that serves the socket, if the backend has one.

@@ -83,6 +83,60 @@ pub enum BusError {
     /// A setting that cannot be used: a missing or readable-by-all secret, a malformed context.
     #[error("NATS settings: {0}")]
     Config(String),
+    /// No stream of that name.
+    #[error("there is no stream {stream}")]
+    StreamMissing {
+        /// Its name.
+        stream: String,
+    },
+    /// No durable consumer of that name.
+    #[error("stream {stream} has no consumer {consumer}")]
+    ConsumerMissing {
+        /// The stream.
+        stream: String,
+        /// The consumer's name.
+        consumer: String,
+    },
+    /// The stream, or consumer, is there with other settings.
+    #[error("{name} exists with other settings: {what}")]
+    StreamDiffers {
+        /// Stream or consumer.
+        name: String,
+        /// What differs.
+        what: String,
+    },
+    /// A subject outside a stream's pattern.
+    #[error("stream {stream} takes no records on {subject}")]
+    NotInStream {
+        /// The stream.
+        stream: String,
+        /// The subject.
+        subject: String,
+    },
+    /// Somebody else was faster: the last record is another one. Nothing was appended.
+    #[error("{subject}: expected {expected} to be the last sequence{}", found.map(|found| format!(", found {found}")).unwrap_or_default())]
+    Conflict {
+        /// Subject of the record.
+        subject: String,
+        /// The sequence that the caller expected; 0 for none.
+        expected: u64,
+        /// The one that is, where the server says.
+        found: Option<u64>,
+    },
+    /// The stream's limits are reached. Nothing was appended.
+    #[error("stream {stream} is full: {reason}")]
+    StreamFull {
+        /// The stream.
+        stream: String,
+        /// Which limit.
+        reason: String,
+    },
+    /// The backend cannot do it: no JetStream, no streams.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// What a file of streams holds is damaged, or the disk failed. Nothing is trusted after that: the bus must be made anew.
+    #[error("stream storage: {0}")]
+    Storage(String),
     /// Anything else that the client library says.
     #[error("{what}: {source}")]
     Backend {
@@ -107,7 +161,13 @@ impl BusError {
     pub fn is_callers_fault(&self) -> bool {
         matches!(
             self,
-            Self::Subject(_) | Self::Header(_) | Self::TooLarge { .. } | Self::NoReplyWanted { .. } | Self::Config(_)
+            Self::Subject(_)
+                | Self::Header(_)
+                | Self::TooLarge { .. }
+                | Self::NoReplyWanted { .. }
+                | Self::Config(_)
+                | Self::StreamDiffers { .. }
+                | Self::NotInStream { .. }
         )
     }
 }

@@ -14,14 +14,17 @@
 //! | a full subscriber drops its newest message, counts it, and harms nobody else | `full` |
 //! | [`Bus::drain`] sends what is queued, ends subscriptions after their last message, then all says `Closed` | `closing` |
 //! | a service is asked like anybody, and `nats micro ls` lists it | `service` |
+//! | what a [stream](streams) acknowledged is there, once, in one order; conditions fence; limits refuse | `streams` |
+//! | a [durable consumer](streams::Consumer) gets a record until it has acknowledged it | `consumers` |
+//! | a [key](kv) changes only at the revision that its writer saw; watchers see values, then changes; keys expire | `kv` |
 //!
 //! What the bus does **not** promise: that a published message arrives. A server restart, a full subscriber or an
 //! outage loses messages, and `Ok` from a publish means only that it was queued. Publishing never waits: when the
 //! outgoing queue is full it says [`BusError::Full`]. Whoever needs more uses [`session`]s: acknowledged, repeated,
-//! in order, with credit; or repeats what is idempotent, as heartbeats and stateless requests are.
+//! in order, with credit; or repeats what is idempotent, as heartbeats and stateless requests are. What must outlive its
+//! sender goes into a stream.
 //!
-//! Deliberately absent: durable streams and key-value, which come with the work that needs them; bulk data, which
-//! never travels on the control plane.
+//! Deliberately absent: bulk data, which never travels on the control plane, streams included.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -46,10 +49,12 @@ pub mod codec;
 pub mod contract;
 mod error;
 pub mod inproc;
+pub mod kv;
 pub mod message;
 pub mod nats;
 mod refusals;
 pub mod session;
+pub mod streams;
 pub mod subject;
 
 pub use backend::{BackendStats, ConnectionState, ServiceEndpoint, ServiceInfo};

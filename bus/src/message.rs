@@ -19,6 +19,9 @@ pub enum HeaderError {
     /// The value holds control characters (line ends would forge headers), or space around it, which would be lost.
     #[error("value of header {0} holds control characters or space around it")]
     Value(String),
+    /// The name is one that the bus itself uses on records of streams.
+    #[error("header {0} belongs to the bus")]
+    Reserved(String),
 }
 
 /// Names with values, sorted by name; a name may come several times. Small: a handful at most.

@@ -11,6 +11,8 @@
 //! | `exo.v1.<cluster>.node.<node>.beat`              | the node           | everyone (`node.*.beat`) |
 //! | `exo.v1.<cluster>.node.<to>.session.<from>`      | node `from`        | node `to` (frames of [sessions](crate::session)) |
 //! | `exo.v1.<cluster>.job.<tenant>.<job>.<channel>`  | see [`JobChannel`] | see [`JobChannel`]      |
+//! | `exo.v1.<cluster>.stream.<stream>.<rest>`        | records of a [stream](crate::streams) | readers of the stream |
+//! | `exo.v1.<cluster>.kv.<bucket>.<key>`             | writers of a [bucket](crate::kv) | watchers of the bucket |
 //! | `exo.v1.<cluster>.data.<node>.<rest>`            | only when NATS is the data path | |
 
 use std::fmt;
@@ -271,6 +273,20 @@ pub enum Address {
         /// Which of its channels.
         channel: JobChannel,
     },
+    /// `stream.<stream>.<rest>`: a record of a durable stream.
+    Stream {
+        /// The stream.
+        stream: String,
+        /// The remaining tokens, separated by dots.
+        rest: String,
+    },
+    /// `kv.<bucket>.<key>`: a key of a bucket.
+    Kv {
+        /// The bucket.
+        bucket: String,
+        /// Its tokens, separated by dots.
+        key: String,
+    },
     /// `data.<node>.<rest>`.
     Data {
         /// The receiving node.
@@ -399,6 +415,32 @@ impl Subjects {
         self.subject(&tokens)
     }
 
+    /// `stream.<stream>`: what the subjects of a durable stream's records begin with.
+    ///
+    /// # Errors
+    /// `stream` is no token.
+    pub fn stream(&self, stream: &str) -> Result<Subject, SubjectError> {
+        self.subject(&["stream", stream])
+    }
+
+    /// `kv.<bucket>`: what the subjects of a bucket's keys begin with.
+    ///
+    /// # Errors
+    /// `bucket` is no token.
+    pub fn kv(&self, bucket: &str) -> Result<Subject, SubjectError> {
+        self.subject(&["kv", bucket])
+    }
+
+    /// Name of a durable stream or bucket of this cluster in the server's account: `exo_<cluster>_<kind>_<name>`.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn durable_name(&self, kind: &str, name: &str) -> Result<String, SubjectError> {
+        check_token(kind)?;
+        check_token(name)?;
+        Ok(format!("exo_{}_{kind}_{name}", self.cluster()))
+    }
+
     /// Takes a subject of this cluster apart.
     ///
     /// # Errors
@@ -416,6 +458,10 @@ impl Subjects {
                 let channel = JobChannel::ALL.into_iter().find(|c| c.token() == *channel).ok_or_else(foreign)?;
                 Ok(Address::Job { tenant: own(tenant), job: own(job), channel })
             }
+            ["stream", stream, rest @ ..] if !rest.is_empty() => {
+                Ok(Address::Stream { stream: own(stream), rest: rest.join(".") })
+            }
+            ["kv", bucket, key @ ..] if !key.is_empty() => Ok(Address::Kv { bucket: own(bucket), key: key.join(".") }),
             ["data", node, rest @ ..] if !rest.is_empty() => {
                 Ok(Address::Data { node: own(node), rest: rest.join(".") })
             }

@@ -17,6 +17,10 @@ fn address() -> impl Strategy<Value = Address> {
         }),
         (TOKEN, prop::collection::vec(TOKEN, 1..4))
             .prop_map(|(node, rest)| Address::Data { node, rest: rest.join(".") }),
+        (TOKEN, prop::collection::vec(TOKEN, 1..4))
+            .prop_map(|(stream, rest)| Address::Stream { stream, rest: rest.join(".") }),
+        (TOKEN, prop::collection::vec(TOKEN, 1..4))
+            .prop_map(|(bucket, key)| Address::Kv { bucket, key: key.join(".") }),
     ]
 }
 
@@ -26,6 +30,12 @@ fn build(subjects: &Subjects, address: &Address) -> Subject {
         Address::Node { node, actor } => subjects.node(node, actor),
         Address::Session { to, from } => subjects.session(to, from),
         Address::Job { tenant, job, channel } => subjects.job(tenant, job, *channel),
+        Address::Stream { stream, rest } => {
+            subjects.stream(stream).and_then(|prefix| Subject::parse(&format!("{prefix}.{rest}")))
+        }
+        Address::Kv { bucket, key } => {
+            subjects.kv(bucket).and_then(|prefix| Subject::parse(&format!("{prefix}.{key}")))
+        }
         Address::Data { node, rest } => subjects.data(node, &rest.split('.').collect::<Vec<_>>()),
     };
     built.unwrap()

@@ -11,6 +11,7 @@ use std::{
 
 use exobus_actors::host::{Client, ClientOptions};
 use exobus_actors::random::SystemRandom;
+use exobus_bus::{BusError, streams::Usage};
 use exobus_store::{Clock, SystemClock};
 
 use rustix::{
@@ -157,6 +158,8 @@ fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
         let text = format!("answers in {micros} us, messages up to {limit}");
         let mut findings = vec![finding("nats", Verdict::Good, text)];
 
+        findings.push(streams(bus.stream_usage().await));
+
         let deadline = cluster::join_deadline(section);
         let options = ClientOptions { bus, subjects, clock: Arc::new(clock), random: Arc::new(SystemRandom), deadline };
         let listed = match Client::connect(options).await {
@@ -182,6 +185,25 @@ fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
         }
         Ok(findings)
     })
+}
+
+/// Whether the server keeps durable streams. How it syncs them it tells nobody but its own administrators.
+fn streams(usage: Result<Usage, BusError>) -> Finding {
+    match usage {
+        Ok(Usage { streams, bytes: used, bytes_max }) => {
+            let most = bytes_max.map_or("the disk".to_owned(), size);
+            let text = format!(
+                "{streams} streams, {} of {most}; they survive a power cut only if the server's file says `sync_interval: always`",
+                bytes(used)
+            );
+            finding("streams", Verdict::Good, text)
+        }
+        Err(BusError::Unsupported(_) | BusError::NoResponders { .. }) => {
+            let text = "none: the server has no `jetstream { store_dir, sync_interval: always }`, or not for this user";
+            finding("streams", Verdict::Warning, text.into())
+        }
+        Err(error) => finding("streams", Verdict::Warning, error.to_string()),
+    }
 }
 
 struct Probe {
@@ -218,6 +240,14 @@ mod tests {
         assert_ne!(spill_folder(&file.path().join("below")).text, "");
         let finding = spill_folder(Path::new("/proc/self/spill"));
         assert_eq!(finding.verdict, Verdict::Bad, "{finding}");
+    }
+
+    #[test]
+    fn a_server_without_streams_is_worth_a_warning() {
+        let on = streams(Ok(Usage { streams: 2, bytes: 1000, bytes_max: Some(1_000_000_000) }));
+        assert!(on.verdict == Verdict::Good && on.text.contains("sync_interval"), "{on}");
+        let off = streams(Err(BusError::NoResponders { subject: "$JS.API.INFO".into() }));
+        assert!(off.verdict == Verdict::Warning && off.text.contains("jetstream"), "{off}");
     }
 
     #[test]

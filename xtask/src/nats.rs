@@ -47,7 +47,7 @@ pub fn provide(workspace: &Workspace) -> Result<NatsServer> {
         }
     }
     bail!(
-        "no nats-server, and none could be provided; tried\n{}\nPut a nats-server (2.10 or newer) on PATH, or set {SERVER_VARIABLE}.",
+        "no nats-server, and none could be provided; tried\n{}\nPut a nats-server (2.11 or newer) on PATH, or set {SERVER_VARIABLE}.",
         tried.join("\n")
     )
 }

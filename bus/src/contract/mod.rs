@@ -8,11 +8,14 @@
 //! shown by a later message that did come.
 
 pub mod closing;
+pub mod consumers;
 pub mod full;
+pub mod kv;
 pub mod limits;
 pub mod pubsub;
 pub mod request;
 pub mod service;
+pub mod streams;
 
 use std::any::Any;
 use std::time::Duration;
@@ -65,6 +68,34 @@ macro_rules! bus_contract {
                 closing::a_drained_bus_delivers_what_was_sent_before,
                 closing::a_closed_bus_refuses_everything,
                 service::a_service_answers_and_shares,
+                streams::records_are_numbered_and_read_in_order,
+                streams::reading_begins_anywhere_and_filters,
+                streams::a_reader_follows,
+                streams::a_dedupe_id_is_appended_once,
+                streams::a_dedupe_id_is_forgotten_after_the_window,
+                streams::a_condition_that_does_not_hold_appends_nothing,
+                streams::the_last_record_of_a_subject,
+                streams::a_full_stream_refuses,
+                streams::what_a_stream_cannot_take_is_refused,
+                streams::a_stream_is_opened_as_it_is,
+                streams::purging_removes_what_it_is_told,
+                streams::a_deleted_stream_is_gone,
+                streams::the_last_of_each_subject_is_kept,
+                streams::old_records_expire,
+                streams::concurrent_appends_are_all_there,
+                streams::streams_of_a_drained_bus_are_closed,
+                consumers::a_place_survives_its_handle,
+                consumers::what_is_not_acknowledged_comes_again,
+                consumers::what_is_given_back_comes_again_soon,
+                consumers::unacknowledged_records_are_bounded,
+                consumers::members_share_and_filters_hold,
+                consumers::a_consumer_waits_and_ends,
+                kv::what_is_put_is_got,
+                kv::a_stale_revision_is_refused,
+                kv::a_deleted_key_can_be_created_again,
+                kv::a_watch_tells_values_then_changes,
+                kv::a_key_expires_unless_it_is_written,
+                kv::many_keys_are_all_listed,
             );
         }
     };

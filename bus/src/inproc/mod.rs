@@ -2,7 +2,9 @@
 //! is that of publishing and, with one thread, runs repeat exactly.
 
 mod router;
+mod streams;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,9 +16,11 @@ use tokio::sync::watch;
 use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, Sink};
 use crate::error::BusError;
 use crate::message::Message;
+use crate::streams::StreamBackend;
 use crate::subject::Pattern;
 
 use router::{Entry, Router};
+use streams::Streams;
 
 /// Settings of the in-process bus.
 #[derive(Debug, Clone)]
@@ -35,16 +39,30 @@ impl Default for InProcessOptions {
 pub struct InProcess {
     router: Arc<Router>,
     payload_max_bytes: usize,
+    streams: Streams,
     closed: AtomicBool,
     connection: watch::Sender<ConnectionState>,
 }
 
 impl InProcess {
-    /// A bus without subscribers.
+    /// A bus without subscribers; its streams are in memory.
     pub fn new(options: InProcessOptions) -> Self {
+        Self::with_streams(options, Streams::in_memory())
+    }
+
+    /// The same, with streams in the file at `path`.
+    ///
+    /// # Errors
+    /// `Storage` when the file cannot be used.
+    pub async fn open(options: InProcessOptions, path: &Path) -> Result<Self, BusError> {
+        Ok(Self::with_streams(options, Streams::open(path).await?))
+    }
+
+    fn with_streams(options: InProcessOptions, streams: Streams) -> Self {
         Self {
             router: Arc::default(),
             payload_max_bytes: options.payload_max_bytes,
+            streams,
             closed: AtomicBool::new(false),
             connection: watch::Sender::new(ConnectionState { connected: true, connects: 1 }),
         }
@@ -103,12 +121,12 @@ impl Backend for InProcess {
         self.check_open()
     }
 
-    async fn drain(&self, _deadline: Duration) -> Result<(), BusError> {
+    async fn drain(&self, deadline: Duration) -> Result<(), BusError> {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.connection.send_modify(|state| state.connected = false);
             self.router.close();
         }
-        Ok(())
+        self.streams.close(deadline).await
     }
 
     fn payload_max_bytes(&self) -> usize {
@@ -125,6 +143,10 @@ impl Backend for InProcess {
 
     fn runtime(&self) -> Option<Handle> {
         None
+    }
+
+    fn streams(&self) -> Option<Arc<dyn StreamBackend>> {
+        Some(Arc::new(self.streams.clone()))
     }
 
     fn stats(&self) -> BackendStats {

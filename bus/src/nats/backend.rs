@@ -16,9 +16,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::{Reports, connect};
 use super::options::{NatsOptions, resolve};
+use super::streams::{JetStream, NatsStreams};
 use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
 use crate::error::BusError;
 use crate::message::{Headers, Message};
+use crate::streams::StreamBackend;
 use crate::subject::{Pattern, Subject, SubjectError, unique_token};
 
 /// How long a subscribe waits for the server.
@@ -36,6 +38,7 @@ pub struct NatsBackend {
     pub(super) runtime: Handle,
     pub(super) reports: Arc<Reports>,
     inbox_prefix: String,
+    streams: Arc<NatsStreams>,
     queued_bytes: Arc<AtomicUsize>,
     queue_bytes_max: usize,
     queue_messages_max: usize,
@@ -53,6 +56,7 @@ impl NatsBackend {
         let resolved = resolve(&options)?;
         let inbox_prefix = resolved.inbox_prefix.clone();
         let (queue_bytes_max, queue_messages_max) = (options.queue_bytes_max, options.queue_messages_max);
+        let (api_prefix, replicas) = (resolved.api_prefix.clone(), options.stream_replicas);
         let reports = Reports::new();
         let (ending, ended) = oneshot::channel();
         let runtime = spawn_runtime(ended)?;
@@ -61,11 +65,20 @@ impl NatsBackend {
             runtime.spawn(async move { connect(&options, &resolved, &reports).await })
         };
         let client = connecting.await.map_err(|error| backend_error("connect", error))??;
+        let jetstream = JetStream {
+            client: client.clone(),
+            runtime: runtime.clone(),
+            reports: reports.clone(),
+            api_prefix,
+            replicas,
+            inbox_prefix: inbox_prefix.clone(),
+        };
         Ok(Self {
             client,
             runtime,
             reports,
             inbox_prefix,
+            streams: Arc::new(NatsStreams { jetstream: Arc::new(jetstream) }),
             queued_bytes: Arc::default(),
             queue_bytes_max,
             queue_messages_max,
@@ -304,6 +317,10 @@ impl Backend for NatsBackend {
         Some(self.runtime.clone())
     }
 
+    fn streams(&self) -> Option<Arc<dyn StreamBackend>> {
+        Some(self.streams.clone())
+    }
+
     fn stats(&self) -> BackendStats {
         BackendStats {
             malformed_messages: self.reports.malformed.count(),
@@ -347,7 +364,7 @@ pub(super) fn to_nats(headers: &Headers) -> Result<Option<async_nats::HeaderMap>
 }
 
 /// Headers that ours cannot express (made by other clients) are left out.
-fn from_nats(map: Option<async_nats::HeaderMap>) -> Headers {
+pub(super) fn from_nats(map: Option<async_nats::HeaderMap>) -> Headers {
     let mut headers = Headers::new();
     for (name, values) in map.iter().flat_map(async_nats::HeaderMap::iter) {
         for value in values {

@@ -15,6 +15,7 @@ mod backend;
 mod client;
 mod options;
 mod service;
+mod streams;
 
 pub use backend::NatsBackend;
 pub use options::NatsOptions;

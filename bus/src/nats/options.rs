@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::error::BusError;
-use crate::subject::Subject;
+use crate::subject::{Subject, check_token};
 
 /// Where and how to connect. Secrets come from files that only their owner can read, never from the URL.
 #[derive(Debug, Clone)]
@@ -35,6 +35,10 @@ pub struct NatsOptions {
     /// What subjects for answers begin with; give each role its own to keep others from reading its answers.
     /// Default `_INBOX`.
     pub inbox_prefix: Option<String>,
+    /// JetStream domain whose streams are used; `None`: that of the server. A token.
+    pub stream_domain: Option<String>,
+    /// How many servers keep each new stream: 1, 3 or 5. Default 1.
+    pub stream_replicas: usize,
     /// How long to try the first connect, an unreachable server included. Default 10 s.
     pub connect_deadline: Duration,
     /// Messages that may wait for the socket. Default 16384.
@@ -58,6 +62,8 @@ impl Default for NatsOptions {
             tls_key_file: None,
             tls_first: false,
             inbox_prefix: None,
+            stream_domain: None,
+            stream_replicas: 1,
             connect_deadline: Duration::from_secs(10),
             queue_messages_max: 16 * 1024,
             queue_bytes_max: 64 * 1024 * 1024,
@@ -111,6 +117,8 @@ pub(super) struct Resolved {
     pub(super) tls_pair: Option<(PathBuf, PathBuf)>,
     pub(super) tls_first: bool,
     pub(super) inbox_prefix: String,
+    /// What requests to JetStream begin with.
+    pub(super) api_prefix: String,
 }
 
 /// The fields of a context file that matter here; the file has more. Empty texts mean "not set".
@@ -202,6 +210,16 @@ pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
         None => "_INBOX".to_owned(),
     };
     Subject::parse(&inbox_prefix)?;
+    let api_prefix = match &options.stream_domain {
+        Some(domain) => {
+            check_token(domain)?;
+            format!("$JS.{domain}.API")
+        }
+        None => "$JS.API".to_owned(),
+    };
+    if !matches!(options.stream_replicas, 1 | 3 | 5) {
+        return Err(BusError::Config(format!("stream_replicas is 1, 3 or 5, not {}", options.stream_replicas)));
+    }
     Ok(Resolved {
         servers,
         shown_url: shown.join(","),
@@ -210,6 +228,7 @@ pub(super) fn resolve(options: &NatsOptions) -> Result<Resolved, BusError> {
         tls_pair,
         tls_first: options.tls_first || context.tls_first,
         inbox_prefix,
+        api_prefix,
     })
 }
 

@@ -7,3 +7,4 @@ mod nats_contract;
 mod nats_security;
 mod sessions;
 mod strategies;
+mod streams;

@@ -1,7 +1,10 @@
 //! A backend around a backend that loses, repeats, delays and reorders what is published, and cuts what is published
 //! or received: for tests of everything above. Faults are drawn from a seed and counted, so that a test can prove that
 //! they happened. With none set it keeps the contract of what it stands around. It never touches subscribing, flushing
-//! and draining.
+//! and draining. Calls of durable streams are struck as requests: lost before they arrive, repeated, delayed, done with
+//! their answer lost; whoever waits for one that is lost waits until its deadline.
+
+mod streams;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,7 +22,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::backend::{Backend, BackendStats, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
 use crate::bus::Bus;
 use crate::error::BusError;
+use crate::streams::StreamBackend;
 use crate::subject::{Pattern, Subject};
+use streams::ChaosStreams;
 
 /// Which faults, how often. Shares are of published messages, 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,13 +37,15 @@ pub struct Faults {
     pub reorder: f64,
     /// How long a reordered or repeated message is held back at most.
     pub hold_max: Duration,
+    /// Share of calls of durable streams that are done and whose answer is lost.
+    pub drop_answer: f64,
     /// Every message is delayed by so much, least and most; order is kept.
     pub delay: Option<(Duration, Duration)>,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { drop: 0.0, repeat: 0.0, reorder: 0.0, hold_max: Duration::from_millis(5), delay: None }
+        Self { drop: 0.0, repeat: 0.0, reorder: 0.0, hold_max: Duration::from_millis(5), drop_answer: 0.0, delay: None }
     }
 }
 
@@ -60,6 +67,8 @@ pub struct ChaosStats {
     pub published: u64,
     /// Lost by [`Faults::drop`].
     pub dropped: u64,
+    /// Lost by [`Faults::drop_answer`].
+    pub answers_dropped: u64,
     /// Sent twice.
     pub repeated: u64,
     /// Held back.
@@ -296,6 +305,11 @@ impl Backend for Chaos {
 
     fn runtime(&self) -> Option<Handle> {
         self.inner.backend.runtime()
+    }
+
+    fn streams(&self) -> Option<Arc<dyn StreamBackend>> {
+        let inner = self.inner.backend.streams()?;
+        Some(Arc::new(ChaosStreams { state: self.inner.state.clone(), inner }))
     }
 
     fn stats(&self) -> BackendStats {
