@@ -385,7 +385,7 @@ fn what_an_overdue_task_would_have_read_others_read_and_the_books_close() {
     for late in [false, true] {
         let (mut world, map) = world_with(&[("a", 2)], 5, SECOND, TaskOptions::default());
         let set = SetId::of(&[map.output(0)]);
-        let exchange = Exchange { name: "map -> merge".into(), parts: 2, readers: 1, keep: true };
+        let exchange = Exchange { name: "map -> merge".into(), parts: 2, readers: 1, keep: true, shared: true };
         world.owner.make_set(set, &[map.output(0)], Some(exchange));
         world.complete_with(map, &[output(100, 10)], &[]);
         let column = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };

@@ -56,7 +56,6 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
                 futures.plan_stage(&format!("{}.merge", job.name()), lanes[lane].len() as u64, 0)?;
             }
         }
-        }
         if last {
             break;
         }

@@ -114,8 +114,8 @@ impl Job for Tiny {
         futures.submit_with(merge, &parts, blocks, TaskOptions { place, ..TaskOptions::default() })
     }
 
-    fn reduce(&self, futures: &Futures, partition: u32, column: Arg, place: Place) -> Result<ObjectRef, JobError> {
-        futures.submit_with(reduce, &partition, &[column], TaskOptions { place, ..TaskOptions::default() })
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        futures.submit_with(reduce, &partition, columns, TaskOptions { place, ..TaskOptions::default() })
     }
 }
 

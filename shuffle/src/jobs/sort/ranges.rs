@@ -5,9 +5,10 @@ use exobus_actors::task;
 use exobus_actors::task::Output;
 use exobus_store::{Block, ObjectReader, RowHash};
 
-use super::tasks::{run, run_windows};
+use super::tasks::run;
 use crate::cuts::Cuts;
 use crate::job::{Draw, Key};
+use crate::jobs::streams::run_windows;
 use crate::kernels::{Merge, ReadRun, RunSource};
 use crate::records::random::Random;
 use crate::records::{KEY_BYTES, RECORD_BYTES, as_records, key_number, row_hash_sum};
