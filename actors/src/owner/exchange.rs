@@ -6,7 +6,7 @@ use crate::ids::RowHash;
 use crate::task::{Output, Parts};
 
 /// What is declared of a set that is an exchange.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Exchange {
     /// For people: "sort.map -> sort.reduce".
     pub name: String,
@@ -16,7 +16,7 @@ pub struct Exchange {
     pub readers: u32,
     /// Whether parts stay when all of their readers have ended, for as long as the members are referenced.
     pub keep: bool,
-    /// Whether all sets that declare this name are one exchange, closed when the job ends: members may be in several of
+    /// Whether all sets that declare the same are one exchange, closed when the job ends: members may be in several of
     /// them, and each part of each member is read so often by the readers of all together.
     pub shared: bool,
 }

@@ -101,8 +101,8 @@ pub(super) enum Books {
     None,
     /// In books of its own.
     Own(Ledger),
-    /// In those of this exchange.
-    Shared(Arc<str>),
+    /// In those of all sets of this exchange.
+    Shared(Arc<Exchange>),
 }
 
 /// Interned options, with what placement needs of them.
@@ -138,8 +138,8 @@ pub(crate) struct OwnerState {
     pub(super) sets: Arena<Set>,
     pub(super) by_object: HashTable<Index>,
     pub(super) by_set: BTreeMap<SetId, Index>,
-    /// Books that several sets share, by the name of the exchange.
-    pub(super) shared_books: BTreeMap<Arc<str>, Ledger>,
+    /// Books that several sets share.
+    pub(super) shared_books: BTreeMap<Arc<Exchange>, Ledger>,
     pub(super) retired: HashSet<TaskId>,
     /// Tasks that failed or were cancelled, and that nobody refers to.
     pub(super) abandoned: HashSet<TaskId>,
@@ -246,7 +246,7 @@ impl OwnerState {
         match &mut self.sets[set].books {
             Books::None => None,
             Books::Own(ledger) => Some(ledger),
-            Books::Shared(name) => self.shared_books.get_mut(name),
+            Books::Shared(exchange) => self.shared_books.get_mut(exchange),
         }
     }
 
@@ -255,9 +255,10 @@ impl OwnerState {
         match exchange {
             None => Books::None,
             Some(exchange) if exchange.shared => {
-                let name: Arc<str> = exchange.name.as_str().into();
-                self.shared_books.entry(name.clone()).or_insert_with(|| Ledger::new(exchange));
-                Books::Shared(name)
+                let ledger = Ledger::new(exchange.clone());
+                let exchange = Arc::new(exchange);
+                self.shared_books.entry(exchange.clone()).or_insert(ledger);
+                Books::Shared(exchange)
             }
             Some(exchange) => Books::Own(Ledger::new(exchange)),
         }

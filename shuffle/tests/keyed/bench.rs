@@ -9,7 +9,7 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
-use exobus_shuffle::jobs::sort::{SortParams, SortReport, sort};
+use exobus_shuffle::jobs::sort::{CutsFrom, SortParams, SortReport, sort};
 use exobus_shuffle::keyed::{self, KeyedParams, KeyedReport, Registered};
 
 /// As little as two executors can work with: a few megabytes of rows are spilled.
