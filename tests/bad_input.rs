@@ -21,8 +21,15 @@ fn every_job(scratch: &Scratch, input: &str, mut look: impl FnMut(&str, support:
     let sized = ["--spill", &scratch.text("spill"), "--memory", "64MiB"];
     for (job, args) in JOBS {
         let output = scratch.text("out");
-        look(job, exobus(&[&[job, input, "--output", &output], args, &sized].concat()));
-        let _ = fs::remove_dir_all(output);
+        let run = exobus(&[&[job, input, "--output", &output], args, &sized].concat());
+        let worked = run.code == Some(0);
+        assert_eq!(fs::exists(&output).unwrap(), worked, "{job}: output is there when the job worked, only then");
+        look(job, run);
+        if worked {
+            fs::remove_dir_all(output).unwrap();
+        }
+        let spilled = scratch.path("spill");
+        assert!(!spilled.exists() || names(&spilled).is_empty(), "{job}: spill files are left");
         // The order that a seed gives is nothing that could be explained.
         let args = if job == "random-shuffle" { &[] } else { args };
         look(job, exobus(&[&["explain", job, input], args, &sized].concat()));

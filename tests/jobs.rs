@@ -6,7 +6,7 @@ use std::fs;
 
 use support::{Scratch, exobus, names};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "rows",
     "rows_out",
     "keys",
@@ -21,6 +21,7 @@ const KEYS: [&str; 16] = [
     "row_hash_out",
     "strategy",
     "partitions",
+    "files",
     "control_messages",
     "owner_bytes",
 ];

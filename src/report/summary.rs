@@ -141,6 +141,7 @@ impl KeyedSummary {
             row_hash_out: report.reduced.row_hash.to_string(),
             strategy: report.strategy.name().to_owned(),
             partitions: report.partitions,
+            files: u64::from(report.partitions),
             owner_bytes: end.owner_bytes.max(report.owner_bytes),
             ..JobSummary::of_nodes(end, seconds, report.input_bytes)
         };

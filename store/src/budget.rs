@@ -131,7 +131,13 @@ impl Budget {
         self.queue.len() as u64 + self.outputs_waiting
     }
 
-    /// Bytes that they wait for.
+    /// Bytes that requests of a class wait for.
+    pub fn waiting_bytes_of(&self, class: Class) -> u64 {
+        let all = (class, Ticket(0))..=(class, Ticket(u64::MAX));
+        self.queue.range(all).map(|(_, bytes)| *bytes).sum()
+    }
+
+    /// Bytes that requests of all classes, and outputs, wait for.
     pub fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes + self.outputs_waiting_bytes
     }

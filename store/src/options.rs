@@ -178,6 +178,8 @@ pub struct StoreStats {
     pub waiting: u64,
     /// Bytes that they need.
     pub waiting_bytes: u64,
+    /// The part of `waiting_bytes` that arguments of tasks need.
+    pub arguments_waiting_bytes: u64,
     /// Sealed objects in the table.
     pub objects: u64,
     /// Bytes written by the spiller and by writers that found no memory, since the start.

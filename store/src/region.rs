@@ -36,6 +36,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -65,8 +66,9 @@ pub(crate) struct Region {
     /// Two parts that grow each from its start: blocks, and behind them the executors' reserve.
     zones: [Zone; 2],
     clock: Arc<dyn Clock>,
-    /// Bytes per second that a thread backed of late, see [`Region::growth`].
-    growth: AtomicU64,
+    growth: Mutex<Growth>,
+    /// Bytes that threads are backing just now.
+    populating: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,41 @@ struct Growing {
     claimed: u64,
     /// Start and end of segments beyond what is backed as a whole.
     done: BTreeMap<u64, u64>,
+}
+
+/// How fast new memory comes while some thread waits for it; what is long ago counts less.
+#[derive(Debug, Default)]
+struct Growth {
+    /// Threads at it.
+    threads: u64,
+    /// Until when the time of theirs is counted.
+    counted: Duration,
+    bytes: f64,
+    seconds: f64,
+}
+
+/// How much of what came before still counts with each segment.
+const GROWTH_KEPT: f64 = 0.875;
+
+impl Growth {
+    fn begin(&mut self, now: Duration) {
+        if self.threads == 0 {
+            self.counted = now;
+        }
+        self.threads += 1;
+    }
+
+    fn end(&mut self, now: Duration, bytes: u64) {
+        self.threads -= 1;
+        self.bytes = self.bytes * GROWTH_KEPT + bytes as f64;
+        self.seconds = self.seconds * GROWTH_KEPT + now.saturating_sub(self.counted).as_secs_f64();
+        self.counted = now;
+    }
+
+    fn rate(&self) -> u64 {
+        // No time passes on a simulated clock.
+        if self.seconds > 0.0 { (self.bytes / self.seconds) as u64 } else { u64::MAX }
+    }
 }
 
 impl Zone {
@@ -134,7 +171,7 @@ impl Region {
         };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let zones = [Zone::new(0, blocks), Zone::new(blocks, bytes)];
-        Ok(Region { file, start, bytes, zones, clock, growth: AtomicU64::new(u64::MAX) })
+        Ok(Region { file, start, bytes, zones, clock, growth: Mutex::default(), populating: AtomicU64::new(0) })
     }
 
     /// Bytes for blocks that are backed by memory, from the start on.
@@ -147,9 +184,17 @@ impl Region {
         self.backed() + self.zones[1].backed.load(Ordering::Acquire) - self.zones[0].end
     }
 
-    /// At how many bytes per second a thread gets new memory: a mean of the last segments, `u64::MAX` before the first.
+    /// At how many bytes per second all threads together get new memory: a mean of the last segments, `u64::MAX` before
+    /// the first.
     pub fn growth(&self) -> u64 {
-        self.growth.load(Ordering::Relaxed)
+        self.growth.lock().rate()
+    }
+
+    /// Where the blocks end that are backed, or are about to be.
+    pub fn reached(&self) -> u64 {
+        let growing = self.zones[0].growing.lock();
+        let done = growing.done.last_key_value().map_or(0, |(_, end)| *end);
+        growing.claimed.max(done).max(self.backed())
     }
 
     fn zone_of(&self, end: u64) -> &Zone {
@@ -202,10 +247,16 @@ impl Region {
 
     /// Puts memory behind a segment.
     fn populate(&self, from: u64, bytes: u64) -> io::Result<()> {
-        if machine_has().is_some_and(|available| available < bytes + MACHINE_SPARE) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        let begun = self.clock.now();
+        let populating = self.populating.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let enough = machine_has().is_none_or(|available| available >= populating + MACHINE_SPARE);
+        self.growth.lock().begin(self.clock.now());
+        let populated = if enough { self.populate_now(from, bytes) } else { Err(io::ErrorKind::OutOfMemory.into()) };
+        self.growth.lock().end(self.clock.now(), if populated.is_ok() { bytes } else { 0 });
+        self.populating.fetch_sub(bytes, Ordering::Relaxed);
+        populated
+    }
+
+    fn populate_now(&self, from: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: the range is inside the mapping; populating changes no byte.
         let populated = unsafe {
             let start = self.start.as_ptr().add(from as usize).cast();
@@ -218,11 +269,6 @@ impl Region {
             Err(Errno::FAULT) => return Err(io::ErrorKind::OutOfMemory.into()),
             other => other?,
         }
-        let took = self.clock.now().saturating_sub(begun).as_nanos().max(1);
-        let rate = u64::try_from(u128::from(bytes) * 1_000_000_000 / took).unwrap_or(u64::MAX);
-        let before = self.growth();
-        let mean = if before == u64::MAX { rate } else { before / 4 * 3 + rate / 4 };
-        self.growth.store(mean, Ordering::Relaxed);
         Ok(())
     }
 
@@ -395,6 +441,21 @@ mod tests {
         assert!(region.backed() >= 64 << 20);
         let growing = region.zones[0].growing.lock();
         assert_eq!((growing.claimed, growing.done.len()), (region.backed(), 0), "nothing is left half done");
+    }
+
+    #[test]
+    fn threads_at_the_same_time_are_measured_together() {
+        let (mut growth, at) = (Growth::default(), Duration::from_millis);
+        assert_eq!(growth.rate(), u64::MAX);
+        growth.begin(at(0));
+        growth.begin(at(0));
+        growth.end(at(1_000), 500);
+        growth.end(at(1_000), 500);
+        assert!((900..=1_000).contains(&growth.rate()), "{growth:?}");
+        // A time without anybody does not count.
+        growth.begin(at(9_000));
+        growth.end(at(10_000), 1_000);
+        assert!((900..=1_000).contains(&growth.rate()), "{growth:?}");
     }
 
     #[test]

@@ -49,13 +49,18 @@ pub(crate) struct Shared {
 }
 
 /// What disk requests took since the start, summed over the threads that did them.
-#[derive(Default)]
 pub(crate) struct DiskTime {
+    /// Threads that do requests.
+    writers: u64,
     write_us: AtomicU64,
     read_us: AtomicU64,
 }
 
 impl DiskTime {
+    fn new(writers: u64) -> DiskTime {
+        DiskTime { writers, write_us: AtomicU64::new(0), read_us: AtomicU64::new(0) }
+    }
+
     pub fn wrote(&self, time: Duration) {
         self.write_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
     }
@@ -64,9 +69,9 @@ impl DiskTime {
         self.read_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Bytes per second of one thread, when `bytes` were written; `None`: nothing was.
+    /// Bytes per second of all writers at work, when `bytes` were written; `None`: nothing was.
     fn write_rate(&self, bytes: u64) -> Option<u64> {
-        bytes.saturating_mul(1_000_000).checked_div(self.write_us.load(Ordering::Relaxed))
+        bytes.saturating_mul(1_000_000 * self.writers).checked_div(self.write_us.load(Ordering::Relaxed))
     }
 
     /// Microseconds of writes and of reads.
@@ -143,6 +148,7 @@ pub(crate) struct Setup {
     pub on_event: Option<EventHook>,
     pub memory_bytes: u64,
     pub reserve_bytes: u64,
+    pub io_threads: u64,
 }
 
 impl Shared {
@@ -159,7 +165,7 @@ impl Shared {
             memory_bytes: setup.memory_bytes,
             reserve_bytes: setup.reserve_bytes,
             indexes_rebuilt: AtomicU64::new(0),
-            disk_time: DiskTime::default(),
+            disk_time: DiskTime::new(setup.io_threads),
         }
     }
 
@@ -177,8 +183,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         inner.state.backed = self.region.backed();
-        let counters = inner.state.counters;
-        let written = self.disk_time.write_rate(counters.spilled_bytes + counters.written_through_bytes);
+        let written = self.disk_time.write_rate(inner.state.counters.spilled_bytes);
         inner.state.grows_slowly = spill::grows_slowly(self.region.growth(), written);
         inner
     }
@@ -322,9 +327,9 @@ impl Shared {
     pub fn memory_refused(&self, span: Span, home: Home) {
         match home {
             Home::Budget => {
-                let backed = self.region.backed();
+                let reached = self.region.reached();
                 self.with(|state| {
-                    state.cut(backed);
+                    state.cut(reached);
                     state.free(span);
                 });
             }

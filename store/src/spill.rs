@@ -20,7 +20,7 @@ pub(crate) const FILE_BYTES: u64 = 128 << 20;
 /// writes would pay.
 pub(crate) const GROW_FREELY_BYTES: u64 = 512 << 20;
 
-/// A thread that touches new memory more slowly than this, bytes per second, is slower than good disks are.
+/// New memory that all threads together touch more slowly than this, bytes per second, is slower than good disks are.
 const SLOW_GROWTH: u64 = 1_000_000_000;
 
 /// Whether it may pay to write to disk instead of touching new memory, each at so many bytes per second.

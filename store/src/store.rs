@@ -94,6 +94,7 @@ impl Store {
             on_event: options.on_event.clone(),
             memory_bytes: options.memory_bytes,
             reserve_bytes,
+            io_threads: io_threads as u64,
         }));
         let recovered = if options.keep_files { recover::recover(&shared)? } else { Vec::new() };
         shared.dirs.sweep(&options.spill_dirs);

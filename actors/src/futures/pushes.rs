@@ -1,5 +1,6 @@
 //! Parts that are pushed to the nodes where they will be merged, and the folds that fall due there.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use tokio::sync::mpsc;
@@ -73,10 +74,11 @@ impl Pushes {
         let due = match futures.replayed_folds()? {
             Some(due) => due,
             None => {
-                let mut due = Vec::new();
+                let (mut due, mut taken) = (Vec::new(), BTreeSet::new());
                 while let Ok((lane, mut blocks)) = self.news.try_recv() {
                     // What an earlier run of the program has folded by its log is news again.
-                    blocks.retain(|block| self.open_in(lane).any(|open| open.id() == *block));
+                    let open: BTreeSet<_> = self.open_in(lane).map(ObjectRef::id).collect();
+                    blocks.retain(|block| open.contains(block) && taken.insert((lane, *block)));
                     due.extend((!blocks.is_empty()).then_some((lane, blocks)));
                 }
                 futures.log_folds(due.clone());

@@ -217,7 +217,7 @@ impl Actor for Merger {
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         if std::mem::take(&mut self.tight) {
             // Several words may have come, and memory since the last: what counts is who waits now.
-            self.state.tight(self.stager.store.stats().waiting_bytes);
+            self.state.tight(self.stager.store.stats().arguments_waiting_bytes);
         }
         for effect in self.state.flush() {
             self.act(effect, scope);

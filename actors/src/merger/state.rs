@@ -257,9 +257,13 @@ impl State {
         self.looks.insert(look, Look { job, pieces });
     }
 
-    /// A task takes a piece; the block that it is of, if it is here.
+    /// A task takes a piece; the block that it is of, if it is here. It does without one that is on its way.
     pub(super) fn take(&mut self, job: JobId, object: ObjectId, parts: Parts) -> Option<Key> {
-        let key = self.find(job, object, parts).filter(|key| self.blocks[key].stage == Stage::Here)?;
+        let key = self.find(job, object, parts)?;
+        if self.blocks[&key].stage != Stage::Here {
+            self.give_up(key);
+            return None;
+        }
         let block = self.blocks.get_mut(&key).expect("found just now");
         self.held -= block.left.remove(&parts)?;
         if block.left.is_empty() {

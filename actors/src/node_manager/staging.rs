@@ -227,15 +227,18 @@ impl Stager {
         let whole_max_bytes = spec.whole_max_bytes;
         async move {
             let mut wanted = wanted?;
-            let whole = wanted.iter().filter(|wanted| wanted.is_whole());
-            let directory = stager.directories(whole.flat_map(|wanted| &wanted.pieces)).await?;
-            if stager.exceeds(whole_max_bytes, &wanted, &directory) {
-                stager.stream(job, &mut wanted).await;
+            let mut directory = Directory::default();
+            if whole_max_bytes > 0 && wanted.iter().any(|wanted| wanted.mode == Mode::Either) {
+                let whole = wanted.iter().filter(|wanted| wanted.is_whole());
+                stager.ask(&mut directory, whole.flat_map(|wanted| &wanted.pieces)).await?;
+                if stager.exceeds(whole_max_bytes, &wanted, &directory) {
+                    stager.stream(job, &mut wanted).await;
+                }
             }
-            let staged = match stager.whole(job, &wanted, &scratch_bytes, &directory).await {
+            let staged = match stager.whole(job, &wanted, &scratch_bytes, &mut directory).await {
                 Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
                     stager.stream(job, &mut wanted).await;
-                    stager.whole(job, &wanted, &scratch_bytes, &directory).await
+                    stager.whole(job, &wanted, &scratch_bytes, &mut directory).await
                 }
                 staged => staged,
             };
@@ -286,7 +289,7 @@ impl Stager {
         job: JobId,
         wanted: &[Wanted],
         scratch_bytes: &[u64],
-        directory: &Directory,
+        directory: &mut Directory,
     ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
         let wanted = wanted.iter().filter(|wanted| wanted.is_whole());
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
@@ -297,6 +300,7 @@ impl Stager {
             let pushed = self.pushed.here(job, &pieces, &candidates).await;
             let missing = |index: &usize| blocks[*index].is_none() && !pushed.contains(index);
             let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
+            self.ask(directory, missing.iter().map(|index| pieces[*index])).await?;
             let grant = self.grant(job, &pieces, &missing, scratch_bytes, directory).await?;
             let Some(taken) = self.pushed.take(job, &pieces, &pushed).await else {
                 // Given up meanwhile: they are fetched like others, in a grant that has room for them.
@@ -398,38 +402,39 @@ impl Stager {
         self.transfer.directory(&address, items).await.map_err(|error| from_transfer(node, &error))
     }
 
-    /// Sizes and checksums of what other nodes hold.
-    async fn directories(&self, pieces: impl Iterator<Item = &Piece>) -> Result<Directory, TaskFailure> {
-        let begun = self.clock.now();
+    /// Learns sizes and checksums of what other nodes hold, as far as they are not known.
+    async fn ask(&self, known: &mut Directory, pieces: impl Iterator<Item = &Piece>) -> Result<(), TaskFailure> {
         let mut remote: BTreeMap<NodeId, Vec<(ObjectId, Parts)>> = BTreeMap::new();
         for piece in pieces {
-            if let Some(node) = piece.at.as_ref().filter(|node| **node != self.node) {
-                remote.entry(node.clone()).or_default().push((piece.object, piece.parts));
+            let item = (piece.object, piece.parts);
+            if let Some(node) = piece.at.as_ref().filter(|node| **node != self.node && !known.metas.contains_key(&item))
+            {
+                remote.entry(node.clone()).or_default().push(item);
             }
         }
+        if remote.is_empty() {
+            return Ok(());
+        }
+        let begun = self.clock.now();
         let asked = remote.into_iter().map(|(node, items)| async move {
             let metas = self.directories_at(&node, items.clone()).await?;
             Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
         });
-        let mut directory = Directory::default();
         for entries in futures::future::try_join_all(asked).await? {
             for (item, metas) in entries {
                 let metas = metas.ok_or_else(|| TaskFailure {
                     kind: FailureKind::Error,
                     message: format!("object {} is not where its Owner thinks", item.0),
                 })?;
-                directory.metas.insert(item, metas);
+                known.metas.insert(item, metas);
             }
         }
-        directory.asking = self.clock.now().saturating_sub(begun);
-        Ok(directory)
+        known.asking += self.clock.now().saturating_sub(begun);
+        Ok(())
     }
 
-    /// Whether the arguments that may come whole or as streams have more bytes than may come whole; 0: they never have.
+    /// Whether the arguments that may come whole or as streams have more bytes than may come whole.
     fn exceeds(&self, whole_max_bytes: u64, wanted: &[Wanted], directory: &Directory) -> bool {
-        if whole_max_bytes == 0 {
-            return false;
-        }
         let bytes = |piece: &Piece| match directory.metas.get(&(piece.object, piece.parts)) {
             Some(metas) => metas.iter().map(|meta| meta.bytes).sum(),
             // What is missed here is an error soon enough.
@@ -487,8 +492,7 @@ impl Stager {
     ) -> Result<Block, TaskFailure> {
         let piece = Piece { object, parts, at: Some(at) };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        let directory = self.directories(wanted.pieces.iter()).await?;
-        Ok(self.whole(job, &[wanted], &[], &directory).await?.0.remove(0))
+        Ok(self.whole(job, &[wanted], &[], &mut Directory::default()).await?.0.remove(0))
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.

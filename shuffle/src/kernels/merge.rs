@@ -137,6 +137,11 @@ pub struct Merge<S> {
 
 /// The entry of a run at its end: above every key.
 const DONE: u128 = u128::MAX;
+#[cold]
+fn not_in_order(run: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("run {run} of a merge is not in key order"))
+}
+
 /// Bits of an entry below the key.
 const RUN_BITS: u32 = 48;
 
@@ -174,7 +179,7 @@ impl<S: RunSource> Merge<S> {
     /// over (or `out` holds no record). Bytes of `out` behind those are left as they are.
     ///
     /// # Errors
-    /// Those of a run's refill; the merge cannot go on after one.
+    /// Those of a run's refill; `InvalidData`, a run is not in key order. The merge cannot go on after one.
     ///
     /// # Panics
     /// When a window is not a whole number of records.
@@ -200,6 +205,9 @@ impl<S: RunSource> Merge<S> {
                 Some(next) => entry_of(next, run),
                 None => self.next_entry(run)?,
             };
+            if entry < self.winner {
+                return Err(not_in_order(run));
+            }
             self.replay(run, entry);
         }
         self.sum = sum;

@@ -301,3 +301,17 @@ fn a_scatter_that_gets_no_buffer_says_why() {
 fn a_scatter_refuses_torn_buffers() {
     Scatter::new(&Cuts::even(1).unwrap(), [vec![0; 150]]);
 }
+
+#[test]
+fn a_run_that_is_not_sorted_is_named() {
+    let record = |key: u8| {
+        let mut record = [0; RECORD_BYTES];
+        record[0] = key;
+        record
+    };
+    let runs = [[1, 3, 5], [2, 6, 4]].map(|keys| keys.map(record).concat());
+    let mut out = vec![0; 6 * RECORD_BYTES];
+    let error =
+        Merge::new(runs.iter().map(|run| SliceRun::new(run)).collect()).unwrap().next_into(&mut out).unwrap_err();
+    assert_eq!((error.kind(), error.to_string().contains("run 1")), (io::ErrorKind::InvalidData, true), "{error}");
+}

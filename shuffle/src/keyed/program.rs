@@ -95,7 +95,8 @@ impl<J: Registered> Job for Shuffle<J> {
 
     fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
         let params = MergeParams { job: self.job.clone(), parts };
-        let options = TaskOptions { place, ..TaskOptions::default() };
+        let whole_max_bytes = self.plan.merge_memory_bytes;
+        let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
         futures.submit_with(KeyedFunction::<J, stage::Merge>::new(), &params, blocks, options)
     }
 

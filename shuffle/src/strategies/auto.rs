@@ -72,8 +72,8 @@ pub fn estimates(sizes: Sizes, maps: usize, plan: &Plan) -> Vec<Estimate> {
     let mut all: Vec<_> = Strategy::ALL.iter().map(|strategy| estimate(*strategy, sizes, maps, plan)).collect();
     // Between equals the simpler one, which comes first.
     let memory = sizes.memory_bytes * u64::from(sizes.nodes.max(1));
-    let too_much = |estimate: &Estimate| estimate.directory_bytes.max(memory / SHARE_FOR_DIRECTORIES);
-    all.sort_by(|a, b| too_much(a).cmp(&too_much(b)).then(a.seconds.total_cmp(&b.seconds)));
+    let directory_rank = |estimate: &Estimate| estimate.directory_bytes.max(memory / SHARE_FOR_DIRECTORIES);
+    all.sort_by(|a, b| directory_rank(a).cmp(&directory_rank(b)).then(a.seconds.total_cmp(&b.seconds)));
     all
 }
 

@@ -90,9 +90,9 @@ impl Merges {
             futures.exchange(&edge, &blocks, plan.partitions, 1)?
         };
         for index in groups {
-            while self.window.len() >= self.in_flight {
-                self.next(futures).await?;
-            }
+            // When nothing ends at all, those in flight may all wait for executors that overdue merges hold. More are
+            // submitted then, for others to run: from their times it is seen what is overdue.
+            while self.window.len() >= self.in_flight && self.next(futures).await? {}
             let Group { parts, place } = &self.groups[index];
             let output = job.merge(futures, &[set.parts(parts.clone())], parts.end - parts.start, place.clone())?;
             self.window.track(futures, &output)?;
@@ -104,25 +104,25 @@ impl Merges {
         Ok(())
     }
 
-    /// Waits for a merge, or gives up those that are overdue.
-    async fn next(&mut self, futures: &Futures) -> Result<(), ShuffleError> {
+    /// Waits for a merge, or gives up those that are overdue. False: after a while, there was neither.
+    async fn next(&mut self, futures: &Futures) -> Result<bool, ShuffleError> {
         if self.batches.is_empty() {
-            self.window.next(futures).await?;
-            return Ok(());
+            return Ok(self.window.next(futures).await?.is_some());
         }
         if let Some(merged) = self.window.next_within(futures, LOOK_AGAIN).await? {
             self.running.remove(&merged.id());
-            return Ok(());
+            return Ok(true);
         }
         let flying: Vec<ObjectRef> = self.window.flying().cloned().collect();
-        for overdue in futures.cancel_overdue(&flying).await? {
-            self.window.forget(&overdue);
+        let overdue = futures.cancel_overdue(&flying).await?;
+        for overdue in &overdue {
+            self.window.forget(overdue);
             if let Some((group, batch)) = self.running.remove(&overdue.id()) {
                 self.merged[group].retain(|merged| merged.id() != overdue.id());
                 self.unmerged[group].push(batch);
             }
         }
-        Ok(())
+        Ok(!overdue.is_empty())
     }
 
     /// Submits the reduces of all groups, each when it is known what was merged; their outputs in order of partitions, and

@@ -1,5 +1,4 @@
-//! A shuffle of tiny parts: as many maps as partitions, and one row of 8 bytes in each part of each map, so that next to
-//! nothing is data and everything is what the runtime adds to a part, a block and a task.
+//! A shuffle of tiny parts: one row of 8 bytes in each part of each map, so that next to nothing is data and everything is what the runtime adds to a part, a block and a task.
 
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};

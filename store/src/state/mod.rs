@@ -20,7 +20,7 @@ use crate::{
     files::{FileWork, Files},
     ids::ObjectId,
     meta::{ObjectMeta, Parts},
-    options::{StoreEvent, StoreStats},
+    options::{Class, StoreEvent, StoreStats},
     spill,
     table::{ExtentKey, FileId, Freed, NewExtent, Object, ObjectKey, Place, Table},
 };
@@ -363,6 +363,7 @@ impl State {
             clean_bytes: self.table.clean_bytes(),
             waiting: self.budget.waiting(),
             waiting_bytes: self.budget.waiting_bytes(),
+            arguments_waiting_bytes: self.budget.waiting_bytes_of(Class::Arguments),
             objects: self.table.len() as u64,
             spilled_bytes: self.counters.spilled_bytes,
             written_through_bytes: self.counters.written_through_bytes,
