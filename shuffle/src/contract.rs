@@ -23,7 +23,7 @@ use crate::jobs::sort::{draw_task, merge_parts, split_task};
 use crate::kernels::{self, sort_scratch_bytes};
 use crate::plan::Plan;
 use crate::records::{KEY_BYTES, RECORD_BYTES, row_hash_sum};
-use crate::strategies::Strategy;
+use crate::strategies::{Strategy, streaming};
 
 /// Where a clause runs.
 pub struct World {
@@ -240,6 +240,18 @@ struct Counted {
     most_in_flight: AtomicU64,
 }
 
+impl Counted {
+    fn new(case: Case) -> Self {
+        Self {
+            case,
+            submitted: AtomicU64::new(0),
+            merges: AtomicU64::new(0),
+            ended_before: MAPS_ENDED.load(Ordering::SeqCst),
+            most_in_flight: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Job for Counted {
     fn name(&self) -> &'static str {
         "contract"
@@ -310,13 +322,7 @@ async fn run(world: &World, strategy: Strategy, case: &Case) -> Result<Ran, JobE
     let case = case.clone();
     let program = async move |futures: Futures| -> Result<Ran, JobError> {
         let (maps, plan) = (case.rows.len(), case.plan);
-        let job = Counted {
-            case,
-            submitted: AtomicU64::new(0),
-            merges: AtomicU64::new(0),
-            ended_before: MAPS_ENDED.load(Ordering::SeqCst),
-            most_in_flight: AtomicU64::new(0),
-        };
+        let job = Counted::new(case);
         let shuffled = strategy.run(&futures, &job, maps, &plan).await?;
         let mut seen = Vec::new();
         for output in &shuffled.outputs {
@@ -430,6 +436,31 @@ pub async fn rounds_and_merges_of_every_size(world: World, strategy: Strategy) {
     }
 }
 
+/// Where rounds are folded: after each round the states are what was mapped so far, and a look at them changes nothing.
+pub async fn after_each_round_the_states_are_the_input_so_far(world: World, strategy: Strategy) {
+    assert_eq!(strategy, Strategy::Streaming, "the others have no states");
+    let case = Case::usual();
+    let program = async move |futures: Futures| -> Result<(), JobError> {
+        let (maps, plan) = (case.rows.len(), case.plan);
+        let mut looks = Vec::new();
+        let look = async |maps: usize, states: &[ObjectRef]| {
+            let mut sum = Output::default();
+            for state in states {
+                futures.ready(state).await?;
+                sum.add(futures.stat(state).await?);
+            }
+            looks.push((maps, sum));
+            Ok(())
+        };
+        let shuffled = streaming::rounds(&futures, &Counted::new(case.clone()), maps, &plan, look).await?;
+        futures.wait_all(&shuffled.outputs).await?;
+        let so_far = |maps: usize| (maps, Case { rows: case.rows[..maps].to_vec(), ..case.clone() }.expected());
+        assert_eq!(looks, [so_far(3), so_far(6), so_far(7)]);
+        Ok(())
+    };
+    world.nodes[0].run(JobId::new(), "contract", None, program).await.0.unwrap();
+}
+
 /// An attempt that fails changes nothing but the time.
 pub async fn an_attempt_that_fails_is_made_again(world: World, strategy: Strategy) {
     check(&world, strategy, &Case { fails_once: Some(4), ..Case::usual() }).await;
@@ -493,6 +524,9 @@ macro_rules! strategy_contract {
         $crate::strategy_contract!(@strategy $world, push, Push);
         $crate::strategy_contract!(@strategy $world, two_stage, TwoStage);
         $crate::strategy_contract!(@strategy $world, streaming, Streaming);
+        mod streaming_rounds {
+            $crate::strategy_contract!(@clauses $world, Streaming, after_each_round_the_states_are_the_input_so_far);
+        }
         mod push_best_effort {
             $crate::strategy_contract!(@clauses $world, Push, a_merge_that_does_not_end_is_done_without);
         }

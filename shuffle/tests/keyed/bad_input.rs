@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use exobus_shuffle::Strategy;
 use exobus_shuffle::jobs::aggregate::Operation;
+use exobus_shuffle::jobs::sort::CutsFrom;
 use exobus_shuffle::jobs::{Aggregate, RandomShuffle, WordCount};
 use exobus_shuffle::records::RECORD_BYTES;
 
@@ -93,4 +94,19 @@ async fn no_input_one_row_and_equal_keys_go_through_every_job() {
         let sorted = bench.sort(&records).await.unwrap();
         assert_eq!((sorted.rows, sorted.row_hash_in), (rows as u64, sorted.row_hash_out), "{name}");
     }
+}
+
+#[tokio::test]
+async fn cuts_that_a_user_gives_a_sort_are_checked_and_used() {
+    let mut bench = Bench::new();
+    let records: Vec<u8> = (0..=255u8).flat_map(|key| [key; RECORD_BYTES]).collect();
+    let input = [bench.file("in", records)];
+    let cuts = |keys: &[u8]| CutsFrom::Given(keys.iter().map(|key| vec![*key]).collect());
+    let error = bench.sort_by(&input, cuts(&[10, 200, 100])).await.unwrap_err().to_string();
+    assert!(error.contains("cut 2 is below the cut before it"), "{error}");
+    let sorted = bench.sort_by(&input, cuts(&[10, 10, 200])).await.unwrap();
+    assert_eq!((sorted.rows, sorted.partitions), (256, 4));
+    bench.partitions = Some(3);
+    let error = bench.sort_by(&input, cuts(&[10])).await.unwrap_err().to_string();
+    assert!(error.contains("1 cuts make 2 partitions, not 3"), "{error}");
 }

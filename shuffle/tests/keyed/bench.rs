@@ -70,9 +70,12 @@ impl Bench {
     }
 
     pub async fn sort(&self, inputs: &[PathBuf]) -> Result<SortReport, JobError> {
+        self.sort_by(inputs, CutsFrom::default()).await
+    }
+
+    pub async fn sort_by(&self, inputs: &[PathBuf], cuts: CutsFrom) -> Result<SortReport, JobError> {
         let (inputs, output) = (inputs.to_vec(), self.path("out"));
-        let params =
-            SortParams { inputs, output, partitions: self.partitions, strategy: None, cuts: CutsFrom::default() };
+        let params = SortParams { inputs, output, partitions: self.partitions, strategy: None, cuts };
         let (report, _) = self.run_program("sort", async move |futures| sort(futures, params).await).await?;
         fs::remove_dir_all(self.path("out")).unwrap();
         Ok(report)

@@ -52,7 +52,7 @@ pub struct SortParams {
 }
 
 /// Where the cuts between partitions come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutsFrom {
     /// Keys at random places of the input: partitions are about even, whatever the keys are.
@@ -60,6 +60,23 @@ pub enum CutsFrom {
     Sampled,
     /// The space of keys, divided evenly without a look at the input: what a key is in does not depend on the other keys.
     Uniform,
+    /// These keys, in ascending order: partition p has the keys from cut p - 1 on, below cut p. They say how many partitions
+    /// there are.
+    Given(Vec<Vec<u8>>),
+}
+
+impl CutsFrom {
+    /// Cuts that are given, and how many partitions there shall be, if that is known.
+    fn given(&self, partitions: Option<u32>) -> Result<(Option<Cuts>, Option<u32>), JobError> {
+        let Self::Given(keys) = self else { return Ok((None, partitions)) };
+        let cuts = Cuts::new(keys.clone()).map_err(JobError::program)?;
+        let made = cuts.partitions();
+        if partitions.is_some_and(|wanted| wanted as usize != made) {
+            let wanted = partitions.unwrap_or_default();
+            return Err(JobError::program(format!("{} cuts make {made} partitions, not {wanted}", keys.len())));
+        }
+        Ok((Some(cuts), Some(u32::try_from(made).map_err(JobError::program)?)))
+    }
 }
 
 /// What a sort has done.
@@ -185,7 +202,8 @@ pub(crate) fn split_task(
 /// Bad input, a full disk, an output directory that cannot be used, rows that got lost: each names the file or edge.
 #[program(name = "sort", version = 1)]
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
-    let layout = Layout::of(&futures, &params.inputs, Some(&params.output), params.partitions).await?;
+    let (given, partitions) = params.cuts.given(params.partitions)?;
+    let layout = Layout::of(&futures, &params.inputs, Some(&params.output), partitions).await?;
     let cleanup = Cleanup::new(&params.output, layout.created);
     let strategy = params.strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
     let Layout { files, plan, chunks, .. } = layout;
@@ -193,9 +211,10 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     futures.plan_stage("sort.map", maps as u64, bytes)?;
     futures.plan_stage("sort.reduce", u64::from(plan.partitions), bytes)?;
 
-    let cuts = match params.cuts {
-        CutsFrom::Sampled => sampled_cuts(&futures, &files, plan.partitions).await?,
-        CutsFrom::Uniform => Cuts::even(plan.partitions as usize).map_err(JobError::program)?,
+    let cuts = match given {
+        Some(cuts) => cuts,
+        None if params.cuts == CutsFrom::Uniform => Cuts::even(plan.partitions as usize).map_err(JobError::program)?,
+        None => sampled_cuts(&futures, &files, plan.partitions).await?,
     };
     let cuts = futures.put_value(&cuts)?;
     let job = SortJob { chunks, cuts, output: params.output.clone(), plan };
