@@ -451,11 +451,12 @@ mod tests {
         growth.begin(at(0));
         growth.end(at(1_000), 500);
         growth.end(at(1_000), 500);
-        assert!((900..=1_000).contains(&growth.rate()), "{growth:?}");
+        // Not 500, which each of them had; what ended a moment earlier counts a little less.
+        assert!((900..=1_100).contains(&growth.rate()), "{growth:?}");
         // A time without anybody does not count.
         growth.begin(at(9_000));
         growth.end(at(10_000), 1_000);
-        assert!((900..=1_000).contains(&growth.rate()), "{growth:?}");
+        assert!((900..=1_100).contains(&growth.rate()), "{growth:?}");
     }
 
     #[test]

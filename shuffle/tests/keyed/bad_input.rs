@@ -98,7 +98,7 @@ async fn no_input_one_row_and_equal_keys_go_through_every_job() {
 
 #[tokio::test]
 async fn cuts_that_a_user_gives_a_sort_are_checked_and_used() {
-    let mut bench = Bench::new();
+    let mut bench = Bench { partitions: None, ..Bench::new() };
     let records: Vec<u8> = (0..=255u8).flat_map(|key| [key; RECORD_BYTES]).collect();
     let input = [bench.file("in", records)];
     let cuts = |keys: &[u8]| CutsFrom::Given(keys.iter().map(|key| vec![*key]).collect());
