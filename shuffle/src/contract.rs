@@ -527,9 +527,6 @@ macro_rules! strategy_contract {
         mod streaming_rounds {
             $crate::strategy_contract!(@clauses $world, Streaming, after_each_round_the_states_are_the_input_so_far);
         }
-        mod push_best_effort {
-            $crate::strategy_contract!(@clauses $world, Push, a_merge_that_does_not_end_is_done_without);
-        }
         mod two_stage_best_effort {
             $crate::strategy_contract!(@clauses $world, TwoStage, a_merge_that_does_not_end_is_done_without);
         }
