@@ -433,8 +433,11 @@ impl Stager {
         Ok(())
     }
 
-    /// Whether the arguments that may come whole or as streams have more bytes than may come whole.
+    /// Whether the arguments that may come whole or as streams have more bytes than may come whole; 0: they never have.
     fn exceeds(&self, whole_max_bytes: u64, wanted: &[Wanted], directory: &Directory) -> bool {
+        if whole_max_bytes == 0 {
+            return false;
+        }
         let bytes = |piece: &Piece| match directory.metas.get(&(piece.object, piece.parts)) {
             Some(metas) => metas.iter().map(|meta| meta.bytes).sum(),
             // What is missed here is an error soon enough.
