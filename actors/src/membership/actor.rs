@@ -123,7 +123,7 @@ impl Membership {
             Health::Left => NodeState::Left,
         };
         info!(node = %node, ?state, silent_ms = silent.as_millis() as u64, "node changed");
-        if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health >= Health::Dead) {
+        if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health.is_gone()) {
             let reason = format!("{state:?} after {silent:?} of silence");
             if let Err(error) = scheduler.send(SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason }) {
                 warn!(%error, "scheduler not told of a dead node");

@@ -87,6 +87,13 @@ pub enum Health {
     Left,
 }
 
+impl Health {
+    /// Whether this incarnation of the node is over, as far as is known.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::Dead | Self::Left)
+    }
+}
+
 /// A node as this one sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {

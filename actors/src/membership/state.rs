@@ -384,9 +384,7 @@ impl State {
         let audible = self.audible;
         let before = self.peers.get(&beat.node).map(|peer| (peer.incarnation, peer.health));
         let silent = self.peers.get(&beat.node).map_or(Duration::ZERO, |peer| now.saturating_sub(peer.heard_at));
-        let over = before.is_some_and(|(incarnation, health)| {
-            incarnation == beat.incarnation && matches!(health, Health::Dead | Health::Left)
-        });
+        let over = before.is_some_and(|(incarnation, health)| incarnation == beat.incarnation && health.is_gone());
         let health = match (over, beat.stopping) {
             (true, _) => before.map_or(Health::Dead, |(_, health)| health),
             (false, true) => Health::Left,
@@ -422,7 +420,7 @@ impl State {
         if self.peers.len() < self.options.nodes_max {
             return true;
         }
-        let over = |peer: &Peer| matches!(peer.health, Health::Dead | Health::Left);
+        let over = |peer: &Peer| peer.health.is_gone();
         let oldest = self.peers.iter().filter(|(_, peer)| over(peer)).min_by_key(|(_, peer)| peer.heard_at);
         let Some(node) = oldest.map(|(node, _)| node.clone()) else { return false };
         self.peers.remove(&node);

@@ -216,6 +216,10 @@ impl Running {
         }
         if let Some(joined) = self.cluster {
             let _ = joined.membership.send(MembershipMsg::Leave);
+            // Who is gone acknowledges nothing.
+            for gone in self.parts.directory.members().into_iter().filter(|member| member.health.is_gone()) {
+                joined.endpoint.forget(gone.node.as_str());
+            }
             if let Err(error) = joined.endpoint.drain(DRAIN_DEADLINE).await {
                 info!(%error, "not everything was said before the end");
             }
