@@ -530,6 +530,9 @@ macro_rules! strategy_contract {
         mod two_stage_best_effort {
             $crate::strategy_contract!(@clauses $world, TwoStage, a_merge_that_does_not_end_is_done_without);
         }
+        mod push_best_effort {
+            $crate::strategy_contract!(@clauses $world, Push, a_merge_that_does_not_end_is_done_without);
+        }
     };
     (@strategy $world:path, $module:ident, $strategy:ident) => {
         mod $module {

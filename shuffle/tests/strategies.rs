@@ -11,9 +11,3 @@ async fn one_node() -> World {
 }
 
 exobus_shuffle::strategy_contract!(crate::one_node);
-
-// Not yet on a cluster of nodes with one executor each: there the job sometimes waits for ever for merges that queue behind
-// the one that does not end.
-mod push_best_effort {
-    exobus_shuffle::strategy_contract!(@clauses crate::one_node, Push, a_merge_that_does_not_end_is_done_without);
-}

@@ -317,10 +317,13 @@ impl OwnerState {
         }
     }
 
+    /// Asks a node for attempts that it has not started, the latest first. What it has said that it runs is left out: it
+    /// would not give it back, and `most` is to be of use.
     pub(super) fn recall_from(&mut self, node: NodeIndex, most: usize) {
         let held = self.tasks.iter().filter_map(|(_, task)| {
             let (attempt, _) = task.live.iter().find(|(_, at)| *at == node)?;
-            Some((task.id, *attempt))
+            let running = self.told_running(task.id, *attempt, node).is_some();
+            (!running).then_some((task.id, *attempt))
         });
         let held: Vec<_> = held.collect();
         let id = self.nodes[usize::from(node)].id.clone();

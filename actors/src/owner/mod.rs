@@ -9,6 +9,8 @@ mod lifetime;
 mod offers;
 mod placement;
 mod placing;
+#[cfg(test)]
+mod placing_tests;
 mod protocol;
 mod run_times;
 mod state;

@@ -107,7 +107,13 @@ impl OwnerState {
             Place::Node { node, soft } => {
                 let (node, soft) = (node.clone(), *soft);
                 let node = self.node_or_add(&node);
-                if soft { Wish::Soft(node) } else { Wish::Hard(node) }
+                let entry = &self.tasks[task];
+                match soft {
+                    false => Wish::Hard(node),
+                    // Its queue there was too long: back in that queue, it would be as far from running as before.
+                    true if entry.attempts > entry.tries => Wish::Near(vec![node]),
+                    true => Wish::Soft(node),
+                }
             }
             Place::Spread => Wish::Spread,
             Place::Anywhere => self.near(task, ATTRACTIVE_BYTES),

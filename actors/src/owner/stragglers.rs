@@ -26,7 +26,7 @@ use super::state::Effect;
 use super::tables::{OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, NodeId, ObjectId};
+use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
 use crate::task::{Returns, StillRunning};
 
 /// How many times the median is too long.
@@ -103,11 +103,16 @@ impl OwnerState {
     fn is_overdue(&self, task: Index) -> bool {
         let entry = &self.tasks[task];
         let too_long = |(attempt, node): &(Attempt, NodeIndex)| {
-            let told = self.long_running.get(node).into_iter().flatten();
-            let mut of_it = told.filter(|running| running.task == entry.id && running.attempt == *attempt);
-            of_it.any(|running| self.too_long(task, running.micros).is_some())
+            let told = self.told_running(entry.id, *attempt, *node);
+            told.is_some_and(|running| self.too_long(task, running.micros).is_some())
         };
         entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
+    }
+
+    /// What the node has last said of an attempt that it had been running for a while by then.
+    pub(super) fn told_running(&self, task: TaskId, attempt: Attempt, node: NodeIndex) -> Option<&StillRunning> {
+        let told = self.long_running.get(&node)?;
+        told.iter().find(|running| running.task == task && running.attempt == attempt)
     }
 
     fn may_copy(&self, task: Index) -> bool {
