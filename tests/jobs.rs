@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{Scratch, exobus, names};
+use support::{Scratch, exobus, names, with_own_spill};
 
 const KEYS: [&str; 17] = [
     "rows",
@@ -26,12 +26,10 @@ const KEYS: [&str; 17] = [
     "owner_bytes",
 ];
 
-/// A job in its own spill folder, so that what it leaves there is seen.
+/// A job with little memory.
+#[track_caller]
 fn job(scratch: &Scratch, args: &[&str]) -> support::Run {
-    let spill = scratch.text("spill");
-    let run = exobus(&[args, &["--spill", &spill, "--memory", "64MiB", "--executors", "2"]].concat());
-    assert_eq!(names(&scratch.path("spill")), [""; 0], "spill files are left: {run:#?}");
-    run
+    with_own_spill(scratch, &[args, &["--memory", "64MiB", "--executors", "2"]].concat())
 }
 
 /// Lines of all part files, sorted.

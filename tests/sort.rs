@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, time::Duration};
 
-use support::{Running, Scratch, Trace, command, exobus, names};
+use support::{Running, Scratch, Trace, command, exobus, names, with_own_spill};
 
 const KEYS: [&str; 13] = [
     "rows",
@@ -22,14 +22,9 @@ const KEYS: [&str; 13] = [
     "owner_bytes",
 ];
 
-/// A sort in its own spill folder, so that what it leaves there is seen.
+#[track_caller]
 fn sort(scratch: &Scratch, args: &[&str]) -> support::Run {
-    let spill = scratch.text("spill");
-    let mut all = vec!["sort", "--spill", &spill];
-    all.extend(args);
-    let run = exobus(&all);
-    assert_eq!(names(&scratch.path("spill")), [""; 0], "spill files are left: {run:#?}");
-    run
+    with_own_spill(scratch, &[&["sort"], args].concat())
 }
 
 fn generate(scratch: &Scratch, records: u64) -> String {

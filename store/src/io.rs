@@ -13,6 +13,7 @@ use crate::{
     files::FileWork,
     footer,
     hold::OwnedSpan,
+    load_queue::LoadQueue,
     options::StoreEvent,
     region::{Lease, View},
     shared::Shared,
@@ -45,7 +46,7 @@ enum Job {
 
 #[derive(Default)]
 struct Queues {
-    loads: VecDeque<LoadJob>,
+    loads: LoadQueue,
     streams: VecDeque<StreamJob>,
     writes: VecDeque<WriteJob>,
     files: VecDeque<FileWork>,
@@ -68,7 +69,7 @@ impl IoQueue {
     }
 
     pub fn load(&self, job: LoadJob) {
-        self.queues.lock().loads.push_back(job);
+        self.queues.lock().loads.push(job);
         self.work.notify_one();
     }
 
@@ -127,7 +128,7 @@ impl IoQueue {
             // Reads first: tasks wait for them, and they are few, since each has its memory already.
             let job = if let Some(job) = queues.streams.pop_front() {
                 Some(Job::Stream(Box::new(job)))
-            } else if let Some(run) = queues.next_loads() {
+            } else if let Some(run) = queues.loads.next() {
                 Some(Job::Load(run))
             } else if let Some(job) = queues.writes.pop_front() {
                 Some(Job::Write(job))
@@ -155,35 +156,9 @@ impl Queues {
     fn is_empty(&self) -> bool {
         self.loads.is_empty() && self.streams.is_empty() && self.writes.is_empty() && self.files.is_empty()
     }
-
-    /// The next load and those behind it that go on where it ends, up to one large request.
-    fn next_loads(&mut self) -> Option<Vec<LoadJob>> {
-        let mut run = vec![self.loads.pop_front()?];
-        let Some((file, mut end)) = run[0].disk_run() else { return Some(run) };
-        let start = end - run[0].bytes;
-        while let Some(next) = self.loads.front() {
-            let Some((next_file, next_end)) = next.disk_run() else { break };
-            let next_start = next_end - next.bytes;
-            // Blocks are padded to pages at most, so a smaller gap is no gap.
-            if next_file != file || next_start < end || next_start - end >= PAGE || next_end - start > REQUEST_BYTES {
-                break;
-            }
-            end = next_end;
-            run.push(self.loads.pop_front().expect("looked at just now"));
-        }
-        Some(run)
-    }
 }
 
 impl LoadJob {
-    /// File and end of the only source, where that is a run of a file.
-    fn disk_run(&self) -> Option<(FileId, u64)> {
-        match self.sources[..] {
-            [Source::Disk { file, offset, bytes, .. }] if bytes == self.bytes => Some((file, offset + bytes)),
-            _ => None,
-        }
-    }
-
     /// Whether the disk can write right into the memory.
     fn in_place(&self) -> bool {
         let page = |number: u64| number.is_multiple_of(PAGE);

@@ -97,6 +97,7 @@ mod hold;
 mod ids;
 mod index;
 mod io;
+mod load_queue;
 pub mod measure;
 mod meta;
 mod options;

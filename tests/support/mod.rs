@@ -35,6 +35,15 @@ pub fn exobus(args: &[&str]) -> Run {
     finish(command(args))
 }
 
+/// Runs it with a spill folder of its own, so that what it leaves there is seen.
+#[track_caller]
+pub fn with_own_spill(scratch: &Scratch, args: &[&str]) -> Run {
+    let spill = scratch.text("spill");
+    let run = exobus(&[args, &["--spill", &spill]].concat());
+    assert_eq!(names(&scratch.path("spill")), [""; 0], "spill files are left: {run:#?}");
+    run
+}
+
 pub fn finish(mut command: Command) -> Run {
     let output = command.output().unwrap();
     Run {

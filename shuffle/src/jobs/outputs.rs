@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use exobus_actors::registry::{TaskContext, TaskError};
 use serde::Deserialize;
 
-use crate::files::{self, FileError, IoBuffer, Token};
+use crate::files::{self, FileError, InputFile, IoBuffer, Token};
 
 impl From<FileError> for TaskError {
     fn from(error: FileError) -> Self {
@@ -15,6 +15,26 @@ impl From<FileError> for TaskError {
             _ => Self::fatal(error),
         }
     }
+}
+
+/// Lists the inputs with `listing`, and prepares the output directory if there is one: true when it was made for this job.
+pub(crate) fn list(
+    context: &TaskContext<'_>,
+    inputs: &[PathBuf],
+    output: Option<&Path>,
+    listing: impl FnOnce(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+) -> Result<(Vec<InputFile>, bool), TaskError> {
+    for path in inputs.iter().map(PathBuf::as_path).chain(output) {
+        context.check_path(path)?;
+    }
+    let files = listing(inputs)?;
+    for file in &files {
+        // A link in an input folder may lead anywhere.
+        context.check_path(&file.path)?;
+    }
+    // A second attempt of this task finds the directory that the first one made: empty, as it must be.
+    let created = output.map_or(Ok(false), files::prepare_output_dir)?;
+    Ok((files, created))
 }
 
 /// Removes temporaries unless the job got to its end.

@@ -65,21 +65,14 @@ pub struct Listed {
 }
 
 fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> Result<Listed, TaskError> {
-    for path in params.inputs.iter().chain(&params.output) {
-        context.check_path(path)?;
-    }
-    let files = files::list_files(&params.inputs)?;
-    if let Split::Records(bytes) = params.job.split() {
-        files.iter().try_for_each(|file| files::whole_rows(file, bytes))?;
-    }
-    for file in &files {
-        // A link in an input folder may lead anywhere.
-        context.check_path(&file.path)?;
-    }
-    let created = match &params.output {
-        Some(output) => files::prepare_output_dir(output)?,
-        None => false,
+    let listing = |inputs: &[PathBuf]| {
+        let files = files::list_files(inputs)?;
+        if let Split::Records(bytes) = params.job.split() {
+            files.iter().try_for_each(|file| files::whole_rows(file, bytes))?;
+        }
+        Ok(files)
     };
+    let (files, created) = outputs::list(context, &params.inputs, params.output.as_deref(), listing)?;
     Ok(Listed { files, created })
 }
 

@@ -27,6 +27,8 @@ use crate::{
 
 use grants::Request;
 pub(crate) use grants::{Claim, Described, Granted, RequestItem, Waiting};
+#[cfg(test)]
+pub(crate) use loads::LoadTarget;
 pub(crate) use loads::{LoadJob, Source};
 pub(crate) use spilling::{BlockInfo, WriteJob};
 

@@ -35,19 +35,7 @@ pub(super) struct Listed {
 /// Lists the inputs, and prepares the output directory if there is one.
 #[task(name = "sort.list")]
 pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<Listed, TaskError> {
-    for path in params.inputs.iter().chain(&params.output) {
-        context.check_path(path)?;
-    }
-    let files = files::list_inputs(&params.inputs)?;
-    for file in &files {
-        // A link in an input folder may lead anywhere.
-        context.check_path(&file.path)?;
-    }
-    // A second attempt of this task finds the directory that the first one made: empty, as it must be.
-    let created = match &params.output {
-        Some(output) => files::prepare_output_dir(output)?,
-        None => false,
-    };
+    let (files, created) = outputs::list(context, &params.inputs, params.output.as_deref(), files::list_inputs)?;
     Ok(Listed { files, created })
 }
 
