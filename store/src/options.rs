@@ -15,7 +15,8 @@ pub struct StoreOptions {
     /// Fixed reserve of each executor, in bytes, carved from `memory_bytes` at open: one chunk to write with when
     /// memory is full, the rest for reading streams. At least 2 MiB (less is raised to that).
     pub reserve_per_executor_bytes: u64,
-    /// Threads that do disk requests, 2 to 4 are right for one disk. At least 1.
+    /// Threads that do disk requests. Half of them and one may write: for one disk that is enough, as these requests are
+    /// large. Reads may be small, and the more are under way, the better. At least 1.
     pub io_threads: usize,
     /// Name of this node, a file name: its files lie in `<spill_dir>/<node>/`. Empty: a random name, which a later
     /// process cannot find again, so use it only without `keep_files`.
@@ -38,7 +39,7 @@ impl Default for StoreOptions {
             spill_dirs: Vec::new(),
             executors: 2,
             reserve_per_executor_bytes: 8 << 20,
-            io_threads: 3,
+            io_threads: 6,
             node: String::new(),
             keep_files: false,
             on_event: None,

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 
 /// What disk requests took since the start, summed over the threads that did them.
 pub(crate) struct DiskTime {
-    /// Threads that do requests.
+    /// Requests at a time.
     writers: u64,
     write_us: AtomicU64,
     read_us: AtomicU64,
@@ -148,7 +148,7 @@ pub(crate) struct Setup {
     pub on_event: Option<EventHook>,
     pub memory_bytes: u64,
     pub reserve_bytes: u64,
-    pub io_threads: u64,
+    pub writers: u64,
 }
 
 impl Shared {
@@ -165,7 +165,7 @@ impl Shared {
             memory_bytes: setup.memory_bytes,
             reserve_bytes: setup.reserve_bytes,
             indexes_rebuilt: AtomicU64::new(0),
-            disk_time: DiskTime::new(setup.io_threads),
+            disk_time: DiskTime::new(setup.writers),
         }
     }
 

@@ -83,18 +83,18 @@ impl Store {
         let node = if options.node.is_empty() { random_name() } else { options.node.clone() };
         let dirs = Dirs::new(disk, &options.spill_dirs, &node, options.keep_files);
         let io_threads = options.io_threads.max(1);
+        let writers = io_threads as u64 / 2 + 1;
         let files = Files::new(dirs.paths(), clock.unix_ms());
         let shared = Arc::new(Shared::new(Setup {
             region,
-            // One more than threads, so that the next request is there when one ends.
-            state: State::new(blocks_bytes, files, io_threads as u64 + 1),
+            state: State::new(blocks_bytes, files, writers),
             reserve: Reserve::new(blocks_bytes, executors, per_executor),
             dirs,
             clock,
             on_event: options.on_event.clone(),
             memory_bytes: options.memory_bytes,
             reserve_bytes,
-            io_threads: io_threads as u64,
+            writers,
         }));
         let recovered = if options.keep_files { recover::recover(&shared)? } else { Vec::new() };
         shared.dirs.sweep(&options.spill_dirs);
