@@ -372,7 +372,7 @@ mod tests {
                 ("scheduler", 8),
                 ("host", 2),
                 ("client", 2),
-                ("owner", 12),
+                ("owner", 13),
                 ("node", 9),
                 ("merger", 3),
                 ("membership", 3)
