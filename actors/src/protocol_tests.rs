@@ -52,6 +52,7 @@ fn owner_messages(
         OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
         OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(TaskFigures::default()) },
         OwnerMsg::Recalled { node: node(), task, attempt },
+        OwnerMsg::Stopped { node: node(), incarnation, task, outputs: u32::MAX },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
         OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
         OwnerMsg::NodeFigures {

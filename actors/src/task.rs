@@ -75,7 +75,7 @@ pub enum Returns {
     /// One object.
     #[default]
     One,
-    /// This many objects.
+    /// This many objects; they are announced together, when the attempt has completed.
     Many(u32),
     /// A stream of objects, announced one by one as they are sealed.
     Stream,

@@ -72,6 +72,7 @@ impl Case {
             maps_per_round: 3,
             groups_per_node: 2,
             merge_memory_bytes: u64::MAX,
+            piece_bytes: 100_000,
             keep_map_outputs: false,
             range_max_bytes: u64::MAX,
         };
@@ -170,7 +171,7 @@ static MERGES_STALLED: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct MergeParams {
-    parts: u32,
+    pieces: Vec<u32>,
     stalls: bool,
 }
 
@@ -183,7 +184,7 @@ fn contract_merge(context: &mut TaskContext<'_>, params: MergeParams) -> Result<
         }
     }
     // A task that is cancelled late may still have done all of its work.
-    merge_parts(context, params.parts)
+    merge_parts(context, &params.pieces)
 }
 
 /// What a reduce saw.
@@ -236,6 +237,7 @@ struct Counted {
     case: Case,
     submitted: AtomicU64,
     merges: AtomicU64,
+    most_pieces: AtomicU64,
     ended_before: u64,
     most_in_flight: AtomicU64,
 }
@@ -246,6 +248,7 @@ impl Counted {
             case,
             submitted: AtomicU64::new(0),
             merges: AtomicU64::new(0),
+            most_pieces: AtomicU64::new(0),
             ended_before: MAPS_ENDED.load(Ordering::SeqCst),
             most_in_flight: AtomicU64::new(0),
         }
@@ -272,11 +275,19 @@ impl Job for Counted {
         futures.submit_with(contract_map, &params, &[], TaskOptions { place, ..TaskOptions::default() })
     }
 
-    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        self.most_pieces.fetch_max(pieces.len() as u64, Ordering::SeqCst);
         let stalls = self.case.stalls == Some(self.merges.fetch_add(1, Ordering::SeqCst));
         let whole_max_bytes = self.case.plan.merge_memory_bytes;
         let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
-        futures.submit_with(contract_merge, &MergeParams { parts, stalls }, blocks, options)
+        let params = MergeParams { pieces: pieces.to_vec(), stalls };
+        futures.submit_many(contract_merge, &params, blocks, pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
@@ -316,6 +327,8 @@ struct Ran {
     seen: Vec<Seen>,
     mapped: Output,
     most_in_flight: u64,
+    /// Outputs of a merge.
+    most_pieces: u64,
 }
 
 async fn run(world: &World, strategy: Strategy, case: &Case) -> Result<Ran, JobError> {
@@ -328,7 +341,8 @@ async fn run(world: &World, strategy: Strategy, case: &Case) -> Result<Ran, JobE
         for output in &shuffled.outputs {
             seen.push(futures.get_value(output).await?);
         }
-        Ok(Ran { seen, mapped: shuffled.mapped, most_in_flight: job.most_in_flight.into_inner() })
+        let (most_in_flight, most_pieces) = (job.most_in_flight.into_inner(), job.most_pieces.into_inner());
+        Ok(Ran { seen, mapped: shuffled.mapped, most_in_flight, most_pieces })
     };
     world.nodes[0].run(JobId::new(), "contract", None, program).await.0
 }
@@ -436,6 +450,21 @@ pub async fn rounds_and_merges_of_every_size(world: World, strategy: Strategy) {
     }
 }
 
+/// What a merge makes comes in pieces of every size, where it is of several partitions that are reduced at one place.
+pub async fn pieces_of_every_size(world: World, strategy: Strategy) {
+    let in_pieces = matches!(strategy, Strategy::Push | Strategy::TwoStage);
+    for (piece_bytes, groups_per_node, several) in
+        [(u64::MAX, 1, false), (1, 1, true), (60_000, 1, true), (1, 5, false)]
+    {
+        for merge_memory_bytes in [u64::MAX, 10_000] {
+            let mut case = Case { rows: vec![1000, 0, 1000, 7, 1000, 1000, 0], ..Case::usual() };
+            case.plan = Plan { piece_bytes, groups_per_node, merge_memory_bytes, ..case.plan };
+            let ran = check(&world, strategy, &case).await;
+            assert_eq!(ran.most_pieces > 1, several && in_pieces, "{}: {} pieces", strategy.name(), ran.most_pieces);
+        }
+    }
+}
+
 /// Where rounds are folded: after each round the states are what was mapped so far, and a look at them changes nothing.
 pub async fn after_each_round_the_states_are_the_input_so_far(world: World, strategy: Strategy) {
     assert_eq!(strategy, Strategy::Streaming, "the others have no states");
@@ -538,7 +567,7 @@ macro_rules! strategy_contract {
         mod $module {
             $crate::strategy_contract!(@clauses $world, $strategy,
                 every_row_once_in_its_partition the_smallest_numbers empty_maps one_hot_key
-                no_more_maps_in_flight_than_planned rounds_and_merges_of_every_size
+                no_more_maps_in_flight_than_planned rounds_and_merges_of_every_size pieces_of_every_size
                 an_attempt_that_fails_is_made_again a_lost_row_ends_the_job more_data_than_memory
                 a_far_too_large_partition_is_divided the_stores_are_empty_at_the_end);
         }

@@ -16,12 +16,23 @@ pub trait Job {
     /// The task cannot be submitted.
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError>;
 
-    /// Submits a merge: one object of `parts` parts, each made of the parts at the same position of all blocks of all
-    /// `blocks`. Its result may be merged again and is reduced like the output of a map.
+    /// Submits a merge: an object for each of `pieces`, with that many parts. All blocks of all `blocks` have as many parts
+    /// as the pieces together; each part that is made is made of those at its position, counted over the pieces. What
+    /// is made may be merged again and is reduced like the output of a map.
+    ///
+    /// A merge is to write piece after piece, sealing each
+    /// ([`seal_output`](exobus_actors::registry::TaskContext::seal_output)), so that it holds no more of what it makes than
+    /// one.
     ///
     /// # Errors
     /// The task cannot be submitted.
-    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError>;
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError>;
 
     /// Submits the reduce of `partition`; `columns` are that part of everything that was not merged further.
     ///

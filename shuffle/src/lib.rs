@@ -9,14 +9,17 @@
 //! |---|---|---|---|---|
 //! | [`simple`](strategies::simple) | M R of D / (M R) | none | D - S | in memory, or while blocks on disk are large |
 //! | [`riffle`](strategies::riffle) | M R / F of F D / (M R) | M / F | D - S, up to D more where map outputs are spilled first | many small blocks, reduces anywhere |
-//! | [`push`](strategies::push) | M R / F, all on the node of the reduce | G M / F, more where memory is short | 2 D - S: map outputs are kept | losing a node must be cheap |
-//! | [`two_stage`](strategies::two_stage) | T R, all on the node of the reduce | T G | D - S, in blocks M / T times larger than `simple` | many partitions, data much larger than memory |
+//! | [`push`](strategies::push) | M R / F, all on the node of the reduce | G M / F, more where memory is short; in pieces | 2 D - S: map outputs are kept | losing a node must be cheap |
+//! | [`two_stage`](strategies::two_stage) | T R, all on the node of the reduce | T G, in pieces | D - S, in blocks M / T times larger than `simple` | many partitions, data much larger than memory |
 //! | [`streaming`](strategies::streaming) | R | T R, each with its state | states of every round beyond S | an answer after every round |
+//!
+//! *In pieces*: a merge writes the partitions of its group some 8 MB at a time ([`Plan::piece_bytes`]), an output each, and holds
+//! one of them; what is written before it is the store's to spill.
 //!
 //! [`auto`](strategies::auto) estimates all of them and takes the cheapest; `exobus explain sort` prints the estimates. Lines of
 //! each file, documentation included, beside those that the Exoshuffle paper counts for monoliths (Spark 2 600, Riffle and
-//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 29, riffle 82, push 77, two_stage 38, streaming 74. What they
-//! share is 160 lines, merges that are best effort (`push`, `two_stage`) 165, dividing partitions that are too large 380, the
+//! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 29, riffle 82, push 80, two_stage 40, streaming 74. What they
+//! share is 170 lines, merges that are best effort (`push`, `two_stage`) 180, dividing partitions that are too large 380, the
 //! estimates of `auto` 130. What only `push` uses counts as its own: `Pushes`, 110 lines of the futures API; and what copies
 //! parts ahead, the Merger, is an actor of 930.
 //!

@@ -54,6 +54,9 @@ pub struct Plan {
     pub groups_per_node: u32,
     /// Most bytes that a merge has in memory at once, of what it reads; of more it reads streams.
     pub merge_memory_bytes: u64,
+    /// Bytes that a merge writes as one output, about, before it begins the next (`push`, `two_stage`): what it holds of what
+    /// it makes.
+    pub piece_bytes: u64,
     /// Whether map outputs stay until the end (`push` always does that, `two_stage` if it is told to): what is lost is then
     /// made again from them, and a merge that takes too long is done without.
     pub keep_map_outputs: bool,
@@ -94,6 +97,14 @@ const MERGED_BLOCK_MIN_BYTES: u64 = 1 << 20;
 const ROUND_SHARE_OF_MEMORY: u64 = 5;
 /// A merge makes about this much: several of a round run side by side, and each holds little.
 const MERGE_BYTES: u64 = 64 << 20;
+/// A piece of what a merge makes has at most about so many bytes: as much as the store gives in one run however small its
+/// memory is, and as it writes to disk with one request. Smaller pieces hold less, but every one is an object more.
+const PIECE_MAX_BYTES: u64 = 8 << 20;
+/// A piece is not smaller, however small the memory: below, the cost of an object shows.
+const PIECE_MIN_BYTES: u64 = 1 << 20;
+/// The pieces that the executors of a node write side by side take at most this share of its memory, where that leaves them
+/// the least that makes sense.
+const PIECES_SHARE_OF_MEMORY: u64 = 16;
 /// The directory of an object takes so much for each part.
 pub(crate) const PART_META_BYTES: u64 = 64;
 /// A partition that is so many times as large as others is an outlier: 20 sampled keys a partition make 1.5 of it.
@@ -170,9 +181,18 @@ impl Plan {
             maps_per_round: maps_per_round as usize,
             groups_per_node: groups_per_node.min(partitions) as u32,
             merge_memory_bytes: sizes.memory_bytes / (4 * executors),
+            piece_bytes: (sizes.memory_bytes / (PIECES_SHARE_OF_MEMORY * executors))
+                .clamp(PIECE_MIN_BYTES, PIECE_MAX_BYTES),
             keep_map_outputs: false,
             range_max_bytes: partition_fits.min(sizes.input_bytes / (2 * slots)).max(PARTITION_MIN_BYTES),
         })
+    }
+
+    /// In how many pieces a merge of the outputs of `maps` maps writes so many partitions: each has one at least.
+    pub fn pieces_of(&self, maps: usize, partitions: u32) -> u32 {
+        let all = u128::from(self.partitions.max(1));
+        let bytes = maps as u128 * u128::from(self.chunk_bytes) * u128::from(partitions) / all;
+        bytes.div_ceil(u128::from(self.piece_bytes.max(1))).clamp(1, u128::from(partitions.max(1))) as u32
     }
 
     /// Whether a partition of so many bytes is divided by key: when its reduce would run on while others are done, or
@@ -223,6 +243,35 @@ mod tests {
                 let rounds = 3 * plan.maps_per_round as u64 * plan.chunk_bytes;
                 assert!(rounds <= memory * 6 / 10, "{input} in {memory}: {plan:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_merges_write_at_once_is_little_of_the_memory_and_pieces_are_of_some_size() {
+        for input in [0, 100, 1 << 30, 10_000_000_000, 1_000_000_000_000] {
+            for memory in [16 << 20, 64 << 20, 300 << 20, 1 << 30, 64 << 30] {
+                let plan = Plan::new(sizes(input, memory), None).unwrap();
+                assert!(2 * plan.piece_bytes <= memory / 8, "{input} in {memory}: {plan:?}");
+                let partitions = (plan.partitions / plan.groups_per_node).max(1);
+                for maps in [plan.merge_factor, plan.maps_per_round] {
+                    let pieces = u64::from(plan.pieces_of(maps, partitions));
+                    assert!(pieces >= 1 && pieces <= u64::from(partitions), "{input} in {memory}: {plan:?}");
+                    let merge = maps as u64 * plan.chunk_bytes * u64::from(partitions) / u64::from(plan.partitions);
+                    let piece = merge / pieces;
+                    let one_partition = merge / u64::from(partitions);
+                    assert!(piece <= plan.piece_bytes.max(one_partition), "{input} in {memory}: {plan:?}");
+                    assert!(pieces == 1 || piece >= PIECE_MIN_BYTES / 2, "{input} in {memory}: {plan:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_merge_has_as_many_pieces_as_its_bytes_ask_for_and_its_partitions_allow() {
+        let plan = Plan { chunk_bytes: 40 << 20, piece_bytes: 8 << 20, ..plan_of(100) };
+        let cases = [(0, 50, 1), (1, 0, 1), (1, 1, 1), (1, 50, 3), (4, 25, 5), (4, 50, 10), (400, 25, 25)];
+        for (maps, partitions, pieces) in cases {
+            assert_eq!(plan.pieces_of(maps, partitions), pieces, "{maps} maps, {partitions} partitions");
         }
     }
 

@@ -15,12 +15,13 @@ use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
 use crate::event::{NodeFigures, Received};
-use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId};
+use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::Function;
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{
-    Consumed, FailureKind, Output, Parts, Resources, StillRunning, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
+    Consumed, FailureKind, Output, Parts, Resources, Returns, StillRunning, TaskFailure, TaskFigures, TaskSpec,
+    TaskTiming,
 };
 
 /// How often timeouts are looked after and figures are sent.
@@ -56,7 +57,7 @@ pub struct NodeManager {
     state: NodeState,
     attempts: HashMap<Key, Running>,
     /// Attempts that were cancelled and run on until they look.
-    cancelled: HashMap<Key, Arc<Flags>>,
+    cancelled: HashMap<Key, Cancelled>,
     sets: HashMap<(JobId, SetId), Arc<Members>>,
     owners: HashMap<JobId, Address<OwnerMsg>>,
     /// Who hears of this node's figures, and how often, milliseconds; 0: with every tick.
@@ -83,6 +84,13 @@ struct Running {
     waits_since: Duration,
     /// What it has waited for so far.
     waited: TaskTiming,
+}
+
+/// An attempt that runs on although it was cancelled.
+struct Cancelled {
+    flags: Arc<Flags>,
+    /// How many outputs it may seal before it ends.
+    outputs: u32,
 }
 
 fn micros(time: Duration) -> u64 {
@@ -238,9 +246,11 @@ impl NodeManager {
             Report::Finished { job, task, attempt, outcome, mut figures } => {
                 let key = (job, task, attempt);
                 let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
-                    self.cancelled.remove(&key);
-                    if let Ok((outputs, consumed)) = outcome {
-                        self.completed_anyway(key, outputs, consumed, figures);
+                    let outputs = self.cancelled.remove(&key).map_or(0, |cancelled| cancelled.outputs);
+                    match outcome {
+                        Ok((outputs, consumed)) => self.completed_anyway(key, outputs, consumed, figures),
+                        Err(_) if outputs > 0 => self.stopped(key, outputs),
+                        Err(_) => {}
                     }
                     return;
                 };
@@ -268,11 +278,22 @@ impl NodeManager {
     /// attempt may be here under the same id, and be the one that counts.
     fn completed_anyway(&mut self, key: Key, outputs: Vec<Output>, consumed: Vec<Consumed>, figures: TaskFigures) {
         let (node, incarnation, (job, task, attempt)) = (self.node(), self.incarnation, key);
-        let objects: Vec<_> = (0..outputs.len()).map(|n| task.output(n as u32)).collect();
+        let made = outputs.len() as u32;
         let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
+        self.tell_of_outputs(job, task, made, message);
+    }
+
+    /// An attempt that had been cancelled has stopped. It may have sealed outputs after the Owner freed what was there; as
+    /// in `completed_anyway`, only the Owner knows whether others of the same ids count.
+    fn stopped(&mut self, (job, task, _): Key, outputs: u32) {
+        let (node, incarnation) = (self.node(), self.incarnation);
+        self.tell_of_outputs(job, task, outputs, OwnerMsg::Stopped { node, incarnation, task, outputs });
+    }
+
+    fn tell_of_outputs(&mut self, job: JobId, task: TaskId, outputs: u32, message: OwnerMsg) {
         if self.owners.get(&job).is_none_or(|owner| owner.send(message).is_err()) {
             // The job is over, and with it every attempt.
-            self.store.delete(&objects);
+            self.store.delete(&(0..outputs).map(|index| task.output(index)).collect::<Vec<_>>());
         }
     }
 
@@ -298,7 +319,9 @@ impl NodeManager {
         {
             // It runs on until it looks; its slot is taken until then, its result is dropped.
             running.flags.cancel();
-            self.cancelled.insert(key, running.flags);
+            // Others seal nothing unless they get to their end.
+            let outputs = if let Returns::Many(outputs) = running.spec.returns { outputs } else { 0 };
+            self.cancelled.insert(key, Cancelled { flags: running.flags, outputs });
         }
     }
 
@@ -371,7 +394,8 @@ impl NodeManager {
     fn still_running(&self, job: JobId) -> Vec<StillRunning> {
         let now = self.clock.now();
         let wanted = self.attempts.iter().map(|(key, running)| (key, &running.flags));
-        let long = wanted.chain(&self.cancelled).filter_map(|((of, task, attempt), flags)| {
+        let cancelled = self.cancelled.iter().map(|(key, cancelled)| (key, &cancelled.flags));
+        let long = wanted.chain(cancelled).filter_map(|((of, task, attempt), flags)| {
             let time = flags.running_for(now).filter(|time| *of == job && *time >= StillRunning::AFTER)?;
             Some(StillRunning { task: *task, attempt: *attempt, micros: micros(time) })
         });

@@ -553,6 +553,9 @@ impl Actor for OwnerActor {
                 self.state.failed((&node, incarnation), task, attempt, failure, figures);
             }
             OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
+            OwnerMsg::Stopped { node, incarnation, task, outputs } => {
+                self.state.stopped((&node, incarnation), task, outputs);
+            }
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
             OwnerMsg::Leases { leases } => self.leased(leases, scope),
             OwnerMsg::Nodes(nodes) => {

@@ -50,10 +50,7 @@ impl OwnerState {
     ) {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else {
-            for index in 0..outputs.len() {
-                self.effects.push(Effect::Free { node: from.clone(), object: id.output(index as u32) });
-            }
-            return;
+            return self.free_outputs(from, id, outputs.len() as u32);
         };
         if !self.end_attempt(task, attempt, node, incarnation) {
             return self.late_completion(task, node, outputs);
@@ -140,6 +137,21 @@ impl OwnerState {
         if failure.kind != FailureKind::Cancelled {
             self.attempt_failed(task, attempt, from, failure, figures);
         }
+    }
+
+    /// An attempt that had been ended has stopped, and may have sealed outputs since what it had left was freed.
+    pub(crate) fn stopped(&mut self, (from, incarnation): (&NodeId, Incarnation), id: TaskId, outputs: u32) {
+        let node = self.node_index(from, incarnation);
+        match self.find_task(id) {
+            Some(task) => self.free_leftovers(task, node),
+            None => self.free_outputs(from, id, outputs),
+        }
+    }
+
+    /// Frees outputs of a task that nobody remembers.
+    fn free_outputs(&mut self, node: &NodeId, id: TaskId, outputs: u32) {
+        let free = |index| Effect::Free { node: node.clone(), object: id.output(index) };
+        self.effects.extend((0..outputs).map(free));
     }
 
     /// Frees what attempts that do not count may have left on a node where one of them has just ended.

@@ -10,6 +10,7 @@
 //! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
 //! | `Failed`      | NodeManager  | –                | ignored by attempt                 | repeated by the session             |
 //! | `Recalled`    | NodeManager  | –                | ignored by attempt                 | the task runs where it was          |
+//! | `Stopped`     | NodeManager  | –                | freed again                        | repeated by the session             |
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
@@ -105,6 +106,17 @@ pub enum OwnerMsg {
         task: TaskId,
         /// Which try.
         attempt: Attempt,
+    },
+    /// An attempt that was cancelled has stopped without an end: what it sealed before it looked is still there.
+    Stopped {
+        /// Who ran it.
+        node: NodeId,
+        /// Which life of the node.
+        incarnation: Incarnation,
+        /// The task.
+        task: TaskId,
+        /// How many outputs it may have sealed.
+        outputs: u32,
     },
     /// A node could not decode what it was told about this task.
     Rejected {

@@ -163,8 +163,19 @@ impl World {
     }
 
     pub(super) fn fail_attempt(&mut self, task: TaskId, attempt: Attempt, kind: FailureKind) {
-        let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
+        let (node, spec) = self.running.remove(&(task, attempt)).expect("the attempt runs");
+        // Those of several outputs may be sealed before the end.
+        self.stored.extend((1..outputs_of(&spec)).map(|index| (node.clone(), task.output(index))));
         self.owner.failed((&node, LIFE), task, attempt, TaskFailure { kind, message: "why".into() }, None);
+        self.settle();
+    }
+
+    /// An attempt that was cancelled stops when it has sealed all outputs but the first.
+    pub(super) fn stop(&mut self, (task, attempt): (TaskId, Attempt)) {
+        let (node, spec) = self.zombies.remove(&(task, attempt)).expect("it runs on");
+        let outputs = outputs_of(&spec);
+        self.stored.extend((1..outputs).map(|index| (node.clone(), task.output(index))));
+        self.owner.stopped((&node, LIFE), task, outputs);
         self.settle();
     }
 
@@ -172,6 +183,10 @@ impl World {
         self.owner.release_object(task.output(0));
         self.settle();
     }
+}
+
+fn outputs_of(spec: &TaskSpec) -> u32 {
+    if let Returns::Many(n) = spec.returns { n } else { 1 }
 }
 
 pub(super) fn output(bytes: u64, rows: u64) -> Output {
@@ -339,6 +354,27 @@ fn cancelling_ends_attempts_and_submitting_again_is_a_new_one() {
     world.submit("t", &[]);
     assert_eq!(world.attempt_of(task).0, Attempt(2));
     assert_eq!(world.owner.close(), Ok(()));
+}
+
+#[test]
+fn what_a_cancelled_attempt_seals_before_it_stops_is_freed_unless_another_one_counts() {
+    let mut world = World::new(&[("n", 1)]);
+    let several = TaskOptions { returns: Returns::Many(3), ..TaskOptions::default() };
+    let task = world.submit_with("t", &[], several.clone());
+    world.owner.cancel(task);
+    world.settle();
+    world.stop((task, Attempt(1)));
+    assert_eq!(world.freed, [1, 2].map(|index| (node("n"), task.output(index))));
+    assert_eq!(world.stored, BTreeSet::new());
+
+    // Submitted again, and made there, before the next one stops.
+    world.submit_with("t", &[], several.clone());
+    world.owner.cancel(task);
+    world.settle();
+    world.submit_with("t", &[], several);
+    world.complete_with(task, &[output(8, 1); 3], &[]);
+    world.stop((task, Attempt(2)));
+    assert_eq!(world.stored.len(), 3, "what counts stays");
 }
 
 #[test]
@@ -586,6 +622,8 @@ enum Step {
     Slow(prop::sample::Index),
     /// An attempt that was cancelled completes.
     Late(prop::sample::Index),
+    /// An attempt that was cancelled stops.
+    Stop(prop::sample::Index),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -601,6 +639,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any().prop_map(Step::Release),
         2 => any().prop_map(Step::Slow),
         1 => any().prop_map(Step::Late),
+        1 => any().prop_map(Step::Stop),
     ]
 }
 
@@ -624,8 +663,8 @@ impl Held {
 /// Completes an attempt with all its outputs.
 fn complete_all(world: &mut World, (task, attempt): (TaskId, Attempt)) {
     let (_, spec) = world.running.get(&(task, attempt)).unwrap_or_else(|| &world.zombies[&(task, attempt)]);
-    let outputs = if let Returns::Many(n) = spec.returns { n } else { 1 };
-    world.complete_attempt(task, attempt, &vec![output(8, 1); outputs as usize], &[]);
+    let outputs = outputs_of(spec) as usize;
+    world.complete_attempt(task, attempt, &vec![output(8, 1); outputs], &[]);
 }
 
 /// Whether what the Owner thinks exists does.
@@ -710,6 +749,12 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             if !world.zombies.is_empty() {
                 let attempt = *world.zombies.keys().nth(at.index(world.zombies.len())).unwrap();
                 complete_all(world, attempt);
+            }
+        }
+        Step::Stop(at) => {
+            if !world.zombies.is_empty() {
+                let attempt = *world.zombies.keys().nth(at.index(world.zombies.len())).unwrap();
+                world.stop(attempt);
             }
         }
         Step::Cancel(at) => {

@@ -31,10 +31,19 @@ pub struct TaskContext<'a> {
     parts: ContextParts,
     announce: Yield<'a>,
     state: Option<&'a mut super::SetupState>,
-    writers: Vec<Option<ObjectWriter>>,
-    sealed: Vec<Output>,
+    /// One for each output; of a stream, the one that is being made.
+    slots: Vec<Slot>,
+    /// Of a stream: what was announced.
+    announced: Vec<Output>,
     consumed: Vec<Consumed>,
     figures: TaskFigures,
+}
+
+/// What has become of an output.
+enum Slot {
+    Unwritten,
+    Open(Box<ObjectWriter>),
+    Sealed(Output),
 }
 
 /// What an executor makes a context of.
@@ -63,15 +72,15 @@ impl<'a> TaskContext<'a> {
         let outputs = match parts.returns {
             Returns::One => 1,
             Returns::Many(n) => n as usize,
-            Returns::Stream => 0,
+            Returns::Stream => 1,
         };
         let args_bytes = parts.args.iter().map(argument_bytes).sum();
         Self {
             parts,
             announce,
             state,
-            writers: (0..outputs).map(|_| None).collect(),
-            sealed: Vec::new(),
+            slots: (0..outputs).map(|_| Slot::Unwritten).collect(),
+            announced: Vec::new(),
             consumed: Vec::new(),
             figures: TaskFigures { args_bytes, ..TaskFigures::default() },
         }
@@ -177,34 +186,68 @@ impl<'a> TaskContext<'a> {
     /// # Errors
     /// See [`output_at`](Self::output_at).
     pub fn output_sized(&mut self, bytes: u64) -> Result<&mut ObjectWriter, TaskError> {
-        self.parts.target_bytes = bytes;
-        self.output_at(0)
+        self.output_at_sized(0, bytes)
     }
 
     /// The writer of output `index`, made when it is first asked for. For a stream: of the output that is being made.
     ///
     /// # Errors
-    /// No such output.
+    /// No such output, or it is sealed.
     pub fn output_at(&mut self, index: usize) -> Result<&mut ObjectWriter, TaskError> {
-        if self.parts.returns == Returns::Stream {
-            if self.writers.is_empty() {
-                self.writers.push(None);
-            }
-        } else if index >= self.writers.len() {
-            return Err(TaskError::fatal(format!("output {index} of {}", self.writers.len())));
-        }
-        let position = if self.parts.returns == Returns::Stream { 0 } else { index };
-        if self.writers[position].is_none() {
-            let number = if self.parts.returns == Returns::Stream { self.sealed.len() } else { index };
+        self.output_at_sized(index, self.parts.target_bytes)
+    }
+
+    /// The writer of output `index`, which will have about `bytes` bytes.
+    ///
+    /// # Errors
+    /// See [`output_at`](Self::output_at).
+    pub fn output_at_sized(&mut self, index: usize, bytes: u64) -> Result<&mut ObjectWriter, TaskError> {
+        let (position, number) = match self.parts.returns {
+            Returns::Stream => (0, self.announced.len()),
+            Returns::One | Returns::Many(_) => (index, index),
+        };
+        let outputs = self.slots.len();
+        let missing = || TaskError::fatal(format!("output {index} of {outputs}"));
+        let slot = self.slots.get_mut(position).ok_or_else(missing)?;
+        if let Slot::Unwritten = slot {
             let options = WriterOptions {
                 group: self.parts.job.group(),
                 align: Align::One,
-                bytes_hint: self.parts.target_bytes,
+                bytes_hint: bytes,
                 attempt: self.parts.attempt.0,
             };
-            self.writers[position] = Some(self.parts.store.writer(self.parts.task.output(number as u32), options));
+            let writer = self.parts.store.writer(self.parts.task.output(number as u32), options);
+            *slot = Slot::Open(Box::new(writer));
         }
-        Ok(self.writers[position].as_mut().expect("made above"))
+        match slot {
+            Slot::Open(writer) => Ok(writer),
+            _ => Err(TaskError::fatal(format!("output {index} is sealed"))),
+        }
+    }
+
+    /// Seals output `index` of several while the task goes on with others: from here on the store may spill it, so that
+    /// a task holds no more than the output that it writes, however much it makes in all.
+    ///
+    /// Nobody hears of it before the attempt has completed, with all outputs: an attempt that fails or is cancelled leaves
+    /// none, and another one makes all of them again. That is why such a task returns [`Returns::Many`] and not a stream,
+    /// which announces outputs at once and so can neither be made again nor be copied. An output that was never written is
+    /// sealed empty.
+    ///
+    /// # Errors
+    /// The task does not return several outputs, there is no such output or it is sealed, or the store fails.
+    pub fn seal_output(&mut self, index: usize) -> Result<(), TaskError> {
+        if !matches!(self.parts.returns, Returns::Many(_)) {
+            return Err(TaskError::fatal("seal_output in a task that does not return several outputs"));
+        }
+        let outputs = self.slots.len();
+        let slot = self.slots.get_mut(index);
+        let slot = slot.ok_or_else(|| TaskError::fatal(format!("output {index} of {outputs}")))?;
+        if let Slot::Sealed(_) = slot {
+            return Err(TaskError::fatal(format!("output {index} is sealed")));
+        }
+        let output = std::mem::replace(slot, Slot::Unwritten).seal()?;
+        self.slots[index] = Slot::Sealed(output);
+        Ok(())
     }
 
     /// Seals the current output of a stream and announces it; the next [`output`](Self::output) is a new one.
@@ -216,10 +259,9 @@ impl<'a> TaskContext<'a> {
             return Err(TaskError::fatal("next_output in a task that does not return a stream"));
         }
         self.output()?;
-        let writer = self.writers.pop().flatten().expect("made above");
-        let output = seal(writer)?;
-        (self.announce)(self.sealed.len() as u32, output);
-        self.sealed.push(output);
+        let output = std::mem::replace(&mut self.slots[0], Slot::Unwritten).seal()?;
+        (self.announce)(self.announced.len() as u32, output);
+        self.announced.push(output);
         Ok(())
     }
 
@@ -284,7 +326,7 @@ impl<'a> TaskContext<'a> {
     /// # Errors
     /// The value cannot be encoded, or the store fails.
     pub fn return_value<T: Serialize>(&mut self, value: &T) -> Result<(), TaskError> {
-        if size_of::<T>() == 0 || self.parts.returns != Returns::One || self.writers[0].is_some() {
+        if size_of::<T>() == 0 || self.parts.returns != Returns::One || !matches!(self.slots[0], Slot::Unwritten) {
             return Ok(());
         }
         let bytes = rmp_serde::to_vec_named(value).map_err(TaskError::fatal)?;
@@ -298,21 +340,27 @@ impl<'a> TaskContext<'a> {
     /// Seals what is open. Outputs that were never written are empty, and empty objects take no place anywhere.
     pub(crate) fn finish(mut self) -> Result<Finished, TaskError> {
         if self.parts.returns == Returns::Stream {
-            if self.writers.first().is_some_and(Option::is_some) {
+            if matches!(self.slots[0], Slot::Open(_)) {
                 self.next_output()?;
             }
-        } else {
-            for writer in std::mem::take(&mut self.writers) {
-                self.sealed.push(writer.map_or(Ok(Output::default()), seal)?);
-            }
+            return Ok(Finished { outputs: self.announced, consumed: self.consumed, figures: self.figures });
         }
-        Ok(Finished { outputs: self.sealed, consumed: self.consumed, figures: self.figures })
+        let outputs = self.slots.into_iter().map(Slot::seal).collect::<Result<_, _>>()?;
+        Ok(Finished { outputs, consumed: self.consumed, figures: self.figures })
     }
 }
 
-fn seal(writer: ObjectWriter) -> Result<Output, TaskError> {
-    let meta = writer.seal()?;
-    Ok(Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash })
+impl Slot {
+    fn seal(self) -> Result<Output, TaskError> {
+        match self {
+            Self::Unwritten => Ok(Output::default()),
+            Self::Open(writer) => {
+                let meta = writer.seal()?;
+                Ok(Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash })
+            }
+            Self::Sealed(output) => Ok(output),
+        }
+    }
 }
 
 fn argument_bytes(argument: &Argument) -> u64 {

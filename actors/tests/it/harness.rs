@@ -18,6 +18,19 @@ use parking_lot::{Mutex, RwLock};
 /// Bytes of each node's store.
 pub const MEMORY_BYTES: u64 = 64 << 20;
 
+/// How long something may take that is bound to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Gives others their turn until this is so.
+pub async fn until(mut so: impl FnMut() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("it comes about within its time");
+}
+
 /// Nodes that know each other; the first one has the Scheduler. They stop in order when this is dropped.
 pub struct Cluster {
     pub bus: Bus,

@@ -4,6 +4,7 @@ mod arguments;
 mod figures;
 mod functions;
 mod harness;
+mod outputs;
 mod pushes;
 mod refused;
 mod simulated;

@@ -1,7 +1,6 @@
 //! Parts that are pushed ahead of the tasks that merge them: their bytes move once, they give way to arguments, and they go.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use exobus_actors::event::{Event, EventKind};
 use exobus_actors::futures::{Fold, Futures, ObjectRef, Pushes};
@@ -11,13 +10,11 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, TaskOptions};
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, until};
 
 const PARTS: u32 = 4;
 /// The pieces in which merges ask for what is pushed.
 const PIECES: [std::ops::Range<u32>; 2] = [0..3, 3..4];
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A block of so many bytes a part, each byte the number of the block.
 #[task(name = "test.block")]
 fn make_block(context: &mut TaskContext<'_>, (number, part_bytes): (u8, u64)) -> Result<(), TaskError> {
@@ -62,16 +59,6 @@ fn push(futures: &Futures, blocks: &[ObjectRef], fold_at: usize) -> Result<Pushe
     let mut pushes = Pushes::open(futures, &[(on("target"), PIECES.to_vec())], fold_at)?;
     blocks.iter().try_for_each(|block| pushes.push(futures, block))?;
     Ok(pushes)
-}
-
-/// Gives others their turn until this is so.
-async fn until(mut so: impl FnMut() -> bool) {
-    let wait = async {
-        while !so() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.expect("it comes about within its time");
 }
 
 /// Waits for so many folds.

@@ -16,6 +16,7 @@ use super::tasks::ROWS_PER_LOOK;
 use super::values::{Combined, Group, Values};
 use crate::files::{self, FileError, IoBuffer, OutputFile, OutputOptions, Token};
 use crate::jobs::outputs::output_buffers;
+use crate::jobs::pieces;
 use crate::jobs::streams::run_windows;
 use crate::rows::{ReadRows, RowMerge, RowRun, RowsError, SliceRows, push_row};
 
@@ -28,12 +29,13 @@ impl From<RowsError> for TaskError {
     }
 }
 
-/// What `merge` is told. Each of its arguments is an object, or parts of all members of a set, with that many parts.
+/// What `merge` is told. Each of its arguments is an object, or parts of all members of a set, with as many parts as the
+/// pieces have together.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "J: KeyedJob")]
 pub struct MergeParams<J> {
     pub(super) job: Arc<J>,
-    pub(super) parts: u32,
+    pub(super) pieces: Vec<u32>,
 }
 
 pub(super) fn merge<J: Registered>(context: &mut TaskContext<'_>, params: MergeParams<J>) -> Result<(), TaskError> {
@@ -55,15 +57,18 @@ fn merge_blocks<J: Registered>(
     read: &mut [Output],
 ) -> Result<(), TaskError> {
     let (of, blocks) = blocks(context);
-    let bytes = blocks.iter().map(|block| block.len() as u64).sum();
-    for part in 0..params.parts as usize {
-        context.check_cancelled()?;
-        let parts = of.iter().zip(&blocks).map(|(arg, block)| (*arg, block.part(part)));
-        let parts: Vec<(usize, Block)> = parts.filter(|(_, part)| !part.is_empty()).collect();
-        let runs = parts.iter().map(|(_, part)| SliceRows::new(part)).collect();
-        let mut merge = RowMerge::new(runs)?;
-        merge_part(&*params.job, &mut merge, context.output_sized(bytes)?)?;
-        parts.iter().zip(merge.read()).for_each(|((arg, _), of_run)| read[*arg].add(*of_run));
+    for (piece, parts) in pieces::ranges(&params.pieces) {
+        let bytes = pieces::bytes(blocks.iter().map(Block::parts), &parts);
+        for part in parts {
+            context.check_cancelled()?;
+            let parts = of.iter().zip(&blocks).map(|(arg, block)| (*arg, block.part(part)));
+            let parts: Vec<(usize, Block)> = parts.filter(|(_, part)| !part.is_empty()).collect();
+            let runs = parts.iter().map(|(_, part)| SliceRows::new(part)).collect();
+            let mut merge = RowMerge::new(runs)?;
+            merge_part(&*params.job, &mut merge, context.output_at_sized(piece, bytes)?)?;
+            parts.iter().zip(merge.read()).for_each(|((arg, _), of_run)| read[*arg].add(*of_run));
+        }
+        context.seal_output(piece)?;
     }
     Ok(())
 }
@@ -74,19 +79,22 @@ fn merge_streams<J: Registered>(
     read: &mut [Output],
 ) -> Result<(), TaskError> {
     let (of, mut readers) = readers(context);
-    let bytes = readers.iter().map(ObjectReader::remaining).sum();
     let mut windows = run_windows(context, readers.len())?;
-    for part in 0..params.parts as usize {
-        context.check_cancelled()?;
-        let runs = readers.iter_mut().zip(&mut windows).map(|(reader, window)| {
-            let part_bytes = reader.parts()[part].bytes;
-            ReadRows::new(io::Read::take(reader, part_bytes), &mut **window)
-        });
-        let mut merge = RowMerge::new(runs.collect())?;
-        merge_part(&*params.job, &mut merge, context.output_sized(bytes)?)?;
-        let of_runs = merge.read().to_vec();
-        drop(merge);
-        of.iter().zip(of_runs).for_each(|(arg, of_run)| read[*arg].add(of_run));
+    for (piece, parts) in pieces::ranges(&params.pieces) {
+        let bytes = pieces::bytes(readers.iter().map(ObjectReader::parts), &parts);
+        for part in parts {
+            context.check_cancelled()?;
+            let runs = readers.iter_mut().zip(&mut windows).map(|(reader, window)| {
+                let part_bytes = reader.parts()[part].bytes;
+                ReadRows::new(io::Read::take(reader, part_bytes), &mut **window)
+            });
+            let mut merge = RowMerge::new(runs.collect())?;
+            merge_part(&*params.job, &mut merge, context.output_at_sized(piece, bytes)?)?;
+            let of_runs = merge.read().to_vec();
+            drop(merge);
+            of.iter().zip(of_runs).for_each(|(arg, of_run)| read[*arg].add(of_run));
+        }
+        context.seal_output(piece)?;
     }
     Ok(())
 }

@@ -93,11 +93,18 @@ impl<J: Registered> Job for Shuffle<J> {
         Ok(parts)
     }
 
-    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
-        let params = MergeParams { job: self.job.clone(), parts };
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        let params = MergeParams { job: self.job.clone(), pieces: pieces.to_vec() };
         let whole_max_bytes = self.plan.merge_memory_bytes;
         let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
-        futures.submit_with(KeyedFunction::<J, stage::Merge>::new(), &params, blocks, options)
+        let function = KeyedFunction::<J, stage::Merge>::new();
+        futures.submit_many(function, &params, blocks, pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {

@@ -1,5 +1,10 @@
 //! Merges group by group, and the reduces that read them where they were made: what `push` and `two_stage` share.
 //!
+//! A merge is a generator (Exoshuffle, section 3.1.3): it writes the partitions of its group piece by piece, an output each,
+//! and holds the one that it writes; the store may spill what is sealed. How many pieces there are says
+//! [`Plan::pieces_of`](crate::Plan::pieces_of). Outputs are announced together when the merge is done, so that it is made
+//! again, copied or given up as a whole.
+//!
 //! Where map outputs are kept, merging is best effort (Magnet, section 3.3): a merge that takes too long is cancelled, and
 //! reduces read its inputs as they are. What is too long the Owner says, from the times of the other merges
 //! ([`Futures::cancel_overdue`]); it is asked when no merge has ended for a while. The books close all the same: a part of
@@ -27,11 +32,11 @@ pub(super) struct Merges {
     groups: Vec<Group>,
     window: Window,
     in_flight: usize,
-    /// What was merged, by group.
-    merged: Vec<Vec<ObjectRef>>,
+    /// What each merge makes, a piece each, by group.
+    merged: Vec<Vec<Vec<ObjectRef>>>,
     /// Where map outputs are kept: what each batch of merges reads.
     batches: Vec<(ObjectSet, Vec<ObjectRef>)>,
-    /// Group and batch of each merge that may have to be done without.
+    /// Group and batch of each merge that may have to be done without, by its first output, which stands for all of them.
     running: BTreeMap<ObjectId, (usize, usize)>,
     /// Batches that were not merged, by group.
     unmerged: Vec<Vec<usize>>,
@@ -93,13 +98,15 @@ impl Merges {
             // When nothing ends at all, those in flight may all wait for executors that overdue merges hold. More are
             // submitted then, for others to run: from their times it is seen what is overdue.
             while self.window.len() >= self.in_flight && self.next(futures).await? {}
-            let Group { parts, place } = &self.groups[index];
-            let output = job.merge(futures, &[set.parts(parts.clone())], parts.end - parts.start, place.clone())?;
-            self.window.track(futures, &output)?;
+            let Group { parts, pieces, place } = &self.groups[index];
+            let pieces: Vec<u32> = pieces.iter().map(|piece| piece.end - piece.start).collect();
+            let outputs = job.merge(futures, &[set.parts(parts.clone())], &pieces, place.clone())?;
+            let first = &outputs[0];
+            self.window.track(futures, first)?;
             if !self.batches.is_empty() {
-                self.running.insert(output.id(), (index, self.batches.len() - 1));
+                self.running.insert(first.id(), (index, self.batches.len() - 1));
             }
-            self.merged[index].push(output);
+            self.merged[index].push(outputs);
         }
         Ok(())
     }
@@ -118,7 +125,7 @@ impl Merges {
         for overdue in &overdue {
             self.window.forget(overdue);
             if let Some((group, batch)) = self.running.remove(&overdue.id()) {
-                self.merged[group].retain(|merged| merged.id() != overdue.id());
+                self.merged[group].retain(|outputs| outputs[0].id() != overdue.id());
                 self.unmerged[group].push(batch);
             }
         }
@@ -139,8 +146,9 @@ impl Merges {
             let known = |group: &usize| self.running.values().all(|(of, _)| of != group);
             let (ended, running): (Vec<_>, Vec<_>) = left.into_iter().partition(known);
             for group in &ended {
-                let columns = self.columns(job, *group);
-                reduces.add(columns).await?;
+                for columns in self.columns(job, *group) {
+                    reduces.add(columns).await?;
+                }
             }
             left = running;
             if ended.is_empty() {
@@ -151,15 +159,19 @@ impl Merges {
         Ok((outputs, self.batches.into_iter().flat_map(|(_, blocks)| blocks).collect()))
     }
 
-    fn columns(&mut self, job: &impl Job, group: usize) -> Columns {
-        let Group { parts, place } = &self.groups[group];
+    /// What the reduces of a group read, piece by piece.
+    fn columns(&mut self, job: &impl Job, group: usize) -> Vec<Columns> {
+        let Group { pieces, place, .. } = &self.groups[group];
         let unmerged = self.unmerged[group].iter().map(|batch| self.batches[*batch].clone());
-        Columns {
-            partitions: parts.clone(),
-            edge: edge(job, &format!("merge[{parts:?}]"), "reduce"),
-            blocks: std::mem::take(&mut self.merged[group]),
-            unmerged: unmerged.collect(),
+        let unmerged: Vec<_> = unmerged.collect();
+        let mut merged: Vec<_> = std::mem::take(&mut self.merged[group]).into_iter().map(Vec::into_iter).collect();
+        let columns = |partitions: &Range<u32>| Columns {
+            partitions: partitions.clone(),
+            edge: edge(job, &format!("merge[{partitions:?}]"), "reduce"),
+            blocks: merged.iter_mut().filter_map(Iterator::next).collect(),
+            unmerged: unmerged.clone(),
             place: place.clone(),
-        }
+        };
+        pieces.iter().map(columns).collect()
     }
 }

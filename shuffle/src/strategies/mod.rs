@@ -95,21 +95,30 @@ fn edge(job: &impl Job, from: &str, to: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     parts: Range<u32>,
+    /// The same, as a merge writes them: an output for each piece.
+    pieces: Vec<Range<u32>>,
     place: Place,
 }
 
-/// Divides the partitions among the nodes, and those of a node into `plan.groups_per_node` groups, as evenly as it goes.
-fn groups(nodes: &[NodeShape], plan: &Plan) -> Vec<Group> {
+/// Divides the partitions among the nodes, and those of a node into `plan.groups_per_node` groups, as evenly as it goes; each
+/// of them into as many pieces as are due where `maps` maps are merged at a time.
+fn groups(nodes: &[NodeShape], plan: &Plan, maps: usize) -> Vec<Group> {
     let per_node = u64::from(plan.groups_per_node.max(1));
-    let partitions = u64::from(plan.partitions);
-    let count = (nodes.len().max(1) as u64 * per_node).min(partitions.max(1));
-    let bound = |group: u64| (group * partitions / count) as u32;
-    let group = |group: u64| {
-        let node = nodes.get((group * nodes.len() as u64 / count) as usize);
+    let count = (nodes.len().max(1) as u64 * per_node).min(u64::from(plan.partitions.max(1)));
+    let group = |(index, parts): (u64, Range<u32>)| {
+        let node = nodes.get((index * nodes.len() as u64 / count) as usize);
         let place = node.map_or(Place::Anywhere, |shape| Place::Node { node: shape.node.clone(), soft: true });
-        Group { parts: bound(group)..bound(group + 1), place }
+        let pieces = divide(parts.clone(), u64::from(plan.pieces_of(maps, parts.end - parts.start)));
+        Group { pieces: pieces.collect(), parts, place }
     };
-    (0..count).map(group).collect()
+    (0..).zip(divide(0..plan.partitions, count)).map(group).collect()
+}
+
+/// Divides a range into so many, as evenly as it goes.
+fn divide(range: Range<u32>, count: u64) -> impl Iterator<Item = Range<u32>> {
+    let length = u64::from(range.end - range.start);
+    let bound = move |index: u64| range.start + (index * length / count) as u32;
+    (0..count).map(move |index| bound(index)..bound(index + 1))
 }
 
 /// The maps of a job: so many in flight, counted as they end.
@@ -175,11 +184,26 @@ mod tests {
         let sizes = Sizes { input_bytes: 10 << 30, nodes: 3, executors_per_node: 2, memory_bytes: 1 << 30 };
         for (count, partitions) in [(1, 1), (1, 80), (3, 1), (3, 2), (3, 80), (3, 4000)] {
             let plan = Plan::new(sizes, Some(partitions)).unwrap();
-            let groups = groups(&nodes(count), &plan);
+            let groups = groups(&nodes(count), &plan, plan.maps_per_round);
             let covered: Vec<u32> = groups.iter().flat_map(|group| group.parts.clone()).collect();
             assert_eq!(covered, (0..partitions).collect::<Vec<_>>());
             let at = |n: usize| groups.iter().filter(|group| group.place == groups[n].place).count();
             assert!(at(0).abs_diff(at(groups.len() - 1)) <= 1, "{groups:?}");
+        }
+    }
+
+    #[test]
+    fn the_pieces_of_a_group_cover_it_in_order_none_without_a_partition() {
+        let sizes = Sizes { input_bytes: 10 << 30, nodes: 3, executors_per_node: 2, memory_bytes: 1 << 30 };
+        for partitions in [1, 2, 80, 4000] {
+            let plan = Plan::new(sizes, Some(partitions)).unwrap();
+            for maps in [0, plan.merge_factor, plan.maps_per_round] {
+                for Group { parts, pieces, .. } in groups(&nodes(3), &plan, maps) {
+                    assert!(pieces.iter().all(|piece| !piece.is_empty()), "{pieces:?}");
+                    assert_eq!(pieces.len(), plan.pieces_of(maps, parts.end - parts.start) as usize);
+                    assert_eq!(pieces.into_iter().flatten().collect::<Vec<_>>(), parts.collect::<Vec<_>>());
+                }
+            }
         }
     }
 }

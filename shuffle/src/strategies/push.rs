@@ -4,12 +4,13 @@
 //! that is lost costs a merge and no map. Merging is best effort: what is not merged in time is reduced as it is.
 //!
 //! With M maps, F = `plan.merge_factor` and G groups of partitions: M / F x G merges (up to 4 times as many where memory is
-//! short); a reduce reads M / F blocks of F D / (M R) bytes, all of them on its own node. Of D, the share that is made on
-//! another node than its reduce's moves once, ahead of the merges; in copies that are given up when memory is short, it
-//! moves again. D is stored twice, as map outputs and as merged blocks: peak store bytes are min(2 D + running tasks,
-//! budget), copies included, which take a quarter of it at most; disk bytes 2 D - budget written, D - budget / 2 read. What
-//! `two_stage` spares by letting map outputs go, this spends so that what is lost with a node will cost
-//! merges and no maps, once lost objects are made again (ARCHITECTURE.md, "Deliberately absent").
+//! short), each of which makes F D / (M G) bytes in pieces of P = `plan.piece_bytes` and holds one; a reduce reads M / F
+//! blocks of F D / (M R) bytes, all of them on its own node. Of D, the share that is made on another node than its reduce's
+//! moves once, ahead of the merges; in copies that are given up when memory is short, it moves again. D is stored twice, as
+//! map outputs and as merged blocks: peak store bytes are min(2 D + running tasks, budget), copies included, which take a
+//! quarter of it at most; disk bytes 2 D - budget written, D - budget / 2 read. What `two_stage` spares by letting map
+//! outputs go, this spends so that what is lost with a node will cost merges and no maps, once lost objects are made again
+//! (ARCHITECTURE.md, "Deliberately absent").
 
 use std::ops::Range;
 
@@ -26,13 +27,14 @@ use crate::plan::Plan;
 /// A task cannot be submitted or fails.
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
     let plan = &Plan { keep_map_outputs: true, ..*plan };
-    let groups = groups(&futures.nodes(), plan);
-    let (lanes, factor) = (lanes(&groups), plan.merge_factor.max(1));
-    let pieces = |lane: &Range<usize>| {
+    let factor = plan.merge_factor.max(1);
+    let groups = groups(&futures.nodes(), plan, factor.min(maps));
+    let lanes = lanes(&groups);
+    let ranges = |lane: &Range<usize>| {
         let groups = &groups[lane.clone()];
         (groups[0].place.clone(), groups.iter().map(|group| group.parts.clone()).collect())
     };
-    let mut pushes = Pushes::open(futures, &lanes.iter().map(pieces).collect::<Vec<_>>(), factor)?;
+    let mut pushes = Pushes::open(futures, &lanes.iter().map(ranges).collect::<Vec<_>>(), factor)?;
     let (in_flight, planned) = (groups.len() * 2, maps.div_ceil(factor));
     let mut merges = Merges::plan(futures, job, plan, groups, planned, in_flight)?;
     let mut folds = vec![0; lanes.len()];

@@ -66,7 +66,7 @@ impl<J: Job> Merger<'_, J> {
     fn merge(&mut self, node: Option<NodeId>, blocks: &[ObjectRef]) -> Result<(), ShuffleError> {
         let set = self.futures.exchange(&edge(self.job, "map", "merge"), blocks, self.plan.partitions, 1)?;
         let place = node.map_or(Place::Anywhere, |node| Place::Node { node, soft: true });
-        self.merged.push(self.job.merge(self.futures, &[set.arg()], self.plan.partitions, place)?);
+        self.merged.extend(self.job.merge(self.futures, &[set.arg()], &[self.plan.partitions], place)?);
         Ok(())
     }
 

@@ -37,9 +37,9 @@ pub async fn rounds(
     let folds = maps.div_ceil(round_maps) as u64 * u64::from(plan.partitions);
     futures.plan_stage(&format!("{}.merge", job.name()), folds, plan.input_bytes)?;
 
-    let places: Vec<Place> = groups(&futures.nodes(), plan)
+    let places: Vec<Place> = groups(&futures.nodes(), plan, round_maps)
         .into_iter()
-        .flat_map(|Group { parts, place }| parts.map(move |_| place.clone()))
+        .flat_map(|Group { parts, place, .. }| parts.map(move |_| place.clone()))
         .collect();
     let mut running = Maps::new(plan.maps_in_flight);
     let mut states: Vec<ObjectRef> = Vec::new();
@@ -59,7 +59,7 @@ pub async fn rounds(
             let state = state.transpose()?;
             let mut columns = vec![set.part(partition)];
             columns.extend(state.as_ref().map(|state| state.part(0)));
-            states.push(job.merge(futures, &columns, 1, place.clone())?);
+            states.extend(job.merge(futures, &columns, &[1], place.clone())?);
         }
         look(maps.min(first + round_maps), &states).await?;
     }

@@ -45,30 +45,46 @@ fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError
 
 /// Puts the parts at the same position of all blocks one behind the other.
 #[task(name = "bench.shuffle_merge", deterministic = true)]
-fn merge(context: &mut TaskContext<'_>, parts: u32) -> Result<(), TaskError> {
-    for arg in 0..context.args() {
-        let blocks = context.blocks(arg);
-        let bytes = blocks.iter().map(|block| block.len() as u64).sum();
-        let mut read = Output::default();
-        let writer = context.output_sized(bytes)?;
-        for part in 0..parts as usize {
-            read.add(concatenate(writer, &blocks, part)?);
+fn merge(context: &mut TaskContext<'_>, pieces: Vec<u32>) -> Result<(), TaskError> {
+    let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
+    let mut read = vec![Output::default(); args.len()];
+    let mut end = 0;
+    for (piece, parts) in pieces.into_iter().enumerate() {
+        let parts = end..end + parts as usize;
+        end = parts.end;
+        let of_piece = args.iter().flatten().flat_map(|block| &block.parts()[parts.clone()]);
+        let writer = context.output_at_sized(piece, of_piece.map(|part| part.bytes).sum())?;
+        for part in parts {
+            concatenate(writer, &args, part, &mut read)?;
         }
+        context.seal_output(piece)?;
+    }
+    for (arg, read) in read.into_iter().enumerate() {
         context.consumed(arg, read.bytes, read.rows, read.row_hash);
     }
     Ok(())
 }
 
-fn concatenate(writer: &mut ObjectWriter, blocks: &[Block], part: usize) -> Result<Output, TaskError> {
-    let mut read = Output::default();
+/// Writes a part of all blocks of all arguments as one; adds what that was to what was read of each argument.
+fn concatenate(
+    writer: &mut ObjectWriter,
+    args: &[Vec<Block>],
+    part: usize,
+    read: &mut [Output],
+) -> Result<(), TaskError> {
+    let mut written = Output::default();
     writer.begin_part(None)?;
-    for block in blocks {
-        let bytes = block.part(part);
-        writer.write(&bytes)?;
-        read.add(sum(&bytes)?);
+    for (blocks, read) in args.iter().zip(read) {
+        for block in blocks {
+            let bytes = block.part(part);
+            writer.write(&bytes)?;
+            let rows = sum(&bytes)?;
+            read.add(rows);
+            written.add(rows);
+        }
     }
-    writer.end_part(read.rows, read.row_hash);
-    Ok(read)
+    writer.end_part(written.rows, written.row_hash);
+    Ok(())
 }
 
 fn sum(rows: &[u8]) -> Result<Output, TaskError> {
@@ -109,8 +125,15 @@ impl Job for Tiny {
         futures.submit_with(map, &params, &[], TaskOptions { place, ..TaskOptions::default() })
     }
 
-    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
-        futures.submit_with(merge, &parts, blocks, TaskOptions { place, ..TaskOptions::default() })
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        let options = TaskOptions { place, ..TaskOptions::default() };
+        futures.submit_many(merge, &pieces.to_vec(), blocks, pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {

@@ -209,6 +209,7 @@ fn owner() -> Vec<OwnerMsg> {
             figures: Some(task_figures()),
         },
         OwnerMsg::Recalled { node: node(), task: task(), attempt: Attempt(1) },
+        OwnerMsg::Stopped { node: node(), incarnation: INCARNATION, task: task(), outputs: 8 },
         OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
         OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
@@ -239,6 +240,7 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Yielded { .. } => "Yielded",
         OwnerMsg::Failed { .. } => "Failed",
         OwnerMsg::Recalled { .. } => "Recalled",
+        OwnerMsg::Stopped { .. } => "Stopped",
         OwnerMsg::Rejected { .. } => "Rejected",
         OwnerMsg::NodeState { .. } => "NodeState",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
@@ -370,7 +372,7 @@ mod tests {
                 ("scheduler", 8),
                 ("host", 2),
                 ("client", 2),
-                ("owner", 12),
+                ("owner", 13),
                 ("node", 9),
                 ("merger", 3),
                 ("membership", 3)

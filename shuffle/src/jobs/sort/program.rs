@@ -126,10 +126,17 @@ impl Job for SortJob {
         )
     }
 
-    fn merge(&self, futures: &Futures, blocks: &[Arg], parts: u32, place: Place) -> Result<ObjectRef, JobError> {
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
         let whole_max_bytes = self.plan.merge_memory_bytes;
         let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
-        futures.submit_with(merge_blocks, &MergeParams { parts }, blocks, options)
+        let params = MergeParams { pieces: pieces.to_vec() };
+        futures.submit_many(merge_blocks, &params, blocks, pieces.len() as u32, options)
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {

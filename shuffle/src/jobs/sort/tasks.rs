@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::cuts::Cuts;
 use crate::files::{self, Chunk, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk};
 use crate::jobs::outputs;
+use crate::jobs::pieces;
 use crate::jobs::streams::run_windows;
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
@@ -134,54 +135,62 @@ fn write_part(
     Ok(())
 }
 
-/// What `merge` is told. Each of its arguments is an object, or parts of all members of a set, with that many parts.
+/// What `merge` is told. Each of its arguments is an object, or parts of all members of a set, with as many parts as the
+/// pieces have together.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MergeParams {
-    pub(super) parts: u32,
+    pub(super) pieces: Vec<u32>,
 }
 
-/// Merges sorted parts part by part: many objects into one. What is larger than the memory of the node comes as streams and
-/// is merged through small windows.
+/// Merges sorted parts part by part: many objects into one for each piece. What is larger than the memory of the node comes
+/// as streams and is merged through small windows.
 #[task(name = "sort.merge", arguments = [either], deterministic = true)]
 pub(super) fn merge_blocks(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
-    merge_parts(context, params.parts)
+    merge_parts(context, &params.pieces)
 }
 
 /// What `merge_blocks` does, for tasks that do more.
-pub(crate) fn merge_parts(context: &mut TaskContext<'_>, parts: u32) -> Result<(), TaskError> {
+pub(crate) fn merge_parts(context: &mut TaskContext<'_>, pieces: &[u32]) -> Result<(), TaskError> {
     if (0..context.args()).any(|arg| context.is_stream(arg)) {
-        return merge_streams(context, parts);
+        return merge_streams(context, pieces);
     }
-    let (sealed, blocks) = blocks(context);
-    let bytes = blocks.iter().map(|block| block.len() as u64).sum();
+    let (sealed, mut blocks) = blocks(context);
+    blocks.retain(|block| !block.is_empty());
     let mut read = Output::default();
-    for part in 0..parts as usize {
-        context.check_cancelled()?;
-        let parts = blocks.iter().filter(|block| !block.is_empty()).map(|block| block.part(part));
-        let parts: Vec<Block> = parts.filter(|part| !part.is_empty()).collect();
-        let part_bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let runs = parts.iter().map(run).collect::<Result<Vec<_>, _>>()?;
-        read.add(merge_part(context.output_sized(bytes)?, Merge::new(runs)?, part_bytes)?);
+    for (piece, parts) in pieces::ranges(pieces) {
+        let bytes = pieces::bytes(blocks.iter().map(Block::parts), &parts);
+        for part in parts {
+            context.check_cancelled()?;
+            let parts = blocks.iter().map(|block| block.part(part));
+            let parts: Vec<Block> = parts.filter(|part| !part.is_empty()).collect();
+            let part_bytes = parts.iter().map(|part| part.len() as u64).sum();
+            let runs = parts.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+            read.add(merge_part(context.output_at_sized(piece, bytes)?, Merge::new(runs)?, part_bytes)?);
+        }
+        context.seal_output(piece)?;
     }
     account(context, &sealed, read);
     Ok(())
 }
 
 /// As `merge_parts`, with all arguments as streams.
-fn merge_streams(context: &mut TaskContext<'_>, parts: u32) -> Result<(), TaskError> {
+fn merge_streams(context: &mut TaskContext<'_>, pieces: &[u32]) -> Result<(), TaskError> {
     let (sealed, mut readers) = readers(context);
-    let bytes = readers.iter().map(ObjectReader::remaining).sum();
     let mut windows = run_windows(context, readers.len())?;
     let mut read = Output::default();
-    for part in 0..parts as usize {
-        context.check_cancelled()?;
-        let part_bytes = readers.iter().map(|reader| reader.parts()[part].bytes).sum();
-        let runs = readers.iter_mut().zip(&mut windows).map(|(reader, window)| {
-            let bytes = reader.parts()[part].bytes;
-            ReadRun::new(reader.take(bytes), &mut **window)
-        });
-        let merge = Merge::new(runs.collect())?;
-        read.add(merge_part(context.output_sized(bytes)?, merge, part_bytes)?);
+    for (piece, parts) in pieces::ranges(pieces) {
+        let bytes = pieces::bytes(readers.iter().map(ObjectReader::parts), &parts);
+        for part in parts {
+            context.check_cancelled()?;
+            let part_bytes = readers.iter().map(|reader| reader.parts()[part].bytes).sum();
+            let runs = readers.iter_mut().zip(&mut windows).map(|(reader, window)| {
+                let bytes = reader.parts()[part].bytes;
+                ReadRun::new(reader.take(bytes), &mut **window)
+            });
+            let merge = Merge::new(runs.collect())?;
+            read.add(merge_part(context.output_at_sized(piece, bytes)?, merge, part_bytes)?);
+        }
+        context.seal_output(piece)?;
     }
     account(context, &sealed, read);
     Ok(())
