@@ -145,11 +145,11 @@ impl Merges {
         while !left.is_empty() {
             let known = |group: &usize| self.running.values().all(|(of, _)| of != group);
             let (ended, running): (Vec<_>, Vec<_>) = left.into_iter().partition(known);
+            let mut columns = Vec::new();
             for group in &ended {
-                for columns in self.columns(job, *group) {
-                    reduces.add(columns).await?;
-                }
+                columns.extend(self.columns(job, *group));
             }
+            reduces.add(columns).await?;
             left = running;
             if ended.is_empty() {
                 self.next(futures).await?;

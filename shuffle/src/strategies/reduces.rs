@@ -16,7 +16,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::pin::pin;
 
+use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use exobus_actors::futures::{Futures, ObjectRef, ObjectSet};
 use exobus_actors::task::{Arg, Place};
 
@@ -72,18 +74,26 @@ impl<'a, J: Job> Reduces<'a, J> {
         Self { futures, job, plan, outputs: BTreeMap::new(), divisions: Vec::new() }
     }
 
-    /// Submits the reduces of these partitions, or what it takes to divide them.
-    pub(super) async fn add(&mut self, columns: Columns) -> Result<(), ShuffleError> {
-        // Where there is less in all, nobody has to be asked.
-        if self.job.key_ranges().is_some() && self.plan.input_bytes > self.plan.range_max_bytes {
-            let look = Look::at(self.futures, &columns).await?;
-            let sizes = look.sizes(self.futures, self.plan, columns.partitions.clone()).await?;
-            let sizes = columns.partitions.clone().zip(sizes);
-            let large: BTreeMap<u32, u64> = sizes.filter(|(_, bytes)| self.plan.is_too_large(*bytes)).collect();
-            if !large.is_empty() {
-                return self.add_divided(columns, &look, large).await;
+    /// Submits the reduces of these partitions, or what it takes to divide them. All are looked at side by side: looks that
+    /// queue behind reduces would let executors wait for what was not asked for in time.
+    pub(super) async fn add(&mut self, all: Vec<Columns>) -> Result<(), ShuffleError> {
+        let (futures, job, plan) = (self.futures, self.job, self.plan);
+        let side_by_side = all.len();
+        let looks = all.into_iter().map(async |columns| {
+            let seen = too_large(futures, job, plan, &columns).await?;
+            Ok::<_, ShuffleError>((columns, seen))
+        });
+        let mut looks = pin!(stream::iter(looks).buffered(side_by_side));
+        while let Some((columns, seen)) = looks.try_next().await? {
+            match seen {
+                Some((look, large)) => self.add_divided(columns, &look, large).await?,
+                None => self.add_whole(columns)?,
             }
         }
+        Ok(())
+    }
+
+    fn add_whole(&mut self, columns: Columns) -> Result<(), ShuffleError> {
         let first = columns.partitions.start;
         let set = self.futures.exchange(&columns.edge, &columns.blocks, columns.partitions.end - first, 1)?;
         for partition in columns.partitions {
@@ -95,7 +105,7 @@ impl<'a, J: Job> Reduces<'a, J> {
         Ok(())
     }
 
-    /// As `add`, with partitions that are too large.
+    /// As `add_whole`, with partitions that are too large.
     async fn add_divided(
         &mut self,
         columns: Columns,
@@ -188,6 +198,24 @@ impl<'a, J: Job> Reduces<'a, J> {
         self.divisions.push(Division { target, cuts, pieces });
         Ok(true)
     }
+}
+
+/// Which partitions are too large, with their bytes; `None` where none is.
+async fn too_large(
+    futures: &Futures,
+    job: &impl Job,
+    plan: &Plan,
+    columns: &Columns,
+) -> Result<Option<(Look, BTreeMap<u32, u64>)>, ShuffleError> {
+    // Where there is less in all, nobody has to be asked.
+    if job.key_ranges().is_none() || plan.input_bytes <= plan.range_max_bytes {
+        return Ok(None);
+    }
+    let look = Look::at(futures, columns).await?;
+    let sizes = look.sizes(futures, plan, columns.partitions.clone()).await?;
+    let sizes = columns.partitions.clone().zip(sizes);
+    let large: BTreeMap<u32, u64> = sizes.filter(|(_, bytes)| plan.is_too_large(*bytes)).collect();
+    Ok((!large.is_empty()).then_some((look, large)))
 }
 
 /// "7", or "7.0.3": the fourth range of the first range of partition 7.

@@ -37,7 +37,7 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     }
     let (partitions, edge, blocks) = (0..plan.partitions, edge(job, "merge", "reduce"), merger.finish()?);
     let mut reduces = Reduces::new(futures, job, plan);
-    reduces.add(Columns { partitions, edge, blocks, ..Columns::default() }).await?;
+    reduces.add(vec![Columns { partitions, edge, blocks, ..Columns::default() }]).await?;
     let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

@@ -63,12 +63,12 @@ pub async fn rounds(
         }
         look(maps.min(first + round_maps), &states).await?;
     }
-    let mut reduces = Reduces::new(futures, job, plan);
-    for ((partition, state), place) in (0..plan.partitions).zip(states).zip(&places) {
+    let columns = (0..plan.partitions).zip(states).zip(places).map(|((partition, state), place)| {
         let (partitions, edge) = (partition..partition + 1, edge(job, "fold", "reduce"));
-        let (blocks, place) = (vec![state], place.clone());
-        reduces.add(Columns { partitions, edge, blocks, place, ..Columns::default() }).await?;
-    }
+        Columns { partitions, edge, blocks: vec![state], place, ..Columns::default() }
+    });
+    let mut reduces = Reduces::new(futures, job, plan);
+    reduces.add(columns.collect()).await?;
     let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }
