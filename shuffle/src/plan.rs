@@ -55,7 +55,7 @@ pub struct Plan {
     /// Most bytes that a merge has in memory at once, of what it reads; of more it reads streams.
     pub merge_memory_bytes: u64,
     /// Bytes that a merge writes as one output, about, before it begins the next (`push`, `two_stage`): what it holds of what
-    /// it makes.
+    /// it makes. One partition at least, whatever its size.
     pub piece_bytes: u64,
     /// Whether map outputs stay until the end (`push` always does that, `two_stage` if it is told to): what is lost is then
     /// made again from them, and a merge that takes too long is done without.
@@ -163,7 +163,8 @@ impl Plan {
 
         // What a map makes takes memory for its bytes and for its directory, which matters where parts are tiny.
         let map_bytes = (chunk_bytes + partitions * PART_META_BYTES).max(1);
-        // Executors merge side by side, each with what it reads and what it makes, in half of M.
+        // Executors merge side by side, each with what it reads, in a quarter of M; what they make of it comes piece by piece,
+        // and what other tasks hold has room beside that.
         let merge_fits = (sizes.memory_bytes / (4 * executors) / map_bytes).max(2);
         let merge_wanted = (MERGED_BLOCK_MIN_BYTES * partitions).div_ceil(chunk_bytes.max(1)).max(2);
         let round_bytes = sizes.memory_bytes * u64::from(sizes.nodes.max(1)) / ROUND_SHARE_OF_MEMORY;

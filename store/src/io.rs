@@ -22,8 +22,9 @@ use crate::{
     table::FileId,
 };
 
-/// Bytes that are read at once where they cannot be read into their place.
-const BOUNCE_BYTES: u64 = 4 << 20;
+/// Bytes that are read at once where they cannot be read into their place: each disk thread has a buffer for them beside
+/// the budget.
+pub(crate) const BOUNCE_BYTES: u64 = 2 << 20;
 
 /// A piece of a stream, read into the reader's own window.
 pub(crate) struct StreamJob {
@@ -91,12 +92,13 @@ impl IoQueue {
 
     pub fn write(&self, job: WriteJob) {
         self.queues.lock().writes.push_back(job);
-        self.work.notify_one();
+        // One alone might be a thread that may not write.
+        self.work.notify_all();
     }
 
     pub fn file(&self, work: FileWork) {
         self.queues.lock().files.push_back(work);
-        self.work.notify_one();
+        self.work.notify_all();
     }
 
     /// Waits until nothing is queued or under way.
@@ -119,7 +121,8 @@ impl IoQueue {
         self.idle.notify_all();
     }
 
-    fn next(&self) -> Option<Job> {
+    /// `writes`: whether this thread may write.
+    fn next(&self, writes: bool) -> Option<Job> {
         let mut queues = self.queues.lock();
         loop {
             if queues.stopped {
@@ -130,6 +133,8 @@ impl IoQueue {
                 Some(Job::Stream(Box::new(job)))
             } else if let Some(run) = queues.loads.next() {
                 Some(Job::Load(run))
+            } else if !writes {
+                None
             } else if let Some(job) = queues.writes.pop_front() {
                 Some(Job::Write(job))
             } else {
@@ -160,7 +165,7 @@ impl Queues {
 
 impl LoadJob {
     /// Whether the disk can write right into the memory.
-    fn in_place(&self) -> bool {
+    pub(crate) fn in_place(&self) -> bool {
         let page = |number: u64| number.is_multiple_of(PAGE);
         match self.sources[..] {
             [Source::Disk { offset, bytes, .. }] => {
@@ -173,7 +178,8 @@ impl LoadJob {
 
 /// What one thread does until the store closes. A broken invariant must not leave others waiting for ever: a panic
 /// closes the store, so that all waits end with `Cancelled`.
-pub(crate) fn run(shared: &Arc<Shared>) {
+/// `writes`: whether it may write; a thread that does has a buffer of one large request.
+pub(crate) fn run(shared: &Arc<Shared>, writes: bool) {
     struct CloseOnPanic<'a>(&'a Shared);
     impl Drop for CloseOnPanic<'_> {
         fn drop(&mut self) {
@@ -186,7 +192,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     }
     let _guard = CloseOnPanic(shared);
     let mut buffer = AlignedBuffer::default();
-    while let Some(job) = shared.io.next() {
+    while let Some(job) = shared.io.next(writes) {
         let begun = shared.clock.now();
         let took = || shared.clock.now().saturating_sub(begun);
         match job {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     alloc::PAGE,
+    io::BOUNCE_BYTES,
     spill::REQUEST_BYTES,
     state::{LoadJob, Source},
     table::FileId,
@@ -36,16 +37,20 @@ impl LoadQueue {
         self.waiting.is_empty()
     }
 
-    /// The load that has waited longest, and those that go on in the file where it ends, up to one large request.
+    /// The load that has waited longest, and those that go on in the file where it ends: up to one large request if the disk
+    /// can write them where they belong, else as much as a thread has a buffer for.
     pub fn next(&mut self) -> Option<Vec<LoadJob>> {
         let first = *self.waiting.first_key_value()?.0;
         let mut run = vec![self.take(first)?];
         let Some((file, start, mut end)) = run[0].disk_run() else { return Some(run) };
+        let mut in_place = run[0].in_place();
         // Blocks are padded to pages at most, so a smaller gap is no gap.
         while let Some((_, next)) = self.places.range((file, end)..(file, end + PAGE)).next() {
             let next = *next;
-            let Some((_, _, next_end)) = self.waiting.get(&next).and_then(LoadJob::disk_run) else { break };
-            if next_end - start > REQUEST_BYTES {
+            let Some(job) = self.waiting.get(&next) else { break };
+            let Some((_, _, next_end)) = job.disk_run() else { break };
+            in_place &= job.in_place();
+            if next_end - start > if in_place { REQUEST_BYTES } else { BOUNCE_BYTES } {
                 break;
             }
             end = next_end;
@@ -134,6 +139,16 @@ mod tests {
         let jobs = [on_disk(1, 0, half), on_disk(1, half, half), on_disk(1, 2 * half, half)];
         assert_eq!(requests(queue(jobs)), [vec![(1, 0), (1, half)], vec![(1, 2 * half)]]);
         assert_eq!(requests(queue([on_disk(1, 0, 3 * half), on_disk(1, 3 * half, 1)])), [[(1, 0)], [(1, 3 * half)]]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_into_its_place_fits_a_buffer() {
+        // The memory of the second one is not whole pages.
+        let odd = |offset| LoadJob { span: Span { offset: 64, bytes: PAGE }, ..on_disk(1, offset, PAGE) };
+        let most = BOUNCE_BYTES / PAGE;
+        let jobs = (0..2 * most).map(|page| if page == 1 { odd(PAGE) } else { on_disk(1, page * PAGE, PAGE) });
+        let lengths: Vec<usize> = requests(queue(jobs)).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [most as usize; 2]);
     }
 
     #[test]

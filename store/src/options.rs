@@ -15,8 +15,9 @@ pub struct StoreOptions {
     /// Fixed reserve of each executor, in bytes, carved from `memory_bytes` at open: one chunk to write with when
     /// memory is full, the rest for reading streams. At least 2 MiB (less is raised to that).
     pub reserve_per_executor_bytes: u64,
-    /// Threads that do disk requests. Half of them and one may write: for one disk that is enough, as these requests are
-    /// large. Reads may be small, and the more are under way, the better. At least 1.
+    /// Threads that do disk requests. Half of them may write: for one disk that is enough, as these requests are large. Reads
+    /// may be small, and the more are under way, the better. Beside the budget each has a buffer for what cannot be
+    /// read into its place, 2 MiB, and those that write up to 8 MiB. At least 1.
     pub io_threads: usize,
     /// Name of this node, a file name: its files lie in `<spill_dir>/<node>/`. Empty: a random name, which a later
     /// process cannot find again, so use it only without `keep_files`.

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 
 /// What disk requests took since the start, summed over the threads that did them.
 pub(crate) struct DiskTime {
-    /// Requests at a time.
+    /// Threads that may write.
     writers: u64,
     write_us: AtomicU64,
     read_us: AtomicU64,

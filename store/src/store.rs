@@ -83,27 +83,28 @@ impl Store {
         let node = if options.node.is_empty() { random_name() } else { options.node.clone() };
         let dirs = Dirs::new(disk, &options.spill_dirs, &node, options.keep_files);
         let io_threads = options.io_threads.max(1);
-        let writers = io_threads as u64 / 2 + 1;
+        let writers = (io_threads / 2).max(1);
         let files = Files::new(dirs.paths(), clock.unix_ms());
         let shared = Arc::new(Shared::new(Setup {
             region,
-            state: State::new(blocks_bytes, files, writers),
+            // One more than can write, so that the next request is there when one ends.
+            state: State::new(blocks_bytes, files, writers as u64 + 1),
             reserve: Reserve::new(blocks_bytes, executors, per_executor),
             dirs,
             clock,
             on_event: options.on_event.clone(),
             memory_bytes: options.memory_bytes,
             reserve_bytes,
-            writers,
+            writers: writers as u64,
         }));
         let recovered = if options.keep_files { recover::recover(&shared)? } else { Vec::new() };
         shared.dirs.sweep(&options.spill_dirs);
         let mut core = Core { shared: shared.clone(), threads: Vec::new(), node, recovered: Mutex::new(recovered) };
         for nth in 0..io_threads {
-            let shared = shared.clone();
+            let (shared, writes) = (shared.clone(), nth < writers);
             let thread = std::thread::Builder::new()
                 .name(format!("store-io-{nth}"))
-                .spawn(move || io::run(&shared))
+                .spawn(move || io::run(&shared, writes))
                 .map_err(|error| StoreError::disk("start a thread for", &PathBuf::from("store"), error))?;
             core.threads.push(thread);
         }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -239,9 +240,12 @@ impl NodeManager {
         let (node, incarnation) = (self.node(), self.incarnation);
         match report {
             Report::Yielded { job, task, attempt, index, output } => {
-                let Some(running) = self.attempts.get(&(job, task, attempt)) else { return };
-                let owner = running.owner.clone();
-                self.tell(job, &owner, OwnerMsg::Yielded { node, incarnation, task, attempt, index, output });
+                let message = OwnerMsg::Yielded { node, incarnation, task, attempt, index, output };
+                match self.attempts.get(&(job, task, attempt)).map(|running| running.owner.clone()) {
+                    Some(owner) => self.tell(job, &owner, message),
+                    // It was cancelled: the Owner frees what does not count.
+                    None => self.tell_of_outputs(job, task, index..index + 1, message),
+                }
             }
             Report::Finished { job, task, attempt, outcome, mut figures } => {
                 let key = (job, task, attempt);
@@ -280,20 +284,26 @@ impl NodeManager {
         let (node, incarnation, (job, task, attempt)) = (self.node(), self.incarnation, key);
         let made = outputs.len() as u32;
         let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
-        self.tell_of_outputs(job, task, made, message);
+        self.tell_of_outputs(job, task, 0..made, message);
     }
 
     /// An attempt that had been cancelled has stopped. It may have sealed outputs after the Owner freed what was there; as
     /// in `completed_anyway`, only the Owner knows whether others of the same ids count.
     fn stopped(&mut self, (job, task, _): Key, outputs: u32) {
         let (node, incarnation) = (self.node(), self.incarnation);
-        self.tell_of_outputs(job, task, outputs, OwnerMsg::Stopped { node, incarnation, task, outputs });
+        self.tell_of_outputs(job, task, 0..outputs, OwnerMsg::Stopped { node, incarnation, task, outputs });
     }
 
-    fn tell_of_outputs(&mut self, job: JobId, task: TaskId, outputs: u32, message: OwnerMsg) {
-        if self.owners.get(&job).is_none_or(|owner| owner.send(message).is_err()) {
+    fn tell_of_outputs(&mut self, job: JobId, task: TaskId, outputs: Range<u32>, message: OwnerMsg) {
+        match self.owners.get(&job) {
+            // Where it cannot be told, they stay until the job ends: others of the same ids may count.
+            Some(owner) => {
+                if let Err(error) = owner.send(message) {
+                    debug!(job_id = %job, %error, "owner not told of outputs");
+                }
+            }
             // The job is over, and with it every attempt.
-            self.store.delete(&(0..outputs).map(|index| task.output(index)).collect::<Vec<_>>());
+            None => self.store.delete(&outputs.map(|index| task.output(index)).collect::<Vec<_>>()),
         }
     }
 
@@ -319,7 +329,7 @@ impl NodeManager {
         {
             // It runs on until it looks; its slot is taken until then, its result is dropped.
             running.flags.cancel();
-            // Others seal nothing unless they get to their end.
+            // What a stream seals is told at once, others seal nothing unless they get to their end.
             let outputs = if let Returns::Many(outputs) = running.spec.returns { outputs } else { 0 };
             self.cancelled.insert(key, Cancelled { flags: running.flags, outputs });
         }

@@ -33,7 +33,7 @@ impl OwnerState {
         // A node that is no longer lent gives back what it has not started.
         for index in 0..self.nodes.len() {
             if self.nodes[index].leased.0.is_empty() && self.nodes[index].in_flight.values().any(|n| *n > 0) {
-                self.recall_from(index as NodeIndex, usize::MAX);
+                self.recall(index as NodeIndex, &self.held(index as NodeIndex));
             }
         }
     }
@@ -231,6 +231,7 @@ impl OwnerState {
             if self.tasks[task].live.is_empty() {
                 // It never ran: the try does not count.
                 self.tasks[task].tries -= 1;
+                self.tasks[task].recalled = true;
                 self.make_ready(task, true);
             } else {
                 // Nor does a copy that never ran.
@@ -329,18 +330,23 @@ impl OwnerState {
         }
     }
 
-    /// Asks a node for attempts that it has not started, the latest first. What it has said that it runs is left out: it
-    /// would not give it back, and `most` is to be of use.
-    pub(super) fn recall_from(&mut self, node: NodeIndex, most: usize) {
-        let held = self.tasks.iter().filter_map(|(_, task)| {
+    /// The tasks that a node has, but for those that it has said that it runs: it would not give these back.
+    pub(super) fn held(&self, node: NodeIndex) -> Vec<Index> {
+        let held = self.tasks.iter().filter_map(|(index, task)| {
             let (attempt, _) = task.live.iter().find(|(_, at)| *at == node)?;
-            let running = self.told_running(task.id, *attempt, node).is_some();
-            (!running).then_some((task.id, *attempt))
+            self.told_running(task.id, *attempt, node).is_none().then_some(index)
         });
-        let held: Vec<_> = held.collect();
+        held.collect()
+    }
+
+    /// Asks a node for tasks of which it may not have started its attempt.
+    pub(super) fn recall(&mut self, node: NodeIndex, tasks: &[Index]) {
         let id = self.nodes[usize::from(node)].id.clone();
-        for (task, attempt) in held.into_iter().rev().take(most) {
-            self.effects.push(Effect::Recall { node: id.clone(), task, attempt });
+        for task in tasks {
+            let task = &self.tasks[*task];
+            if let Some((attempt, _)) = task.live.iter().find(|(_, at)| *at == node) {
+                self.effects.push(Effect::Recall { node: id.clone(), task: task.id, attempt: *attempt });
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! What can run is handed out, and what the job could use is asked for. Where a task goes is decided in [`placement`].
 
+use std::cmp::Reverse;
+
 use smallvec::SmallVec;
 
 use super::placement::{self, Key, NodeIndex, Wish};
@@ -43,18 +45,28 @@ impl OwnerState {
             return;
         }
         let load: Vec<_> = self.nodes.iter().map(|node| node.load(&self.shapes)).collect();
-        let Some(busiest) = (0..load.len()).max_by_key(|index| load[*index]).filter(|index| load[*index] > 1000) else {
-            return;
+        let idles = |index: &usize| {
+            let node = &self.nodes[*index];
+            node.alive && !node.leased.0.is_empty() && load[*index] < 1000
         };
-        let in_flight = &self.nodes[busiest].in_flight;
-        // An idle node is of use only when it has the function of something that is queued there.
-        let idle = self.nodes.iter().zip(&load).any(|(node, load)| {
-            let of_use = || in_flight.iter().any(|((_, function), tasks)| *tasks > 0 && node.has(*function));
-            node.alive && !node.leased.0.is_empty() && *load < 1000 && of_use()
-        });
-        if idle {
-            let queued: u64 = in_flight.values().sum();
-            self.recall_from(busiest as NodeIndex, (queued / 2) as usize);
+        let idle: Vec<usize> = (0..load.len()).filter(idles).collect();
+        if idle.is_empty() {
+            return;
+        }
+        // An idle node is of use only for what may go there and for what it has the function of.
+        let movable = |task: &Index| {
+            let function = self.tasks[*task].function;
+            self.key(*task).pinned.is_none() && idle.iter().any(|node| self.nodes[*node].has(function))
+        };
+        let mut busy: Vec<usize> = (0..load.len()).filter(|index| load[*index] > 1000).collect();
+        busy.sort_by_key(|index| Reverse(load[*index]));
+        for busy in busy {
+            let half = self.nodes[busy].in_flight.values().sum::<u64>() / 2;
+            let held = self.held(busy as NodeIndex).into_iter().rev().filter(movable);
+            let recalled: Vec<Index> = held.take(half as usize).collect();
+            if !recalled.is_empty() {
+                return self.recall(busy as NodeIndex, &recalled);
+            }
         }
     }
 
@@ -111,7 +123,7 @@ impl OwnerState {
                 match soft {
                     false => Wish::Hard(node),
                     // Its queue there was too long: back in that queue, it would be as far from running as before.
-                    true if entry.attempts > entry.tries => Wish::Near(vec![node]),
+                    true if entry.recalled => Wish::Near(vec![node]),
                     true => Wish::Soft(node),
                 }
             }
@@ -142,6 +154,7 @@ impl OwnerState {
 
     fn start(&mut self, task: Index, node: NodeIndex) {
         self.tasks[task].tries += 1;
+        self.tasks[task].recalled = false;
         self.tasks[task].state = State::Running;
         self.launch(task, node);
     }

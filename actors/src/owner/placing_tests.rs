@@ -2,18 +2,19 @@
 
 use super::state_tests::{World, node};
 use crate::ids::{Attempt, TaskId};
-use crate::task::{Place, StillRunning, TaskOptions};
+use crate::task::{FailureKind, Place, StillRunning, TaskOptions};
 
 const SECOND: u64 = 1_000_000;
+
+fn submit(world: &mut World, name: &str, at: &str, soft: bool) -> TaskId {
+    let place = Place::Node { node: node(at), soft };
+    world.submit_with(name, &[], TaskOptions { place, ..TaskOptions::default() })
+}
 
 /// Three tasks that would rather be on `a`, where one slot is: one runs, two are queued. `b` idles.
 fn queued_on_one_of_two() -> (World, [TaskId; 3]) {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
-    let place = Place::Node { node: node("a"), soft: true };
-    let tasks = ["0", "1", "2"].map(|name| {
-        let options = TaskOptions { place: place.clone(), ..TaskOptions::default() };
-        world.submit_with(name, &[], options)
-    });
+    let tasks = ["0", "1", "2"].map(|name| submit(&mut world, name, "a", true));
     assert!(tasks.iter().all(|task| world.attempt_of(*task).1 == node("a")));
     (world, tasks)
 }
@@ -39,11 +40,39 @@ fn what_is_queued_behind_a_task_that_does_not_end_runs_where_a_slot_idles() {
         for other in (0..3).filter(|other| *other != stuck) {
             a_second_passes(&mut world, tasks[stuck]);
             let on_b = tasks.iter().find(|task| world.runs(**task) && world.attempt_of(**task).1 == node("b"));
-            let on_b = *on_b.unwrap_or_else(|| panic!("{other} tasks are done, {stuck} is stuck: none went over"));
+            let on_b = *on_b.unwrap_or_else(|| panic!("{stuck} is stuck, {other} is not: none went over"));
             world.complete(on_b);
         }
         assert_eq!(world.running.len(), 1, "all but the one that does not end are done");
     }
+}
+
+#[test]
+fn what_cannot_go_elsewhere_is_left_and_does_not_stand_for_what_can() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let (stuck, soft) = (submit(&mut world, "0", "a", true), submit(&mut world, "1", "a", true));
+    let pinned = submit(&mut world, "2", "a", false);
+    a_second_passes(&mut world, stuck);
+    assert_eq!(world.attempt_of(soft), (Attempt(2), node("b")));
+    assert_eq!(world.attempt_of(pinned), (Attempt(1), node("a")), "it was not asked for");
+}
+
+#[test]
+fn a_node_whose_tasks_are_all_bound_to_it_does_not_stand_before_another() {
+    let mut world = World::new(&[("a", 1), ("b", 1), ("c", 1)]);
+    for name in ["0", "1", "2"] {
+        submit(&mut world, name, "a", false);
+    }
+    let (runs, queued) = (submit(&mut world, "3", "b", true), submit(&mut world, "4", "b", true));
+    a_second_passes(&mut world, runs);
+    assert_eq!(world.attempt_of(queued), (Attempt(2), node("c")));
+}
+
+#[test]
+fn what_was_denied_memory_keeps_its_place() {
+    let (mut world, tasks) = queued_on_one_of_two();
+    world.fail(tasks[2], FailureKind::Denied);
+    assert_eq!(world.attempt_of(tasks[2]), (Attempt(2), node("a")));
 }
 
 #[test]

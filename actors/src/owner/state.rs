@@ -100,6 +100,7 @@ impl OwnerState {
             outputs,
             attempts,
             tries: 0,
+            recalled: false,
             state: if completed_before { State::Done } else { State::Waiting { missing: 0 } },
             live: SmallVec::new(),
         });

@@ -75,7 +75,7 @@ impl OwnerState {
         let view = &mut self.nodes[usize::from(node)];
         view.lingering = attempts;
         if attempts > 0 && view.is_stuck(&self.shapes) {
-            self.recall_from(node, usize::MAX);
+            self.recall(node, &self.held(node));
         }
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Task {
     pub(super) attempts: u32,
     /// Attempts that count against the limit.
     pub(super) tries: u32,
+    /// Taken back from the queue of a node, and not placed since.
+    pub(super) recalled: bool,
     pub(super) state: State,
     pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
 }

@@ -32,7 +32,7 @@ pub struct TaskContext<'a> {
     announce: Yield<'a>,
     state: Option<&'a mut super::SetupState>,
     /// One for each output; of a stream, the one that is being made.
-    slots: Vec<Slot>,
+    made: Vec<Made>,
     /// Of a stream: what was announced.
     announced: Vec<Output>,
     consumed: Vec<Consumed>,
@@ -40,10 +40,12 @@ pub struct TaskContext<'a> {
 }
 
 /// What has become of an output.
-enum Slot {
+enum Made {
     Unwritten,
     Open(Box<ObjectWriter>),
     Sealed(Output),
+    /// Sealing it failed: what was written is gone, and must not be taken for nothing.
+    Failed,
 }
 
 /// What an executor makes a context of.
@@ -79,7 +81,7 @@ impl<'a> TaskContext<'a> {
             parts,
             announce,
             state,
-            slots: (0..outputs).map(|_| Slot::Unwritten).collect(),
+            made: (0..outputs).map(|_| Made::Unwritten).collect(),
             announced: Vec::new(),
             consumed: Vec::new(),
             figures: TaskFigures { args_bytes, ..TaskFigures::default() },
@@ -206,10 +208,10 @@ impl<'a> TaskContext<'a> {
             Returns::Stream => (0, self.announced.len()),
             Returns::One | Returns::Many(_) => (index, index),
         };
-        let outputs = self.slots.len();
+        let outputs = self.made.len();
         let missing = || TaskError::fatal(format!("output {index} of {outputs}"));
-        let slot = self.slots.get_mut(position).ok_or_else(missing)?;
-        if let Slot::Unwritten = slot {
+        let made = self.made.get_mut(position).ok_or_else(missing)?;
+        if let Made::Unwritten = made {
             let options = WriterOptions {
                 group: self.parts.job.group(),
                 align: Align::One,
@@ -217,10 +219,11 @@ impl<'a> TaskContext<'a> {
                 attempt: self.parts.attempt.0,
             };
             let writer = self.parts.store.writer(self.parts.task.output(number as u32), options);
-            *slot = Slot::Open(Box::new(writer));
+            *made = Made::Open(Box::new(writer));
         }
-        match slot {
-            Slot::Open(writer) => Ok(writer),
+        match made {
+            Made::Open(writer) => Ok(writer),
+            Made::Failed => Err(TaskError::fatal(format!("output {index} could not be sealed"))),
             _ => Err(TaskError::fatal(format!("output {index} is sealed"))),
         }
     }
@@ -239,14 +242,14 @@ impl<'a> TaskContext<'a> {
         if !matches!(self.parts.returns, Returns::Many(_)) {
             return Err(TaskError::fatal("seal_output in a task that does not return several outputs"));
         }
-        let outputs = self.slots.len();
-        let slot = self.slots.get_mut(index);
-        let slot = slot.ok_or_else(|| TaskError::fatal(format!("output {index} of {outputs}")))?;
-        if let Slot::Sealed(_) = slot {
+        let outputs = self.made.len();
+        let made = self.made.get_mut(index);
+        let made = made.ok_or_else(|| TaskError::fatal(format!("output {index} of {outputs}")))?;
+        if let Made::Sealed(_) = made {
             return Err(TaskError::fatal(format!("output {index} is sealed")));
         }
-        let output = std::mem::replace(slot, Slot::Unwritten).seal()?;
-        self.slots[index] = Slot::Sealed(output);
+        let output = std::mem::replace(made, Made::Failed).seal()?;
+        self.made[index] = Made::Sealed(output);
         Ok(())
     }
 
@@ -259,7 +262,8 @@ impl<'a> TaskContext<'a> {
             return Err(TaskError::fatal("next_output in a task that does not return a stream"));
         }
         self.output()?;
-        let output = std::mem::replace(&mut self.slots[0], Slot::Unwritten).seal()?;
+        let output = std::mem::replace(&mut self.made[0], Made::Failed).seal()?;
+        self.made[0] = Made::Unwritten;
         (self.announce)(self.announced.len() as u32, output);
         self.announced.push(output);
         Ok(())
@@ -326,7 +330,7 @@ impl<'a> TaskContext<'a> {
     /// # Errors
     /// The value cannot be encoded, or the store fails.
     pub fn return_value<T: Serialize>(&mut self, value: &T) -> Result<(), TaskError> {
-        if size_of::<T>() == 0 || self.parts.returns != Returns::One || !matches!(self.slots[0], Slot::Unwritten) {
+        if size_of::<T>() == 0 || self.parts.returns != Returns::One || !matches!(self.made[0], Made::Unwritten) {
             return Ok(());
         }
         let bytes = rmp_serde::to_vec_named(value).map_err(TaskError::fatal)?;
@@ -340,17 +344,17 @@ impl<'a> TaskContext<'a> {
     /// Seals what is open. Outputs that were never written are empty, and empty objects take no place anywhere.
     pub(crate) fn finish(mut self) -> Result<Finished, TaskError> {
         if self.parts.returns == Returns::Stream {
-            if matches!(self.slots[0], Slot::Open(_)) {
+            if !matches!(self.made[0], Made::Unwritten) {
                 self.next_output()?;
             }
             return Ok(Finished { outputs: self.announced, consumed: self.consumed, figures: self.figures });
         }
-        let outputs = self.slots.into_iter().map(Slot::seal).collect::<Result<_, _>>()?;
+        let outputs = self.made.into_iter().map(Made::seal).collect::<Result<_, _>>()?;
         Ok(Finished { outputs, consumed: self.consumed, figures: self.figures })
     }
 }
 
-impl Slot {
+impl Made {
     fn seal(self) -> Result<Output, TaskError> {
         match self {
             Self::Unwritten => Ok(Output::default()),
@@ -359,6 +363,7 @@ impl Slot {
                 Ok(Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash })
             }
             Self::Sealed(output) => Ok(output),
+            Self::Failed => Err(TaskError::fatal("an output could not be sealed")),
         }
     }
 }

@@ -12,8 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::pin::pin;
 use std::time::Duration;
 
+use ::futures::future::{Either, select};
 use exobus_actors::futures::{Futures, ObjectRef, ObjectSet, Window};
 use exobus_actors::ids::ObjectId;
 
@@ -149,7 +151,7 @@ impl Merges {
             for group in &ended {
                 columns.extend(self.columns(job, *group));
             }
-            reduces.add(columns).await?;
+            self.next_while(futures, reduces.add(columns)).await?;
             left = running;
             if ended.is_empty() {
                 self.next(futures).await?;
@@ -157,6 +159,26 @@ impl Merges {
         }
         let outputs = reduces.finish().await?;
         Ok((outputs, self.batches.into_iter().flat_map(|(_, blocks)| blocks).collect()))
+    }
+
+    /// Does `work`, and what `next` does as long as merges run: what is looked at for reduces may wait for an executor that
+    /// an overdue merge holds.
+    async fn next_while(
+        &mut self,
+        futures: &Futures,
+        work: impl Future<Output = Result<(), ShuffleError>>,
+    ) -> Result<(), ShuffleError> {
+        let mut work = pin!(work);
+        while !self.running.is_empty() {
+            match select(work.as_mut(), pin!(self.next(futures))).await {
+                // What has been cancelled by then must be known.
+                Either::Left((done, next)) => return done.and(next.await.map(drop)),
+                Either::Right((next, _)) => {
+                    next?;
+                }
+            }
+        }
+        work.await
     }
 
     /// What the reduces of a group read, piece by piece.

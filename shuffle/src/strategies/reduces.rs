@@ -78,7 +78,8 @@ impl<'a, J: Job> Reduces<'a, J> {
     /// queue behind reduces would let executors wait for what was not asked for in time.
     pub(super) async fn add(&mut self, all: Vec<Columns>) -> Result<(), ShuffleError> {
         let (futures, job, plan) = (self.futures, self.job, self.plan);
-        let side_by_side = all.len();
+        // A buffer of none would never be done.
+        let side_by_side = all.len().max(1);
         let looks = all.into_iter().map(async |columns| {
             let seen = too_large(futures, job, plan, &columns).await?;
             Ok::<_, ShuffleError>((columns, seen))
