@@ -19,7 +19,7 @@
 //! [`auto`](strategies::auto) estimates all of them and takes the cheapest; `exobus explain sort` prints the estimates. Lines of
 //! each file, documentation included, beside those that the Exoshuffle paper counts for monoliths (Spark 2 600, Riffle and
 //! Magnet up to 6 700) and for its own on Ray (215 to 265): simple 29, riffle 82, push 80, two_stage 40, streaming 74. What they
-//! share is 170 lines, merges that are best effort (`push`, `two_stage`) 180, dividing partitions that are too large 380, the
+//! share is 170 lines, merges that are best effort (`push`, `two_stage`) 200, dividing partitions that are too large 410, the
 //! estimates of `auto` 130. What only `push` uses counts as its own: `Pushes`, 110 lines of the futures API; and what copies
 //! parts ahead, the Merger, is an actor of 930.
 //!
