@@ -151,10 +151,11 @@ impl Merges {
             for group in &ended {
                 columns.extend(self.columns(job, *group));
             }
-            self.next_while(futures, reduces.add(columns)).await?;
             left = running;
-            if ended.is_empty() {
+            if columns.is_empty() {
                 self.next(futures).await?;
+            } else {
+                self.next_while(futures, reduces.add(columns)).await?;
             }
         }
         let outputs = reduces.finish().await?;
