@@ -15,6 +15,7 @@ use crate::harness::{Cluster, until};
 const PARTS: u32 = 4;
 /// The pieces in which merges ask for what is pushed.
 const PIECES: [std::ops::Range<u32>; 2] = [0..3, 3..4];
+
 /// A block of so many bytes a part, each byte the number of the block.
 #[task(name = "test.block")]
 fn make_block(context: &mut TaskContext<'_>, (number, part_bytes): (u8, u64)) -> Result<(), TaskError> {

@@ -2,7 +2,7 @@
 
 pub mod aggregate;
 pub(crate) mod outputs;
-pub(crate) mod pieces;
+pub mod pieces;
 pub mod random_shuffle;
 pub mod sort;
 pub(crate) mod streams;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use exobus_store::PartMeta;
 
 /// The parts of each piece, when the pieces have so many.
-pub(crate) fn ranges(pieces: &[u32]) -> impl Iterator<Item = (usize, Range<usize>)> {
+pub fn ranges(pieces: &[u32]) -> impl Iterator<Item = (usize, Range<usize>)> {
     let mut end = 0;
     pieces.iter().enumerate().map(move |(piece, parts)| {
         let start = end;
@@ -15,7 +15,7 @@ pub(crate) fn ranges(pieces: &[u32]) -> impl Iterator<Item = (usize, Range<usize
 }
 
 /// The bytes of those parts of all blocks, which have at least so many.
-pub(crate) fn bytes<'a>(blocks: impl Iterator<Item = &'a [PartMeta]>, parts: &Range<usize>) -> u64 {
+pub fn bytes<'a>(blocks: impl Iterator<Item = &'a [PartMeta]>, parts: &Range<usize>) -> u64 {
     blocks.flat_map(|block| &block[parts.clone()]).map(|part| part.bytes).sum()
 }
 

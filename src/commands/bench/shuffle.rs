@@ -4,7 +4,7 @@ use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_actors::{ids::RowHash, task};
-use exobus_shuffle::{Job, Plan, Sizes, strategies::auto};
+use exobus_shuffle::{Job, Plan, Sizes, jobs::pieces, strategies::auto};
 use exobus_store::{Block, Clock, ObjectWriter, SystemClock};
 use serde::{Deserialize, Serialize};
 
@@ -48,12 +48,9 @@ fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError
 fn merge(context: &mut TaskContext<'_>, pieces: Vec<u32>) -> Result<(), TaskError> {
     let args: Vec<Vec<Block>> = (0..context.args()).map(|arg| context.blocks(arg)).collect();
     let mut read = vec![Output::default(); args.len()];
-    let mut end = 0;
-    for (piece, parts) in pieces.into_iter().enumerate() {
-        let parts = end..end + parts as usize;
-        end = parts.end;
-        let of_piece = args.iter().flatten().flat_map(|block| &block.parts()[parts.clone()]);
-        let writer = context.output_at_sized(piece, of_piece.map(|part| part.bytes).sum())?;
+    for (piece, parts) in pieces::ranges(&pieces) {
+        let bytes = pieces::bytes(args.iter().flatten().map(Block::parts), &parts);
+        let writer = context.output_at_sized(piece, bytes)?;
         for part in parts {
             concatenate(writer, &args, part, &mut read)?;
         }
