@@ -11,7 +11,7 @@ pub use self::jobs::{
     OperationName, RandomShuffleArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
 use crate::{
-    commands::{generate::GenerateArgs, validate::ValidateArgs},
+    commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
     config::{
         MemoryBudget, Overrides,
         keys::Kind,
@@ -195,6 +195,9 @@ pub struct DevArgs {
     /// Port of the nats-server; 0: any free one [default: 4222, or any free one when that is taken]
     #[arg(long)]
     pub port: Option<u16>,
+    /// What becomes of the others when a node ends by itself
+    #[arg(long, value_enum, default_value_t)]
+    pub on_loss: OnLoss,
     /// Folder for configurations and spill files [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

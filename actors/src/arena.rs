@@ -62,6 +62,14 @@ impl<T> Arena<T> {
         self.chunks.len() * CHUNK * size_of::<Option<T>>() + self.free.capacity() * size_of::<Index>()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Index, &mut T)> {
+        let chunks = self.chunks.iter_mut().enumerate();
+        chunks.flat_map(|(chunk, entries)| {
+            let entries = entries.iter_mut().enumerate();
+            entries.filter_map(move |(at, entry)| Some(((chunk * CHUNK + at) as Index, entry.as_mut()?)))
+        })
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Index, &T)> {
         self.chunks.iter().flatten().enumerate().filter_map(|(index, slot)| Some((index as Index, slot.as_ref()?)))
     }

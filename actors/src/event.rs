@@ -111,6 +111,21 @@ pub enum EventKind {
         /// Where and when it ran; `None` when it never did.
         timing: Option<TaskTiming>,
     },
+    /// Objects that the node of this event held are lost: with it, on its disk, or out of reach. Those that are needed still
+    /// are made again.
+    ObjectsLost {
+        /// How many.
+        objects: u64,
+        /// How many bytes they have.
+        bytes: u64,
+    },
+    /// A task that was done runs again, since what it made is lost or was freed.
+    TaskReplayed {
+        /// The task.
+        task: TaskId,
+        /// Name of its stage.
+        stage: Arc<str>,
+    },
     /// Blocks that were pushed to the node of this event are to be merged there.
     FoldDue {
         /// How many.

@@ -56,15 +56,23 @@ macro_rules! id128 {
     };
 }
 
-/// MessagePack has no 128-bit integers: ids travel as 16 big-endian bytes.
+/// MessagePack has no 128-bit integers: ids travel as 16 big-endian bytes. People read 32 hexadecimal digits.
 pub(crate) mod as_bytes {
-    use serde::{Deserializer, Serializer};
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(bits: &u128, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() {
+            return to.collect_str(&format_args!("{bits:032x}"));
+        }
         serde_bytes::serialize(&bits.to_be_bytes()[..], to)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+        if from.is_human_readable() {
+            let text = String::deserialize(from)?;
+            return u128::from_str_radix(&text, 16).map_err(D::Error::custom);
+        }
         serde_bytes::deserialize::<serde_bytes::ByteArray<16>, D>(from).map(|bytes| u128::from_be_bytes(*bytes))
     }
 }
@@ -215,6 +223,9 @@ mod tests {
         assert_eq!(bytes.len(), 18, "bin8 header and 16 bytes");
         assert_eq!(rmp_serde::from_slice::<TaskId>(&bytes).unwrap(), task);
         assert_eq!(task.to_string().parse::<TaskId>().unwrap(), task);
+        let json = serde_json::to_string(&task).unwrap();
+        assert_eq!(json, "\"0123456789abcdef0123456789abcdef\"");
+        assert_eq!(serde_json::from_str::<TaskId>(&json).unwrap(), task);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::owner::OwnerMsg;
 use crate::scheduler::{JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
 use crate::shell::{Reply, Wire};
 use crate::task::{
-    Arg, Consumed, FailureKind, LocatedArg, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,
+    Arg, Consumed, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,
     TaskFigures, TaskSpec,
 };
 
@@ -26,7 +26,8 @@ fn owner_messages(
     output: Output,
 ) -> Vec<OwnerMsg> {
     let node = || node.clone();
-    let failure = TaskFailure { kind: FailureKind::Error, message: "in: no such file".into() };
+    let lost = LostObject { object: ObjectId(u128::MAX), node: node(), loss: Loss::Unreachable };
+    let failure = TaskFailure::argument_lost("in: no such file", vec![lost; 1000]);
     let lease = Lease {
         id: LeaseId(1),
         epoch: Epoch(1),
@@ -48,12 +49,14 @@ fn owner_messages(
             outputs: vec![output],
             consumed: vec![Consumed { arg: 0, read: output }],
             figures: TaskFigures::default(),
+            values: vec![(0, Bytes::from_static(b"small"))],
         },
         OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
         OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(TaskFigures::default()) },
         OwnerMsg::Recalled { node: node(), task, attempt },
         OwnerMsg::Stopped { node: node(), incarnation, task, outputs: u32::MAX },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
+        OwnerMsg::Stock { node: node(), incarnation, objects: [ObjectId(1)].into_iter().collect() },
         OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),

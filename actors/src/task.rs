@@ -346,6 +346,48 @@ pub struct TaskFailure {
     pub kind: FailureKind,
     /// For people: the cause, innermost last.
     pub message: String,
+    /// The arguments that it did not find, at most [`LOST_MAX`](Self::LOST_MAX) of them; only of kind
+    /// [`ArgumentLost`](FailureKind::ArgumentLost).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostObject>,
+}
+
+impl TaskFailure {
+    /// No failure names more objects than this: the next attempt finds the others, and messages stay small.
+    pub const LOST_MAX: usize = 64;
+
+    /// A failure without lost arguments.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), lost: Vec::new() }
+    }
+
+    /// Arguments were not to be had. `lost`: at least one, each object once; those beyond the limit are left out.
+    pub fn argument_lost(message: impl Into<String>, lost: impl IntoIterator<Item = LostObject>) -> Self {
+        let lost = lost.into_iter().take(Self::LOST_MAX).collect();
+        Self { kind: FailureKind::ArgumentLost, message: message.into(), lost }
+    }
+}
+
+/// An object that an attempt needed and that is not to be had where it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostObject {
+    /// The object.
+    #[serde(with = "object_bytes")]
+    pub object: ObjectId,
+    /// The node that should have it.
+    pub node: NodeId,
+    /// What is known of it.
+    pub loss: Loss,
+}
+
+/// What became of an object that is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Loss {
+    /// The node does not have it (any more): its disk failed, its bytes were wrong and were dropped, or it was started
+    /// anew.
+    Gone,
+    /// The node could not be reached, or nothing came from it for seconds: it may have it still.
+    Unreachable,
 }
 
 /// Kinds of failures of an attempt.
@@ -369,13 +411,16 @@ pub enum FailureKind {
     DiskFull,
     /// Memory was denied, since others held it: tried again, and not counted as an attempt that failed.
     Denied,
+    /// Arguments are not where they should be, see [`TaskFailure::lost`]: another attempt is of use once they were made
+    /// again.
+    ArgumentLost,
 }
 
 impl FailureKind {
     /// Whether another attempt is of use.
     pub fn retry(self) -> bool {
         match self {
-            Self::Error | Self::Panic | Self::Timeout | Self::NodeLost | Self::Denied => true,
+            Self::Error | Self::Panic | Self::Timeout | Self::NodeLost | Self::Denied | Self::ArgumentLost => true,
             Self::Final | Self::Cancelled | Self::Rejected | Self::DiskFull => false,
         }
     }
@@ -392,6 +437,7 @@ impl fmt::Display for TaskFailure {
             FailureKind::Cancelled => f.write_str("cancelled"),
             FailureKind::Rejected => write!(f, "refused: {}", self.message),
             FailureKind::NodeLost => write!(f, "lost with its node: {}", self.message),
+            FailureKind::ArgumentLost => write!(f, "argument lost: {}", self.message),
         }
     }
 }

@@ -251,6 +251,9 @@ pub struct ViewArgs {
     /// Write a picture (SVG) of disk, network, processors, memory, spill and of all tasks over time
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Write what happens as it happens, a line of JSON for each event; the file may be a named pipe
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
 }
 
 impl ViewArgs {
@@ -259,7 +262,7 @@ impl ViewArgs {
     /// # Errors
     /// A file that cannot be made or written to.
     pub fn open(&self) -> Result<Views, Failure> {
-        Views::open(self.timeline.as_deref(), self.plot.as_deref())
+        Views::open(self.timeline.as_deref(), self.plot.as_deref(), self.events.as_deref())
     }
 }
 

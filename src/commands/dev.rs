@@ -4,12 +4,14 @@ mod children;
 mod nats_server;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+pub use self::children::OnLoss;
 use self::children::{Children, Happening};
 use crate::{
     cli::DevArgs,
@@ -64,7 +66,8 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
     for name in &names {
         // The first one lends the slots of all.
         let config = write_node_config(args, folder, name, &url, *name == names[0])?;
-        children.start(name, &program, &["node".as_ref(), "--config".as_ref(), config.as_os_str()])?;
+        let node: [&OsStr; 3] = ["node".as_ref(), "--config".as_ref(), config.as_os_str()];
+        children.start(name, &program, &node, args.on_loss)?;
     }
     let mut missing: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut all_ready = |who: &str, line: &str| {
@@ -113,7 +116,8 @@ fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Child
             "-1".to_owned()
         }
     };
-    children.start("nats", server, &["-c".as_ref(), config.as_os_str(), "-p".as_ref(), port.as_ref()])?;
+    let serve: [&OsStr; 4] = ["-c".as_ref(), config.as_os_str(), "-p".as_ref(), port.as_ref()];
+    children.start("nats", server, &serve, OnLoss::End)?;
     let mut listening = None;
     let happening = children.watch_until(Some(NATS_READY), &mut |_, line| {
         if let Some((_, address)) = line.split_once("Listening for client connections on ") {

@@ -34,6 +34,7 @@ pub(super) struct Ran<R> {
     seen: Result<(), Failure>,
     failed_attempts: u64,
     copied_tasks: u64,
+    replayed_tasks: u64,
 }
 
 impl Session {
@@ -107,7 +108,8 @@ impl Session {
             error => job_failure(error),
         })?;
         let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
-        Ok(Ran { report, end, seconds, seen, failed_attempts, copied_tasks })
+        let replayed_tasks = progress.replayed_tasks();
+        Ok(Ran { report, end, seconds, seen, failed_attempts, copied_tasks, replayed_tasks })
     }
 }
 
@@ -126,6 +128,9 @@ impl<R> Ran<R> {
         }
         if self.copied_tasks > 0 {
             eprintln!("{} tasks ran twice, the first time far longer than others", count(self.copied_tasks));
+        }
+        if self.replayed_tasks > 0 {
+            eprintln!("{} tasks ran again, since what they had made was lost", count(self.replayed_tasks));
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ pub struct Progress {
     dead_nodes: u64,
     failed_attempts: u64,
     copied_tasks: u64,
+    replayed_tasks: u64,
     /// What was said about failures: the same again only counts.
     told: BTreeSet<String>,
     waiting: Option<String>,
@@ -118,6 +119,15 @@ impl Progress {
                 }
                 return Some(format!("{stage} failed on {} (attempt {attempt}), trying again: {error}", event.node));
             }
+            EventKind::ObjectsLost { objects, bytes } => {
+                let bytes = text::bytes(*bytes);
+                return Some(format!("{objects} objects ({bytes}) lost on {}: made again where needed", event.node));
+            }
+            EventKind::TaskReplayed { stage, .. } => {
+                // It is done a second time.
+                self.replayed_tasks += 1;
+                self.stage(stage).tasks += 1;
+            }
             EventKind::FoldDue { .. } => {}
             EventKind::Waiting { what, reason, for_ms } => {
                 let text = format!("{what} waits: {reason}");
@@ -165,6 +175,11 @@ impl Progress {
     /// Attempts that failed so far.
     pub fn failed_attempts(&self) -> u64 {
         self.failed_attempts
+    }
+
+    /// Tasks that were done and ran again, since what they had made was lost.
+    pub fn replayed_tasks(&self) -> u64 {
+        self.replayed_tasks
     }
 
     /// Tasks that were given a second attempt while the first one ran.

@@ -141,6 +141,11 @@ impl Timeline {
                     self.add(event.at_us, slice);
                 }
             },
+            EventKind::ObjectsLost { objects, bytes } => {
+                let text = format!("{objects} objects ({}) lost on {}", text::bytes(*bytes), event.node);
+                self.marks.push(Mark { at_us: event.at_us, text });
+            }
+            EventKind::TaskReplayed { .. } => {}
             EventKind::FoldDue { blocks, bytes, tight } => {
                 let why = if *tight { ", since memory is short" } else { "" };
                 let bytes = text::bytes(*bytes);

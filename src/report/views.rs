@@ -19,7 +19,15 @@ const SAMPLE_MS: u64 = 100;
 pub struct Views {
     trace: Option<Target>,
     plot: Option<Target>,
+    events: Option<Stream>,
     timeline: Timeline,
+}
+
+/// Events as they come, a line of JSON each.
+#[derive(Debug)]
+struct Stream {
+    target: Target,
+    failed: Option<io::Error>,
 }
 
 #[derive(Debug)]
@@ -36,10 +44,11 @@ impl Views {
     ///
     /// # Errors
     /// A file that cannot be made or written to.
-    pub fn open(trace: Option<&Path>, plot: Option<&Path>) -> Result<Self, Failure> {
+    pub fn open(trace: Option<&Path>, plot: Option<&Path>, events: Option<&Path>) -> Result<Self, Failure> {
         Ok(Self {
             trace: trace.map(Target::open).transpose()?,
             plot: plot.map(Target::open).transpose()?,
+            events: events.map(Stream::open).transpose()?,
             timeline: Timeline::default(),
         })
     }
@@ -54,6 +63,9 @@ impl Views {
         if self.wanted() {
             self.timeline.on(event);
         }
+        if let Some(events) = &mut self.events {
+            events.write(event);
+        }
     }
 
     /// Writes the files; of a job that did not end well, what is known. Says which.
@@ -61,8 +73,12 @@ impl Views {
     /// # Errors
     /// The first file that cannot be written.
     pub fn write(self) -> Result<Vec<String>, Failure> {
-        let Self { trace, plot, timeline } = self;
+        let Self { trace, plot, events, timeline } = self;
         let mut said = Vec::new();
+        if let Some(Stream { target, failed: Some(error) }) = events {
+            let failure = Err(error).or_exit(Exit::InputOutput);
+            return failure.map_err(|failure: Failure| failure.context(format!("write {}", target.path.display())));
+        }
         if let Some(target) = trace {
             said.push(format!("timeline in {} (open it at https://ui.perfetto.dev)", target.path.display()));
             target.fill(|out| trace::write(&timeline, out))?;
@@ -79,6 +95,25 @@ impl Views {
     }
 }
 
+impl Stream {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let mut target = Target::open(path)?;
+        target.empty = false;
+        let emptied = target.begin().or_exit(Exit::InputOutput);
+        emptied.map_err(|failure| failure.context(format!("write {}", path.display())))?;
+        Ok(Self { target, failed: None })
+    }
+
+    /// At once: somebody may read along. After an error nothing more is written; the job goes on.
+    fn write(&mut self, event: &Event) {
+        if self.failed.is_none() {
+            let line = serde_json::to_string(event).map_err(io::Error::other);
+            let written = line.and_then(|line| self.target.file.write_all(format!("{line}\n").as_bytes()));
+            self.failed = written.err();
+        }
+    }
+}
+
 impl Target {
     fn open(path: &Path) -> Result<Self, Failure> {
         let opened = match OpenOptions::new().write(true).create_new(true).open(path) {
@@ -92,6 +127,15 @@ impl Target {
         Ok(Self { path: path.to_owned(), file, empty })
     }
 
+    fn begin(&mut self) -> io::Result<()> {
+        // A pipe or a terminal has no length and no place to go back to.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+        }
+        Ok(())
+    }
+
     fn fill(mut self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> Result<(), Failure> {
         self.empty = false;
         let replaced = self.replace(write).or_exit(Exit::InputOutput);
@@ -99,11 +143,7 @@ impl Target {
     }
 
     fn replace(&mut self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> io::Result<()> {
-        // A pipe or a terminal has no length and no place to go back to.
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-            self.file.rewind()?;
-        }
+        self.begin()?;
         let mut out = BufWriter::new(&mut self.file);
         write(&mut out)?;
         out.flush()

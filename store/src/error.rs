@@ -201,6 +201,18 @@ impl StoreError {
         )
     }
 
+    /// Whether the object is not here, or not as it was: it has to come from somewhere else, or be made again.
+    pub fn is_lost(&self) -> bool {
+        matches!(
+            self,
+            StoreError::NotFound(_)
+                | StoreError::Corrupt { .. }
+                | StoreError::Lost { .. }
+                | StoreError::Incomplete { .. }
+                | StoreError::Disk { .. }
+        )
+    }
+
     /// Whether the caller made a mistake (as opposed to the machine failing).
     pub fn is_callers_fault(&self) -> bool {
         matches!(

@@ -386,6 +386,15 @@ impl Store {
         self.shared.with(|state| state.table.ids().copied().collect())
     }
 
+    /// Ids of the sealed objects of a group, in order.
+    pub fn ids_of(&self, group: u128) -> Vec<ObjectId> {
+        self.shared.with(|state| {
+            let table = &state.table;
+            let is_of = |id: &&ObjectId| table.key(id).is_some_and(|key| table.group_id(table.object(key)) == group);
+            table.ids().filter(is_of).copied().collect()
+        })
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> StoreStats {
         let indexes_rebuilt = self.shared.indexes_rebuilt.load(Ordering::Relaxed);

@@ -26,7 +26,7 @@ pub(super) struct Source {
 pub(super) async fn sizes(stager: &Stager, source: &Source) -> Result<Vec<Vec<PartMeta>>, TaskFailure> {
     let pieces = source.ranges.iter().map(|parts| (source.object, *parts)).collect();
     let directories = stager.directories_at(&source.at, pieces).await?;
-    let absent = || TaskFailure { kind: FailureKind::Error, message: format!("{} is not there", source.object) };
+    let absent = || TaskFailure::new(FailureKind::Error, format!("{} is not there", source.object));
     directories.into_iter().map(|metas| metas.ok_or_else(absent)).collect()
 }
 

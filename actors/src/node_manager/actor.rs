@@ -7,11 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exobus_store::{Clock, Store};
 use tracing::{debug, warn};
 
 use super::executor::{ExecutorLink, Flags, Report, Work};
-use super::protocol::NodeMsg;
+use super::losses::objects_of;
+use super::protocol::{NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
@@ -27,6 +29,10 @@ use crate::task::{
 
 /// How often timeouts are looked after and figures are sent.
 const TICK: Duration = Duration::from_millis(500);
+/// Outputs of so many bytes at most are told to the Owner with the completion, ...
+const VALUE_MAX_BYTES: u64 = 2048;
+/// ... where there are so many outputs at most.
+const VALUES_MAX: usize = 16;
 /// Figures are not taken more often than this: taking them costs some 50 us.
 const SAMPLE_MIN_MS: u64 = 20;
 
@@ -144,7 +150,7 @@ impl NodeManager {
         let key = (spec.job, spec.id, spec.attempt);
         let Some(function) = self.functions.get(&spec.function).copied() else {
             let message = format!("function {} is not known to node {}", spec.function, self.post.node());
-            return self.fail(key, &owner, TaskFailure { kind: FailureKind::Rejected, message }, None);
+            return self.fail(key, &owner, TaskFailure::new(FailureKind::Rejected, message), None);
         };
         let mut prepared = Some(Prepared::default());
         if !spec.args.is_empty() || !spec.scratch_bytes.is_empty() {
@@ -263,19 +269,40 @@ impl NodeManager {
                 figures.timing = TaskTiming { executor, started_us, ready_us, ..running.waited };
                 match outcome {
                     Ok((outputs, consumed)) => {
+                        let values = self.small(&running.owner, task, &outputs);
                         let message =
-                            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
+                            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values };
                         self.tell(job, &running.owner, message);
                     }
                     Err(_) if running.timed_out => {
                         let message = format!("after {} ms", running.spec.timeout_ms);
-                        let failure = TaskFailure { kind: FailureKind::Timeout, message };
+                        let failure = TaskFailure::new(FailureKind::Timeout, message);
                         self.fail(key, &running.owner, failure, Some(figures));
                     }
-                    Err(failure) => self.fail(key, &running.owner, failure, Some(figures)),
+                    Err(failure) => {
+                        let objects = objects_of(&running.spec, &|id| self.sets.get(&(job, id)).cloned());
+                        let failure = self.stager.with_losses(failure, objects.iter());
+                        self.fail(key, &running.owner, failure, Some(figures));
+                    }
                 }
             }
         }
+    }
+
+    /// The bytes of small outputs, for an Owner on another node: what a job would have to begin anew for, should this node be
+    /// lost, is often a few bytes that say what was written where.
+    fn small(&self, owner: &NodeId, task: TaskId, outputs: &[Output]) -> Vec<(u32, Bytes)> {
+        if *owner == *self.post.node() || outputs.len() > VALUES_MAX {
+            return Vec::new();
+        }
+        let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES).contains(&output.bytes));
+        let value = |(index, _): (u32, &Output)| {
+            let id = task.output(index);
+            // What has several parts is put back without knowing where they end: it is made again.
+            self.store.meta(&id).filter(|meta| meta.parts.len() == 1)?;
+            Some((index, Bytes::copy_from_slice(&self.store.try_get(&id, Parts::All)?)))
+        };
+        small.filter_map(value).collect()
     }
 
     /// An attempt succeeded that had been cancelled. The Owner frees what it made, not this node: an output of another
@@ -283,7 +310,8 @@ impl NodeManager {
     fn completed_anyway(&mut self, key: Key, outputs: Vec<Output>, consumed: Vec<Consumed>, figures: TaskFigures) {
         let (node, incarnation, (job, task, attempt)) = (self.node(), self.incarnation, key);
         let made = outputs.len() as u32;
-        let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures };
+        let values = Vec::new();
+        let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values };
         self.tell_of_outputs(job, task, 0..made, message);
     }
 
@@ -339,6 +367,10 @@ impl NodeManager {
         let entry = self.sets.entry(set).or_default();
         let known = Arc::make_mut(entry);
         known.total = total as usize;
+        if start == 0 {
+            // Told again: members have moved.
+            known.members.clear();
+        }
         if known.members.len() == start as usize {
             known.members.extend(members);
         }
@@ -349,6 +381,15 @@ impl NodeManager {
         let here = set.members.iter().filter(|(_, at)| at.as_ref() == Some(self.post.node()));
         let objects: Vec<_> = here.map(|(object, _)| *object).collect();
         self.store.release_parts(&objects, parts);
+    }
+
+    /// Says what is here of a job.
+    fn take_stock(&mut self, job: JobId, owner: &NodeId) {
+        for objects in self.store.ids_of(job.group()).chunks(SET_MEMBERS_PER_MESSAGE) {
+            let (node, incarnation) = (self.node(), self.incarnation);
+            let objects = objects.iter().copied().collect();
+            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects });
+        }
     }
 
     fn end_job(&mut self, job: JobId) {
@@ -460,6 +501,7 @@ impl Actor for NodeManager {
             NodeMsg::Free { objects, .. } => self.store.delete(&objects.iter().collect::<Vec<_>>()),
             NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
+            NodeMsg::TakeStock { job, owner } => self.take_stock(job, &owner),
             NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms, scope),
             NodeMsg::Sample => {
                 self.say_figures();

@@ -211,7 +211,7 @@ impl Executor {
                 Ok(Ok((outputs, consumed, figures))) => (Ok((outputs, consumed)), figures),
                 Ok(Err(error)) => (Err(error.into_failure()), TaskFigures::default()),
                 Err(panic) => {
-                    let failure = TaskFailure { kind: FailureKind::Panic, message: crate::panic_text(&*panic) };
+                    let failure = TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic));
                     (Err(failure), TaskFigures::default())
                 }
             };

@@ -6,8 +6,10 @@
 
 mod actor;
 mod executor;
+mod losses;
 mod protocol;
 mod pushed;
+mod remote;
 mod staging;
 mod state;
 mod waits;
@@ -20,3 +22,6 @@ pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
 pub(crate) use waits::Tally;
+
+#[cfg(test)]
+mod lost_tests;

@@ -10,6 +10,7 @@
 //! | `FreeParts` | Owner        | –                                     | ignored                | freed with the object         |
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
 //! | `Watch`     | Owner        | `NodeFigures` now and then regularly  | replaces               | repeated by the session       |
+//! | `TakeStock` | Owner        | `Stock`                               | same answer, or less   | repeated by the session       |
 //! | `Executor`  | executors    | –                                     | –                      | never leaves the process      |
 //! | `Staged`    | itself       | –                                     | –                      | never leaves the process      |
 //! | `Sample`    | itself       | –                                     | –                      | never leaves the process      |
@@ -126,6 +127,13 @@ pub enum NodeMsg {
         /// How often, milliseconds; 0: every half second.
         #[serde(default)]
         sample_ms: u64,
+    },
+    /// Say which objects of the job are here: the node was away.
+    TakeStock {
+        /// The job.
+        job: JobId,
+        /// The node of the job's Owner.
+        owner: NodeId,
     },
     /// News from an executor.
     #[serde(skip)]

@@ -7,13 +7,15 @@ use std::time::Duration;
 use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use super::losses::from_store;
 use super::pushed::Pushed;
+use super::remote::FetchError;
 use super::state::Key;
 use super::waits::{Tally, Waits};
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::registry::{Argument, Function, InPlace, Mode};
-use crate::task::{FailureKind, Parts, Source, TaskFailure, TaskSpec};
-use crate::transfer::{PeerName, TransferClient, TransferError};
+use crate::task::{FailureKind, Loss, LostObject, Parts, Source, TaskFailure, TaskSpec};
+use crate::transfer::TransferClient;
 
 /// Read-ahead of a streamed argument: this for all its readers together, bytes.
 const STREAM_WINDOW_BYTES: u64 = 4 << 20;
@@ -23,10 +25,6 @@ const STREAM_WINDOW_MIN_BYTES: u64 = 64 << 10;
 /// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip. Each needs a writer's
 /// reserve, of which there is one for each executor.
 const STREAM_COPIES_AT_ONCE: usize = 2;
-
-/// Heartbeats come every half second: a node that is silent for so long is suspected anyway.
-const ADDRESS_DEADLINE: Duration = Duration::from_secs(3);
-const ADDRESS_POLL: Duration = Duration::from_millis(20);
 
 /// The arguments of an attempt are ready, or cannot be.
 pub struct StagingDone {
@@ -53,6 +51,12 @@ pub(super) struct Prepared {
 pub struct Copy {
     store: Store,
     object: ObjectId,
+}
+
+impl Copy {
+    pub(super) fn new(store: &Store, object: ObjectId) -> Self {
+        Self { store: store.clone(), object }
+    }
 }
 
 impl Drop for Copy {
@@ -93,6 +97,12 @@ pub(super) struct Piece {
     pub(super) object: ObjectId,
     pub(super) parts: Parts,
     pub(super) at: Option<NodeId>,
+}
+
+impl Piece {
+    fn located(&self) -> Located {
+        (self.object, self.at.clone())
+    }
 }
 
 /// What comes from one node.
@@ -171,9 +181,8 @@ fn wanted(
             Source::Object(object) => vec![Piece { object, parts, at: located.at.clone() }],
             Source::Set(id) => {
                 let set = sets(id).filter(|set| set.members.len() == set.total);
-                let set = set.ok_or_else(|| TaskFailure {
-                    kind: FailureKind::Error,
-                    message: format!("set {id} was not defined on this node"),
+                let set = set.ok_or_else(|| {
+                    TaskFailure::new(FailureKind::Error, format!("set {id} was not defined on this node"))
                 })?;
                 set.members.iter().map(|(object, at)| Piece { object: *object, parts, at: at.clone() }).collect()
             }
@@ -204,7 +213,7 @@ impl Stager {
             Mode::Whole | Mode::Either => {
                 wanted.pieces.iter().map(resident).collect::<Option<Vec<_>>>().map(Argument::Whole)
             }
-            Mode::InPlace => self.in_place(wanted).ok(),
+            Mode::InPlace => self.lies_here(wanted),
             Mode::Stream => None,
         };
         if self.exceeds(spec.whole_max_bytes, &wanted, &Directory::default()) {
@@ -226,51 +235,82 @@ impl Stager {
         let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
         let whole_max_bytes = spec.whole_max_bytes;
         async move {
-            let mut wanted = wanted?;
-            let mut directory = Directory::default();
-            if whole_max_bytes > 0 && wanted.iter().any(|wanted| wanted.mode == Mode::Either) {
-                let whole = wanted.iter().filter(|wanted| wanted.is_whole());
-                stager.ask(&mut directory, whole.flat_map(|wanted| &wanted.pieces)).await?;
-                if stager.exceeds(whole_max_bytes, &wanted, &directory) {
-                    stager.stream(job, &mut wanted).await;
-                }
-            }
-            let staged = match stager.whole(job, &wanted, &scratch_bytes, &mut directory).await {
-                Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
-                    stager.stream(job, &mut wanted).await;
-                    stager.whole(job, &wanted, &scratch_bytes, &mut directory).await
-                }
-                staged => staged,
-            };
-            let (blocks, scratch, mut waits) = staged?;
-            let mut blocks = blocks.into_iter();
-            let mut args = Vec::with_capacity(wanted.len());
-            let mut copies = Vec::new();
-            for wanted in &wanted {
-                args.push(match wanted.mode {
-                    Mode::Whole | Mode::Either => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
-                    Mode::InPlace => stager.in_place(wanted)?,
-                    Mode::Stream => {
-                        let (asked, copied) = (stager.clock.now(), copies.len());
-                        let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
-                        if copies.len() > copied {
-                            waits.fetch += stager.clock.now().saturating_sub(asked);
-                        }
-                        Argument::Stream(readers)
-                    }
-                });
-            }
-            Ok(Prepared { args, scratch, copies, waits })
+            let wanted = wanted?;
+            let objects: Vec<Located> = wanted.iter().flat_map(|wanted| &wanted.pieces).map(Piece::located).collect();
+            let prepared = stager.prepare(job, wanted, &scratch_bytes, whole_max_bytes).await;
+            prepared.map_err(|failure| stager.with_losses(failure, objects.iter()))
         }
     }
 
+    async fn prepare(
+        &self,
+        job: JobId,
+        mut wanted: Vec<Wanted>,
+        scratch_bytes: &[u64],
+        whole_max_bytes: u64,
+    ) -> Result<Prepared, TaskFailure> {
+        let stager = self;
+        let mut directory = Directory::default();
+        if whole_max_bytes > 0 && wanted.iter().any(|wanted| wanted.mode == Mode::Either) {
+            let whole = wanted.iter().filter(|wanted| wanted.is_whole());
+            stager.ask(&mut directory, whole.flat_map(|wanted| &wanted.pieces)).await?;
+            if stager.exceeds(whole_max_bytes, &wanted, &directory) {
+                stager.stream(job, &mut wanted).await;
+            }
+        }
+        let staged = match stager.whole(job, &wanted, scratch_bytes, &mut directory).await {
+            Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
+                stager.stream(job, &mut wanted).await;
+                stager.whole(job, &wanted, scratch_bytes, &mut directory).await
+            }
+            staged => staged,
+        };
+        let (blocks, scratch, mut waits) = staged?;
+        let mut blocks = blocks.into_iter();
+        let mut args = Vec::with_capacity(wanted.len());
+        let mut copies = Vec::new();
+        for wanted in &wanted {
+            args.push(match wanted.mode {
+                Mode::Whole | Mode::Either => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
+                Mode::InPlace => stager.in_place(job.group(), wanted, &mut copies).await?,
+                Mode::Stream => {
+                    let (asked, copied) = (stager.clock.now(), copies.len());
+                    let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
+                    if copies.len() > copied {
+                        waits.fetch += stager.clock.now().saturating_sub(asked);
+                    }
+                    Argument::Stream(readers)
+                }
+            });
+        }
+        Ok(Prepared { args, scratch, copies, waits })
+    }
+
     /// What lies here and stays so.
-    fn in_place(&self, wanted: &Wanted) -> Result<Argument, TaskFailure> {
+    fn lies_here(&self, wanted: &Wanted) -> Option<Argument> {
         let object = |piece: &Piece| {
             let object = piece.at.is_some().then_some(piece.object);
-            InPlace::new(&self.store, object, piece.parts).map_err(from_store)
+            InPlace::new(&self.store, object, piece.parts).ok()
         };
-        wanted.pieces.iter().map(object).collect::<Result<_, _>>().map(Argument::InPlace)
+        wanted.pieces.iter().map(object).collect::<Option<_>>().map(Argument::InPlace)
+    }
+
+    /// What lies here and stays so. What was made again on another node since the task was bound to this one is copied.
+    async fn in_place(&self, group: u128, wanted: &Wanted, copies: &mut Vec<Copy>) -> Result<Argument, TaskFailure> {
+        let mut objects = Vec::with_capacity(wanted.pieces.len());
+        for piece in &wanted.pieces {
+            let (object, parts) = match &piece.at {
+                Some(node) if *node != self.node => {
+                    let copy = self.copy(group, piece, node).await?;
+                    let object = copy.object;
+                    copies.push(copy);
+                    (Some(object), Parts::All)
+                }
+                at => (at.as_ref().map(|_| piece.object), piece.parts),
+            };
+            objects.push(InPlace::new(&self.store, object, parts).map_err(from_store)?);
+        }
+        Ok(Argument::InPlace(objects))
     }
 
     /// Takes as streams what may come so. Streams are read from copies on disk as well: what was pushed here makes room
@@ -295,6 +335,7 @@ impl Stager {
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
         let elsewhere = |index: &usize| pieces[*index].at.as_ref().is_some_and(|node| *node != self.node);
+        let mut patience = self.patience();
         let mut candidates: Vec<usize> = (0..pieces.len()).filter(elsewhere).collect();
         loop {
             let pushed = self.pushed.here(job, &pieces, &candidates).await;
@@ -309,7 +350,19 @@ impl Stager {
             };
             let Grant { ready, fills, scratch, mut waits } = grant;
             let begun = self.clock.now();
-            let fetched = if fills.is_empty() { Vec::new() } else { self.fill(fills).await? };
+            let fetched = match fills.is_empty() {
+                true => Vec::new(),
+                false => match self.fill(fills).await {
+                    Ok(fetched) => fetched,
+                    Err(error) => {
+                        // Nothing is held while it waits.
+                        drop((taken, ready, scratch));
+                        self.again(&mut patience, error).await.map_err(FetchError::into_failure)?;
+                        candidates.retain(|index| !pushed.contains(index));
+                        continue;
+                    }
+                },
+            };
             if !fetched.is_empty() {
                 waits.fetch += self.clock.now().saturating_sub(begun);
             }
@@ -369,37 +422,12 @@ impl Stager {
     }
 
     /// Fetches what was granted memory, one request a node: the same part of a whole set comes in one go.
-    async fn fill(&self, fills: BTreeMap<NodeId, Fetching>) -> Result<Vec<(usize, Block)>, TaskFailure> {
+    async fn fill(&self, fills: BTreeMap<NodeId, Fetching>) -> Result<Vec<(usize, Block)>, FetchError> {
         let fetches = fills.into_iter().map(|(node, fetching)| async move {
-            let fetched = self.fetch_from(&node, fetching.items, fetching.fills).await?;
-            Ok::<_, TaskFailure>(fetching.positions.into_iter().zip(fetched))
+            let fetched = self.try_fetch(&node, fetching.items, fetching.fills).await?;
+            Ok::<_, FetchError>(fetching.positions.into_iter().zip(fetched))
         });
         Ok(futures::future::try_join_all(fetches).await?.into_iter().flatten().collect())
-    }
-
-    /// Parts of objects of another node, into memory that was granted for them.
-    pub(crate) async fn fetch_from(
-        &self,
-        node: &NodeId,
-        items: Vec<(ObjectId, Parts)>,
-        fills: Vec<exobus_store::Fill>,
-    ) -> Result<Vec<Block>, TaskFailure> {
-        let address = self.address(node).await?;
-        let begun = self.clock.now();
-        let fetched = self.transfer.fetch(&address, items, fills).await.map_err(|error| from_transfer(node, &error))?;
-        let bytes = fetched.iter().map(|block| block.len() as u64).sum();
-        self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
-        Ok(fetched)
-    }
-
-    /// The directories of parts of objects of another node; `None` for those that are not there.
-    pub(crate) async fn directories_at(
-        &self,
-        node: &NodeId,
-        items: Vec<(ObjectId, Parts)>,
-    ) -> Result<Vec<Option<Vec<PartMeta>>>, TaskFailure> {
-        let address = self.address(node).await?;
-        self.transfer.directory(&address, items).await.map_err(|error| from_transfer(node, &error))
     }
 
     /// Learns sizes and checksums of what other nodes hold, as far as they are not known.
@@ -418,16 +446,20 @@ impl Stager {
         let begun = self.clock.now();
         let asked = remote.into_iter().map(|(node, items)| async move {
             let metas = self.directories_at(&node, items.clone()).await?;
-            Ok::<_, TaskFailure>(items.into_iter().zip(metas).collect::<Vec<_>>())
+            Ok::<_, TaskFailure>((node, items.into_iter().zip(metas).collect::<Vec<_>>()))
         });
-        for entries in futures::future::try_join_all(asked).await? {
+        let mut lost = Vec::new();
+        for (node, entries) in futures::future::try_join_all(asked).await? {
             for (item, metas) in entries {
-                let metas = metas.ok_or_else(|| TaskFailure {
-                    kind: FailureKind::Error,
-                    message: format!("object {} is not where its Owner thinks", item.0),
-                })?;
-                known.metas.insert(item, metas);
+                match metas {
+                    Some(metas) => drop(known.metas.insert(item, metas)),
+                    None => lost.push(LostObject { object: item.0, node: node.clone(), loss: Loss::Gone }),
+                }
             }
+        }
+        if let Some(LostObject { object, node, .. }) = lost.first() {
+            let message = format!("object {object} is not on {node}, where its Owner thinks ({} in all)", lost.len());
+            return Err(TaskFailure::argument_lost(message, lost));
         }
         known.asking += self.clock.now().saturating_sub(begun);
         Ok(())
@@ -474,17 +506,6 @@ impl Stager {
         Ok(readers)
     }
 
-    async fn copy(&self, group: u128, piece: &Piece, node: &NodeId) -> Result<Copy, TaskFailure> {
-        let address = self.address(node).await?;
-        let item = (piece.object, piece.parts);
-        let begun = self.clock.now();
-        let copied = self.transfer.copy_here(&self.store, &address, item, group).await;
-        let object = copied.map_err(|error| from_transfer(node, &error))?;
-        let bytes = self.store.meta(&object).map_or(0, |meta| meta.bytes);
-        self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
-        Ok(Copy { store: self.store.clone(), object })
-    }
-
     /// Copies an object of another node, for a reader of results.
     pub(crate) async fn get(
         &self,
@@ -497,35 +518,4 @@ impl Stager {
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
         Ok(self.whole(job, &[wanted], &[], &mut Directory::default()).await?.0.remove(0))
     }
-
-    /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
-    async fn address(&self, node: &NodeId) -> Result<PeerName, TaskFailure> {
-        let mut waited = Duration::ZERO;
-        loop {
-            if let Some(address) = (self.addresses)(node) {
-                return Ok(PeerName { node: node.to_string(), address });
-            }
-            if waited >= ADDRESS_DEADLINE {
-                let message = format!("node {node} has not said in {waited:?} where it serves objects");
-                return Err(TaskFailure { kind: FailureKind::Error, message });
-            }
-            tokio::time::sleep(ADDRESS_POLL).await;
-            waited += ADDRESS_POLL;
-        }
-    }
-}
-
-fn from_store(error: StoreError) -> TaskFailure {
-    crate::registry::TaskError::Store(error).into_failure()
-}
-
-fn from_transfer(node: &NodeId, error: &TransferError) -> TaskFailure {
-    // Room here is a matter of waiting; what the other node said is not.
-    let kind = match error {
-        TransferError::Store { cause: StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }, .. } => {
-            FailureKind::Denied
-        }
-        _ => FailureKind::Error,
-    };
-    TaskFailure { kind, message: format!("fetch from {node}: {error}") }
 }

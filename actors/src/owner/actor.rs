@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::{Block, Clock, Store};
+use exobus_store::{Block, Clock, Store, WriterOptions};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
@@ -19,7 +19,7 @@ use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, 
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{JobDemand, Lease, LeaseUse, NodeInfo, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Scope};
-use crate::task::{JobError, Output, Parts};
+use crate::task::{FailureKind, JobError, Output, Parts};
 
 /// How long the Scheduler may take to say what nodes can run; it is asked again after that.
 const NODES_DEADLINE: Duration = Duration::from_secs(5);
@@ -149,6 +149,7 @@ impl OwnerActor {
             owner_bytes_peak: 0,
             ending: None,
         };
+        owner.state.is_at_home(owner.post.node(), owner.post.incarnation());
         owner.nodes_said(parts.cluster);
         owner
     }
@@ -239,6 +240,19 @@ impl OwnerActor {
                 self.tell(&node, NodeMsg::Cancel { job, task, attempt });
             }
             Effect::Free { node, object } => self.frees.entry(node).or_default().push(object),
+            Effect::Restore { object, bytes, rows, row_hash } => {
+                let options = WriterOptions { bytes_hint: bytes.len() as u64, ..WriterOptions::new(self.job.group()) };
+                if let Err(error) = self.store.put_as(object, options, &bytes, rows, row_hash) {
+                    warn!(job_id = %self.job, object_id = %object, %error, "lost output not put back");
+                    self.state.not_restored(object);
+                }
+            }
+            Effect::TakeStock { node } => {
+                let (job, owner) = (self.job, self.post.node().clone());
+                // It is another process, or another life: it knows nothing of this job.
+                self.nodes.remove(&node);
+                self.tell(&node, NodeMsg::TakeStock { job, owner });
+            }
             Effect::FreeParts { node, set, parts } => {
                 let job = self.job;
                 self.tell(&node, NodeMsg::FreeParts { job, set, parts });
@@ -277,10 +291,8 @@ impl OwnerActor {
             },
             Some(Waiter::Stat(answer)) => {
                 let stat = outcome.and_then(|()| {
-                    let known = self.state.lookup(object);
-                    known
-                        .map(|(output, _)| output)
-                        .ok_or_else(|| JobError::program(format!("object {object} was released")))
+                    let made = self.state.stat(object);
+                    made.ok_or_else(|| JobError::program(format!("object {object} was released")))
                 });
                 let _ = answer.send(stat);
             }
@@ -313,8 +325,9 @@ impl OwnerActor {
         scope: &mut Scope<'_, Self>,
     ) {
         let Some((output, node)) = self.state.lookup(object) else {
-            let error = JobError::program(format!("object {object} was released"));
-            return drop(answer.send(Err(error)));
+            // Released, or lost since it was found: whoever waits is told, or waits on.
+            let tracker = self.wait(Waiter::Get { parts, answer });
+            return self.state.track(object, tracker);
         };
         if output.bytes == 0 {
             return drop(answer.send(Ok(Block::empty())));
@@ -322,9 +335,13 @@ impl OwnerActor {
         if node != *self.post.node() {
             let (stager, job) = (self.stager.clone(), self.job);
             return scope.later(async move {
-                let block = stager.get(job, object, parts, node).await;
-                let block = block.map_err(|failure| JobError::Store { message: failure.to_string() });
-                let _ = answer.send(block);
+                match stager.get(job, object, parts, node.clone()).await {
+                    Err(failure) if failure.kind == FailureKind::ArgumentLost => {
+                        return Some(OwnerMsg::Unreadable { object, parts, node, answer });
+                    }
+                    Err(failure) => drop(answer.send(Err(JobError::Store { message: failure.to_string() }))),
+                    Ok(block) => drop(answer.send(Ok(block))),
+                }
                 None
             });
         }
@@ -333,7 +350,12 @@ impl OwnerActor {
             None => {
                 let block = self.store.get(&object, parts);
                 scope.later(async move {
-                    let _ = answer.send(block.await.map_err(JobError::from));
+                    match block.await {
+                        Err(error) if error.is_lost() => {
+                            return Some(OwnerMsg::Unreadable { object, parts, node, answer });
+                        }
+                        block => drop(answer.send(block.map_err(JobError::from))),
+                    }
                     None
                 });
             }
@@ -525,6 +547,8 @@ impl OwnerActor {
                 ending.awaited.remove(&node);
             }
             self.state.node_dead(&node, incarnation);
+        } else if state == NodeState::Up {
+            self.state.node_up(&node, incarnation);
         }
     }
 }
@@ -543,8 +567,9 @@ impl Actor for OwnerActor {
     fn handle(&mut self, message: OwnerMsg, scope: &mut Scope<'_, Self>) {
         match message {
             OwnerMsg::Program(call) => self.program(call),
-            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures } => {
+            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
                 self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
+                self.state.values(&node, task, values);
             }
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
                 self.state.yielded((&node, incarnation), task, attempt, index, output);
@@ -555,6 +580,11 @@ impl Actor for OwnerActor {
             OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
             OwnerMsg::Stopped { node, incarnation, task, outputs } => {
                 self.state.stopped((&node, incarnation), task, outputs);
+            }
+            OwnerMsg::Stock { node, incarnation, objects } => self.state.stock(&node, incarnation, objects.iter()),
+            OwnerMsg::Unreadable { object, parts, node, answer } => {
+                self.state.unreadable(object, &node);
+                self.get(object, parts, answer, scope);
             }
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
             OwnerMsg::Leases { leases } => self.leased(leases, scope),

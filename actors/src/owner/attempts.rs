@@ -1,4 +1,4 @@
-//! What nodes report: attempts that succeeded, failed, came back, or died with their node.
+//! What nodes report: attempts that succeeded, failed or came back. Those that died with their node are in `replay`.
 //!
 //! Two attempts of a task make objects of the same ids, so only the Owner deletes what an attempt that does not count has
 //! made: it alone knows whether the object of that id on that node is the one that does. Two attempts are never live on
@@ -62,6 +62,11 @@ impl OwnerState {
         self.account(task, consumed);
         // The outputs of a stream were announced one by one; the list at its end repeats them.
         let announced = if self.is_stream(task) { self.tasks[task].outputs } else { 0 };
+        if (outputs.len() as u32) < announced {
+            // An earlier attempt had announced more.
+            let function = self.functions[self.tasks[task].function as usize].to_string();
+            return self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
+        }
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
             self.seal(task, index as u32, *output, node);
         }
@@ -69,7 +74,7 @@ impl OwnerState {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
-        self.tasks[task].state = State::Done;
+        (self.tasks[task].state, self.tasks[task].counted) = (State::Done, true);
         self.denials.remove(&task);
         self.unreference_args(task);
         self.retire_if_unused(task);
@@ -113,7 +118,8 @@ impl OwnerState {
         let node = self.node_index(from, incarnation);
         let live = self.find_task(id).filter(|task| self.tasks[*task].live.contains(&(attempt, node)));
         match live {
-            Some(task) if index == self.tasks[task].outputs => self.seal(task, index, output, node),
+            // An attempt after the first one gives again what was announced.
+            Some(task) if index <= self.tasks[task].outputs => self.seal(task, index, output, node),
             Some(_) => {}
             None => self.effects.push(Effect::Free { node: from.clone(), object: id.output(index) }),
         }
@@ -172,20 +178,29 @@ impl OwnerState {
         }
     }
 
-    /// Memory being tight never fails a job (law 5): the task goes behind those that hold the memory now. Only when it
-    /// was denied again and again is something wrong with its size.
-    fn denied(&mut self, task: Index) -> bool {
+    /// An attempt ended without a fault of its own, and does not count. Memory being tight never fails a job (law 5): the task
+    /// goes behind those that hold the memory now; and nor do arguments that are lost. Only when it happens again and again
+    /// is something wrong with the task.
+    fn not_its_fault(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: &TaskFailure) -> bool {
+        if !matches!(failure.kind, FailureKind::Denied | FailureKind::ArgumentLost) {
+            return false;
+        }
+        self.arguments_lost(task, attempt, node, failure);
+        if !self.tasks[task].live.is_empty() {
+            // The other attempt goes on.
+            return true;
+        }
         let denials = self.denials.entry(task).or_default();
         *denials += 1;
         if *denials > DENIALS_MAX {
             return false;
         }
-        self.tasks[task].tries -= 1;
-        self.make_ready(task, false);
+        self.tasks[task].tries = self.tasks[task].tries.saturating_sub(1);
+        self.await_args(task, failure.kind == FailureKind::ArgumentLost);
         true
     }
 
-    fn attempt_failed(
+    pub(super) fn attempt_failed(
         &mut self,
         task: Index,
         attempt: Attempt,
@@ -193,19 +208,17 @@ impl OwnerState {
         failure: TaskFailure,
         figures: Option<TaskFigures>,
     ) {
-        let alone = self.tasks[task].live.is_empty();
-        if failure.kind == FailureKind::Denied && (!alone || self.denied(task)) {
+        if self.not_its_fault(task, attempt, node, &failure) {
             return;
         }
+        let alone = self.tasks[task].live.is_empty();
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
         let stage = self.stages[entry.function as usize].clone();
         let attempts_max = self.options[entry.options as usize].options.attempts;
-        // A stream that has announced outputs must give the same ones again; proving that is recovery's part.
-        let begun = self.is_stream(task) && entry.outputs > 0;
         // What only this node cannot do, the other attempt may.
         let last = match alone {
-            true => !failure.kind.retry() || entry.tries >= attempts_max || begun,
+            true => !failure.kind.retry() || entry.tries >= attempts_max,
             false => failure.kind == FailureKind::Final,
         };
         let (id, error) = (entry.id, failure.to_string());
@@ -216,7 +229,8 @@ impl OwnerState {
             let (function, node) = (stage.to_string(), node.to_string());
             self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure });
         } else if alone {
-            self.make_ready(task, true);
+            // What it reads may have been lost meanwhile.
+            self.await_args(task, true);
         }
     }
 
@@ -232,7 +246,7 @@ impl OwnerState {
                 // It never ran: the try does not count.
                 self.tasks[task].tries -= 1;
                 self.tasks[task].recalled = true;
-                self.make_ready(task, true);
+                self.await_args(task, true);
             } else {
                 // Nor does a copy that never ran.
                 self.copied.remove(&task);
@@ -247,45 +261,13 @@ impl OwnerState {
         let Some(task) = self.find_task(id) else { return };
         let attempt = self.tasks[task].live.iter().find(|(_, at)| *at == index).map(|(attempt, _)| *attempt);
         if let Some(attempt) = attempt {
-            let failure = TaskFailure { kind: FailureKind::Rejected, message: reason };
+            let failure = TaskFailure::new(FailureKind::Rejected, reason);
             self.failed((node, incarnation), id, attempt, failure, None);
         }
     }
 
-    /// A node died: its attempts are made again elsewhere. Objects that it held and that are needed end the job, until
-    /// lost-node replay is built.
-    pub(crate) fn node_dead(&mut self, node: &NodeId, incarnation: Incarnation) {
-        let Some(index) = self.known_node(node) else { return };
-        let view = &mut self.nodes[usize::from(index)];
-        if !view.alive || view.incarnation > incarnation {
-            return;
-        }
-        view.alive = false;
-        view.leased = Resources::default();
-        view.lingering = 0;
-        let here = |at: NodeIndex, value: Value| at == index && value == Value::Here;
-        let lost = self.objects.iter().filter(|(_, object)| here(object.at, object.value) && object.output.bytes > 0);
-        let lost = lost.count() as u64;
-        if lost > 0 {
-            let error = JobError::NodeLost { node: node.to_string(), objects: lost };
-            return self.effects.push(Effect::Fail(error));
-        }
-        let running = self.tasks.iter().filter_map(|(task, entry)| {
-            let (attempt, _) = entry.live.iter().find(|(_, at)| *at == index)?;
-            Some((task, *attempt))
-        });
-        for (task, attempt) in running.collect::<Vec<_>>() {
-            let incarnation = self.nodes[usize::from(index)].incarnation;
-            // A task may have ended with an earlier one of this list.
-            if self.tasks.get(task).is_some() && self.end_attempt(task, attempt, index, incarnation) {
-                let failure = TaskFailure { kind: FailureKind::NodeLost, message: node.to_string() };
-                self.attempt_failed(task, attempt, node, failure, None);
-            }
-        }
-    }
-
     /// Takes a live attempt out of the books; false when it was not live.
-    fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex, incarnation: Incarnation) -> bool {
+    pub(super) fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex, incarnation: Incarnation) -> bool {
         if self.nodes[usize::from(node)].incarnation != incarnation {
             return false;
         }
@@ -354,13 +336,15 @@ impl OwnerState {
     fn account(&mut self, task: Index, consumed: &[Consumed]) {
         for position in 0..self.tasks[task].args.len() {
             let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
-            let members = self.sets[set].members.len();
+            let (members, counted) = (self.sets[set].members.len(), self.tasks[task].counted);
             let Some(ledger) = self.ledger(set) else { continue };
             let mut read = Output::default();
             for part in consumed.iter().filter(|consumed| consumed.arg as usize == position) {
                 read.add(part.read);
             }
-            ledger.consumed(parts, members, read);
+            if !counted {
+                ledger.consumed(parts, members, read);
+            }
             if ledger.read_once() && parts != Parts::All {
                 let holders: BTreeSet<_> =
                     self.sets[set].members.iter().map(|member| self.objects[*member].at).collect();

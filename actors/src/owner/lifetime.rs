@@ -100,15 +100,28 @@ impl OwnerState {
                 continue;
             }
             self.sets[index].missing += 1;
+            self.sets[index].asked = false;
             self.object_sets.entry(member).or_default().push(index);
-            if let Some(task) = self.objects[member].task {
+        }
+    }
+
+    /// Makes sure that all members of a set that are missing are being made.
+    pub(super) fn ask_for_members(&mut self, index: Index) {
+        if std::mem::replace(&mut self.sets[index].asked, true) {
+            return;
+        }
+        for position in 0..self.sets[index].members.len() {
+            let member = &self.objects[self.sets[index].members[position]];
+            if member.value != Value::Here
+                && let Some(task) = member.task
+            {
                 self.want(task);
             }
         }
     }
 
-    /// Counts what is missing, asks for it, and makes the task ready when nothing is.
-    pub(super) fn await_args(&mut self, task: Index) {
+    /// Counts what is missing, asks for it, and makes the task ready when nothing is; `front`: before all others.
+    pub(super) fn await_args(&mut self, task: Index, front: bool) {
         let mut missing = 0;
         self.tasks[task].state = State::Waiting { missing: u32::MAX };
         for position in 0..self.tasks[task].args.len() {
@@ -125,6 +138,7 @@ impl OwnerState {
                         continue;
                     }
                     self.set_waiters.entry(set).or_default().push(task);
+                    self.ask_for_members(set);
                     let members = self.sets[set].members.iter();
                     members
                         .filter_map(|member| self.objects[*member].task)
@@ -137,7 +151,7 @@ impl OwnerState {
             missing += 1;
         }
         if missing == 0 {
-            self.make_ready(task, false);
+            self.make_ready(task, front);
         } else {
             self.tasks[task].state = State::Waiting { missing };
         }
@@ -150,7 +164,7 @@ impl OwnerState {
         self.failures.get(&producer).cloned()
     }
 
-    /// Somebody needs a value of this task: if it was freed, the task runs again (law 2).
+    /// Somebody needs a value of this task: if it was freed or lost, the task runs again (law 2).
     pub(super) fn want(&mut self, task: Index) {
         if self.tasks[task].state != State::Done {
             return;
@@ -165,19 +179,21 @@ impl OwnerState {
             }
         }
         if gone || outputs == 0 && self.tasks[task].tries == 0 {
-            self.tasks[task].tries = 0;
-            self.reference_args(task);
-            self.await_args(task);
+            self.run_again(task);
         }
     }
 
     /// Output `index` of `task` exists, on `node`.
     pub(super) fn seal(&mut self, task: Index, index: u32, output: Output, node: NodeIndex) {
         let id = self.tasks[task].id.output(index);
-        let object = self.object_of(id).unwrap_or_else(|| {
+        let known = self.object_of(id);
+        let object = known.unwrap_or_else(|| {
             self.tasks[task].outputs = self.tasks[task].outputs.max(index + 1);
             self.add_object(Object::pending(id, task, 0))
         });
+        if !self.same_again(object, output) {
+            return;
+        }
         let entry = &mut self.objects[object];
         if entry.value == Value::Here {
             // Made again together with another output of its task: the old copy serves.
@@ -187,13 +203,25 @@ impl OwnerState {
             }
             return;
         }
-        (entry.output, entry.at, entry.value) = (output, node, Value::Here);
+        (entry.output, entry.made) = (output, true);
+        if known.is_none() {
+            // New in its stream: readers are told once, however often it is made.
+            for tracker in self.streams.get(&task).cloned().unwrap_or_default() {
+                self.objects[object].references += 1;
+                self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
+            }
+        }
+        self.exists(object, node);
+    }
+
+    /// An object has a value, on `node`: who waits for it is told.
+    pub(super) fn exists(&mut self, object: Index, node: NodeIndex) {
+        let entry = &mut self.objects[object];
+        (entry.at, entry.value) = (node, Value::Here);
+        let id = entry.id;
+        self.lost_at.remove(&object);
         for tracker in self.trackers.remove(&object).unwrap_or_default() {
             self.effects.push(Effect::Resolved { tracker, object: id, outcome: Ok(()) });
-        }
-        for tracker in self.streams.get(&task).cloned().unwrap_or_default() {
-            self.objects[object].references += 1;
-            self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
         }
         for waiter in self.object_waiters.remove(&object).unwrap_or_default() {
             self.one_less_missing(waiter);
@@ -263,6 +291,7 @@ impl OwnerState {
     }
 
     fn free_value(&mut self, index: Index) {
+        self.values.remove(&index);
         let object = &mut self.objects[index];
         object.value = Value::Freed;
         if object.output.bytes > 0 {
@@ -286,6 +315,8 @@ impl OwnerState {
 
     fn remove_object(&mut self, index: Index) {
         let Some(object) = self.objects.remove(index) else { return };
+        self.lost_at.remove(&index);
+        self.lost_in.remove(&index);
         if let Ok(entry) = self.by_object.find_entry(super::tables::object_hash(object.id), |other| *other == index) {
             entry.remove();
         }
@@ -348,6 +379,8 @@ impl OwnerState {
         self.attempts_before = self.attempts_before.max(attempts);
         self.failures.remove(&task);
         self.denials.remove(&task);
+        self.replays.remove(&task);
+        self.rather_at.remove(&task);
         let removed = self.tasks.remove(task);
         for entry in removed.into_iter().flat_map(|task| task.args) {
             self.forget(entry.source);
@@ -369,6 +402,7 @@ impl OwnerState {
             let Some(state) = self.tasks.get(task).map(|task| task.state) else { continue };
             match state {
                 State::Failed | State::Done => continue,
+                State::Wanted => {}
                 State::Waiting { .. } => self.stop_waiting(task),
                 State::Ready => {
                     let key = self.key(task);

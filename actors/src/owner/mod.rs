@@ -12,6 +12,9 @@ mod placing;
 #[cfg(test)]
 mod placing_tests;
 mod protocol;
+mod replay;
+#[cfg(test)]
+mod replay_tests;
 mod run_times;
 mod state;
 #[cfg(test)]

@@ -58,6 +58,11 @@ impl OwnerState {
             return;
         }
         self.scarce = scarce;
+        self.queue_anew();
+    }
+
+    /// Keys of waiting tasks have changed.
+    pub(super) fn queue_anew(&mut self) {
         for task in std::mem::take(&mut self.ready).into_tasks() {
             self.ready.push(self.key(task), task, false);
         }

@@ -40,6 +40,8 @@ pub(super) struct NodeView {
     pub(super) lacks: BTreeSet<FunctionIndex>,
     /// Attempts that were ended and run on there, each on an executor.
     pub(super) lingering: u64,
+    /// Whether what an earlier life had, or this one when it was called dead, was given up: it may be there still.
+    pub(super) lost: bool,
 }
 
 impl NodeView {
@@ -54,6 +56,7 @@ impl NodeView {
             functions: None,
             lacks: BTreeSet::new(),
             lingering: 0,
+            lost: false,
         }
     }
 

@@ -18,6 +18,7 @@ const ATTRACTIVE_BYTES: u64 = 1 << 20;
 impl OwnerState {
     /// Hands out what can run, asks for what it needs, and returns everything to be done, in order.
     pub(crate) fn flush(&mut self) -> Vec<Effect> {
+        self.ask_for_wanted();
         for key in self.ready.keys() {
             while let Some(task) = self.ready.front(key) {
                 let entry = &self.tasks[task];
@@ -114,6 +115,9 @@ impl OwnerState {
     }
 
     fn wish(&mut self, task: Index) -> Wish {
+        if let Some(node) = self.rather_at.get(&task) {
+            return Wish::Soft(*node);
+        }
         let entry = &self.options[self.tasks[task].options as usize];
         match &entry.options.place {
             Place::Node { node, soft } => {

@@ -12,22 +12,27 @@
 //! | `Recalled`    | NodeManager  | –                | ignored by attempt                 | the task runs where it was          |
 //! | `Stopped`     | NodeManager  | –                | freed again                        | repeated by the session             |
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
+//! | `Stock`       | NodeManager  | –                | nothing more is missing            | made again; freed with the job      |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
+//! | `Unreadable`  | itself       | –                | –                                  | never leaves the process            |
 //! | `Close`       | itself       | –                | –                                  | never leaves the process            |
 //! | `Tick`        | itself       | –                | –                                  | –                                   |
 
+use bytes::Bytes;
+use exobus_store::Block;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
-use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::node_manager::ObjectIds;
 use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::Wire;
-use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
+use crate::task::{Consumed, JobError, Output, Parts, StillRunning, TaskFailure, TaskFigures};
 
 /// Everything an Owner can be told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,6 +71,9 @@ pub enum OwnerMsg {
         consumed: Vec<Consumed>,
         /// Time and bytes.
         figures: TaskFigures,
+        /// The bytes of outputs that are small, by index: should their node be lost, they are there still.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        values: Vec<(u32, Bytes)>,
     },
     /// A streaming attempt sealed an output.
     Yielded {
@@ -126,6 +134,27 @@ pub enum OwnerMsg {
         task: TaskId,
         /// Why.
         reason: String,
+    },
+    /// What a node holds of this job; all of it, or as much as goes into one message.
+    Stock {
+        /// The node.
+        node: NodeId,
+        /// Which life of the node.
+        incarnation: Incarnation,
+        /// What is sealed there.
+        objects: ObjectIds,
+    },
+    /// An object that the program wants could not be read where it is.
+    #[serde(skip)]
+    Unreadable {
+        /// The object.
+        object: ObjectId,
+        /// The parts that are wanted.
+        parts: Parts,
+        /// Where it should be.
+        node: NodeId,
+        /// Whom to give it.
+        answer: oneshot::Sender<Result<Block, JobError>>,
     },
     /// A node was suspected, died, or came back.
     NodeState {

@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::exchange::Exchange;
@@ -21,7 +22,7 @@ use super::lifetime::balance;
 use super::tables::{Object, OwnerState, Set, State, Task, Value, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{Description, JobError, Output, Parts, Resources, Returns, TaskSpec};
 
 /// Who waits for an object or a stream: numbered by the program's futures.
@@ -53,6 +54,10 @@ pub(crate) enum Effect {
     Cancel { node: NodeId, task: TaskId, attempt: Attempt },
     /// Delete an object.
     Free { node: NodeId, object: ObjectId },
+    /// Put an object into the Owner's own store, from the bytes that the Owner has.
+    Restore { object: ObjectId, bytes: Bytes, rows: u64, row_hash: RowHash },
+    /// Ask a node which objects of the job it holds.
+    TakeStock { node: NodeId },
     /// Delete parts of a set's members.
     FreeParts { node: NodeId, set: SetId, parts: Parts },
     /// An object that somebody waits for is there, or never will be.
@@ -101,6 +106,7 @@ impl OwnerState {
             attempts,
             tries: 0,
             recalled: false,
+            counted: completed_before,
             state: if completed_before { State::Done } else { State::Waiting { missing: 0 } },
             live: SmallVec::new(),
         });
@@ -117,7 +123,7 @@ impl OwnerState {
         self.remember_args(task);
         if !completed_before {
             self.reference_args(task);
-            self.await_args(task);
+            self.await_args(task, false);
         }
     }
 
@@ -145,7 +151,7 @@ impl OwnerState {
                     self.tasks[task].tries = 0;
                     self.remember_args(task);
                     self.reference_args(task);
-                    self.await_args(task);
+                    self.await_args(task, false);
                 }
                 Err(error) => self.effects.push(Effect::Fail(error)),
             }
@@ -160,12 +166,13 @@ impl OwnerState {
                 let entry = &mut self.objects[known];
                 entry.references += 1;
                 // The same content was put before and freed: now it is there again.
-                (entry.value, entry.at) = (Value::Here, at);
+                (entry.value, entry.at, entry.output, entry.made) = (Value::Here, at, output, true);
             }
             None => {
                 let value = Value::Here;
                 let (references, lineage, task) = (1, 0, None);
-                self.add_object(Object { id: object, output, task, references, lineage, at, value, accounted: false });
+                let (accounted, made) = (false, true);
+                self.add_object(Object { id: object, output, task, references, lineage, at, value, accounted, made });
             }
         }
     }
@@ -209,7 +216,7 @@ impl OwnerState {
                 self.observe(&error);
                 self.effects.push(Effect::Streamed { tracker, item: Err(error) });
             }
-            State::Waiting { .. } | State::Ready | State::Running => {
+            State::Wanted | State::Waiting { .. } | State::Ready | State::Running => {
                 self.streams.entry(task).or_default().push(tracker);
             }
         }
@@ -219,7 +226,8 @@ impl OwnerState {
     pub(crate) fn make_set(&mut self, id: SetId, members: &[ObjectId], exchange: Option<Exchange>) {
         if let Some(set) = self.by_set.get(&id).copied() {
             // Its last reference may be gone while a task remembers it: then its members are wanted again.
-            return self.reference_set(set);
+            self.reference_set(set);
+            return self.ask_for_members(set);
         }
         let known: Vec<_> = members.iter().map_while(|member| self.object_of(*member)).collect();
         if known.len() < members.len() {
@@ -233,6 +241,7 @@ impl OwnerState {
             references: 1,
             lineage: 0,
             missing: 0,
+            asked: true,
             books,
             defined: BTreeSet::new(),
         });

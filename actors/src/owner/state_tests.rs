@@ -12,7 +12,7 @@ use super::tables::{Object, OwnerState, Value};
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, StillRunning,
+    Arg, Consumed, Description, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, Returns, Source, StillRunning,
     TaskFailure, TaskFigures, TaskOptions, TaskSpec,
 };
 
@@ -30,6 +30,8 @@ pub(super) fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
 /// An Owner with nodes that do what they are told.
 pub(super) struct World {
     pub(super) owner: OwnerState,
+    /// Slots of each node, which life it is in, and whether it lives.
+    pub(super) nodes: BTreeMap<NodeId, (u64, Incarnation, bool)>,
     pub(super) running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
     /// Attempts that were cancelled while they ran.
     pub(super) zombies: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
@@ -58,8 +60,10 @@ impl World {
         for (node, ..) in &leases {
             owner.offers(node, LIFE, offer(&["f@1"]));
         }
+        let nodes = nodes.iter().map(|(name, slots)| (node(name), (*slots, LIFE, true))).collect();
         Self {
             owner,
+            nodes,
             running: BTreeMap::new(),
             zombies: BTreeMap::new(),
             stored: BTreeSet::new(),
@@ -107,6 +111,8 @@ impl World {
                         self.freed.push((node, object));
                     }
                 }
+                Effect::Restore { object, .. } => drop(self.stored.insert((node("home"), object))),
+                Effect::TakeStock { node } => self.stock(&node),
                 Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),
                 Effect::Cancel { task, attempt, .. } => {
                     self.zombies.extend(self.running.remove_entry(&(task, attempt)));
@@ -121,6 +127,47 @@ impl World {
                 Effect::DefineSet { .. } | Effect::Event { .. } => {}
             }
         }
+    }
+
+    pub(super) fn life(&self, node: &NodeId) -> Incarnation {
+        self.nodes.get(node).map_or(LIFE, |(_, life, _)| *life)
+    }
+
+    /// A node says what it holds.
+    fn stock(&mut self, node: &NodeId) {
+        let life = self.life(node);
+        let held: Vec<_> = self.stored.iter().filter(|(at, _)| at == node).map(|(_, object)| *object).collect();
+        self.owner.stock(node, life, held.into_iter());
+        self.settle();
+    }
+
+    /// A node is gone, with or without what it held.
+    pub(super) fn crash(&mut self, node: &NodeId, keeps: bool) {
+        let life = self.life(node);
+        self.nodes.get_mut(node).expect("it is known").2 = false;
+        self.running.retain(|_, (at, _)| at != node);
+        self.zombies.retain(|_, (at, _)| at != node);
+        self.stored.retain(|(at, _)| keeps || at != node);
+        self.owner.node_dead(node, life);
+        self.lend();
+    }
+
+    /// A node is there again, in a new life.
+    pub(super) fn restart(&mut self, node: &NodeId) {
+        let entry = self.nodes.get_mut(node).expect("it is known");
+        (entry.1, entry.2) = (Incarnation(entry.1.0 + 1), true);
+        let life = entry.1;
+        self.owner.node_up(node, life);
+        self.owner.offers(node, life, offer(&["f@1"]));
+        self.lend();
+    }
+
+    fn lend(&mut self) {
+        let living = self.nodes.iter().filter(|(_, (_, _, lives))| *lives);
+        let leases: Vec<_> =
+            living.map(|(node, (slots, life, _))| (node.clone(), *life, Resources::cpu(slots * 1000))).collect();
+        self.owner.leases(&leases);
+        self.settle();
     }
 
     pub(super) fn attempt_of(&self, task: TaskId) -> (Attempt, NodeId) {
@@ -149,7 +196,8 @@ impl World {
         let (node, _) = self.running.remove(&key).or_else(|| self.zombies.remove(&key)).expect("the attempt runs");
         self.stored.extend((0..outputs.len()).map(|index| (node.clone(), task.output(index as u32))));
         let figures = TaskFigures { micros: self.micros, ..TaskFigures::default() };
-        self.owner.completed((&node, LIFE), task, attempt, outputs, consumed, figures);
+        let life = self.life(&node);
+        self.owner.completed((&node, life), task, attempt, outputs, consumed, figures);
         self.settle();
     }
 
@@ -166,7 +214,16 @@ impl World {
         let (node, spec) = self.running.remove(&(task, attempt)).expect("the attempt runs");
         // Those of several outputs may be sealed before the end.
         self.stored.extend((1..outputs_of(&spec)).map(|index| (node.clone(), task.output(index))));
-        self.owner.failed((&node, LIFE), task, attempt, TaskFailure { kind, message: "why".into() }, None);
+        let life = self.life(&node);
+        self.owner.failed((&node, life), task, attempt, TaskFailure::new(kind, "why"), None);
+        self.settle();
+    }
+
+    /// An attempt did not find an argument.
+    pub(super) fn lose_argument(&mut self, task: TaskId, attempt: Attempt, lost: LostObject) {
+        let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
+        let life = self.life(&node);
+        self.owner.failed((&node, life), task, attempt, TaskFailure::argument_lost("gone", [lost]), None);
         self.settle();
     }
 
@@ -175,7 +232,8 @@ impl World {
         let (node, spec) = self.zombies.remove(&(task, attempt)).expect("it runs on");
         let outputs = outputs_of(&spec);
         self.stored.extend((1..outputs).map(|index| (node.clone(), task.output(index))));
-        self.owner.stopped((&node, LIFE), task, outputs);
+        let life = self.life(&node);
+        self.owner.stopped((&node, life), task, outputs);
         self.settle();
     }
 
@@ -185,7 +243,7 @@ impl World {
     }
 }
 
-fn outputs_of(spec: &TaskSpec) -> u32 {
+pub(super) fn outputs_of(spec: &TaskSpec) -> u32 {
     if let Returns::Many(n) = spec.returns { n } else { 1 }
 }
 
@@ -193,7 +251,7 @@ pub(super) fn output(bytes: u64, rows: u64) -> Output {
     Output { bytes, rows, row_hash: RowHash(u128::from(rows)) }
 }
 
-fn whole(task: TaskId) -> Arg {
+pub(super) fn whole(task: TaskId) -> Arg {
     Arg { source: Source::Object(task.output(0)), parts: Parts::All }
 }
 
@@ -486,25 +544,6 @@ fn a_stream_is_announced_in_order_and_ends() {
 }
 
 #[test]
-fn tasks_of_a_dead_node_run_elsewhere_and_lost_objects_end_the_job() {
-    let mut world = World::new(&[("a", 1), ("b", 1)]);
-    let first = world.submit("first", &[]);
-    let second = world.submit("second", &[]);
-    let (_, died) = world.attempt_of(first);
-    world.running.remove(&(first, Attempt(1)));
-    world.owner.node_dead(&died, LIFE);
-    world.settle();
-    let (attempt, at) = world.attempt_of(first);
-    assert_eq!(attempt, Attempt(2));
-    assert_ne!(at, died);
-    world.complete(second);
-    assert_eq!(world.failed, None);
-    world.owner.node_dead(&at, LIFE);
-    world.settle();
-    assert!(matches!(world.failed, Some(JobError::NodeLost { objects: 1, .. })), "{:?}", world.failed);
-}
-
-#[test]
 fn a_lease_that_ends_takes_back_what_has_not_started() {
     let mut world = World::new(&[("a", 1)]);
     for number in 0..3 {
@@ -624,6 +663,12 @@ enum Step {
     Late(prop::sample::Index),
     /// An attempt that was cancelled stops.
     Stop(prop::sample::Index),
+    /// A node dies, and what it held with it, or not.
+    Crash(prop::sample::Index, bool),
+    /// A node comes back.
+    Restart(prop::sample::Index),
+    /// An argument of an attempt is not where it should be.
+    Lost(prop::sample::Index, prop::sample::Index),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -640,6 +685,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any().prop_map(Step::Slow),
         1 => any().prop_map(Step::Late),
         1 => any().prop_map(Step::Stop),
+        1 => (any(), proptest::bool::ANY).prop_map(|(node, keeps)| Step::Crash(node, keeps)),
+        2 => any().prop_map(Step::Restart),
+        1 => (any(), any()).prop_map(|(attempt, object)| Step::Lost(attempt, object)),
     ]
 }
 
@@ -757,6 +805,32 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
                 world.stop(attempt);
             }
         }
+        Step::Crash(at, keeps) => {
+            let node = world.nodes.keys().nth(at.index(world.nodes.len())).unwrap().clone();
+            if world.nodes[&node].2 {
+                world.crash(&node, keeps);
+            }
+        }
+        Step::Restart(at) => {
+            let node = world.nodes.keys().nth(at.index(world.nodes.len())).unwrap().clone();
+            if !world.nodes[&node].2 {
+                world.restart(&node);
+            }
+        }
+        Step::Lost(attempt, object) => {
+            let reads = |spec: &TaskSpec| !spec.args.is_empty();
+            let reading: Vec<_> = world.running.iter().filter(|(_, (_, spec))| reads(spec)).map(|(key, _)| *key).collect();
+            let stored: Vec<_> = world.stored.iter().cloned().collect();
+            if !reading.is_empty() && !stored.is_empty() {
+                let (task, attempt) = reading[attempt.index(reading.len())];
+                let (node, object) = stored[object.index(stored.len())].clone();
+                let loss = if object.0 % 2 == 0 { Loss::Gone } else { Loss::Unreachable };
+                if loss == Loss::Gone {
+                    world.stored.remove(&(node.clone(), object));
+                }
+                world.lose_argument(task, attempt, LostObject { object, node, loss });
+            }
+        }
         Step::Cancel(at) => {
             if let Some((task, _)) = running(world, &at) {
                 world.owner.cancel(task);
@@ -784,6 +858,8 @@ proptest! {
             prop_assert!(what_counts_is_stored(&world));
         }
         prop_assert_eq!(&world.failed, &None);
+        let dead: Vec<_> = world.nodes.iter().filter(|(_, (_, _, lives))| !lives).map(|(node, _)| node.clone()).collect();
+        dead.iter().for_each(|node| world.restart(node));
         // Everything that runs completes, and with it all that waits.
         while let Some(attempt) = world.running.keys().next().copied() {
             complete_all(&mut world, attempt);

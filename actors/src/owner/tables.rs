@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
@@ -19,6 +20,8 @@ pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
+    /// To run again; its arguments have not been asked for yet.
+    Wanted,
     Waiting { missing: u32 },
     Ready,
     Running,
@@ -60,6 +63,8 @@ pub(super) struct Task {
     pub(super) tries: u32,
     /// Taken back from the queue of a node, and not placed since.
     pub(super) recalled: bool,
+    /// An attempt was accepted, and what it read is in the books.
+    pub(super) counted: bool,
     pub(super) state: State,
     pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
 }
@@ -75,12 +80,15 @@ pub(super) struct Object {
     pub(super) value: Value,
     /// Whether the exchanges it belongs to have counted it.
     pub(super) accounted: bool,
+    /// Whether `output` is known: it was made once.
+    pub(super) made: bool,
 }
 
 impl Object {
     pub(super) fn pending(id: ObjectId, task: Index, references: u32) -> Self {
         let (task, value) = (Some(task), Value::Pending);
-        Self { id, output: Output::default(), task, references, lineage: 0, at: NOWHERE, value, accounted: false }
+        let output = Output::default();
+        Self { id, output, task, references, lineage: 0, at: NOWHERE, value, accounted: false, made: false }
     }
 }
 
@@ -91,6 +99,8 @@ pub(super) struct Set {
     pub(super) references: u32,
     pub(super) lineage: u32,
     pub(super) missing: u32,
+    /// Whether all missing members have been asked for.
+    pub(super) asked: bool,
     pub(super) books: Books,
     /// Nodes that know the members, or will when they have handled what was sent.
     pub(super) defined: BTreeSet<NodeIndex>,
@@ -128,6 +138,8 @@ pub(crate) struct Counts {
     pub(crate) submitted: u64,
     pub(crate) finished: u64,
     pub(crate) failed_attempts: u64,
+    /// Tasks that were done and ran again, since what they had made was gone.
+    pub(crate) replayed: u64,
     pub(crate) running: u64,
 }
 
@@ -155,8 +167,26 @@ pub(crate) struct OwnerState {
     pub(super) trackers: HashMap<Index, SmallVec<[Tracker; 1]>>,
     pub(super) streams: HashMap<Index, SmallVec<[Tracker; 1]>>,
     pub(super) failures: HashMap<Index, JobError>,
-    /// How often memory was denied to tasks that have not completed since.
+    /// How often attempts of tasks that have not completed since ended without any fault of theirs.
     pub(super) denials: HashMap<Index, u32>,
+    /// The node of the Owner itself, once it has said so.
+    pub(super) home: Option<NodeIndex>,
+    /// Bytes of small outputs that are on other nodes.
+    pub(super) values: HashMap<Index, Bytes>,
+    /// Tasks in the state `Wanted`.
+    pub(super) wanted: Vec<Index>,
+    /// Objects that were lost with a node and have not been made again.
+    pub(super) lost_at: HashMap<Index, NodeIndex>,
+    /// How often something was lost, ...
+    pub(super) losses: u64,
+    /// ... which time it was for an object, the last time, ...
+    pub(super) lost_in: HashMap<Index, u64>,
+    /// ... and the first time for attempts that were under way then and read of it.
+    pub(super) reading: HashMap<(Index, Attempt), u64>,
+    /// Tasks that are to run on a node since it could not reach another one.
+    pub(super) rather_at: HashMap<Index, NodeIndex>,
+    /// How often tasks that were done had to run again.
+    pub(super) replays: HashMap<Index, u32>,
     /// Running tasks that have been given a second attempt.
     pub(super) copied: BTreeSet<Index>,
     /// What each node has said that it has been running for a while.
@@ -204,6 +234,15 @@ impl OwnerState {
             streams: HashMap::new(),
             failures: HashMap::new(),
             denials: HashMap::new(),
+            home: None,
+            values: HashMap::new(),
+            wanted: Vec::new(),
+            lost_at: HashMap::new(),
+            losses: 0,
+            lost_in: HashMap::new(),
+            reading: HashMap::new(),
+            rather_at: HashMap::new(),
+            replays: HashMap::new(),
             copied: BTreeSet::new(),
             long_running: BTreeMap::new(),
             unobserved: BTreeMap::new(),
@@ -324,15 +363,19 @@ impl OwnerState {
 
     pub(super) fn node_index(&mut self, id: &NodeId, incarnation: Incarnation) -> NodeIndex {
         if let Some(index) = self.known_node(id) {
-            let node = &mut self.nodes[usize::from(index)];
+            let node = &self.nodes[usize::from(index)];
             if node.incarnation < incarnation {
-                let first_sight = node.incarnation == Incarnation(0);
+                let over = node.incarnation != Incarnation(0) && node.alive;
+                if over {
+                    // It ended before anybody called it dead.
+                    self.life_over(index);
+                }
+                let node = &mut self.nodes[usize::from(index)];
                 node.incarnation = incarnation;
                 node.alive = true;
                 node.functions = None;
-                node.lingering = 0;
-                if !first_sight {
-                    node.in_flight.clear();
+                if std::mem::take(&mut node.lost) {
+                    self.effects.push(Effect::TakeStock { node: id.clone() });
                 }
             }
             return index;

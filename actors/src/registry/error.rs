@@ -45,7 +45,7 @@ impl TaskError {
             Self::Store(StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }) => FailureKind::Denied,
             Self::Store(_) => FailureKind::Error,
         };
-        TaskFailure { kind, message }
+        TaskFailure::new(kind, message)
     }
 }
 

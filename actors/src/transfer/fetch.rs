@@ -196,9 +196,9 @@ waiting! {
     |copy| copy.flatten()
 }
 
-pub(super) fn directories(queue: &Queue, peer: &PeerName, items: Vec<Item>) -> Directories {
+pub(super) fn directories(queue: &Queue, peer: &PeerName, kind: wire::Kind, items: Vec<Item>) -> Directories {
     let items: Vec<_> = items.into_iter().map(|(object, parts)| wire::Item { object, parts }).collect();
-    Directories(Waiting::begin(queue, peer, items.len(), |done| Work::Directories { items, done }))
+    Directories(Waiting::begin(queue, peer, items.len(), |done| Work::Directories { kind, items, done }))
 }
 
 pub(super) fn all(queue: &Queue, peer: &PeerName, items: Vec<FetchItem>) -> Fetch {

@@ -260,7 +260,14 @@ impl TransferClient {
 
     /// Asks `peer` for the directories of parts of objects, all in one request; `None` for those that are not there.
     pub fn directory(&self, peer: impl Into<PeerName>, items: Vec<Item>) -> Directories {
-        fetch::directories(&self.queue, &peer.into(), items)
+        fetch::directories(&self.queue, &peer.into(), wire::Kind::Directory, items)
+    }
+
+    /// As [`directory`](Self::directory), once `peer` has compared all bytes of the objects with their checksums: for who
+    /// got bytes that do not fit, and cannot know whether the peer has them wrong or the way garbled them. A copy that is
+    /// corrupt leaves the peer's store, so the answer is `None`.
+    pub fn verify(&self, peer: impl Into<PeerName>, items: Vec<Item>) -> Directories {
+        fetch::directories(&self.queue, &peer.into(), wire::Kind::Verify, items)
     }
 
     /// Fetches parts of objects from `peer` into memory that was granted for them, `fills[i]` for `items[i]`, all in

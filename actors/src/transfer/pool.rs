@@ -31,9 +31,19 @@ pub(super) struct Job {
 
 /// What to ask, and who waits for the answer.
 pub(super) enum Work {
-    Directories { items: Vec<wire::Item>, done: oneshot::Sender<Result<DirectoryList, TransferError>> },
-    Fetch { items: Vec<FetchItem>, done: oneshot::Sender<Vec<Result<Block, TransferError>>> },
-    Copy { target: Target, done: oneshot::Sender<Result<ObjectId, TransferError>> },
+    Directories {
+        kind: wire::Kind,
+        items: Vec<wire::Item>,
+        done: oneshot::Sender<Result<DirectoryList, TransferError>>,
+    },
+    Fetch {
+        items: Vec<FetchItem>,
+        done: oneshot::Sender<Vec<Result<Block, TransferError>>>,
+    },
+    Copy {
+        target: Target,
+        done: oneshot::Sender<Result<ObjectId, TransferError>>,
+    },
 }
 
 impl Job {

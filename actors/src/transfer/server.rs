@@ -268,6 +268,12 @@ fn answer(service: &Service, link: &mut Link, out: &mut Vec<u8>) -> Result<(), L
     let mut bytes = 0;
     for (index, item) in items.iter().enumerate() {
         let index = index as u32;
+        if head.kind == Kind::Verify
+            && let Err(error) = service.store.verify(&item.object)
+        {
+            // It is not here any more, or cannot be read: what follows says so.
+            warn!(object_id = %item.object, %error, "object verified for who got wrong bytes");
+        }
         let parts = match find(&service.store, item) {
             Found::Parts(parts) => parts,
             Found::Absent => {
@@ -280,7 +286,7 @@ fn answer(service: &Service, link: &mut Link, out: &mut Vec<u8>) -> Result<(), L
             }
         };
         match head.kind {
-            Kind::Directory => {
+            Kind::Directory | Kind::Verify => {
                 let body = wire::encode_parts(&parts);
                 wire::encode_answer_head(out, index, Status::Here, body.len() as u64, &body);
                 put(link, out, &body)?;

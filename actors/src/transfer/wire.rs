@@ -14,12 +14,12 @@
 //! a request, of a directory, of a text. The bytes of parts are not covered: each part has its own checksum, which the
 //! receiver verifies.
 //!
-//! | answer to   | status | body                                                                             |
-//! |-------------|--------|----------------------------------------------------------------------------------|
-//! | directory   | here   | 48 bytes for each part: offset, bytes, rows u64; row hash u128; checksum u64     |
-//! | read        | here   | the bytes from the first part's start to the last one's end, gaps between included |
-//! | any         | absent | –                                                                                |
-//! | any         | failed | why, UTF-8                                                                       |
+//! | answer to         | status | body                                                                             |
+//! |-------------------|--------|----------------------------------------------------------------------------------|
+//! | directory, verify | here   | 48 bytes for each part: offset, bytes, rows u64; row hash u128; checksum u64     |
+//! | read              | here   | the bytes from the first part's start to the last one's end, gaps between included |
+//! | any               | absent | –                                                                                |
+//! | any               | failed | why, UTF-8                                                                       |
 //!
 //! After a failure in the middle of a body there is no way to say so: the server closes the connection, and the
 //! receiver drops what it has.
@@ -94,6 +94,9 @@ pub enum Kind {
     Directory,
     /// The bytes.
     Read,
+    /// The directory of parts, once all bytes of the object were compared with their checksums: asked by who got bytes
+    /// that did not fit. What is corrupt leaves the store, and is not there.
+    Verify,
 }
 
 /// One thing asked for: parts of an object.
@@ -310,6 +313,7 @@ pub fn encode_request(kind: Kind, items: &[Item]) -> Vec<u8> {
     let kind = match kind {
         Kind::Directory => 1,
         Kind::Read => 2,
+        Kind::Verify => 3,
     };
     bytes.extend_from_slice(&[kind, 0, 0, 0]);
     bytes.extend_from_slice(&(items.len() as u32).to_le_bytes());
@@ -337,6 +341,7 @@ pub fn decode_request_head(bytes: &[u8]) -> Result<RequestHead, WireError> {
     let kind = match fields.u8()? {
         1 => Kind::Directory,
         2 => Kind::Read,
+        3 => Kind::Verify,
         other => return Err(WireError::Field { field: "kind of a request", value: u64::from(other) }),
     };
     fields.zero::<3>("padding of a request")?;
@@ -360,6 +365,7 @@ pub fn decode_items(head: &RequestHead, bytes: &[u8]) -> Result<Vec<Item>, WireE
     header[0] = match head.kind {
         Kind::Directory => 1,
         Kind::Read => 2,
+        Kind::Verify => 3,
     };
     header[4..8].copy_from_slice(&(head.items as u32).to_le_bytes());
     if check_of(&header, bytes) != head.check {

@@ -45,7 +45,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn requests_come_back_as_they_went(kind in prop_oneof![Just(Kind::Directory), Just(Kind::Read)], items in items()) {
+    fn requests_come_back_as_they_went(kind in prop_oneof![Just(Kind::Directory), Just(Kind::Read), Just(Kind::Verify)], items in items()) {
         prop_assert_eq!(decode_request(&encode_request(kind, &items)), Ok((kind, items)));
     }
 

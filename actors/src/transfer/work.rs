@@ -30,9 +30,9 @@ impl Worker {
         // Whoever waits may act on the answer at once: nothing may be left to do after it is sent but to give the
         // connection back.
         match work {
-            Work::Directories { items, done } => {
+            Work::Directories { kind, items, done } => {
                 let mut connection = connection;
-                let answer = self.directories(&progress, &mut connection, &items);
+                let answer = self.directories(&progress, &mut connection, kind, &items);
                 self.end(&progress, answer.as_ref().err());
                 let connection = connection.filter(|_| progress.releases());
                 let _ = done.send(answer);
@@ -73,11 +73,12 @@ impl Worker {
         &self,
         progress: &Progress,
         connection: &mut Option<Connection>,
+        kind: Kind,
         items: &[Item],
     ) -> Result<DirectoryList, TransferError> {
         let mut list = Vec::with_capacity(items.len());
         for items in items.chunks(ITEMS_MAX) {
-            let (mut open, first) = self.ask(progress, connection.take(), Kind::Directory, items)?;
+            let (mut open, first) = self.ask(progress, connection.take(), kind, items)?;
             list.extend(open.directories(first, items)?);
             *connection = Some(open);
         }
@@ -129,7 +130,8 @@ impl Worker {
     ) -> Result<ObjectId, TransferError> {
         let item = Item { object: target.object, parts: target.parts };
         let absent = || TransferError::Absent { peer: progress.peer().clone(), object: item.object };
-        let parts = self.directories(progress, connection, &[item])?.pop().flatten().ok_or_else(absent)?;
+        let parts =
+            self.directories(progress, connection, Kind::Directory, &[item])?.pop().flatten().ok_or_else(absent)?;
         let (mut open, first) = self.ask(progress, connection.take(), Kind::Read, &[item])?;
         let first = first.ok_or_else(absent)?;
         let copy = open.copy(&first, &parts, target, progress);

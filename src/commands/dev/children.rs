@@ -1,9 +1,10 @@
-//! Processes that belong together: their output is forwarded with a prefix, and when one ends all end.
+//! Processes that belong together: their output is forwarded with a prefix, and when one ends all end, or it is started
+//! again, or the others go on.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     io::{self, BufRead, BufReader, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::Duration,
@@ -31,9 +32,35 @@ pub enum Happening {
     TooLate,
 }
 
+/// How long after its end a process is started again.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// What becomes of the others when one ends by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnLoss {
+    /// They end.
+    #[default]
+    End,
+    /// They go on.
+    GoOn,
+    /// They go on, and it is started again after a second.
+    Restart,
+}
+
+/// How to start a process.
+#[derive(Clone)]
+struct Start {
+    name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+    on_loss: OnLoss,
+}
+
 /// The processes, in the order in which they were started.
 pub struct Children {
-    processes: Vec<(String, Child)>,
+    processes: Vec<(Start, Child)>,
+    /// What is to be started again, and when.
+    waiting: Vec<(Start, Duration)>,
     lines: Receiver<(String, String)>,
     told: Sender<(String, String)>,
     clock: SystemClock,
@@ -44,14 +71,20 @@ impl Children {
     /// None yet.
     pub fn new(interrupt: Interrupt) -> Self {
         let (told, lines) = mpsc::channel();
-        Self { processes: Vec::new(), lines, told, clock: SystemClock::new(), interrupt }
+        Self { processes: Vec::new(), waiting: Vec::new(), lines, told, clock: SystemClock::new(), interrupt }
     }
 
     /// Starts a program that the kernel ends should we die.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(&mut self, name: &str, program: &Path, args: &[&OsStr]) -> Result<(), Failure> {
+    pub fn start(&mut self, name: &str, program: &Path, args: &[&OsStr], on_loss: OnLoss) -> Result<(), Failure> {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        self.spawn(Start { name: name.to_owned(), program: program.to_owned(), args, on_loss })
+    }
+
+    fn spawn(&mut self, start: Start) -> Result<(), Failure> {
+        let (name, program, args) = (start.name.clone(), &start.program, &start.args);
         let own = std::env::current_exe().or_exit(Exit::InputOutput)?;
         let mut process = Command::new(own)
             .args(["run-with-parent", "--parent", &std::process::id().to_string(), "--"])
@@ -66,9 +99,9 @@ impl Children {
             process.stdout.take().map(|pipe| Box::new(pipe) as _),
             process.stderr.take().map(|pipe| Box::new(pipe) as _),
         ];
-        self.processes.push((name.to_owned(), process));
+        self.processes.push((start, process));
         for output in outputs.into_iter().flatten() {
-            let (name, told) = (name.to_owned(), self.told.clone());
+            let (name, told) = (name.clone(), self.told.clone());
             std::thread::Builder::new()
                 .name(format!("output of {name}"))
                 .spawn(move || forward(&name, output, &told))
@@ -101,22 +134,46 @@ impl Children {
             if self.interrupt.came() {
                 return Ok(Happening::Interrupted);
             }
-            for (name, process) in &mut self.processes {
-                if let Some(status) = process.try_wait().or_exit(Exit::InputOutput)? {
-                    // Ctrl-C reaches the whole group of the terminal, perhaps them before us.
-                    if self.interrupt.came() {
-                        return Ok(Happening::Interrupted);
-                    }
-                    return Err(Failure::text(
-                        Exit::JobFailed,
-                        format!("{name} ended unexpectedly ({status}); its last lines are above"),
-                    ));
-                }
+            if let Some(interrupted) = self.look_after()? {
+                return Ok(interrupted);
             }
             if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
                 return Ok(Happening::TooLate);
             }
         }
+    }
+
+    /// Looks for processes that have ended, and does as was said with the others.
+    fn look_after(&mut self) -> Result<Option<Happening>, Failure> {
+        let mut ended = None;
+        for (index, (start, process)) in self.processes.iter_mut().enumerate() {
+            if let Some(status) = process.try_wait().or_exit(Exit::InputOutput)? {
+                ended = Some((index, format!("{} ended unexpectedly ({status})", start.name)));
+                break;
+            }
+        }
+        let now = self.clock.now();
+        if let Some((index, what)) = ended {
+            // Ctrl-C reaches the whole group of the terminal, perhaps them before us.
+            if self.interrupt.came() {
+                return Ok(Some(Happening::Interrupted));
+            }
+            let on_loss = self.processes[index].0.on_loss;
+            if on_loss == OnLoss::End {
+                return Err(Failure::text(Exit::JobFailed, format!("{what}; its last lines are above")));
+            }
+            let (start, _) = self.processes.remove(index);
+            let next = if on_loss == OnLoss::Restart { "it is started again" } else { "the others go on" };
+            let _ = writeln!(io::stderr().lock(), "dev  | {what}: {next}");
+            if on_loss == OnLoss::Restart {
+                self.waiting.push((start, now + START_AGAIN));
+            }
+        }
+        let due = |(_, at): &mut (Start, Duration)| *at <= now;
+        for (start, _) in self.waiting.extract_if(.., due).collect::<Vec<_>>() {
+            self.spawn(start)?;
+        }
+        Ok(None)
     }
 
     /// Stops them in reverse order of their start, the first one (the server of the others) last. What does not stop within
@@ -131,7 +188,7 @@ impl Children {
         killed.or(self.stop(last, within))
     }
 
-    fn stop(&self, mut processes: Vec<(String, Child)>, within: Duration) -> Option<String> {
+    fn stop(&self, mut processes: Vec<(Start, Child)>, within: Duration) -> Option<String> {
         for (_, process) in &processes {
             if let Some(pid) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) {
                 // One that is gone already needs no signal.
@@ -150,7 +207,7 @@ impl Children {
             // Their last lines are forwarded by the readers; here they only mark the time.
             let _ = self.lines.recv_timeout(LOOK_EVERY);
         }
-        let names: Vec<&str> = processes.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = processes.iter().map(|(start, _)| start.name.as_str()).collect();
         let names = names.join(", ");
         for (_, process) in &mut processes {
             let _ = process.kill();

@@ -14,7 +14,7 @@ use exobus_actors::{
     scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
     shell::{Reply, Wire},
     task::{
-        Arg, Consumed, FailureKind, JobError, LocatedArg, Output, Parts, Resources, Returns, Source, StillRunning,
+        Arg, Consumed, JobError, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning,
         TaskFailure, TaskFigures, TaskSpec, TaskTiming,
     },
 };
@@ -67,7 +67,8 @@ fn output() -> Output {
 }
 
 fn failure() -> TaskFailure {
-    TaskFailure { kind: FailureKind::Error, message: "in/part-00000: read at offset 0: input/output error".into() }
+    let lost = LostObject { object: ObjectId(42), node: node(), loss: Loss::Gone };
+    TaskFailure::argument_lost("object 2a is not on n1 at 127.0.0.1:7001", [lost])
 }
 
 fn task_figures() -> TaskFigures {
@@ -191,6 +192,7 @@ fn owner() -> Vec<OwnerMsg> {
             outputs: vec![output()],
             consumed: vec![consumed],
             figures: task_figures(),
+            values: vec![(0, vec![0x80].into())],
         },
         OwnerMsg::Yielded {
             node: node(),
@@ -211,6 +213,11 @@ fn owner() -> Vec<OwnerMsg> {
         OwnerMsg::Recalled { node: node(), task: task(), attempt: Attempt(1) },
         OwnerMsg::Stopped { node: node(), incarnation: INCARNATION, task: task(), outputs: 8 },
         OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
+        OwnerMsg::Stock {
+            node: node(),
+            incarnation: INCARNATION,
+            objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
+        },
         OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),
@@ -242,6 +249,8 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Recalled { .. } => "Recalled",
         OwnerMsg::Stopped { .. } => "Stopped",
         OwnerMsg::Rejected { .. } => "Rejected",
+        OwnerMsg::Stock { .. } => "Stock",
+        OwnerMsg::Unreadable { .. } => "Unreadable",
         OwnerMsg::NodeState { .. } => "NodeState",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
         OwnerMsg::FoldDue { .. } => "FoldDue",
@@ -286,6 +295,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::FreeParts { job: job(), set, parts: Parts::one(7) },
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
+        NodeMsg::TakeStock { job: job(), owner: node() },
         NodeMsg::Tick,
     ]
 }
@@ -300,6 +310,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::FreeParts { .. } => "FreeParts",
         NodeMsg::EndJob { .. } => "EndJob",
         NodeMsg::Watch { .. } => "Watch",
+        NodeMsg::TakeStock { .. } => "TakeStock",
         NodeMsg::Executor(..) => "Executor",
         NodeMsg::Staged(..) => "Staged",
         NodeMsg::Sample => "Sample",
@@ -372,8 +383,8 @@ mod tests {
                 ("scheduler", 8),
                 ("host", 2),
                 ("client", 2),
-                ("owner", 13),
-                ("node", 9),
+                ("owner", 14),
+                ("node", 10),
                 ("merger", 3),
                 ("membership", 3)
             ]

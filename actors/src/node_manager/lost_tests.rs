@@ -1,0 +1,291 @@
+//! An argument that is corrupt, unreadable, missing or out of reach fails the attempt with its name and its node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exobus_store::disk::{Fault, FaultyDisk, MemoryDisk, Op};
+use exobus_store::{ObjectMeta, RowHash, StoreOptions, SystemClock, WriterOptions};
+use parking_lot::Mutex;
+
+use super::losses::objects_of;
+use super::staging::{Members, Prepared, Stager};
+use super::*;
+use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::registry::{Argument, Function, Mode};
+use crate::task::{Arg, FailureKind, LocatedArg, Loss, LostObject, Parts, Returns, Source, TaskFailure, TaskSpec};
+use crate::transfer::network::{ChaosNetwork, MemoryNetwork, Network};
+use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
+
+const TOKEN: &str = "a token of the tests";
+const MIB: usize = 1 << 20;
+
+fn function(modes: &'static [Mode]) -> &'static Function {
+    let call = |_: &mut crate::registry::TaskContext<'_>, _: &[u8]| Ok(());
+    Box::leak(Box::new(Function { name: "test", version: 1, modes, setup: None, deterministic: true, call }))
+}
+
+struct Node {
+    name: NodeId,
+    stager: Stager,
+    disk: FaultyDisk,
+    server: TransferServer,
+}
+
+impl Node {
+    fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+}
+
+struct World {
+    network: Arc<dyn Network>,
+    addresses: Arc<Mutex<BTreeMap<NodeId, String>>>,
+    made: AtomicU64,
+}
+
+use std::sync::Arc;
+
+impl World {
+    fn new(network: Arc<dyn Network>) -> Self {
+        Self { network, addresses: Arc::default(), made: AtomicU64::new(0) }
+    }
+
+    /// A node with 8 MiB for objects and a disk that fails when told.
+    fn node(&self, name: &str) -> Node {
+        let node = NodeId::new(name);
+        let disk = FaultyDisk::new(Arc::new(MemoryDisk::new()));
+        let clock: Arc<dyn exobus_store::Clock> = Arc::new(SystemClock::new());
+        let options = StoreOptions {
+            node: name.to_owned(),
+            memory_bytes: 12 << 20,
+            reserve_per_executor_bytes: 4 << 20,
+            spill_dirs: vec!["/spill".into()],
+            ..StoreOptions::default()
+        };
+        let store = exobus_store::Store::open(options, Arc::new(disk.clone()), clock.clone()).unwrap();
+        let serving =
+            ServerOptions { node: name.to_owned(), network: self.network.clone(), ..ServerOptions::default() };
+        let server = TransferServer::start_with(serving, TOKEN, store.clone(), clock.clone()).unwrap();
+        self.addresses.lock().insert(node.clone(), server.address().to_string());
+        let fetching =
+            ClientOptions { node: name.to_owned(), network: self.network.clone(), ..ClientOptions::default() };
+        let known = self.addresses.clone();
+        let stager = Stager {
+            node: node.clone(),
+            store,
+            transfer: TransferClient::with(fetching, TOKEN, clock.clone()),
+            addresses: Arc::new(move |node| known.lock().get(node).cloned()),
+            clock,
+            received: Tally::default(),
+            pushed: Pushed::default(),
+        };
+        Node { name: node, stager, disk, server }
+    }
+
+    /// Puts objects of a mebibyte onto a node until the first ones are on disk only; the first four.
+    fn fill(&self, node: &Node) -> Vec<ObjectId> {
+        let objects: Vec<_> = (0..24).map(|_| self.write(node).id).collect();
+        node.stager.store.wait_until_idle();
+        assert!(objects[..4].iter().all(|id| node.stager.store.try_get(id, Parts::All).is_none()), "on disk only");
+        objects[..4].to_vec()
+    }
+
+    fn write(&self, node: &Node) -> ObjectMeta {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let options = WriterOptions { bytes_hint: MIB as u64, ..WriterOptions::new(JobId::from_u128(1).group()) };
+        let mut writer = node.stager.store.writer(ObjectId(u128::from(number) + 1), options);
+        writer.begin_part(Some(MIB as u64)).unwrap();
+        writer.write(&content(number)).unwrap();
+        writer.end_part(1, RowHash(u128::from(number)));
+        writer.seal().unwrap()
+    }
+}
+
+fn content(number: u64) -> Vec<u8> {
+    (0..MIB as u64 / 8).flat_map(|at| (number << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect()
+}
+
+fn content_of(object: ObjectId) -> Vec<u8> {
+    content(object.0 as u64 - 1)
+}
+
+fn spec(args: Vec<LocatedArg>) -> TaskSpec {
+    TaskSpec {
+        job: JobId::from_u128(1),
+        id: TaskId::from_u128(2),
+        attempt: Attempt(1),
+        function: "test@1".into(),
+        params: bytes::Bytes::new(),
+        args,
+        returns: Returns::One,
+        target_bytes: 0,
+        resources: crate::task::Resources::cpu(1000),
+        scratch_bytes: Vec::new(),
+        whole_max_bytes: 0,
+        timeout_ms: 0,
+    }
+}
+
+fn object_arg(object: ObjectId, at: &Node) -> LocatedArg {
+    LocatedArg { arg: Arg { source: Source::Object(object), parts: Parts::All }, at: Some(at.name.clone()) }
+}
+
+fn gone(object: ObjectId, node: &Node) -> LostObject {
+    LostObject { object, node: node.name.clone(), loss: Loss::Gone }
+}
+
+const SET: SetId = SetId::from_u128(9);
+
+/// Stages one argument that is all of these objects.
+async fn stage_set(
+    here: &Node,
+    modes: &'static [Mode],
+    objects: &[(ObjectId, &Node)],
+) -> Result<Prepared, TaskFailure> {
+    let members: Vec<_> = objects.iter().map(|(object, node)| (*object, Some(node.name.clone()))).collect();
+    let set = Arc::new(Members { total: members.len(), members });
+    let spec = spec(vec![LocatedArg { arg: Arg { source: Source::Set(SET), parts: Parts::All }, at: None }]);
+    here.stager.stage(&spec, function(modes), &|id| (id == SET).then(|| set.clone())).await
+}
+
+/// What a whole argument has in it, object by object.
+fn whole(prepared: &Prepared) -> Vec<Vec<u8>> {
+    let Argument::Whole(blocks) = &prepared.args[0] else { panic!("not whole") };
+    blocks.iter().map(|block| block.to_vec()).collect()
+}
+
+fn memory() -> Arc<dyn Network> {
+    Arc::new(MemoryNetwork::new())
+}
+
+/// `stage` fails, and says that exactly these are gone; they are, and are counted.
+async fn loses(here: &Node, modes: &'static [Mode], objects: &[(ObjectId, &Node)], lost: &[LostObject]) -> TaskFailure {
+    let failure = stage_set(here, modes, objects).await.err().expect("an argument is lost");
+    assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
+    assert!(failure.kind.retry());
+    assert_eq!(failure.lost, lost, "{failure}");
+    failure
+}
+
+#[tokio::test]
+async fn a_corrupt_or_unreadable_argument_of_this_node_is_lost_by_name() {
+    for fault in [Fault::FlipBit(4321), Fault::Errno(5)] {
+        let world = World::new(memory());
+        let node = world.node("n1");
+        let objects = world.fill(&node);
+        node.disk.fail(Op::Read, 0, fault);
+        let wanted = [(objects[0], &node), (objects[2], &node)];
+        let failure = stage_set(&node, &[Mode::Whole], &wanted).await.err().expect("an argument is lost");
+        assert_eq!(node.disk.fired(), 1);
+        assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
+        // Which of the two is read first is the disk's affair.
+        assert!([vec![gone(objects[0], &node)], vec![gone(objects[2], &node)]].contains(&failure.lost), "{failure}");
+        assert!(!node.stager.store.contains(&failure.lost[0].object), "it is not served again");
+        assert_eq!(node.stager.store.stats().lost_objects, 1);
+        let other = if failure.lost[0].object == objects[0] { objects[2] } else { objects[0] };
+        assert_eq!(whole(&stage_set(&node, &[Mode::Whole], &[(other, &node)]).await.unwrap()), [content_of(other)]);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_turns_out_corrupt_in_a_running_task_names_its_object_whatever_the_function_says() {
+    let world = World::new(memory());
+    let node = world.node("n1");
+    let objects = world.fill(&node);
+    node.disk.fail(Op::Read, 0, Fault::FlipBit(99));
+    let spec = spec(vec![object_arg(objects[1], &node), object_arg(objects[2], &node)]);
+    let Prepared { args, .. } = node.stager.stage(&spec, function(&[Mode::Stream]), &|_| None).await.unwrap();
+    let mut read = args.into_iter().map(|arg| {
+        let Argument::Stream(mut readers) = arg else { panic!("not a stream") };
+        std::io::copy(&mut readers[0], &mut std::io::sink())
+    });
+    assert!(read.any(|read| read.is_err()));
+    let objects_of = objects_of(&spec, &|_| None);
+    for kind in [FailureKind::Error, FailureKind::Final, FailureKind::Panic] {
+        let failure = node.stager.with_losses(TaskFailure::new(kind, "unexpected end"), objects_of.iter());
+        assert_eq!(failure.kind, FailureKind::ArgumentLost);
+        assert_eq!((failure.lost.len(), failure.message.as_str()), (1, "unexpected end"));
+        assert!([gone(objects[1], &node), gone(objects[2], &node)].contains(&failure.lost[0]));
+    }
+    let cancelled = TaskFailure::new(FailureKind::Cancelled, "");
+    assert_eq!(node.stager.with_losses(cancelled.clone(), objects_of.iter()), cancelled);
+}
+
+#[tokio::test]
+async fn arguments_that_another_node_does_not_have_are_all_named() {
+    let world = World::new(memory());
+    let (here, there) = (world.node("n1"), world.node("n2"));
+    let objects: Vec<_> = (0..100).map(|number| ObjectId(1000 + number)).collect();
+    let (has, own) = (world.write(&there).id, world.write(&here).id);
+    let wanted: Vec<_> = objects.iter().map(|object| (*object, &there)).chain([(has, &there), (own, &here)]).collect();
+    let lost: Vec<_> = objects.iter().map(|object| gone(*object, &there)).take(TaskFailure::LOST_MAX).collect();
+    let failure = loses(&here, &[Mode::Whole], &wanted, &lost).await;
+    assert!(failure.message.contains("n2") && failure.message.contains("100 in all"), "{failure}");
+    let streamed = loses(&here, &[Mode::Stream], &[(objects[7], &there)], &[gone(objects[7], &there)]).await;
+    assert!(streamed.message.contains("n2"), "{streamed}");
+    assert_eq!(here.stager.store.stats().pinned_bytes, 0, "nothing is held");
+}
+
+#[tokio::test]
+async fn what_another_node_has_wrong_is_dropped_there_and_lost() {
+    for modes in [&[Mode::Whole], &[Mode::Stream]] {
+        let world = World::new(memory());
+        let (here, there) = (world.node("n1"), world.node("n2"));
+        let objects = world.fill(&there);
+        // Wrong whenever it is read: the disk has it wrong.
+        there.disk.always(Op::Read, "/spill".as_ref(), Fault::FlipBit(12_345));
+        let failure = loses(&here, modes, &[(objects[0], &there)], &[gone(objects[0], &there)]).await;
+        assert!(failure.message.contains("n2"), "{failure}");
+        there.disk.heal();
+        assert!(!there.stager.store.contains(&objects[0]), "it is not served again");
+        assert_eq!(there.stager.store.stats().corrupt_blocks, 1);
+        stage_set(&here, modes, &[(objects[1], &there)]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_was_only_garbled_on_its_way_is_fetched_again() {
+    let world = World::new(memory());
+    let (here, there) = (world.node("n1"), world.node("n2"));
+    let objects = world.fill(&there);
+    // Once wrong, as from a bus or a cable: the next time it is right.
+    there.disk.fail(Op::Read, 0, Fault::FlipBit(777));
+    let prepared = stage_set(&here, &[Mode::Whole], &[(objects[0], &there), (objects[1], &there)]).await.unwrap();
+    assert_eq!(there.disk.fired(), 1);
+    assert_eq!(whole(&prepared), [content_of(objects[0]), content_of(objects[1])]);
+    assert_eq!(here.stager.transfer.stats().corrupt, 1, "it is counted");
+    assert!(there.stager.store.contains(&objects[0]));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_a_body_is_made_again() {
+    let network = Arc::new(ChaosNetwork::new(memory()));
+    let world = World::new(network.clone());
+    let (here, there) = (world.node("n1"), world.node("n2"));
+    let objects: Vec<_> = (0..4).map(|_| world.write(&there).id).collect();
+    network.cut_after(2 * MIB as u64);
+    let wanted: Vec<_> = objects.iter().map(|object| (*object, &there)).collect();
+    let prepared = stage_set(&here, &[Mode::Whole], &wanted).await.unwrap();
+    assert_eq!(network.cuts(), 1);
+    assert_eq!(whole(&prepared), objects.iter().map(|object| content_of(*object)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there() {
+    let world = World::new(memory());
+    let (here, there) = (world.node("n1"), world.node("n2"));
+    let object = world.write(&there).id;
+    let (address, node) = (there.address(), there.name.clone());
+    drop(there);
+    let spec = spec(vec![LocatedArg {
+        arg: Arg { source: Source::Object(object), parts: Parts::All },
+        at: Some(node.clone()),
+    }]);
+    for modes in [&[Mode::Whole], &[Mode::Stream]] {
+        let failure = here.stager.stage(&spec, function(modes), &|_| None).await.err().expect("nobody is there");
+        assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
+        assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
+        assert!(failure.message.contains(&address.to_string()), "{failure}");
+    }
+}

@@ -1,0 +1,214 @@
+//! What comes from other nodes: where they listen, asking them, and how long to ask again.
+//!
+//! A connection that breaks, a node that is busy or was just started anew heal within seconds, and bytes that were
+//! garbled on the way are there still: those are asked for again, with nothing held meanwhile, for as long as it takes to
+//! find a node dead. What is left after that is [`ArgumentLost`](FailureKind::ArgumentLost), and names the objects, for
+//! their Owner to make them again.
+
+use std::time::Duration;
+
+use exobus_store::{Block, PartMeta, StoreError};
+
+use super::losses::from_store;
+use super::staging::{Copy, Piece, Stager};
+use crate::ids::{NodeId, ObjectId};
+use crate::task::{FailureKind, Loss, LostObject, Parts, TaskFailure};
+use crate::transfer::{FetchItem, PeerName, TransferError};
+
+/// Heartbeats come every half second: a node that is silent for so long is suspected anyway.
+const ADDRESS_DEADLINE: Duration = Duration::from_secs(3);
+const ADDRESS_POLL: Duration = Duration::from_millis(20);
+
+/// A node is asked again for so long, counted from the first time. Membership finds a node dead after 3 s; a peer that
+/// says nothing is given up after 4 s and not asked again, so that a fetch from it ends within 5 s.
+const ASKED_AGAIN_FOR: Duration = Duration::from_secs(4);
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Why something did not come from another node.
+#[derive(Debug)]
+pub(super) struct FetchError {
+    pub(super) node: NodeId,
+    /// What was asked for.
+    objects: Vec<ObjectId>,
+    /// Of those, what the node said it does not have or cannot read.
+    gone: Vec<ObjectId>,
+    error: TransferError,
+}
+
+impl FetchError {
+    fn new(node: &NodeId, items: &[(ObjectId, Parts)], error: TransferError) -> Self {
+        let gone = Vec::from_iter(gone(&error));
+        Self { node: node.clone(), objects: items.iter().map(|(object, _)| *object).collect(), gone, error }
+    }
+
+    /// As the failure of the attempt that asked.
+    pub(super) fn into_failure(self) -> TaskFailure {
+        let Self { node, objects, gone, error } = self;
+        let message = format!("fetch from {node}: {error}");
+        let lost = |mut objects: Vec<ObjectId>, loss| {
+            objects.sort_unstable();
+            objects.dedup();
+            let lost = objects.into_iter().map(|object| LostObject { object, node: node.clone(), loss });
+            TaskFailure::argument_lost(message.clone(), lost)
+        };
+        match error {
+            _ if !gone.is_empty() => lost(gone, Loss::Gone),
+            // Room, here or there, is a matter of waiting.
+            TransferError::Busy { .. }
+            | TransferError::Store { cause: StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }, .. } => {
+                TaskFailure::new(FailureKind::Denied, message)
+            }
+            TransferError::Store { cause, .. } => TaskFailure { message, ..from_store(cause) },
+            error if error.is_about_the_peer() => lost(objects, Loss::Unreachable),
+            _ => TaskFailure::new(FailureKind::Error, message),
+        }
+    }
+}
+
+/// The object that a node says it cannot give.
+fn gone(error: &TransferError) -> Option<ObjectId> {
+    match error {
+        TransferError::Absent { object, .. } | TransferError::Failed { object, .. } => Some(*object),
+        _ => None,
+    }
+}
+
+/// How long, and how, to ask again.
+pub(super) struct Patience {
+    until: Duration,
+    pause: Duration,
+    /// Whether the node has compared what it has with its checksums, since what came did not fit them.
+    verified: bool,
+}
+
+impl Stager {
+    pub(super) fn patience(&self) -> Patience {
+        Patience { until: self.clock.now() + ASKED_AGAIN_FOR, pause: PAUSE_MIN, verified: false }
+    }
+
+    /// Waits until the node may be asked again. The caller holds nothing that others need.
+    ///
+    /// # Errors
+    /// It is of no use, or was asked for long enough.
+    pub(super) async fn again(&self, patience: &mut Patience, error: FetchError) -> Result<(), FetchError> {
+        if let TransferError::Corrupt { object, .. } = error.error {
+            if std::mem::replace(&mut patience.verified, true) {
+                return Err(error);
+            }
+            tracing::warn!(node = %error.node, object_id = %object, error = %error.error, "wrong bytes came, asking again");
+            // Either the way here garbles, or the node has it wrong: then it drops its copy, and says so the next time.
+            let item = (object, Parts::All);
+            let verified = self.address(&error.node, &[item]).await;
+            if let Ok(address) = verified
+                && let Ok(answers) = self.transfer.verify(&address, vec![item]).await
+                && answers == [None]
+            {
+                return Err(FetchError { gone: vec![object], ..error });
+            }
+            return Ok(());
+        }
+        let heals = error.error.is_worth_a_retry()
+            || matches!(error.error, TransferError::Unreachable { .. } | TransferError::Refused { .. });
+        let now = self.clock.now();
+        if !heals || !error.gone.is_empty() || now >= patience.until {
+            return Err(error);
+        }
+        tracing::debug!(node = %error.node, error = %error.error, "asking again");
+        tokio::time::sleep(patience.pause.min(patience.until.saturating_sub(now))).await;
+        patience.pause = (patience.pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+
+    /// Parts of objects of another node, into memory that was granted for them. Asks once.
+    pub(super) async fn try_fetch(
+        &self,
+        node: &NodeId,
+        items: Vec<(ObjectId, Parts)>,
+        fills: Vec<exobus_store::Fill>,
+    ) -> Result<Vec<Block>, FetchError> {
+        let address = self.address(node, &items).await?;
+        let begun = self.clock.now();
+        let wanted = items.iter().zip(fills).map(|(&(object, parts), fill)| FetchItem { object, parts, fill });
+        let fetched = self.transfer.fetch_each(&address, wanted.collect()).await;
+        let fetched = fetched.map_err(|error| FetchError::new(node, &items, error))?;
+        let bytes = fetched.iter().flatten().map(|block| block.len() as u64).sum();
+        self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
+        let gone: Vec<_> = fetched.iter().filter_map(|fetched| gone(fetched.as_ref().err()?)).collect();
+        let blocks: Result<_, _> = fetched.into_iter().collect();
+        blocks.map_err(|error| FetchError { gone, ..FetchError::new(node, &items, error) })
+    }
+
+    /// As `try_fetch`, for who can do without.
+    pub(crate) async fn fetch_from(
+        &self,
+        node: &NodeId,
+        items: Vec<(ObjectId, Parts)>,
+        fills: Vec<exobus_store::Fill>,
+    ) -> Result<Vec<Block>, TaskFailure> {
+        self.try_fetch(node, items, fills).await.map_err(FetchError::into_failure)
+    }
+
+    /// The directories of parts of objects of another node; `None` for those that are not there.
+    pub(crate) async fn directories_at(
+        &self,
+        node: &NodeId,
+        items: Vec<(ObjectId, Parts)>,
+    ) -> Result<Vec<Option<Vec<PartMeta>>>, TaskFailure> {
+        let mut patience = self.patience();
+        loop {
+            let asked = match self.address(node, &items).await {
+                Ok(address) => {
+                    let asked = self.transfer.directory(&address, items.clone()).await;
+                    asked.map_err(|error| FetchError::new(node, &items, error))
+                }
+                Err(error) => Err(error),
+            };
+            match asked {
+                Ok(list) => return Ok(list),
+                Err(error) => self.again(&mut patience, error).await.map_err(FetchError::into_failure)?,
+            }
+        }
+    }
+
+    /// A copy of a piece, as an object of this node's store.
+    pub(super) async fn copy(&self, group: u128, piece: &Piece, node: &NodeId) -> Result<Copy, TaskFailure> {
+        let item = (piece.object, piece.parts);
+        let mut patience = self.patience();
+        loop {
+            let begun = self.clock.now();
+            let copied = match self.address(node, &[item]).await {
+                Ok(address) => {
+                    let copied = self.transfer.copy_here(&self.store, &address, item, group).await;
+                    copied.map_err(|error| FetchError::new(node, &[item], error))
+                }
+                Err(error) => Err(error),
+            };
+            match copied {
+                Ok(object) => {
+                    let bytes = self.store.meta(&object).map_or(0, |meta| meta.bytes);
+                    self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
+                    return Ok(Copy::new(&self.store, object));
+                }
+                Err(error) => self.again(&mut patience, error).await.map_err(FetchError::into_failure)?,
+            }
+        }
+    }
+
+    /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
+    async fn address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(address) = (self.addresses)(node) {
+                return Ok(PeerName { node: node.to_string(), address });
+            }
+            if waited >= ADDRESS_DEADLINE {
+                let peer = PeerName { node: node.to_string(), address: "?".to_owned() };
+                let cause = format!("it has not said in {waited:?} where it serves objects");
+                return Err(FetchError::new(node, items, TransferError::Unreachable { peer, cause }));
+            }
+            tokio::time::sleep(ADDRESS_POLL).await;
+            waited += ADDRESS_POLL;
+        }
+    }
+}

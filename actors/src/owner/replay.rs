@@ -1,0 +1,468 @@
+//! Replay: what is lost with a node, or on its disk, is made again from lineage, where somebody still needs it.
+//!
+//! A lost object is like one that was freed while somebody holds it: its description is there, and who needs the value
+//! (a task that must run, a `get`) makes its task run again, and so on backwards (law 2). Nothing else is made again: a
+//! running task may have its arguments already, and a handle of the program may never be used.
+//!
+//! | what happens | what is done |
+//! |---|---|
+//! | a life of a node is over | its attempts fail with `NodeLost`; its objects are lost; sets are told anew |
+//! | an argument is not where it should be, or corrupt | that copy is lost; the attempt does not count |
+//! | an argument's node cannot be reached for seconds | that copy is lost, the node is left alone; it is made again where it was asked for |
+//! | a small output is lost | the Owner has its bytes ([`values`](super::tables::OwnerState::values)) and puts them into its own store |
+//! | a task runs again whose arguments' parts were freed as they were read | those arguments are lost as well: they come whole or not at all |
+//! | a node is back | it says what it holds: what is missing is taken, the rest is freed |
+//!
+//! What is made again must be what it was: rows, bytes and hash of an output are compared with those of the first time
+//! (law 4), for streams output by output. Books are kept once: a task that counted does not count again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::placement::NodeIndex;
+use super::state::Effect;
+use super::tables::{EntrySource, NOWHERE, OwnerState, State, Value};
+use crate::arena::Index;
+use crate::event::EventKind;
+use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
+use crate::task::{FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, TaskFailure};
+
+/// How often the outputs of one task may be lost. Each time, a node or a disk has failed; more is no accident.
+const REPLAYS_MAX: u32 = 20;
+
+impl OwnerState {
+    /// The Owner says where it is itself.
+    pub(crate) fn is_at_home(&mut self, node: &NodeId, incarnation: Incarnation) {
+        self.home = Some(self.node_index(node, incarnation));
+    }
+
+    /// Size, rows and hash of an object that was made, whether or not it is there still.
+    pub(crate) fn stat(&self, object: ObjectId) -> Option<Output> {
+        let object = &self.objects[self.object_of(object)?];
+        object.made.then_some(object.output)
+    }
+
+    /// The bytes of small outputs that a completion brought.
+    pub(crate) fn values(&mut self, node: &NodeId, task: TaskId, values: Vec<(u32, Bytes)>) {
+        for (index, bytes) in values {
+            // Of an attempt that does not count there is no such object, or it is elsewhere.
+            if let Some((object, _)) = self.object_at(task.output(index), node)
+                && self.objects[object].output.bytes == bytes.len() as u64
+            {
+                self.values.insert(object, bytes);
+            }
+        }
+    }
+
+    /// A node died or left.
+    pub(crate) fn node_dead(&mut self, node: &NodeId, incarnation: Incarnation) {
+        let Some(index) = self.known_node(node) else { return };
+        let view = &mut self.nodes[usize::from(index)];
+        if !view.alive || view.incarnation > incarnation {
+            return;
+        }
+        view.alive = false;
+        self.life_over(index);
+    }
+
+    /// A node is there: back from the dead, or in a new life. What it still has may spare work.
+    pub(crate) fn node_up(&mut self, node: &NodeId, incarnation: Incarnation) {
+        let Some(index) = self.known_node(node) else { return };
+        let index = self.node_index(&self.nodes[usize::from(index)].id.clone(), incarnation);
+        let view = &mut self.nodes[usize::from(index)];
+        if view.incarnation != incarnation {
+            return;
+        }
+        // The same life may be called dead by mistake, and come back.
+        view.alive = true;
+        if std::mem::take(&mut view.lost) {
+            self.effects.push(Effect::TakeStock { node: node.clone() });
+        }
+    }
+
+    /// Everything that a life of a node had is gone.
+    pub(super) fn life_over(&mut self, node: NodeIndex) {
+        let view = &mut self.nodes[usize::from(node)];
+        view.leased = Resources::default();
+        view.lingering = 0;
+        view.lost = true;
+        self.long_running.remove(&node);
+        self.rather_at.retain(|_, at| *at != node);
+        self.unpin(node);
+        // What it was told of sets it does not know in another life.
+        self.sets.iter_mut().for_each(|(_, set)| drop(set.defined.remove(&node)));
+        let here = self.objects.iter().filter(|(_, object)| object.at == node && object.value == Value::Here);
+        let lost: Vec<Index> = here.filter(|(_, object)| object.output.bytes > 0).map(|(index, _)| index).collect();
+        self.tell_lost(node, &lost);
+        for object in &lost {
+            self.lost_at.insert(*object, node);
+        }
+        self.lose(&lost);
+        let running = self.tasks.iter().filter_map(|(task, entry)| {
+            let (attempt, _) = entry.live.iter().find(|(_, at)| *at == node)?;
+            Some((task, *attempt))
+        });
+        let id = self.nodes[usize::from(node)].id.clone();
+        for (task, attempt) in running.collect::<Vec<_>>() {
+            let incarnation = self.nodes[usize::from(node)].incarnation;
+            // A task may have ended with an earlier one of this list.
+            if self.tasks.get(task).is_some() && self.end_attempt(task, attempt, node, incarnation) {
+                let failure = TaskFailure::new(FailureKind::NodeLost, id.to_string());
+                self.attempt_failed(task, attempt, &id, failure, None);
+            }
+        }
+        self.nodes[usize::from(node)].in_flight.clear();
+    }
+
+    fn tell_lost(&mut self, node: NodeIndex, lost: &[Index]) {
+        if lost.is_empty() {
+            return;
+        }
+        let bytes = lost.iter().map(|object| self.objects[*object].output.bytes).sum();
+        let kind = EventKind::ObjectsLost { objects: lost.len() as u64, bytes };
+        self.effects.push(Effect::Event { at: self.nodes[usize::from(node)].id.clone(), kind });
+    }
+
+    /// Tasks that were bound to a node are no longer: what bound them, objects that lie there, is gone with it.
+    fn unpin(&mut self, node: NodeIndex) {
+        let (id, mut unpinned) = (self.nodes[usize::from(node)].id.clone(), false);
+        for entry in self.options.iter_mut().filter(|entry| entry.key.pinned == Some(node)) {
+            (entry.key.pinned, unpinned) = (None, true);
+            entry.options.place = Place::Node { node: id.clone(), soft: true };
+        }
+        if unpinned {
+            self.queue_anew();
+        }
+    }
+
+    /// These objects have no value any more: who waits for them waits again, and nodes that know sets with them are told
+    /// anew. Small ones are put back at once.
+    pub(super) fn lose(&mut self, lost: &[Index]) {
+        let moved: BTreeSet<Index> = lost.iter().copied().collect();
+        let mut gone = BTreeSet::new();
+        for object in &moved {
+            if self.restore(*object) {
+                continue;
+            }
+            let entry = &mut self.objects[*object];
+            (entry.value, entry.at) = (Value::Freed, NOWHERE);
+            gone.insert(*object);
+        }
+        if moved.is_empty() {
+            return;
+        }
+        self.losses += 1;
+        self.lost_in.extend(moved.iter().map(|object| (*object, self.losses)));
+        let mut broken = BTreeSet::new();
+        for (index, set) in self.sets.iter_mut().filter(|(_, set)| set.members.iter().any(|it| moved.contains(it))) {
+            set.defined.clear();
+            if set.references == 0 {
+                continue;
+            }
+            for member in set.members.iter().filter(|member| gone.contains(member)) {
+                set.missing += 1;
+                set.asked = false;
+                self.object_sets.entry(*member).or_default().push(index);
+                broken.insert(index);
+            }
+        }
+        let misses = |source: &EntrySource| match source {
+            EntrySource::Object(object) => gone.contains(object),
+            EntrySource::Set(set) => broken.contains(set),
+        };
+        let waiting = self.tasks.iter().filter(|(_, task)| {
+            matches!(task.state, State::Ready | State::Waiting { .. }) && task.args.iter().any(|arg| misses(&arg.source))
+        });
+        for task in waiting.map(|(index, _)| index).collect::<Vec<_>>() {
+            if self.tasks[task].state == State::Ready {
+                self.ready.remove(self.key(task), task);
+            }
+            self.stop_waiting(task);
+            self.await_args(task, false);
+        }
+        self.note_readers(&moved);
+        for object in gone {
+            if self.objects[object].task.is_none() {
+                let id = self.objects[object].id;
+                self.effects.push(Effect::Fail(JobError::Store {
+                    message: format!("object {id}, which the program put into the store, is lost"),
+                }));
+            }
+        }
+    }
+
+    /// Attempts under way that were told where these objects were: what they say of them later is old.
+    fn note_readers(&mut self, moved: &BTreeSet<Index>) {
+        let sets: BTreeSet<Index> = {
+            let has = |set: &super::tables::Set| set.members.iter().any(|member| moved.contains(member));
+            self.sets.iter().filter(|(_, set)| has(set)).map(|(index, _)| index).collect()
+        };
+        let reads = |source: &EntrySource| match source {
+            EntrySource::Object(object) => moved.contains(object),
+            EntrySource::Set(set) => sets.contains(set),
+        };
+        self.reading.retain(|(task, attempt), _| {
+            self.tasks.get(*task).is_some_and(|task| task.live.iter().any(|(live, _)| live == attempt))
+        });
+        let running = self.tasks.iter().filter(|(_, task)| !task.live.is_empty());
+        for (index, task) in running.filter(|(_, task)| task.args.iter().any(|arg| reads(&arg.source))) {
+            for (attempt, _) in &task.live {
+                self.reading.entry((index, *attempt)).or_insert(self.losses);
+            }
+        }
+    }
+
+    /// Puts a small output back whose bytes the Owner knows.
+    fn restore(&mut self, object: Index) -> bool {
+        let (Some(home), Some(bytes)) = (self.home, self.values.get(&object)) else { return false };
+        if self.objects[object].at == home {
+            return false;
+        }
+        let Output { rows, row_hash, .. } = self.objects[object].output;
+        let (object_id, bytes) = (self.objects[object].id, bytes.clone());
+        self.objects[object].at = home;
+        self.lost_at.remove(&object);
+        self.effects.push(Effect::Restore { object: object_id, bytes, rows, row_hash });
+        true
+    }
+
+    /// The Owner could not put it back.
+    pub(crate) fn not_restored(&mut self, object: ObjectId) {
+        if let Some(index) = self.object_of(object) {
+            self.values.remove(&index);
+            self.lose(&[index]);
+        }
+    }
+
+    /// A task that is done runs again, since something that it made is wanted and gone. Its arguments are asked for with
+    /// the next flush: a chain of tasks may be as long as it likes.
+    pub(super) fn run_again(&mut self, task: Index) {
+        self.tasks[task].tries = 0;
+        self.tasks[task].state = State::Wanted;
+        self.reference_args(task);
+        self.wanted.push(task);
+    }
+
+    /// Asks for the arguments of all tasks that are to run again.
+    pub(super) fn ask_for_wanted(&mut self) {
+        while !self.wanted.is_empty() {
+            let still = |owner: &Self, task: &Index| {
+                owner.tasks.get(*task).is_some_and(|task| task.state == State::Wanted)
+            };
+            let mut wanted = std::mem::take(&mut self.wanted);
+            wanted.retain(|task| still(self, task));
+            self.take_back_what_was_read(&wanted);
+            for task in wanted {
+                if !still(self, &task) {
+                    continue;
+                }
+                self.tell_replayed(task);
+                match self.replayed_too_often(task) {
+                    Some(error) => self.fail_task(task, error),
+                    None => self.await_args(task, true),
+                }
+            }
+        }
+    }
+
+    fn tell_replayed(&mut self, task: Index) {
+        if !self.tasks[task].counted {
+            return;
+        }
+        self.counts.replayed += 1;
+        let entry = &self.tasks[task];
+        let kind = EventKind::TaskReplayed { task: entry.id, stage: self.stages[entry.function as usize].clone() };
+        let at = self.home.map_or(0, usize::from);
+        if let Some(node) = self.nodes.get(at) {
+            self.effects.push(Effect::Event { at: node.id.clone(), kind });
+        }
+    }
+
+    fn replayed_too_often(&mut self, task: Index) -> Option<JobError> {
+        let replays = self.replays.entry(task).or_default();
+        *replays += 1;
+        if *replays <= REPLAYS_MAX {
+            return None;
+        }
+        let entry = &self.tasks[task];
+        let message = format!("its outputs were lost {REPLAYS_MAX} times");
+        Some(JobError::Task {
+            task: entry.id,
+            function: self.stages[entry.function as usize].to_string(),
+            attempt: Attempt(entry.attempts),
+            node: "several nodes".to_owned(),
+            failure: TaskFailure::new(FailureKind::ArgumentLost, message),
+        })
+    }
+
+    /// Tasks that read parts of an exchange once and are to run again find these parts freed, on nodes that are well: the
+    /// objects that they are of are made again, too.
+    fn take_back_what_was_read(&mut self, wanted: &[Index]) {
+        let mut members = BTreeSet::new();
+        for task in wanted {
+            let args = if self.tasks[*task].counted { self.tasks[*task].args.len() } else { 0 };
+            for position in 0..args {
+                let arg = self.tasks[*task].args[position];
+                if let EntrySource::Set(set) = arg.source
+                    && arg.parts != Parts::All
+                    && self.ledger(set).is_some_and(|ledger| ledger.read_once())
+                {
+                    members.extend(self.sets[set].members.iter().copied());
+                }
+            }
+        }
+        let whole = |object: &Index| {
+            let object = &self.objects[*object];
+            object.value == Value::Here && object.output.bytes > 0
+        };
+        let read: Vec<Index> = members.into_iter().filter(whole).collect();
+        for object in &read {
+            let object = &self.objects[*object];
+            let (node, object) = (self.nodes[usize::from(object.at)].id.clone(), object.id);
+            self.effects.push(Effect::Free { node, object });
+        }
+        // Their bytes at the Owner are of no use to who wants them where they were.
+        read.iter().for_each(|object| drop(self.values.remove(object)));
+        self.lose(&read);
+    }
+
+    /// An attempt on `node` did not find arguments.
+    pub(super) fn arguments_lost(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: &TaskFailure) {
+        let reading = self.reading.remove(&(task, attempt));
+        // It was told where they were before they were lost and made again.
+        let old = |object| reading.is_some_and(|first| self.lost_in.get(&object).is_some_and(|last| *last >= first));
+        let known = |lost: &&LostObject| self.object_of(lost.object).is_some_and(|object| !old(object));
+        let lost: Vec<&LostObject> = failure.lost.iter().filter(known).collect();
+        let here = self.known_node(node);
+        for lost in &lost {
+            let unreachable = lost.loss == Loss::Unreachable;
+            if unreachable && let Some(here) = here.filter(|here| self.nodes[usize::from(*here)].alive) {
+                // Which of the two is cut off nobody knows: what is made here can be read here.
+                self.rather_at.insert(task, here);
+                let maker = self.object_of(lost.object).and_then(|object| self.objects[object].task);
+                self.rather_at.extend(maker.map(|maker| (maker, here)));
+            }
+        }
+        let mut gone: BTreeMap<NodeIndex, Vec<Index>> = BTreeMap::new();
+        for lost in &lost {
+            if let Some((object, at)) = self.object_at(lost.object, &lost.node) {
+                gone.entry(at).or_default().push(object);
+            }
+        }
+        gone.into_iter().for_each(|(at, objects)| self.give_up(at, &objects));
+    }
+
+    /// The program could not be given an object that should be on `node`.
+    pub(crate) fn unreadable(&mut self, object: ObjectId, node: &NodeId) {
+        if let Some((index, at)) = self.object_at(object, node) {
+            self.give_up(at, &[index]);
+        }
+    }
+
+    fn object_at(&self, object: ObjectId, node: &NodeId) -> Option<(Index, NodeIndex)> {
+        let (index, at) = (self.object_of(object)?, self.known_node(node)?);
+        let entry = &self.objects[index];
+        (entry.value == Value::Here && entry.at == at).then_some((index, at))
+    }
+
+    /// Copies on a node that may well live are done without.
+    fn give_up(&mut self, at: NodeIndex, objects: &[Index]) {
+        self.tell_lost(at, objects);
+        for object in objects {
+            let (node, object) = (self.nodes[usize::from(at)].id.clone(), self.objects[*object].id);
+            self.effects.push(Effect::Free { node, object });
+        }
+        self.lose(objects);
+    }
+
+    /// What a node that is back holds of this job. What is missing is taken; what is not needed, or is elsewhere, is freed.
+    pub(crate) fn stock(&mut self, node: &NodeId, incarnation: Incarnation, objects: impl Iterator<Item = ObjectId>) {
+        let Some(at) = self.known_node(node) else { return };
+        if self.nodes[usize::from(at)].incarnation != incarnation || !self.nodes[usize::from(at)].alive {
+            return;
+        }
+        for id in objects {
+            let Some(object) = self.object_of(id) else {
+                self.effects.push(Effect::Free { node: node.clone(), object: id });
+                continue;
+            };
+            let entry = &self.objects[object];
+            let missing = entry.value != Value::Here && entry.made && self.lost_at.get(&object) == Some(&at);
+            if missing && entry.references > 0 {
+                self.lost_at.remove(&object);
+                self.exists(object, at);
+                if let Some(task) = self.objects[object].task {
+                    self.unless_still_wanted(task);
+                }
+            } else if entry.value != Value::Here || entry.at != at {
+                let live = entry.task.is_some_and(|task| self.tasks[task].live.iter().any(|(_, live)| *live == at));
+                if !live {
+                    self.effects.push(Effect::Free { node: node.clone(), object: id });
+                }
+            }
+        }
+    }
+
+    /// Ends a replay when everything that it was for is back.
+    fn unless_still_wanted(&mut self, task: Index) {
+        let entry = &self.tasks[task];
+        let (id, outputs, counted) = (entry.id, entry.outputs, entry.counted);
+        let replaying =
+            matches!(entry.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
+        let missing = |index: u32| {
+            let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
+            object.is_some_and(|object| object.references > 0 && object.value != Value::Here)
+        };
+        // Only of what was complete once is it known that nothing else is to come.
+        if !replaying || !counted || (0..outputs).any(missing) {
+            return;
+        }
+        match self.tasks[task].state {
+            State::Ready => self.ready.remove(self.key(task), task),
+            State::Running => self.cancel_attempts(task),
+            _ => self.stop_waiting(task),
+        }
+        self.tasks[task].state = State::Done;
+        for tracker in self.streams.remove(&task).unwrap_or_default() {
+            self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
+        }
+        for index in 0..outputs {
+            if let Some(object) = self.object_of(id.output(index))
+                && self.objects[object].value == Value::Pending
+            {
+                self.objects[object].value = Value::Freed;
+            }
+        }
+        self.unreference_args(task);
+        self.retire_if_unused(task);
+    }
+
+    /// Whether an output that is made again is what it was the first time; if it is not, and somebody may have read that
+    /// one, the job fails (law 4).
+    pub(super) fn same_again(&mut self, object: Index, output: Output) -> bool {
+        let entry = &self.objects[object];
+        if !entry.made || entry.output == output {
+            return true;
+        }
+        let Some(task) = entry.task else { return true };
+        let function = self.tasks[task].function as usize;
+        if !self.deterministic[function] && !entry.accounted && !self.was_read(object) {
+            return true;
+        }
+        let (task, function) = (self.tasks[task].id, self.functions[function].to_string());
+        self.effects.push(Effect::Fail(JobError::NonDeterministic { task, function }));
+        false
+    }
+
+    /// Whether a task that is done may have read the object.
+    fn was_read(&self, object: Index) -> bool {
+        self.tasks.iter().any(|(_, task)| {
+            (task.counted || matches!(task.state, State::Running))
+                && task.args.iter().any(|arg| match arg.source {
+                    EntrySource::Object(read) => read == object,
+                    EntrySource::Set(set) => self.sets[set].members.contains(&object),
+                })
+        })
+    }
+}

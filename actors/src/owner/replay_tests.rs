@@ -1,0 +1,409 @@
+//! What is made again, and what is not, when nodes and objects are lost.
+
+use bytes::Bytes;
+
+use super::exchange::Exchange;
+use super::state_tests::{LIFE, World, node, output, whole};
+use crate::ids::{Attempt, Incarnation, ObjectId, RowHash, SetId, TaskId};
+use crate::task::{
+    Arg, Consumed, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Returns, Source, TaskOptions,
+};
+
+fn at(name: &str) -> TaskOptions {
+    TaskOptions { place: Place::Node { node: node(name), soft: true }, ..TaskOptions::default() }
+}
+
+fn bound(name: &str) -> TaskOptions {
+    TaskOptions { place: Place::Node { node: node(name), soft: false }, ..TaskOptions::default() }
+}
+
+fn exchange(readers: u32) -> Exchange {
+    Exchange { name: "map -> reduce".into(), parts: 2, readers, keep: false, shared: false }
+}
+
+fn part(set: SetId, part: u32) -> Arg {
+    Arg { source: Source::Set(set), parts: Parts::one(part) }
+}
+
+fn read(rows: u64) -> Consumed {
+    Consumed { arg: 0, read: Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) } }
+}
+
+/// Two maps, one on each node, and their exchange.
+fn two_maps(world: &mut World) -> ([TaskId; 2], SetId) {
+    let maps = [world.submit_with("map0", &[], at("a")), world.submit_with("map1", &[], at("b"))];
+    maps.iter().for_each(|map| world.complete_with(*map, &[output(100, 10)], &[]));
+    let members = maps.map(|map| map.output(0));
+    let set = SetId::of(&members);
+    world.owner.make_set(set, &members, Some(exchange(1)));
+    (maps, set)
+}
+
+#[test]
+fn tasks_of_a_dead_node_run_elsewhere() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let task = world.submit_with("t", &[], at("a"));
+    world.crash(&node("a"), false);
+    assert_eq!(world.attempt_of(task), (Attempt(2), node("b")));
+    world.complete(task);
+    assert_eq!(world.failed, None);
+}
+
+#[test]
+fn what_a_dead_node_held_is_made_again_only_for_who_needs_it_and_backwards_as_far_as_it_takes() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let first = world.submit_with("first", &[], at("a"));
+    world.complete(first);
+    let second = world.submit_with("second", &[whole(first)], at("a"));
+    world.complete(second);
+    let unneeded = world.submit_with("unneeded", &[], at("a"));
+    world.complete(unneeded);
+    world.release(first);
+    world.crash(&node("a"), false);
+    assert!(world.running.is_empty(), "handles alone need nothing: {:?}", world.running);
+
+    let third = world.submit("third", &[whole(second)]);
+    assert!(world.runs(first), "the argument of what was lost was freed long ago");
+    assert!(!world.runs(second) && !world.runs(third) && !world.runs(unneeded));
+    world.complete(first);
+    world.complete(second);
+    assert_eq!(world.attempt_of(third).1, node("b"));
+    world.complete(third);
+    assert_eq!((world.failed.clone(), world.owner.counts().replayed), (None, 2));
+}
+
+#[test]
+fn whoever_waits_for_a_value_that_is_lost_waits_until_it_is_made_again() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let task = world.submit_with("t", &[], at("a"));
+    world.complete(task);
+    world.crash(&node("a"), false);
+    assert_eq!(world.owner.stat(task.output(0)), Some(output(8, 1)), "what it was is known");
+    world.owner.track(task.output(0), 7);
+    world.settle();
+    assert!(world.runs(task) && !world.resolved.contains_key(&7));
+    world.complete(task);
+    assert_eq!(world.resolved[&7], Ok(()));
+}
+
+#[test]
+fn tasks_that_wait_for_a_slot_wait_for_their_arguments_again() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    world.micros = 1_000_000;
+    let (maps, set) = two_maps(&mut world);
+    // Queues are full: the last ones have no slot.
+    let busy: Vec<_> = (0..8).map(|n| world.submit(&format!("busy{n}"), &[])).collect();
+    let reduce = world.submit("reduce", &[part(set, 0)]);
+    let direct = world.submit("direct", &[whole(maps[0])]);
+    world.crash(&node("a"), false);
+    while let Some(task) = busy.iter().find(|task| world.runs(**task)) {
+        world.complete(*task);
+    }
+    assert!(world.runs(maps[0]) && !world.runs(maps[1]), "one map is lost");
+    assert!(!world.runs(reduce) && !world.runs(direct));
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    assert!(world.runs(direct));
+    world.complete(direct);
+    let (_, spec) = world.running.values().find(|(_, spec)| spec.id == reduce).expect("it runs");
+    assert_eq!(spec.args[0].arg, part(set, 0));
+    assert_eq!(world.owner.set_members(set).iter().map(|(_, at)| at.clone()).collect::<Vec<_>>(), vec![Some(node("b")); 2]);
+}
+
+#[test]
+fn a_reader_of_parts_that_were_freed_makes_whole_objects_again_and_counts_once() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (maps, set) = two_maps(&mut world);
+    let reduces = [0, 1].map(|n| world.submit_with(&format!("reduce{n}"), &[part(set, n)], at("b")));
+    world.complete_with(reduces[0], &[output(8, 1)], &[read(8)]);
+    assert_eq!(world.freed_parts.len(), 2);
+    world.crash(&node("b"), false);
+    // What is lost is the second map, the first reduce, and the attempt of the second.
+    world.owner.track(reduces[0].output(0), 1);
+    world.settle();
+    assert!(world.runs(maps[0]), "its first part was freed, on a node that is well");
+    assert!(world.runs(maps[1]));
+    maps.iter().for_each(|map| world.complete_with(*map, &[output(100, 10)], &[]));
+    world.complete_with(reduces[0], &[output(8, 1)], &[read(8)]);
+    world.complete_with(reduces[1], &[output(8, 1)], &[read(12)]);
+    assert_eq!(world.resolved[&1], Ok(()));
+    world.owner.release_set(set);
+    world.settle();
+    assert_eq!((world.failed.clone(), world.owner.close()), (None, Ok(())), "the books balance");
+}
+
+#[test]
+fn rows_that_differ_the_second_time_fail_the_job() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let task = world.submit_with("t", &[], at("a"));
+    world.complete(task);
+    let reader = world.submit("reader", &[whole(task)]);
+    world.complete(reader);
+    world.crash(&node("a"), false);
+    world.owner.track(task.output(0), 1);
+    world.settle();
+    world.complete_with(task, &[output(8, 2)], &[]);
+    assert!(matches!(world.failed, Some(JobError::NonDeterministic { .. })), "{:?}", world.failed);
+}
+
+#[test]
+fn a_stream_goes_on_where_it_was_and_must_say_the_same_again() {
+    for honest in [true, false] {
+        let mut world = World::new(&[("a", 1), ("b", 1)]);
+        let options = TaskOptions { returns: Returns::Stream, ..at("a") };
+        let task = world.submit_with("stream", &[], options);
+        world.owner.track_stream(task, 1);
+        let seal = |world: &mut World, attempt, name: &str, index, rows| {
+            world.stored.insert((node(name), task.output(index)));
+            world.owner.yielded((&node(name), LIFE), task, Attempt(attempt), index, output(8, rows));
+            world.settle();
+        };
+        seal(&mut world, 1, "a", 0, 10);
+        seal(&mut world, 1, "a", 1, 11);
+        world.owner.release_object(task.output(0));
+        world.crash(&node("a"), false);
+        assert_eq!(world.attempt_of(task), (Attempt(2), node("b")));
+        seal(&mut world, 2, "b", 0, 10);
+        assert!(!world.stored.contains(&(node("b"), task.output(0))), "nobody needs it again");
+        seal(&mut world, 2, "b", 1, if honest { 11 } else { 12 });
+        seal(&mut world, 2, "b", 2, 13);
+        let announced: Vec<_> = world.streamed[&1].iter().map(|item| item.clone().unwrap().unwrap()).collect();
+        assert_eq!(announced, [0, 1, 2].map(|index| task.output(index)), "each is announced once");
+        assert_eq!(matches!(world.failed, Some(JobError::NonDeterministic { .. })), !honest);
+        if honest {
+            let all = [10, 11, 13].map(|rows| output(8, rows));
+            world.complete_with(task, &all, &[]);
+            assert_eq!(world.streamed[&1].last(), Some(&Ok(None)));
+            assert_eq!(world.owner.lookup(task.output(1)).map(|(_, at)| at), Some(node("b")));
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_ends_earlier_the_second_time_fails_the_job() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("a") });
+    world.owner.track_stream(task, 1);
+    for index in 0..2 {
+        world.owner.yielded((&node("a"), LIFE), task, Attempt(1), index, output(8, 10));
+    }
+    world.settle();
+    world.crash(&node("a"), false);
+    world.complete_with(task, &[output(8, 10)], &[]);
+    assert!(matches!(world.failed, Some(JobError::NonDeterministic { .. })), "{:?}", world.failed);
+}
+
+#[test]
+fn an_argument_that_is_gone_is_made_again_and_costs_the_reader_no_attempt() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let first = world.submit_with("first", &[], at("a"));
+    world.complete(first);
+    let options = TaskOptions { attempts: 1, ..at("b") };
+    let second = world.submit_with("second", &[whole(first)], options);
+    for attempt in 1..4 {
+        let holder = world.owner.lookup(first.output(0)).unwrap().1;
+        let lost = LostObject { object: first.output(0), node: holder, loss: Loss::Gone };
+        world.lose_argument(second, Attempt(attempt), lost);
+        assert!(world.runs(first) && !world.runs(second));
+        world.complete(first);
+        assert!(world.runs(second));
+    }
+    world.complete(second);
+    assert_eq!((world.failed.clone(), world.owner.counts().failed_attempts), (None, 0));
+}
+
+#[test]
+fn what_cannot_be_reached_is_made_again_where_it_was_asked_for() {
+    let mut world = World::new(&[("a", 2), ("b", 2), ("c", 2)]);
+    let first = world.submit_with("first", &[], at("a"));
+    world.complete(first);
+    let second = world.submit_with("second", &[whole(first)], at("b"));
+    let lost = LostObject { object: first.output(0), node: node("a"), loss: Loss::Unreachable };
+    world.lose_argument(second, Attempt(1), lost);
+    assert_eq!(world.attempt_of(first).1, node("b"), "not on the node that it did not come from");
+    assert_eq!(world.freed, [(node("a"), first.output(0))]);
+    world.complete(first);
+    assert_eq!(world.attempt_of(second).1, node("b"));
+    // The node itself is well.
+    let third = world.submit_with("third", &[], at("a"));
+    assert_eq!(world.attempt_of(third).1, node("a"));
+}
+
+#[test]
+fn an_old_complaint_about_an_object_that_has_moved_changes_nothing() {
+    let mut world = World::new(&[("a", 1), ("b", 2)]);
+    let first = world.submit_with("first", &[], at("a"));
+    world.complete(first);
+    let readers = ["r1", "r2"].map(|name| world.submit_with(name, &[whole(first)], at("b")));
+    let lost = LostObject { object: first.output(0), node: node("a"), loss: Loss::Gone };
+    world.lose_argument(readers[0], Attempt(1), lost.clone());
+    world.complete(first);
+    world.lose_argument(readers[1], Attempt(1), lost.clone());
+    assert!(!world.runs(first), "it is there");
+    assert!(world.runs(readers[0]) && world.runs(readers[1]));
+    world.lose_argument(readers[0], Attempt(2), lost);
+    assert!(world.runs(first), "what is said of the new one is not old");
+}
+
+#[test]
+fn a_small_output_is_put_back_instead_of_made_again() {
+    let mut world = World::new(&[("home", 0), ("a", 1)]);
+    world.owner.is_at_home(&node("home"), LIFE);
+    let task = world.submit_with("t", &[], at("a"));
+    world.complete(task);
+    world.owner.values(&node("a"), task, vec![(0, Bytes::from_static(b"8 bytes!"))]);
+    world.crash(&node("a"), false);
+    assert_eq!(world.owner.lookup(task.output(0)), Some((output(8, 1), node("home"))));
+    assert!(world.stored.contains(&(node("home"), task.output(0))));
+    world.restart(&node("a"));
+    // The disk of the Owner is full, say.
+    world.owner.not_restored(task.output(0));
+    world.owner.track(task.output(0), 1);
+    world.settle();
+    assert!(world.runs(task), "then it is made again");
+}
+
+#[test]
+fn bytes_of_another_length_or_from_another_node_are_not_taken_for_an_output() {
+    let mut world = World::new(&[("home", 0), ("a", 1), ("b", 1)]);
+    world.owner.is_at_home(&node("home"), LIFE);
+    let task = world.submit_with("t", &[], at("a"));
+    world.complete(task);
+    world.owner.values(&node("a"), task, vec![(0, Bytes::from_static(b"short"))]);
+    world.owner.values(&node("b"), task, vec![(0, Bytes::from_static(b"8 bytes!"))]);
+    world.crash(&node("a"), false);
+    assert_eq!(world.owner.lookup(task.output(0)), None);
+}
+
+#[test]
+fn a_node_that_is_back_gives_what_is_missing_and_ends_the_replay() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let kept = world.submit_with("kept", &[], at("a"));
+    let freed = world.submit_with("freed", &[], at("a"));
+    let elsewhere = world.submit_with("elsewhere", &[], at("a"));
+    for task in [kept, freed, elsewhere] {
+        world.complete(task);
+    }
+    world.crash(&node("a"), true);
+    world.release(freed);
+    for (tracker, task) in [(1, elsewhere), (2, kept)] {
+        world.owner.track(task.output(0), tracker);
+    }
+    world.settle();
+    world.complete(elsewhere);
+    assert!(world.runs(kept) && !world.resolved.contains_key(&2));
+    world.restart(&node("a"));
+    assert_eq!(world.resolved[&2], Ok(()), "it is there again");
+    assert!(!world.runs(kept), "and is not made a second time");
+    assert_eq!(world.owner.lookup(kept.output(0)).map(|(_, at)| at), Some(node("a")));
+    let left: Vec<_> = world.stored.iter().filter(|(at, _)| *at == node("a")).map(|(_, object)| *object).collect();
+    assert_eq!(left, [kept.output(0)], "what is not needed goes");
+}
+
+#[test]
+fn a_new_life_of_a_node_ends_the_old_one_though_nobody_called_it_dead() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let done = world.submit_with("done", &[], at("a"));
+    world.complete(done);
+    let running = world.submit_with("running", &[], at("a"));
+    world.running.clear();
+    world.stored.clear();
+    world.owner.node_up(&node("a"), Incarnation(2));
+    world.settle();
+    assert_eq!(world.owner.lookup(done.output(0)), None);
+    assert_eq!(world.attempt_of(running), (Attempt(2), node("b")));
+    world.owner.node_dead(&node("a"), LIFE);
+    world.settle();
+    assert!(world.owner.is_alive(&node("a")), "that was the life before");
+}
+
+#[test]
+fn a_task_that_is_bound_to_a_dead_node_runs_elsewhere() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let task = world.submit_with("look", &[], bound("a"));
+    let waiting: Vec<_> = (0..5).map(|n| world.submit_with(&format!("look{n}"), &[], bound("a"))).collect();
+    world.crash(&node("a"), false);
+    assert_eq!(world.attempt_of(task).1, node("b"));
+    for task in std::iter::once(task).chain(waiting) {
+        world.complete(task);
+    }
+    let later = world.submit_with("later", &[], bound("a"));
+    assert_eq!(world.attempt_of(later).1, node("b"), "what is submitted later, too");
+}
+
+#[test]
+fn outputs_that_are_lost_again_and_again_end_the_job_with_the_task() {
+    let mut world = World::new(&[("a", 1)]);
+    let first = world.submit("first", &[]);
+    let second = world.submit("second", &[whole(first)]);
+    world.complete(first);
+    world.owner.track(second.output(0), 1);
+    world.settle();
+    for _ in 0..40 {
+        if !world.runs(second) {
+            break;
+        }
+        let attempt = world.attempt_of(second).0;
+        let lost = LostObject { object: first.output(0), node: node("a"), loss: Loss::Gone };
+        world.lose_argument(second, attempt, lost);
+        if world.runs(first) {
+            world.complete(first);
+        }
+    }
+    let failed = matches!(&world.resolved[&1], Err(JobError::Task { task, .. }) if *task == first);
+    assert!(failed, "{:?}", world.resolved[&1]);
+}
+
+#[test]
+fn a_long_chain_is_replayed_without_a_deep_stack() {
+    const LINKS: u32 = 20_000;
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let mut last: Option<TaskId> = None;
+    for link in 0..LINKS {
+        let args: Vec<Arg> = last
+            .map(|before| {
+                // As the folds of a streaming shuffle: each in a set of its own.
+                let set = SetId::of(&[before.output(0)]);
+                world.owner.make_set(set, &[before.output(0)], None);
+                Arg { source: Source::Set(set), parts: Parts::All }
+            })
+            .into_iter()
+            .collect();
+        let task = world.submit_with(&format!("link{link}"), &args, at("a"));
+        world.complete(task);
+        if let (Some(before), Some(Arg { source: Source::Set(set), .. })) = (last, args.first()) {
+            world.owner.release_set(*set);
+            world.release(before);
+        }
+        last = Some(task);
+    }
+    let last = last.unwrap();
+    world.crash(&node("a"), false);
+    world.owner.track(last.output(0), 1);
+    world.settle();
+    for _ in 0..LINKS {
+        let (task, attempt) = *world.running.keys().next().expect("one link after the other");
+        world.complete_attempt(task, attempt, &[output(8, 1)], &[]);
+    }
+    assert_eq!(world.resolved[&1], Ok(()));
+}
+
+#[test]
+fn an_object_that_the_program_put_cannot_be_made_again() {
+    let mut world = World::new(&[("home", 1), ("a", 1)]);
+    world.owner.is_at_home(&node("home"), LIFE);
+    let object = ObjectId(77);
+    world.owner.put(object, output(8, 0), &node("home"), LIFE);
+    let reader = world.submit_with("reader", &[Arg { source: Source::Object(object), parts: Parts::All }], at("a"));
+    world.lose_argument(reader, Attempt(1), LostObject { object, node: node("home"), loss: Loss::Gone });
+    assert!(matches!(&world.failed, Some(JobError::Store { message }) if message.contains("is lost")));
+}
+
+#[test]
+fn a_lost_attempt_of_a_task_with_another_one_costs_nothing() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let task = world.submit_with("t", &[], TaskOptions { attempts: 1, ..at("a") });
+    world.fail(task, FailureKind::Denied);
+    assert!(world.runs(task));
+    world.complete(task);
+    assert_eq!(world.failed, None);
+}
