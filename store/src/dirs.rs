@@ -12,10 +12,14 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
 
 use crate::{
@@ -36,7 +40,16 @@ pub(crate) struct Dirs {
     pub keep: bool,
     dirs: Vec<NodeDir>,
     handles: Mutex<BTreeMap<FileId, Arc<Handle>>>,
+    buffered: AtomicBool,
+    /// Descriptors were short once: said so once.
+    was_short: AtomicBool,
+    /// Where a thread waits that finds no free descriptor.
+    short: (Mutex<()>, Condvar),
 }
+
+/// Out of descriptors, an open is tried so often, after a pause each: 10 s in all.
+const SHORT_TRIES: u32 = 100;
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 struct NodeDir {
     path: PathBuf,
@@ -51,9 +64,61 @@ struct OpenDir {
     index: Option<Arc<Index>>,
 }
 
-/// A file, opened when first used.
+/// A file that is never synced again once a sync of it failed: after the error the system holds the bytes for clean, and
+/// the next sync says that all is well.
+struct Distrusted {
+    inside: Arc<dyn DiskFile>,
+    /// Held while it is synced, so that the one thread that is told of the error is not overtaken by another.
+    failed: Mutex<Option<(io::ErrorKind, String)>>,
+}
+
+impl DiskFile for Distrusted {
+    fn write_at(&self, offset: u64, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.inside.write_at(offset, buffers)
+    }
+
+    fn read_at(&self, offset: u64, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+        self.inside.read_at(offset, buffers)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut failed = self.failed.lock();
+        if let Some((kind, text)) = &*failed {
+            return Err(io::Error::new(*kind, format!("an earlier sync failed: {text}")));
+        }
+        self.inside.sync().inspect_err(|error| *failed = Some((error.kind(), error.to_string())))
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.inside.truncate(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inside.len()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inside.is_direct()
+    }
+}
+
+/// A file, opened when first used, and again after it was closed for want of descriptors.
 #[derive(Default)]
-struct Handle(Mutex<Option<Arc<dyn DiskFile>>>);
+struct Handle(Mutex<Opened>);
+
+#[derive(Default)]
+struct Opened {
+    file: Option<Arc<Distrusted>>,
+    /// This process made it.
+    made: bool,
+}
+
+impl Opened {
+    /// Closes it unless it is in use; what a failed sync said must not be forgotten.
+    fn close(&mut self) {
+        self.file.take_if(|file| Arc::strong_count(file) == 1 && file.failed.lock().is_none());
+    }
+}
 
 impl Dirs {
     pub fn new(disk: Arc<dyn Disk>, spill_dirs: &[PathBuf], node: &str, keep: bool) -> Dirs {
@@ -61,7 +126,15 @@ impl Dirs {
             .iter()
             .map(|dir| NodeDir { path: dir.join(node), node: node.to_owned(), open: Mutex::new(None) })
             .collect();
-        Dirs { disk, keep, dirs, handles: Mutex::default() }
+        Dirs {
+            disk,
+            keep,
+            dirs,
+            handles: Mutex::default(),
+            buffered: AtomicBool::new(false),
+            was_short: AtomicBool::new(false),
+            short: Default::default(),
+        }
     }
 
     pub fn paths(&self) -> Vec<PathBuf> {
@@ -132,40 +205,100 @@ impl Dirs {
 
     /// A file to write, made when it is not there.
     pub fn create(&self, file: FileId, dir: usize, path: &Path, bytes: u64) -> Result<Arc<dyn DiskFile>, StoreError> {
-        self.handle(file, || {
-            self.prepare(dir)?;
+        self.handle(file, |made| {
+            if made {
+                return self.reopen(path);
+            }
             let hint = bytes.max(spill::FILE_BYTES + spill::REQUEST_BYTES);
+            self.prepare(dir)?;
             self.disk.create(path, hint).map_err(|error| StoreError::disk("create", path, error))
         })
+        .inspect(|_| self.made(file))
     }
 
-    /// Whether some open file is written through the page cache.
+    fn made(&self, file: FileId) {
+        let handle = self.handles.lock().get(&file).cloned();
+        if let Some(handle) = handle {
+            handle.0.lock().made = true;
+        }
+    }
+
+    fn reopen(&self, path: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
+        self.disk.reopen(path).map_err(|error| StoreError::disk("open", path, error))
+    }
+
+    /// Whether some file was opened that is written through the page cache.
     pub fn buffered(&self) -> bool {
-        let handles: Vec<Arc<Handle>> = self.handles.lock().values().cloned().collect();
-        handles.iter().any(|handle| handle.0.lock().as_ref().is_some_and(|file| !file.is_direct()))
+        self.buffered.load(Ordering::Relaxed)
+    }
+
+    /// Where there are no free descriptors, closes files that nobody uses just now, and tries again for a while: others
+    /// give some back, too.
+    fn when_short<T>(&self, file: FileId, mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut tries = 0;
+        loop {
+            match open() {
+                Err(error) if error.is_shortage() && tries < SHORT_TRIES => {
+                    if tries == 0 && !self.was_short.swap(true, Ordering::Relaxed) {
+                        warn!(%error, "no free descriptor, closing spill files that are not in use");
+                    }
+                    tries += 1;
+                    if !self.close_unused(file) {
+                        self.short.1.wait_for(&mut self.short.0.lock(), SHORT_PAUSE);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Closes all files that nobody uses, but `not` that one, which the caller has locked; whether there were any.
+    fn close_unused(&self, not: FileId) -> bool {
+        let handles: Vec<_> = self.handles.lock().iter().map(|(file, handle)| (*file, handle.clone())).collect();
+        let mut closed = false;
+        for (_, handle) in handles.iter().filter(|(file, _)| *file != not) {
+            // One that is locked is being opened.
+            if let Some(mut opened) = handle.0.try_lock() {
+                let was_open = opened.file.is_some();
+                opened.close();
+                closed |= was_open && opened.file.is_none();
+            }
+        }
+        closed
     }
 
     /// A file to read.
     pub fn open(&self, file: FileId, path: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
-        self.handle(file, || self.disk.open(path).map_err(|error| StoreError::disk("open", path, error)))
+        self.handle(file, |made| {
+            if made {
+                // It may be written to again.
+                return self.reopen(path);
+            }
+            self.disk.open(path).map_err(|error| StoreError::disk("open", path, error))
+        })
     }
 
     fn handle(
         &self,
         file: FileId,
-        open: impl FnOnce() -> Result<Arc<dyn DiskFile>, StoreError>,
+        mut open: impl FnMut(bool) -> Result<Arc<dyn DiskFile>, StoreError>,
     ) -> Result<Arc<dyn DiskFile>, StoreError> {
         let handle = self.handles.lock().entry(file).or_default().clone();
         let mut opened = handle.0.lock();
-        match &*opened {
-            Some(file) => Ok(file.clone()),
-            None => Ok(opened.insert(open()?).clone()),
+        if let Some(file) = &opened.file {
+            return Ok(file.clone());
         }
+        let made = opened.made;
+        let inside = self.when_short(file, || open(made))?;
+        self.buffered.fetch_or(!inside.is_direct(), Ordering::Relaxed);
+        Ok(opened.file.insert(Arc::new(Distrusted { inside, failed: Mutex::default() })).clone())
     }
 
     /// Deletes a file; what is read from it goes on.
     pub fn unlink(&self, file: FileId, dir: usize, path: &Path) {
         self.handles.lock().remove(&file);
+        // Its descriptor is free unless somebody reads it still.
+        self.short.1.notify_all();
         match self.disk.remove(path) {
             Ok(()) => {}
             // Its first write failed before it was made.
@@ -209,5 +342,51 @@ impl Dirs {
                 let _ = self.disk.remove_dir(&sibling);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Fault, FaultyDisk, MemoryDisk, Op};
+
+    fn dirs(disk: &FaultyDisk) -> Dirs {
+        Dirs::new(Arc::new(disk.clone()), &["/spill".into()], "n1", false)
+    }
+
+    #[test]
+    fn a_file_of_which_a_sync_failed_is_never_synced_again() {
+        let disk = FaultyDisk::new(Arc::new(MemoryDisk::new()));
+        let dirs = dirs(&disk);
+        let file = dirs.create(1, 0, Path::new("/spill/n1/a.spill"), 1).unwrap();
+        disk.fail(Op::Sync, 0, Fault::Errno(5));
+        assert!(file.sync().is_err());
+        // The disk itself would say that all is well now.
+        let again = dirs.create(1, 0, Path::new("/spill/n1/a.spill"), 1).unwrap().sync().unwrap_err();
+        assert!(again.to_string().contains("an earlier sync failed"), "{again}");
+        assert_eq!((disk.seen(Op::Sync), disk.fired()), (1, 1));
+        dirs.create(2, 0, Path::new("/spill/n1/b.spill"), 1).unwrap().sync().unwrap();
+    }
+
+    #[test]
+    fn without_a_free_descriptor_an_open_is_tried_again() {
+        let disk = FaultyDisk::new(Arc::new(MemoryDisk::new()));
+        let dirs = dirs(&disk);
+        for nth in 0..3 {
+            disk.fail(Op::Create, nth, Fault::Errno(24));
+        }
+        dirs.create(1, 0, Path::new("/spill/n1/a.spill"), 1).unwrap();
+        assert_eq!((disk.seen(Op::Create), disk.fired()), (4, 3));
+        // Files that nobody uses are closed for it, and opened again when they are used, also to be written.
+        let used = dirs.create(3, 0, Path::new("/spill/n1/c.spill"), 1).unwrap();
+        disk.fail(Op::Create, 0, Fault::Errno(24));
+        dirs.create(4, 0, Path::new("/spill/n1/d.spill"), 1).unwrap();
+        let open = |file: FileId| dirs.handles.lock()[&file].0.lock().file.is_some();
+        assert!(!open(1) && open(3), "what is in use stays open");
+        drop(used);
+        let again = dirs.create(1, 0, Path::new("/spill/n1/a.spill"), 1).unwrap();
+        again.write_at(0, &[io::IoSlice::new(&[7; 4096])]).unwrap();
+        disk.fail(Op::Create, 0, Fault::Errno(5));
+        assert!(dirs.create(2, 0, Path::new("/spill/n1/b.spill"), 1).is_err(), "what is broken is not tried again");
     }
 }

@@ -1,6 +1,6 @@
 //! The end of an object that found no memory: written to a borrowed spill file, a chunk of the reserve at a time.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tracing::warn;
 
@@ -8,6 +8,7 @@ use crate::{
     alloc::PAGE,
     disk::{AlignedBuffer, DiskFile, write_all_at},
     error::StoreError,
+    files::Trouble,
     hold::OwnedSpan,
     io,
     reserve::Pool,
@@ -23,6 +24,41 @@ pub(crate) struct DiskTail {
     /// Bytes in the chunk, and of those how many are written to disk already (a tail that was aligned).
     filled: usize,
     flushed: u64,
+    /// For when all disks are full.
+    patience: Patience,
+}
+
+/// How long a writer that finds neither memory nor room on any disk waits for somebody to free either.
+pub(crate) struct Patience {
+    /// Waits that ended without news.
+    left: u32,
+    /// Waits that ended with some; bounded, too.
+    news: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { left: 12, news: 1000 }
+    }
+}
+
+impl Patience {
+    const STEP: Duration = Duration::from_millis(250);
+
+    /// Waits for a change, at most 3 s in all; `false`: that was long enough. A full disk is looked at again, since others
+    /// may have made room in it.
+    pub fn wait(&mut self, shared: &Shared, needed: u64) -> bool {
+        if self.left == 0 || self.news == 0 || shared.is_closed() {
+            return false;
+        }
+        if shared.wait_for_outputs(Patience::STEP) {
+            self.news -= 1;
+        } else {
+            self.left -= 1;
+            shared.restore_full_dirs(needed);
+        }
+        true
+    }
 }
 
 /// A finished extent; its file stays borrowed until the table has it or it is dropped.
@@ -47,8 +83,10 @@ impl Drop for Borrowed {
 }
 
 impl Borrowed {
-    /// The next file that can be opened; directories where that fails are out of use.
-    fn new(shared: &Arc<Shared>, needed: u64) -> Result<(Borrowed, Arc<dyn DiskFile>), StoreError> {
+    /// The next file that can be opened; directories where that fails are out of use. `restore`: one that was full and
+    /// has room now is not.
+    fn new(shared: &Arc<Shared>, needed: u64, restore: bool) -> Result<(Borrowed, Arc<dyn DiskFile>), StoreError> {
+        let mut looked = false;
         loop {
             let borrowed = shared.with(|state| {
                 let file = state.files.borrow()?;
@@ -56,6 +94,11 @@ impl Borrowed {
                 Some((file, entry.dir, entry.path.clone(), entry.end))
             });
             let Some((file, dir, path, offset)) = borrowed else {
+                // Others may have made room meanwhile.
+                if restore && !std::mem::replace(&mut looked, true) {
+                    shared.restore_full_dirs(needed);
+                    continue;
+                }
                 let error = shared.with(|state| state.disk_full(needed));
                 return Err(shared.explain(error));
             };
@@ -64,7 +107,7 @@ impl Borrowed {
                 Ok(handle) => return Ok((borrowed, handle)),
                 Err(error) => {
                     warn!(%error, "spill file cannot be made");
-                    shared.with(|state| state.write_failed(file, &error.to_string()));
+                    shared.with(|state| state.write_failed(file, &Trouble::from(&error)));
                 }
             }
         }
@@ -76,8 +119,8 @@ impl DiskTail {
     /// No chunk: more writers than executors. No directory.
     pub fn open(shared: &Arc<Shared>) -> Result<DiskTail, StoreError> {
         let chunk = shared.from_reserve(Pool::Chunks, shared.reserve.chunk_bytes())?;
-        let (borrowed, file) = Borrowed::new(shared, chunk.span().bytes)?;
-        Ok(DiskTail { borrowed, file, chunk, filled: 0, flushed: 0 })
+        let (borrowed, file) = Borrowed::new(shared, chunk.span().bytes, true)?;
+        Ok(DiskTail { borrowed, file, chunk, filled: 0, flushed: 0, patience: Patience::default() })
     }
 
     /// Bytes so far.
@@ -123,7 +166,7 @@ impl DiskTail {
                 Ok(()) => break,
                 Err(error) => {
                     warn!(path = %self.borrowed.path.display(), %error, "write to spill file failed");
-                    self.move_elsewhere(&error.to_string())?;
+                    self.move_elsewhere(&Trouble::from(&error))?;
                 }
             }
         }
@@ -134,13 +177,16 @@ impl DiskTail {
         Ok(())
     }
 
-    fn move_elsewhere(&mut self, error: &str) -> Result<(), StoreError> {
+    fn move_elsewhere(&mut self, trouble: &Trouble) -> Result<(), StoreError> {
         let shared = self.borrowed.shared.clone();
-        shared.with(|state| state.write_failed(self.borrowed.file, error));
+        shared.with(|state| state.write_failed(self.borrowed.file, trouble));
         let mut buffer = AlignedBuffer::default();
         let mut copy = AlignedBuffer::default();
         'next: loop {
-            let (borrowed, file) = Borrowed::new(&shared, self.written())?;
+            let (borrowed, file) = match Borrowed::new(&shared, self.written(), false) {
+                Err(StoreError::DiskFull { .. }) if self.patience.wait(&shared, self.written()) => continue,
+                other => other?,
+            };
             let mut moved = 0;
             while moved < self.flushed {
                 let bytes = (self.flushed - moved).min(1 << 20);
@@ -148,7 +194,7 @@ impl DiskTail {
                 io::read_unaligned(&shared, self.borrowed.file, self.borrowed.offset + moved, piece, &mut buffer)?;
                 let at = shared.with(|state| state.files.append(borrowed.file, bytes));
                 if let Err(error) = write_all_at(&*file, at, &[&*piece]) {
-                    shared.with(|state| state.write_failed(borrowed.file, &error.to_string()));
+                    shared.with(|state| state.write_failed(borrowed.file, &Trouble::from(&error)));
                     continue 'next;
                 }
                 moved += bytes;
@@ -169,7 +215,7 @@ impl DiskTail {
         {
             // What went through the page cache may be gone, and the next sync would not say so.
             let shared = &self.borrowed.shared;
-            shared.with(|state| state.write_failed(self.borrowed.file, &error.to_string()));
+            shared.with(|state| state.write_failed(self.borrowed.file, &Trouble::from(&error)));
             return Err(StoreError::disk("sync", &self.borrowed.path, error));
         }
         Ok(DiskExtent { borrowed: self.borrowed, bytes })

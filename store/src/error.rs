@@ -170,6 +170,13 @@ pub struct DirState {
     pub free_bytes: u64,
 }
 
+/// See [`StoreError::is_shortage`].
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
 fn describe(dirs: &[DirState]) -> String {
     if dirs.is_empty() {
         return "there is none".to_owned();
@@ -226,6 +233,12 @@ impl StoreError {
                 | StoreError::WriterMisused { .. }
                 | StoreError::DirectoryLocked(_)
         )
+    }
+
+    /// Whether this process has run out of something (descriptors, memory of the kernel): says nothing of the disk or of
+    /// what is on it.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self, StoreError::Disk { source, .. } if is_shortage(source))
     }
 
     pub(crate) fn disk(op: &'static str, path: &std::path::Path, source: io::Error) -> StoreError {

@@ -3,20 +3,62 @@
 //! A file is appended to by the spiller (one *current* file per directory, requests in flight at several offsets) or
 //! by one writer that found no memory (it borrows a file, so that its bytes lie together). Full files get a footer.
 //! A file whose last block was freed is deleted. A file of which a write failed is *broken*: it is never appended
-//! to, synced or given a footer again; what had been acknowledged in it is still read, against its checksums.
+//! to, synced or given a footer again; what had been acknowledged in it is still read, against its checksums. Its
+//! directory is out of use: for good, unless it was merely full; then until something in it was deleted.
 
 use std::{
     collections::BTreeMap,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use crate::{
     alloc::PAGE,
+    error::{StoreError, is_shortage},
     ids::ObjectId,
     spill::FILE_BYTES,
     table::{FileId, Place},
 };
+
+/// Why a directory takes no more files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// What the disk said.
+    pub text: String,
+    /// It is full, or the process has run out of something: nothing is wrong with the disk.
+    pub passes: bool,
+}
+
+impl Trouble {
+    /// `text`: the error with what was tried.
+    pub fn new(text: &impl fmt::Display, error: &io::Error) -> Trouble {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        Trouble { text: text.to_string(), passes: full || is_shortage(error) }
+    }
+}
+
+impl From<&io::Error> for Trouble {
+    fn from(error: &io::Error) -> Trouble {
+        Trouble::new(error, error)
+    }
+}
+
+impl From<&StoreError> for Trouble {
+    fn from(error: &StoreError) -> Trouble {
+        match error {
+            StoreError::Disk { source, .. } => Trouble::new(error, source),
+            other => Trouble { text: other.to_string(), passes: false },
+        }
+    }
+}
+
+#[cfg(test)]
+impl From<&str> for Trouble {
+    fn from(text: &str) -> Trouble {
+        Trouble { text: text.to_owned(), passes: false }
+    }
+}
 
 /// What becomes of a file next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +102,14 @@ pub(crate) struct File {
     writes: u32,
     /// All blocks that were ever written, until the footer is.
     pub blocks: Vec<BlockRef>,
+    /// Whether anything was ever written to it that could be read again.
+    useful: bool,
 }
 
 #[derive(Debug)]
 struct Dir {
     path: PathBuf,
-    retired: Option<String>,
+    retired: Option<Trouble>,
     current: Option<FileId>,
     /// Open files that a writer gave back.
     idle: Vec<FileId>,
@@ -116,7 +160,7 @@ impl Files {
 
     /// Directories with the reason why they are out of use, if they are.
     pub fn dirs(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
-        self.dirs.iter().map(|dir| (dir.path.as_path(), dir.retired.as_deref()))
+        self.dirs.iter().map(|dir| (dir.path.as_path(), dir.retired.as_ref().map(|trouble| trouble.text.as_str())))
     }
 
     /// Whether anything can be written.
@@ -194,6 +238,7 @@ impl Files {
     pub fn add_live(&mut self, place: Place, bytes: u64, object: ObjectId, start: u64) {
         let entry = self.files.get_mut(&place.file).expect("a written file exists");
         entry.live += 1;
+        entry.useful = true;
         entry.live_bytes += bytes;
         if entry.status != Status::Closed {
             entry.blocks.push(BlockRef { object, start, offset: place.offset });
@@ -210,11 +255,12 @@ impl Files {
 
     /// A write to a file of this directory failed: nothing is written there any more. What is to be done with its
     /// files; `None`: the directory was out of use already.
-    pub fn retire(&mut self, dir: usize, error: String) -> Option<Vec<FileWork>> {
-        if self.dirs[dir].retired.is_some() {
+    pub fn retire(&mut self, dir: usize, trouble: Trouble) -> Option<Vec<FileWork>> {
+        if let Some(known) = &mut self.dirs[dir].retired {
+            known.passes &= trouble.passes;
             return None;
         }
-        self.dirs[dir].retired = Some(error);
+        self.dirs[dir].retired = Some(trouble);
         self.dirs[dir].current = None;
         self.dirs[dir].idle.clear();
         for file in self.files.values_mut().filter(|file| file.dir == dir) {
@@ -254,6 +300,7 @@ impl Files {
                 live_bytes: 0,
                 writes: 0,
                 blocks: Vec::new(),
+                useful: true,
             },
         );
         self.bytes += size;
@@ -303,6 +350,7 @@ impl Files {
                 live_bytes: 0,
                 writes: 0,
                 blocks: Vec::new(),
+                useful: false,
             },
         );
         file
@@ -325,9 +373,22 @@ impl Files {
         None
     }
 
-    /// The file was deleted, or is about to be.
-    pub fn forget(&mut self, file: FileId) -> Option<File> {
-        self.files.remove(&file)
+    /// The file was deleted. The directory that takes files again for it: what was in the way may have been its bytes. A
+    /// file that never took any proves nothing.
+    pub fn forget(&mut self, file: FileId) -> Option<usize> {
+        let file = self.files.remove(&file)?;
+        if file.useful && self.restore(file.dir) { Some(file.dir) } else { None }
+    }
+
+    /// Directories that were full when they were written to last.
+    pub fn full(&self) -> Vec<usize> {
+        let full = |dir: &Dir| dir.retired.as_ref().is_some_and(|trouble| trouble.passes);
+        self.dirs.iter().enumerate().filter(|(_, dir)| full(dir)).map(|(nth, _)| nth).collect()
+    }
+
+    /// Takes a directory into use again that was full; `false`: it was not, or is broken.
+    pub fn restore(&mut self, dir: usize) -> bool {
+        self.dirs[dir].retired.take_if(|trouble| trouble.passes).is_some()
     }
 }
 
@@ -372,14 +433,35 @@ mod tests {
             files.get(file).dir
         };
         assert_eq!([0; 4].map(|_| next_dir(&mut files)), [0, 1, 0, 1]);
-        assert_eq!(files.retire(0, "disk full".into()), Some(vec![]), "its writes are still under way");
+        assert_eq!(files.retire(0, "EIO".into()), Some(vec![]), "its writes are still under way");
         assert_eq!(files.retire(0, "again".into()), None);
         assert_eq!(files.write_ended(0), None);
         assert_eq!(files.write_ended(0), Some(FileWork::Unlink(0)), "nothing of it is of use");
+        assert_eq!(files.forget(0), None, "what failed stays out of use");
         assert_eq!(next_dir(&mut files), 1);
         assert!(files.retire(1, "EIO".into()).is_some());
         assert_eq!(files.place(1), None);
         assert_eq!(files.borrow(), None);
         assert!(!files.usable());
+    }
+
+    #[test]
+    fn a_full_directory_is_used_again_when_something_in_it_was_deleted() {
+        let mut files = files(&["a"]);
+        let full = || Trouble { text: "full".into(), passes: true };
+        let place = files.place(1).unwrap();
+        files.write_ended(place.file);
+        files.add_live(place, 1, ObjectId(1), 0);
+        // What was never written frees nothing.
+        let borrowed = files.borrow().unwrap();
+        assert_eq!(files.retire(0, full()), Some(vec![]));
+        assert_eq!(files.give_back(borrowed), Some(FileWork::Unlink(borrowed)));
+        assert_eq!((files.forget(borrowed), files.usable(), files.full()), (None, false, vec![0]));
+        assert_eq!(files.drop_live(place, 1), Some(FileWork::Unlink(place.file)));
+        assert_eq!((files.forget(place.file), files.usable(), files.full()), (Some(0), true, vec![]));
+        // Full and broken is broken.
+        files.retire(0, full());
+        files.retire(0, "EIO".into());
+        assert!(!files.restore(0) && files.full().is_empty());
     }
 }

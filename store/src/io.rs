@@ -10,7 +10,7 @@ use crate::{
     checksum,
     disk::{AlignedBuffer, DiskFile, read_all_at, write_all_at},
     error::StoreError,
-    files::FileWork,
+    files::{FileWork, Trouble},
     footer,
     hold::OwnedSpan,
     load_queue::LoadQueue,
@@ -391,7 +391,7 @@ fn run_write(shared: &Shared, job: &WriteJob, buffer: &mut AlignedBuffer) {
     }
     let bytes = job.items.iter().map(|item| item.bytes).sum();
     let ok = result.is_ok();
-    shared.with(|state| state.written(job, result.map_err(|error| error.to_string())));
+    shared.with(|state| state.written(job, result.map_err(|error| Trouble::from(&error))));
     if ok {
         let millis = (shared.clock.now().saturating_sub(begun)).as_millis() as u64;
         shared.tell(StoreEvent::SpillFinished { bytes, millis });
@@ -467,7 +467,7 @@ fn close_file(shared: &Shared, file: FileId, buffer: &mut AlignedBuffer) {
     if let Err(error) = &result {
         warn!(%error, "footer of a spill file cannot be written");
     }
-    shared.with(|state| state.closed(file, result.map_err(|error: StoreError| error.to_string())));
+    shared.with(|state| state.closed(file, result.map_err(|error: StoreError| Trouble::from(&error))));
 }
 
 fn unlink(shared: &Shared, file: FileId) {

@@ -112,7 +112,7 @@ pub enum Class {
 }
 
 /// What a store tells about itself while it works.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// Spilling began after a time without.
     SpillStarted {
@@ -126,12 +126,17 @@ pub enum StoreEvent {
         /// How long the request took, in milliseconds.
         millis: u64,
     },
-    /// A directory takes no more files.
+    /// A directory takes no more files: for good, unless it was merely full.
     DirRetired {
         /// The directory.
         dir: PathBuf,
         /// What the disk said.
         error: String,
+    },
+    /// A directory that was full takes files again.
+    DirRestored {
+        /// The directory.
+        dir: PathBuf,
     },
     /// The head of the queue for arguments does not find memory and nothing is left to spill: whoever holds memory for
     /// work that has not started (prefetched arguments, pushed copies) is asked to give it up.
@@ -206,6 +211,6 @@ pub struct StoreStats {
     pub retired_dirs: u64,
     /// Indexes that were damaged and rebuilt, since the start.
     pub indexes_rebuilt: u64,
-    /// Whether a file system refused direct I/O, so that its files are written through the page cache.
+    /// Whether a file system refused direct I/O, so that its files were written through the page cache.
     pub buffered_io: bool,
 }

@@ -98,7 +98,11 @@ impl DiskRange {
                 self.shared.disk_time.read(self.shared.clock.now().saturating_sub(begun));
                 self.shared.with(|state| match &read {
                     Ok(()) => state.counters.restored_bytes += count,
-                    Err(error) => state.lose(self.object, &error.to_string()),
+                    Err(error) if error.is_shortage() => {}
+                    Err(error) => {
+                        state.read_failed(*file, &error.into());
+                        state.lose(self.object, &error.to_string());
+                    }
                 });
                 read?;
                 (*offset, *bytes, *begins) = (*offset + count, *bytes - count, *begins + count);

@@ -130,9 +130,14 @@ impl ObjectReader {
     }
 
     /// What a disk cannot give back is lost.
-    fn lost_to(&self, error: &StoreError) {
-        if let StoreError::Disk { .. } = error {
-            self.shared.with(|state| state.lose(self.object, &error.to_string()));
+    fn lost_to(&self, error: &StoreError, file: FileId) {
+        if let StoreError::Disk { .. } = error
+            && !error.is_shortage()
+        {
+            self.shared.with(|state| {
+                state.read_failed(file, &error.into());
+                state.lose(self.object, &error.to_string());
+            });
         }
     }
 
@@ -206,7 +211,7 @@ impl ObjectReader {
                 let (file, at) = (*file, offset + (position - range.start));
                 // Nothing behind the last part of the stream is read ahead.
                 let last = offset + (range.end.min(byte_range(&self.parts).end) - range.start);
-                let got = self.show(file, at, last).inspect_err(|error| self.lost_to(error))?;
+                let got = self.show(file, at, last).inspect_err(|error| self.lost_to(error, file))?;
                 Chunk::Window(got.start..got.end.min(got.start + (end - position) as usize))
             }
         };

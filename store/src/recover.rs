@@ -1,6 +1,9 @@
 //! What an earlier process of this node left on disk: found at open, announced, and deleted only when told.
+//!
+//! Nothing is trusted: a file whose footer is not what was written is left out and deleted, one that cannot be read is left
+//! alone, and a directory that fails is out of use, unless it is the only one.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
 use tracing::{info, warn};
 
@@ -8,6 +11,7 @@ use crate::{
     directory::Directory,
     disk::{AlignedBuffer, DiskFile, read_all_at},
     error::StoreError,
+    files::Trouble,
     footer::{self, FooterBlock, Location, Summary},
     ids::ObjectId,
     index::Index,
@@ -28,25 +32,36 @@ struct Found {
 /// deleted.
 pub(crate) fn recover(shared: &Shared) -> Result<Vec<ObjectMeta>, StoreError> {
     let mut found: BTreeMap<ObjectId, Vec<Found>> = BTreeMap::new();
-    for dir in 0..shared.dirs.paths().len() {
-        shared.dirs.prepare(dir)?;
-        let files = shared.dirs.spill_files(dir)?;
+    let count = shared.dirs.paths().len();
+    for dir in 0..count {
+        let listed = shared.dirs.prepare(dir).and_then(|()| shared.dirs.spill_files(dir));
+        let files = match listed {
+            // Bad for the node only when no other directory is left.
+            Err(error @ StoreError::Disk { .. }) if shared.with(|state| state.files.can_do_without(dir)) => {
+                warn!(%error, "spill directory cannot be used");
+                shared.with(|state| state.retire(dir, &Trouble::from(&error)));
+                continue;
+            }
+            listed => listed?,
+        };
         if files.is_empty() {
             continue;
         }
         let index = shared.dirs.index(dir, |dir, reason| shared.index_damaged(dir, reason));
         for path in &files {
             match read_footer(shared, index.as_deref(), path) {
-                Some((blocks, size)) => {
+                Ok(Some((blocks, size))) => {
                     let file = shared.with(|state| state.files.adopt(dir, path, size));
                     for block in blocks {
                         found.entry(block.object).or_default().push(Found { block, file });
                     }
                 }
-                None => {
+                Ok(None) => {
                     warn!(path = %path.display(), "spill file without a valid footer is deleted");
                     let _ = shared.dirs.disk.remove(path);
                 }
+                // It may be read another time.
+                Err(error) => warn!(path = %path.display(), %error, "spill file cannot be read and is left alone"),
             }
         }
         if let Some(index) = index {
@@ -68,34 +83,36 @@ pub(crate) fn recover(shared: &Shared) -> Result<Vec<ObjectMeta>, StoreError> {
     Ok(metas)
 }
 
-fn read_footer(shared: &Shared, index: Option<&Index>, path: &Path) -> Option<(Vec<FooterBlock>, u64)> {
-    let file = shared.dirs.disk.open(path).ok()?;
-    let size = file.len().ok()?;
+/// What the footer of a file lists, and the file's length. `None`: it has no valid footer.
+fn read_footer(shared: &Shared, index: Option<&Index>, path: &Path) -> io::Result<Option<(Vec<FooterBlock>, u64)>> {
+    let file = shared.dirs.disk.open(path)?;
+    let size = file.len()?;
     let known = index.and_then(|index| index.get(path)).filter(|known| known.size == size);
     if let Some(known) = known
-        && let Some(blocks) = read_payload(&*file, known.payload, size)
+        && let Some(blocks) = read_payload(&*file, known.payload, size)?
     {
-        return Some((blocks, size));
+        return Ok(Some((blocks, size)));
     }
     let mut buffer = AlignedBuffer::default();
     let trailer = buffer.of(4096);
-    read_all_at(&*file, size.checked_sub(4096)?, &mut [&mut *trailer]).ok()?;
-    let payload = footer::locate(trailer, size)?;
-    let blocks = read_payload(&*file, payload, size)?;
+    let Some(at) = size.checked_sub(4096).filter(|at| at.is_multiple_of(4096)) else { return Ok(None) };
+    read_all_at(&*file, at, &mut [&mut *trailer])?;
+    let Some(payload) = footer::locate(trailer, size) else { return Ok(None) };
+    let Some(blocks) = read_payload(&*file, payload, size)? else { return Ok(None) };
     if let Some(index) = index {
         index.insert(path, &Summary { size, blocks: blocks.len() as u64, payload });
     }
-    Some((blocks, size))
+    Ok(Some((blocks, size)))
 }
 
-fn read_payload(file: &dyn DiskFile, location: Location, size: u64) -> Option<Vec<FooterBlock>> {
+fn read_payload(file: &dyn DiskFile, location: Location, size: u64) -> io::Result<Option<Vec<FooterBlock>>> {
     if !footer::plausible(location, size) {
-        return None;
+        return Ok(None);
     }
     let mut buffer = AlignedBuffer::default();
     let payload = buffer.of(location.bytes.next_multiple_of(4096) as usize);
-    read_all_at(file, location.offset, &mut [&mut *payload]).ok()?;
-    footer::decode(&payload[..location.bytes as usize], location)
+    read_all_at(file, location.offset, &mut [&mut *payload])?;
+    Ok(footer::decode(&payload[..location.bytes as usize], location))
 }
 
 /// `None`: blocks are missing, so the object is of no use; their room is free once the rest of their files is.

@@ -157,6 +157,12 @@ impl Region {
         rustix::fs::ftruncate(&file, bytes)?;
         // Nobody who maps it can cut it short under us.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Region::over(file, blocks, reserve, clock)
+    }
+
+    /// Maps a file of as many bytes.
+    fn over(file: OwnedFd, blocks: u64, reserve: u64, clock: Arc<dyn Clock>) -> io::Result<Region> {
+        let bytes = blocks + reserve;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone has.
         let start = unsafe {
@@ -473,6 +479,41 @@ mod tests {
         assert_eq!(region.backed(), from);
         region.back(from + 1).unwrap();
         assert!(region.backed() >= from + 8192 && zone.growing.lock().done.is_empty());
+    }
+
+    /// A file system in memory that is full ends a thread that stores to it with SIGBUS; here it is an error before.
+    #[test]
+    fn a_full_file_system_behind_the_region_is_an_error_and_no_signal() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("only root may mount, so this was not tried");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let full = std::thread::Builder::new().spawn(move || {
+            use rustix::{
+                fs::OFlags,
+                mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+            };
+            // SAFETY: of what is taken apart here, this thread alone makes use: it ends with it.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+            mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+            mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(c"size=6m")).unwrap();
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            let file = rustix::fs::open(path.join("region"), OFlags::RDWR | OFlags::CREATE, mode).unwrap();
+            rustix::fs::ftruncate(&file, 65 << 20).unwrap();
+            let region = Arc::new(Region::over(file, 64 << 20, 1 << 20, Arc::new(SystemClock::new())).unwrap());
+            let error = region.back(32 << 20).unwrap_err();
+            let backed = region.backed();
+            assert!(backed > 0 && backed < 6 << 20, "{backed}");
+            // SAFETY: nobody else uses the region.
+            let mut lease = unsafe { region.lease(Span { offset: 0, bytes: backed }) };
+            lease.bytes_mut().fill(7);
+            assert!(region.back(backed + 4096).is_err(), "and is one the next time");
+            error
+        });
+        let error = full.unwrap().join().expect("no panic");
+        assert!(matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull), "{error}");
     }
 
     #[test]

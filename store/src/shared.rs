@@ -31,6 +31,9 @@ use crate::{
     state::{Effect, State},
 };
 
+/// A directory that was full takes files again when so much is free: that of a whole file, and of the next.
+const RESTORED_BYTES_MIN: u64 = 2 * spill::FILE_BYTES;
+
 /// See the module.
 pub(crate) struct Shared {
     pub region: Arc<Region>,
@@ -306,6 +309,32 @@ impl Shared {
         drop(inner);
         self.carry_out(todo);
         span
+    }
+
+    /// Waits until memory or a disk may have come free for outputs; `false`: nothing was heard for so long.
+    pub fn wait_for_outputs(&self, at_most: Duration) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            return false;
+        }
+        // Who frees memory speaks of it only while somebody waits.
+        inner.state.budget.outputs_wait(1);
+        let timed_out = self.outputs.wait_for(&mut inner, at_most).timed_out();
+        inner.state.budget.outputs_waited(1);
+        !timed_out
+    }
+
+    /// Takes full directories into use again whose file system has room for `needed` bytes, and some to spare.
+    pub fn restore_full_dirs(&self, needed: u64) {
+        let full: Vec<_> = self.with(|state| {
+            let dirs: Vec<_> = state.files.dirs().map(|(path, _)| path.to_owned()).collect();
+            state.files.full().into_iter().map(|dir| (dir, dirs[dir].clone())).collect()
+        });
+        for (dir, path) in full {
+            if self.dirs.disk.free_bytes(&path) >= needed.saturating_add(RESTORED_BYTES_MIN) {
+                self.with(|state| state.restore(dir));
+            }
+        }
     }
 
     /// A chunk to write with when memory is full, and a window to read with when it is not known how full it is: from

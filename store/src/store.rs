@@ -339,13 +339,13 @@ impl Store {
                 }
             };
             if sum != part.checksum {
-                let file = self.node().into();
-                let error = StoreError::Corrupt { object: *id, part: nth as u32, file, offset: part.offset };
-                self.shared.with(|state| {
+                return Err(self.shared.with(|state| {
+                    let (file, offset) = state.place_of(id, part.offset).unwrap_or_default();
+                    let error = StoreError::Corrupt { object: *id, part: nth as u32, file, offset };
                     state.counters.corrupt_blocks += 1;
                     state.lose(*id, &error.to_string());
-                });
-                return Err(error);
+                    error
+                }));
             }
         }
         Ok(())

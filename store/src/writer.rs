@@ -11,7 +11,7 @@ use crate::{
     alloc::PAGE,
     checksum::{self, Streaming},
     directory::Directory,
-    disk_tail::DiskTail,
+    disk_tail::{DiskTail, Patience},
     error::StoreError,
     hold::OwnedSpan,
     ids::{ObjectId, RowHash},
@@ -315,7 +315,13 @@ impl ObjectWriter {
                 self.current = Current::Memory { span: to, used: part_bytes };
             }
             None => {
-                let mut tail = Box::new(DiskTail::open(&self.shared)?);
+                let mut patience = Patience::default();
+                let mut tail = loop {
+                    match DiskTail::open(&self.shared) {
+                        Err(StoreError::DiskFull { .. }) if patience.wait(&self.shared, larger) => {}
+                        tail => break Box::new(tail?),
+                    }
+                };
                 let open = self.part.as_mut().expect("a part is open");
                 open.hash(&part[open.hashed as usize..]);
                 let mut rest = part;
@@ -345,12 +351,21 @@ impl ObjectWriter {
         let most = (self.shared.memory_bytes / 16).max(EXTENT_MAX);
         let wanted = hint.clamp(EXTENT_MIN, most).max(bytes_max.unwrap_or(0));
         let least = bytes_max.unwrap_or(EXTENT_MIN).max(1);
-        let span = self.shared.allocate(wanted, true);
-        self.current = match span.or_else(|| (least < wanted).then(|| self.shared.allocate(least, true)).flatten()) {
-            Some(span) => Current::Memory { span, used: 0 },
-            None => Current::Disk(Box::new(DiskTail::open(&self.shared)?)),
-        };
-        Ok(())
+        let mut patience = Patience::default();
+        loop {
+            let span = self.shared.allocate(wanted, true);
+            let span = span.or_else(|| (least < wanted).then(|| self.shared.allocate(least, true)).flatten());
+            self.current = match span {
+                Some(span) => Current::Memory { span, used: 0 },
+                None => match DiskTail::open(&self.shared) {
+                    Ok(tail) => Current::Disk(Box::new(tail)),
+                    // The task would fail: others may free something in a moment.
+                    Err(StoreError::DiskFull { .. }) if patience.wait(&self.shared, least) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            return Ok(());
+        }
     }
 
     fn finish_extent(&mut self) -> Result<(), StoreError> {

@@ -150,6 +150,11 @@ impl Disk for FaultyDisk {
         Ok(Arc::new(FaultyFile { inside, path: path.to_owned(), plan: self.plan.clone() }))
     }
 
+    fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let inside = self.inside.reopen(path)?;
+        Ok(Arc::new(FaultyFile { inside, path: path.to_owned(), plan: self.plan.clone() }))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.inside.remove(path)
     }

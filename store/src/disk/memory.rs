@@ -36,6 +36,23 @@ impl MemoryDisk {
         self.tree.lock().files.keys().cloned().collect()
     }
 
+    /// Flips a bit of a file, counted from its start.
+    ///
+    /// # Panics
+    /// There is no such file, or it is shorter.
+    pub fn flip(&self, path: &Path, bit: u64) {
+        let content = self.content(path).expect("a file of this disk");
+        content.lock()[(bit / 8) as usize] ^= 1 << (bit % 8);
+    }
+
+    /// What is in a file.
+    ///
+    /// # Panics
+    /// There is no such file.
+    pub fn bytes(&self, path: &Path) -> Vec<u8> {
+        self.content(path).expect("a file of this disk").lock().clone()
+    }
+
     fn content(&self, path: &Path) -> io::Result<Content> {
         self.tree.lock().files.get(path).cloned().ok_or(io::ErrorKind::NotFound.into())
     }
@@ -58,6 +75,10 @@ impl Disk for MemoryDisk {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(MemoryFile(self.content(path)?)))
+    }
+
+    fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

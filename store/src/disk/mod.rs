@@ -32,6 +32,9 @@ pub trait Disk: Send + Sync + 'static {
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// Opens a file that this process made and closed, for reading and writing.
+    fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
     /// Removes a file; an error when there is none.
     fn remove(&self, path: &Path) -> io::Result<()>;
 

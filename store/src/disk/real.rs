@@ -64,15 +64,21 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path, bytes_hint: u64) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.open_with(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         if bytes_hint > 0 {
-            // When the disk has no room for so much, the writes will say what it has no room for.
-            let handle = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            let _ = rustix::fs::fallocate(&handle, FallocateFlags::empty(), 0, bytes_hint);
+            // When the disk has no room for so much, the writes will say what it has no room for. A file that was made is
+            // not to fail for want of a second descriptor.
+            if let Ok(handle) = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+                let _ = rustix::fs::fallocate(&handle, FallocateFlags::empty(), 0, bytes_hint);
+            }
         }
         Ok(file)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.open_with(path, OFlags::RDONLY)
+    }
+
+    fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_with(path, OFlags::RDWR)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

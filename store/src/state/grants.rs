@@ -219,14 +219,17 @@ impl State {
                 self.loading.remove(&extent).expect("a load that ended was under way")
             }
         };
-        if let Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) = &result {
+        // An object that cannot be read because this process lacks descriptors is there still.
+        if let Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) = &result
+            && !error.is_shortage()
+        {
             self.counters.corrupt_blocks += u64::from(matches!(error, StoreError::Corrupt { .. }));
             let file = job.sources.iter().find_map(|source| match source {
                 Source::Disk { file, .. } if matches!(error, StoreError::Disk { .. }) => Some(*file),
                 _ => None,
             });
             if let Some(file) = file {
-                self.read_failed(file, &error.to_string());
+                self.read_failed(file, &error.into());
             }
             self.lose(job.object, &error.to_string());
         }

@@ -412,6 +412,14 @@ impl State {
         self.effects.extend(works.into_iter().map(Effect::File));
     }
 
+    /// The file and the place in it where a byte of an object is on disk; `None`: it is in memory.
+    pub fn place_of(&self, id: &ObjectId, byte: u64) -> Option<(std::path::PathBuf, u64)> {
+        let mut extents = self.table.extents_of(self.table.key(id)?);
+        let (_, extent) = extents.find(|(_, extent)| extent.start + extent.bytes > byte)?;
+        let place = extent.disk().filter(|_| !extent.resident())?;
+        Some((self.path_of(place.file).to_path_buf(), place.offset + (byte - extent.start)))
+    }
+
     /// Path of a file that has live blocks.
     pub fn path_of(&self, file: FileId) -> std::sync::Arc<std::path::Path> {
         self.files.get(file).path.clone()

@@ -3,7 +3,7 @@
 use super::{Effect, State};
 use crate::{
     alloc::{PAGE, Span},
-    files::FileWork,
+    files::{FileWork, Trouble},
     ids::ObjectId,
     options::StoreEvent,
     spill::{self, Levels},
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// A write request ended. `Err`: what the disk said; nothing of it counts as written.
-    pub fn written(&mut self, job: &WriteJob, result: Result<(), String>) {
+    pub fn written(&mut self, job: &WriteJob, result: Result<(), Trouble>) {
         self.write_requests -= 1;
         if let Err(error) = &result {
             self.write_failed(job.file, error);
@@ -151,13 +151,9 @@ impl State {
 
     /// A write to this file failed: its directory is out of use, and what was written to the file and is still in
     /// memory is written again, elsewhere.
-    pub fn write_failed(&mut self, file: FileId, error: &str) {
+    pub fn write_failed(&mut self, file: FileId, trouble: &Trouble) {
         let dir = self.files.get(file).dir;
-        if let Some(works) = self.files.retire(dir, error.to_owned()) {
-            self.effects.extend(works.into_iter().map(Effect::File));
-            let path = self.files.dirs().nth(dir).expect("the directory of a file").0.to_owned();
-            self.effects.push(Effect::Tell(StoreEvent::DirRetired { dir: path, error: error.to_owned() }));
-        }
+        self.retire(dir, trouble);
         for block in self.files.get(file).blocks.clone() {
             let Some(object) = self.table.key(&block.object) else { continue };
             let on_file = |place: Option<Place>| place == Some(Place { file, offset: block.offset });
@@ -173,11 +169,38 @@ impl State {
         }
     }
 
+    /// A directory takes no more files.
+    pub fn retire(&mut self, dir: usize, trouble: &Trouble) {
+        if let Some(works) = self.files.retire(dir, trouble.clone()) {
+            self.effects.extend(works.into_iter().map(Effect::File));
+            let path = self.path_of_dir(dir);
+            self.effects.push(Effect::Tell(StoreEvent::DirRetired { dir: path, error: trouble.text.clone() }));
+        }
+    }
+
+    /// There is room again in a directory that was full.
+    pub fn restore(&mut self, dir: usize) {
+        if self.files.restore(dir) {
+            self.restored(dir);
+        }
+    }
+
+    fn restored(&mut self, dir: usize) {
+        let path = self.path_of_dir(dir);
+        self.effects.push(Effect::Tell(StoreEvent::DirRestored { dir: path }));
+        self.memory_came_free();
+        self.effects.push(Effect::WakeOutputs);
+    }
+
+    fn path_of_dir(&self, dir: usize) -> std::path::PathBuf {
+        self.files.dirs().nth(dir).expect("one of the directories").0.to_owned()
+    }
+
     /// A file could not be read. Its directory is not written to any more, unless it is the last: one bad sector must
     /// not end a job that could go on.
-    pub fn read_failed(&mut self, file: FileId, error: &str) {
+    pub fn read_failed(&mut self, file: FileId, trouble: &Trouble) {
         if self.files.can_do_without(self.files.get(file).dir) {
-            self.write_failed(file, error);
+            self.write_failed(file, trouble);
         }
     }
 
@@ -220,7 +243,7 @@ impl State {
     }
 
     /// The footer of a file is on disk (`Some(size of the file)`), or could not be written.
-    pub fn closed(&mut self, file: FileId, result: Result<u64, String>) {
+    pub fn closed(&mut self, file: FileId, result: Result<u64, Trouble>) {
         if let Err(error) = &result {
             self.write_failed(file, error);
         }
@@ -231,7 +254,9 @@ impl State {
 
     /// A file was deleted.
     pub fn unlinked(&mut self, file: FileId) {
-        self.files.forget(file);
+        if let Some(dir) = self.files.forget(file) {
+            self.restored(dir);
+        }
     }
 
     /// Everything open is to get its footer now.

@@ -3,6 +3,7 @@
 mod basics;
 mod deadlock;
 mod faults;
+mod flips;
 mod hammer;
 mod harness;
 mod recovery;

@@ -185,3 +185,34 @@ fn what_a_killed_process_left_for_nobody_is_deleted() {
     assert!(kept_by_another.exists(), "a node may come back for it");
     assert!(dir.path().join(living.node()).exists(), "its process lives");
 }
+
+#[test]
+fn a_directory_that_cannot_be_used_at_start_is_quarantined_while_there_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let metas = first_life(dir.path());
+    let broken = dir.path().join("broken");
+    std::fs::write(&broken, b"no directory").unwrap();
+    let told: Arc<Mutex<Vec<StoreEvent>>> = Arc::default();
+    let hear = told.clone();
+    let mut options = kept(dir.path());
+    options.spill_dirs.insert(0, broken.clone());
+    options.on_event = Some(Arc::new(move |event| hear.lock().unwrap().push(event)));
+    let store = open(options.clone());
+    check(&store, &store.recovered(), &metas);
+    assert_eq!(store.stats().retired_dirs, 1);
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    assert!(
+        matches!(&told[..], [StoreEvent::DirRetired { dir, error }] if dir.starts_with(&broken) && error.contains("create")),
+        "{told:?}"
+    );
+    for seed in 1000..1030 {
+        store.put(1, &bytes(seed, 1_000_000)).unwrap();
+    }
+    store.wait_until_idle();
+    assert_eq!(store.stats().retired_dirs, 1);
+    drop(store);
+    options.spill_dirs.truncate(1);
+    let disk = Arc::new(exobus_store::RealDisk::new());
+    let error = Store::open(options, disk, Arc::new(exobus_store::SystemClock::new())).unwrap_err();
+    assert!(matches!(&error, StoreError::Disk { path, .. } if path.starts_with(&broken)), "{error}");
+}
