@@ -13,6 +13,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod interrupt;
+pub mod limits;
 pub mod logging;
 pub mod machine;
 pub mod report;

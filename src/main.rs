@@ -7,7 +7,7 @@ use exobus::{
     cli::{Cli, Command},
     commands,
     exit::{Exit, Failure},
-    logging,
+    limits, logging,
 };
 
 fn main() -> ExitCode {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Command::Node(_) | Command::Dev(_) => "info",
         _ => "warn",
     });
-    match run(cli.command) {
+    match limits::check().and_then(|()| run(cli.command)) {
         Ok(exit) => ExitCode::from(exit.code()),
         Err(failure) => {
             eprintln!("error: {failure}");

@@ -52,14 +52,27 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     let (work, queue) = mpsc::unbounded_channel::<Work>();
     let (ready, outcome) = std::sync::mpsc::channel();
     let run = move || {
-        let system = actix_rt::System::new();
+        // Made here, since actix would panic where the system has no descriptors or threads left.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(source) => {
+                return drop(ready.send(Err(NodeError::Io { what: "start the control thread".into(), source })));
+            }
+        };
+        let mut runtime = Some(runtime);
+        let system = actix_rt::System::with_tokio_rt(|| runtime.take().expect("asked for once"));
         system.block_on(async move {
             match Running::assemble(options, post).await {
                 Ok(running) => {
                     let _ = ready.send(Ok(running.parts.clone()));
                     running.serve(queue, stopped, &broken).await;
                 }
-                Err(error) => drop(ready.send(Err(error))),
+                Err(error) => {
+                    drop(ready.send(Err(error)));
+                    // An actor that was never polled would be when it is dropped, without a runtime by then.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
             }
         });
     };
@@ -178,6 +191,10 @@ impl Running {
         let parts = base.parts(scheduler.clone(), options.executors, Arc::downgrade(&server));
         // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
         spawn_node_manager(base, &parts, options, options.executors)?;
+        // Arbiters panic where there is no thread for them.
+        let probe = std::thread::Builder::new().name("exobus-probe".into()).spawn(|| {});
+        let probe = probe.map_err(|source| NodeError::Io { what: "start the thread of jobs".into(), source })?;
+        let _ = probe.join();
         let jobs = actix_rt::Arbiter::new();
         let (hosting, hosted) = oneshot::channel();
         let host_parts = parts.clone();
@@ -286,10 +303,22 @@ impl Base {
     }
 }
 
-/// A hook that tells the Merger when arguments find no memory, besides what `other` does.
+/// What happened to disks and to what is on them is for people to hear, too.
+fn log(event: &StoreEvent) {
+    match event {
+        StoreEvent::DirRetired { dir, error } => warn!(dir = %dir.display(), error, "spill directory is out of use"),
+        StoreEvent::DirRestored { dir } => info!(dir = %dir.display(), "spill directory has room again"),
+        StoreEvent::ObjectLost { object, reason, .. } => warn!(object_id = %object, reason, "object lost"),
+        StoreEvent::IndexRebuilt { dir, reason } => warn!(dir = %dir.display(), reason, "index of spill files rebuilt"),
+        StoreEvent::SpillStarted { .. } | StoreEvent::SpillFinished { .. } | StoreEvent::MemoryTight { .. } => {}
+    }
+}
+
+/// A hook that logs, and tells the Merger when arguments find no memory, besides what `other` does.
 fn tell_when_tight(merger: &Arc<OnceLock<Address<MergerMsg>>>, other: Option<EventHook>) -> EventHook {
     let merger = merger.clone();
     Arc::new(move |event| {
+        log(&event);
         if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, merger.get()) {
             // One that has ended holds nothing.
             let _ = merger.send(MergerMsg::Tight);

@@ -76,6 +76,13 @@ pub enum FileError {
     },
 }
 
+/// Whether this process, or the system, has run out of descriptors, threads or memory: others give some back.
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN))
+}
+
 impl FileError {
     /// Wraps an error of the system; a full disk becomes [`FileError::DiskFull`].
     pub(crate) fn io(path: &Path, operation: &'static str, offset: u64, source: io::Error) -> FileError {
@@ -103,8 +110,7 @@ impl FileError {
     pub fn retry_is_of_use(&self) -> bool {
         match self {
             FileError::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::Interrupted | io::ErrorKind::TimedOut)
-                    || matches!(source.raw_os_error(), Some(code) if code == rustix::io::Errno::MFILE.raw_os_error())
+                matches!(source.kind(), io::ErrorKind::Interrupted | io::ErrorKind::TimedOut) || is_shortage(source)
             }
             FileError::DiskFull { .. } => true,
             _ => false,

@@ -196,9 +196,17 @@ impl OutputFile {
     fn send(&mut self) -> Result<(), FileError> {
         if self.writer.is_none() {
             let buffers = self.free.len() + 1;
-            self.writer = Some(Writer::start(self.file.clone(), buffers, &self.temp_path)?);
+            self.writer = Writer::start(self.file.clone(), buffers, &self.temp_path).ok();
         }
         let Some(buffer) = self.filling.take() else { return Ok(()) };
+        if self.writer.is_none() {
+            // There is no thread left: slower, and as good.
+            let written = self.file.write_at(self.offset, &buffer[..self.filled]);
+            self.offset += self.filled as u64;
+            self.filled = 0;
+            self.free.push(buffer);
+            return written;
+        }
         let request = Write { offset: self.offset, bytes: self.filled, buffer };
         let writer = self.writer.as_ref().expect("started above");
         let requests = writer.requests.as_ref().expect("open until the file is dropped");

@@ -10,7 +10,9 @@ use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
-use crate::files::{self, Chunk, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk};
+use crate::files::{
+    self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
+};
 use crate::jobs::outputs;
 use crate::jobs::pieces;
 use crate::jobs::streams::run_windows;
@@ -52,14 +54,12 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
     use std::os::unix::fs::FileExt as _;
     let mut keys = Vec::new();
     for (path, offsets) in &params.places {
-        let name = |error: io::Error| TaskError::fatal(format!("{}: {error}", path.display()));
         context.check_path(path)?;
-        let file = std::fs::File::open(path).map_err(name)?;
+        let file = std::fs::File::open(path).map_err(|error| FileError::io(path, "open", 0, error))?;
         for offset in offsets {
             context.check_cancelled()?;
             let mut key = [0; KEY_BYTES];
-            file.read_exact_at(&mut key, *offset)
-                .map_err(|error| TaskError::fatal(format!("{} at offset {offset}: {error}", path.display())))?;
+            file.read_exact_at(&mut key, *offset).map_err(|error| FileError::io(path, "read a key", *offset, error))?;
             keys.push(Key(key));
         }
     }
