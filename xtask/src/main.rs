@@ -1,5 +1,7 @@
-//! Chores of the project: `cargo xtask test` runs every test, `cargo xtask nats` provides a nats-server.
+//! Chores of the project: `cargo xtask test` runs every test, `cargo xtask nats` provides a nats-server, `cargo xtask chaos`
+//! does harm to real processes.
 
+mod chaos;
 mod nats;
 mod tests;
 mod workspace;
@@ -27,6 +29,18 @@ enum Chore {
         #[arg(last = true)]
         runner_args: Vec<String>,
     },
+    /// Runs rows of the fault matrix: real faults, done to real processes of the release binary.
+    Chaos {
+        /// Only rows of these numbers
+        #[arg(long, value_delimiter = ',')]
+        rows: Vec<u32>,
+        /// With the binary of the dev profile: sooner there, and slower
+        #[arg(long)]
+        dev: bool,
+        /// Prints the rows there are and runs none
+        #[arg(long)]
+        list: bool,
+    },
     /// Prints the path of a nats-server, fetching one below `target/` when PATH has none.
     Nats,
 }
@@ -34,6 +48,11 @@ enum Chore {
 fn main() -> ExitCode {
     let result = Workspace::find().and_then(|workspace| match Arguments::parse().chore {
         Chore::Test { runner_args } => tests::run(&workspace, &runner_args),
+        Chore::Chaos { list: true, .. } => {
+            chaos::list();
+            Ok(())
+        }
+        Chore::Chaos { rows, dev, .. } => chaos::run(&workspace, &rows, dev),
         Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),
     });
     match result {

@@ -1,0 +1,216 @@
+//! Where rows are run: the binary, an input with its sorted image, and the checks that hold for all rows.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Outcome;
+
+/// Records of the input: twice what the memory below holds, so that every sort spills.
+const RECORDS: &str = "2M";
+/// Byte budget of a sort.
+pub const MEMORY: &str = "64MiB";
+
+/// See the module. The folder is removed when it is dropped.
+pub struct Ground {
+    pub binary: PathBuf,
+    pub nats_server: PathBuf,
+    folder: PathBuf,
+    /// Hash and number of the records of the input.
+    records: (String, u64),
+    /// The sort without faults.
+    pub clean: Cost,
+}
+
+/// What a sort took.
+#[derive(Default)]
+pub struct Cost {
+    pub seconds: f64,
+    /// Attempts of tasks.
+    pub attempts: u64,
+    pub spilled_bytes: u64,
+}
+
+/// How a run of the binary ended.
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub seconds: f64,
+}
+
+impl Run {
+    /// A refusal: this code, no panic, and all of these words.
+    pub fn refused(&self, code: i32, words: &[&str]) -> Result<()> {
+        self.is_orderly()?;
+        ensure!(self.code == Some(code), "code {:?} instead of {code}: {}", self.code, self.stderr);
+        for word in words {
+            ensure!(self.stderr.contains(word), "it does not say {word:?}: {}", self.stderr);
+        }
+        Ok(())
+    }
+
+    /// No panic, no signal.
+    pub fn is_orderly(&self) -> Result<()> {
+        ensure!(self.code.is_some(), "ended by a signal: {}", self.stderr);
+        ensure!(!self.stderr.contains("panicked"), "panicked: {}", self.stderr);
+        Ok(())
+    }
+
+    /// The error, for the table.
+    pub fn error(&self) -> &str {
+        self.stderr
+            .lines()
+            .rfind(|line| line.starts_with("error: "))
+            .unwrap_or("no error")
+            .trim_start_matches("error: ")
+    }
+
+    fn json(&self, key: &str) -> Result<serde_json::Value> {
+        // A wrapper may have said something behind it.
+        let line = self.stdout.lines().find(|line| line.starts_with('{')).context("no JSON")?;
+        let value: serde_json::Value = serde_json::from_str(line).context("read its JSON")?;
+        value.get(key).cloned().with_context(|| format!("no {key} in {value}"))
+    }
+}
+
+/// Whether this process may mount.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Runs a command to its end.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+pub fn finish(mut command: Command) -> Result<Run> {
+    let begun = Instant::now();
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("run {command:?}"))?;
+    Ok(Run {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+impl Ground {
+    /// Makes the input, and sorts it once without a fault.
+    pub fn new(binary: PathBuf, nats_server: PathBuf) -> Result<Self> {
+        // The one before is removed when this one is there already.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("exobus-chaos-{}-{number}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let mut ground = Self { binary, nats_server, folder, records: Default::default(), clean: Cost::default() };
+        let input = ground.text("in");
+        let made = finish(ground.command(&["generate", "--records", RECORDS, "--files", "8", "--json", &input]))?;
+        ground.records = records(&made)?;
+        let clean = finish(ground.command(&ground.sort_args()))?;
+        ground.clean = ground.is_right(&clean)?;
+        ensure!(ground.clean.spilled_bytes > 0, "the input fits into memory");
+        Ok(ground)
+    }
+
+    /// The same, with nothing of what a failed row left.
+    pub fn renewed(&self) -> Result<Self> {
+        Self::new(self.binary.clone(), self.nats_server.clone())
+    }
+
+    /// A path in the folder of this ground.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// The binary, with an environment that holds nothing of ours.
+    pub fn command(&self, args: &[impl AsRef<str>]) -> Command {
+        self.within(&[], args)
+    }
+
+    /// The binary below another program and its arguments.
+    pub fn within(&self, wrapper: &[&str], args: &[impl AsRef<str>]) -> Command {
+        let mut words = wrapper.iter().map(std::ffi::OsStr::new).chain([self.binary.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).args(args.iter().map(AsRef::as_ref));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("EXOBUS_") || name == "RUST_LOG" || name == "RUST_BACKTRACE" {
+                command.env_remove(name);
+            }
+        }
+        command.env("EXOBUS_NATS_SERVER", &self.nats_server).env("TMPDIR", &self.folder);
+        command
+    }
+
+    /// A sort of the input that spills.
+    pub fn sort_args(&self) -> Vec<String> {
+        let [input, output, spill, trace] = ["in", "out", "spill", "trace"].map(|name| self.text(name));
+        let args = ["sort", &input, "--output", &output, "--memory", MEMORY, "--spill", &spill];
+        let told = ["--json", "--timeline", &trace];
+        args.iter().chain(&told).map(|arg| (*arg).to_owned()).collect()
+    }
+
+    /// A row whose sort has the right result, compared with the one without faults.
+    pub fn right(&self, run: &Run, what: &str) -> Result<Outcome> {
+        let cost = self.is_right(run)?;
+        Ok(Outcome {
+            what: what.to_owned(),
+            added: Some(cost.seconds - self.clean.seconds),
+            more_attempts: cost.attempts.saturating_sub(self.clean.attempts),
+            bytes_redone: cost.spilled_bytes.saturating_sub(self.clean.spilled_bytes),
+        })
+    }
+
+    /// Every record once, in order; the output is removed.
+    pub fn is_right(&self, run: &Run) -> Result<Cost> {
+        run.is_orderly()?;
+        ensure!(run.code == Some(0), "code {:?}: {}", run.code, run.stderr);
+        let checked = finish(self.command(&["validate", "--json", &self.text("out")]))?;
+        ensure!(checked.code == Some(0), "the output is not valid: {}", checked.stderr);
+        ensure!(records(&checked)? == self.records, "other records came out than went in: {}", checked.stdout);
+        std::fs::remove_dir_all(self.path("out")).context("remove the output")?;
+        let trace = std::fs::read_to_string(self.path("trace")).context("read the timeline")?;
+        let trace: serde_json::Value = serde_json::from_str(&trace).context("read the timeline")?;
+        let is_task = |event: &&serde_json::Value| {
+            event["ph"] == "X" && event["cat"].as_str().is_some_and(|category| category.starts_with("task"))
+        };
+        let attempts = trace["traceEvents"].as_array().map_or(0, |events| events.iter().filter(is_task).count() as u64);
+        let spilled_bytes = run.json("spilled_bytes")?.as_u64().unwrap_or(0);
+        Ok(Cost { seconds: run.seconds, attempts, spilled_bytes })
+    }
+
+    /// Neither files nor processes.
+    pub fn nothing_is_left(&self) -> Result<()> {
+        for entry in std::fs::read_dir(&self.folder)?.flatten() {
+            let name = entry.file_name();
+            let hollow = || std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_none());
+            ensure!(name == "in" || name == "trace" || hollow(), "{} is left", entry.path().display());
+        }
+        let folder = self.folder.display().to_string();
+        for process in std::fs::read_dir("/proc")?.flatten() {
+            let Ok(line) = std::fs::read(process.path().join("cmdline")) else { continue };
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            if line.contains(&folder) {
+                bail!("process {} is left: {line}", process.file_name().display());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // What a row that failed left mounted or running is told by its error.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn records(run: &Run) -> Result<(String, u64)> {
+    let hash = run.json("row_hash")?.as_str().context("a hash that is no text")?.to_owned();
+    Ok((hash, run.json("records")?.as_u64().context("a number of records that is none")?))
+}

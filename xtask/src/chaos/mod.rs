@@ -1,0 +1,106 @@
+//! `cargo xtask chaos`: real faults, done to real processes of the release binary.
+//!
+//! Each [`Row`] is a row of the fault matrix (`docs/reliability.md`): a function that does its harm to a run, proves that
+//! the harm was done while work was going on, and says what came of it. What every row is held to is checked here: the
+//! result is that of the run without faults or a refusal that names its cause, nobody panicked or died of a signal, and
+//! nothing is left behind. To add one: a function in a file of this folder, and a line in [`ROWS`].
+
+mod ground;
+mod limits;
+mod spill;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::nats;
+use crate::workspace::{Workspace, run_visibly};
+use ground::Ground;
+
+/// What happened in a row.
+pub struct Outcome {
+    /// One line for people: what was done, and what came of it.
+    pub what: String,
+    /// Seconds that the run took beyond the one without faults; negative is noise. `None`: it was refused, as it must be.
+    pub added: Option<f64>,
+    /// Attempts of tasks beyond those of the run without faults.
+    pub more_attempts: u64,
+    /// Bytes that were written again, as far as they can be told.
+    pub bytes_redone: u64,
+}
+
+/// A row of the fault matrix.
+pub struct Row {
+    /// Its number there; several rows here may belong to one there.
+    number: u32,
+    name: &'static str,
+    /// Whether it needs root (mounts, namespaces, other users).
+    root: bool,
+    run: fn(&Ground) -> Result<Outcome>,
+}
+
+/// All rows, in order.
+const ROWS: &[Row] = &[
+    Row { number: 18, name: "full spill disk beside another", root: true, run: spill::full_beside_another },
+    Row { number: 18, name: "full spill disk, no other", root: true, run: spill::full_alone },
+    Row { number: 24, name: "truncated input", root: false, run: limits::truncated_input },
+    Row { number: 30, name: "too few open files", root: false, run: limits::too_few_files },
+    Row { number: 30, name: "just enough open files", root: false, run: limits::few_files },
+    Row { number: 31, name: "partition larger than the store", root: false, run: limits::larger_than_the_store },
+    Row { number: 32, name: "no addresses for the region", root: false, run: limits::no_addresses },
+    Row { number: 39, name: "thread limit", root: true, run: limits::few_threads },
+];
+
+/// Prints the rows.
+pub fn list() {
+    for Row { number, name, root, .. } in ROWS {
+        println!("{number:>3}  {name}{}", if *root { "  (root)" } else { "" });
+    }
+}
+
+/// Runs the rows of these numbers, all where there are none; a table on stdout at the end.
+///
+/// # Errors
+/// A row did not end as it must.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+pub fn run(workspace: &Workspace, numbers: &[u32], dev: bool) -> Result<()> {
+    if let Some(unknown) = numbers.iter().find(|number| ROWS.iter().all(|row| row.number != **number)) {
+        bail!("there is no row {unknown} yet: see --list");
+    }
+    let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
+    let build = ["build", "--profile", profile, "--workspace", "--all-features", "--bin", "exobus"];
+    run_visibly(&mut workspace.cargo(&build))?;
+    let server = nats::provide(workspace)?;
+    let root = ground::is_root();
+    let mut ground = Ground::new(workspace.target_dir.join(folder).join("exobus"), server.path)?;
+    let mut table = vec!["| # | fault | outcome | added s | more attempts | bytes redone |".to_owned()];
+    table.push("|---|---|---|---|---|---|".to_owned());
+    let mut failed = 0;
+    for row in ROWS.iter().filter(|row| numbers.is_empty() || numbers.contains(&row.number)) {
+        let (number, name) = (row.number, row.name);
+        if row.root && !root {
+            table.push(format!("| {number} | {name} | not run: needs root | | | |"));
+            continue;
+        }
+        eprint!("row {number}: {name} ... ");
+        let begun = Instant::now();
+        let outcome = (row.run)(&ground).and_then(|outcome| ground.nothing_is_left().map(|()| outcome));
+        let took = begun.elapsed().as_secs_f64();
+        match outcome {
+            Ok(Outcome { what, added, more_attempts, bytes_redone }) => {
+                eprintln!("ok ({took:.1} s): {what}");
+                let added = added.map_or_else(|| "refused".to_owned(), |added| format!("{added:.1}"));
+                table.push(format!("| {number} | {name} | {what} | {added} | {more_attempts} | {bytes_redone} |"));
+            }
+            Err(error) => {
+                eprintln!("FAILED ({took:.1} s): {error:#}");
+                table.push(format!("| {number} | {name} | **failed**: {error:#} | | | |"));
+                failed += 1;
+                // The next row is not to pay for it.
+                ground = ground.renewed()?;
+            }
+        }
+    }
+    println!("{}", table.join("\n"));
+    if failed > 0 { bail!("{failed} rows did not end as they must") } else { Ok(()) }
+}
