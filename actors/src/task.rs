@@ -458,7 +458,7 @@ pub enum JobError {
         /// Where it ran.
         node: String,
         /// What happened.
-        failure: TaskFailure,
+        failure: Box<TaskFailure>,
     },
     /// An object was needed that a lost node held.
     #[error("node {node} was lost with {objects} objects that are still needed")]

@@ -62,7 +62,8 @@
 //! # Disks
 //!
 //! Spill files of 128 MiB and more, many blocks each, direct I/O by a few threads with requests of up to 8 MiB. A write
-//! error retires the directory, its blocks go to the next one. What comes back is verified; a corrupt or unreadable only
+//! error retires the directory, its blocks go to the next one; one that was merely full is used again when something in it
+//! was deleted. A file of which a sync failed is never synced again. What comes back is verified; a corrupt or unreadable only
 //! copy leaves the store with [`StoreEvent::ObjectLost`] and the error [`Corrupt`](StoreError::Corrupt) or
 //! [`Disk`](StoreError::Disk), for the layers above to make it again. Streams ([`ObjectReader`]) show the bytes of a part
 //! before its end is known: the error then comes before the part's last chunk. With

@@ -227,7 +227,7 @@ impl OwnerState {
         self.effects.push(Effect::Event { at: node.clone(), kind });
         if last {
             let (function, node) = (stage.to_string(), node.to_string());
-            self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure });
+            self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure: Box::new(failure) });
         } else if alone {
             // What it reads may have been lost meanwhile.
             self.await_args(task, true);

@@ -292,7 +292,7 @@ impl OwnerState {
             function: self.stages[entry.function as usize].to_string(),
             attempt: Attempt(entry.attempts),
             node: "several nodes".to_owned(),
-            failure: TaskFailure::new(FailureKind::ArgumentLost, message),
+            failure: Box::new(TaskFailure::new(FailureKind::ArgumentLost, message)),
         })
     }
 
