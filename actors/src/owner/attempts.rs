@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::placement::NodeIndex;
 use super::state::Effect;
-use super::tables::{ArgEntry, EntrySource, OwnerState, State, Value};
+use super::tables::{ArgEntry, EntrySource, NOWHERE, OwnerState, State, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, NodeId, TaskId};
@@ -346,8 +346,8 @@ impl OwnerState {
                 ledger.consumed(parts, members, read);
             }
             if ledger.read_once() && parts != Parts::All {
-                let holders: BTreeSet<_> =
-                    self.sets[set].members.iter().map(|member| self.objects[*member].at).collect();
+                let here = self.sets[set].members.iter().map(|member| self.objects[*member].at);
+                let holders: BTreeSet<_> = here.filter(|at| *at != NOWHERE).collect();
                 for node in holders {
                     self.define_set(set, node);
                     let (node, set) = (self.nodes[usize::from(node)].id.clone(), self.sets[set].id);

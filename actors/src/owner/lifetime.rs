@@ -92,7 +92,8 @@ impl OwnerState {
         if self.sets[index].references > 1 {
             return;
         }
-        // Nobody had referenced it: its members' values may be gone, and are wanted again.
+        // Nobody had referenced it: its members' values may be gone, and are wanted again; or they have moved.
+        self.sets[index].defined.clear();
         for position in 0..self.sets[index].members.len() {
             let member = self.sets[index].members[position];
             self.objects[member].references += 1;
@@ -228,6 +229,8 @@ impl OwnerState {
         }
         for set in self.object_sets.remove(&object).unwrap_or_default() {
             self.sets[set].missing -= 1;
+            // Made again it may be elsewhere.
+            self.sets[set].defined.clear();
             self.enter(set, object);
             if self.sets[set].missing == 0 {
                 for waiter in self.set_waiters.remove(&set).unwrap_or_default() {

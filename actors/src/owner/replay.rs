@@ -91,7 +91,9 @@ impl OwnerState {
         self.rather_at.retain(|_, at| *at != node);
         self.unpin(node);
         // What it was told of sets it does not know in another life.
-        self.sets.iter_mut().for_each(|(_, set)| drop(set.defined.remove(&node)));
+        for (_, set) in self.sets.iter_mut() {
+            set.defined.remove(&node);
+        }
         let here = self.objects.iter().filter(|(_, object)| object.at == node && object.value == Value::Here);
         let lost: Vec<Index> = here.filter(|(_, object)| object.output.bytes > 0).map(|(index, _)| index).collect();
         self.tell_lost(node, &lost);

@@ -37,6 +37,8 @@ pub(super) struct World {
     pub(super) zombies: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
     /// What the stores of the nodes hold.
     pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
+    /// What each node was told of each set.
+    pub(super) defined: BTreeMap<(NodeId, SetId), Vec<(ObjectId, Option<NodeId>)>>,
     /// Second attempts beside a first one.
     pub(super) copied: Vec<(TaskId, Attempt, NodeId)>,
     /// How long tasks take.
@@ -67,6 +69,7 @@ impl World {
             running: BTreeMap::new(),
             zombies: BTreeMap::new(),
             stored: BTreeSet::new(),
+            defined: BTreeMap::new(),
             copied: Vec::new(),
             micros: 0,
             resolved: BTreeMap::new(),
@@ -101,6 +104,12 @@ impl World {
         for effect in self.owner.flush() {
             match effect {
                 Effect::Run { node, spec } => {
+                    for arg in &spec.args {
+                        if let Source::Set(set) = arg.arg.source {
+                            let told = self.defined.get(&(node.clone(), set));
+                            assert_eq!(told, Some(&self.owner.set_members(set)), "{node} knows where {set} is");
+                        }
+                    }
                     let before = self.running.insert((spec.id, spec.attempt), (node, *spec));
                     assert!(before.is_none(), "an attempt is run once");
                 }
@@ -124,7 +133,10 @@ impl World {
                 Effect::Event { at, kind: EventKind::TaskCopied { task, attempt, .. } } => {
                     self.copied.push((task, attempt, at));
                 }
-                Effect::DefineSet { .. } | Effect::Event { .. } => {}
+                Effect::DefineSet { node, set } => {
+                    self.defined.insert((node, set), self.owner.set_members(set));
+                }
+                Effect::Event { .. } => {}
             }
         }
     }
@@ -145,6 +157,7 @@ impl World {
     pub(super) fn crash(&mut self, node: &NodeId, keeps: bool) {
         let life = self.life(node);
         self.nodes.get_mut(node).expect("it is known").2 = false;
+        self.defined.retain(|(at, _), _| at != node);
         self.running.retain(|_, (at, _)| at != node);
         self.zombies.retain(|_, (at, _)| at != node);
         self.stored.retain(|(at, _)| keeps || at != node);

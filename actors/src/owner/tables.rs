@@ -275,7 +275,7 @@ impl OwnerState {
     }
 
     /// Members of a set and where each is, by position.
-    /// `None`: the object has no bytes, so it is nowhere.
+    /// `None`: the object has no bytes, or is lost, so it is nowhere.
     pub(crate) fn set_members(&self, set: SetId) -> Vec<(ObjectId, Option<NodeId>)> {
         let Some(set) = self.by_set.get(&set) else { return Vec::new() };
         let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
@@ -306,7 +306,7 @@ impl OwnerState {
     }
 
     pub(super) fn holder(&self, object: &Object) -> Option<NodeId> {
-        (object.output.bytes > 0).then(|| self.nodes[usize::from(object.at)].id.clone())
+        (object.output.bytes > 0 && object.at != NOWHERE).then(|| self.nodes[usize::from(object.at)].id.clone())
     }
 
     /// Bytes that these tables take: entries, hash tables, and the heap behind each task.
