@@ -55,6 +55,8 @@ fn nats_options(section: &ClusterSection, name: &str) -> NatsOptions {
         tls_key_file: section.nats_key_file.clone(),
         tls_first: section.nats_tls_first,
         inbox_prefix: section.nats_inbox_prefix.clone(),
+        stream_domain: section.jetstream_domain.clone(),
+        stream_replicas: section.jetstream_replicas,
         connect_deadline: section.connect_deadline,
         ..NatsOptions::default()
     }

@@ -52,6 +52,8 @@ pub struct ClusterSection {
     pub nats_key_file: Option<PathBuf>,
     pub nats_tls_first: bool,
     pub nats_inbox_prefix: Option<String>,
+    pub jetstream_domain: Option<String>,
+    pub jetstream_replicas: usize,
 }
 
 /// `[node]`; the keys are explained in `configs/default.toml`.

@@ -48,7 +48,7 @@ pub fn variable(variable: &str, path: &str, value: &str) -> Option<Problem> {
     };
     let accepted = match kind {
         Kind::Flag => value.parse::<bool>().is_ok(),
-        Kind::Count => value.parse::<u32>().is_ok(),
+        Kind::Count | Kind::Replicas => value.parse().is_ok_and(|number| kind.accepts_number(number)),
         Kind::Paths | Kind::Texts => value.split(':').all(|item| !item.is_empty()),
         _ => kind.accepts_text(value),
     };
@@ -97,7 +97,10 @@ fn wrong_value(path: &str, kind: Kind, value: &Spanned<DeValue<'_>>) -> Option<S
     let accepted = match value.get_ref() {
         DeValue::String(text) => kind.accepts_text(text),
         DeValue::Boolean(_) => kind == Kind::Flag,
-        DeValue::Integer(number) => kind == Kind::Count && u32::from_str_radix(number.as_str(), number.radix()).is_ok(),
+        DeValue::Integer(number) => {
+            let number = u32::from_str_radix(number.as_str(), number.radix());
+            number.is_ok_and(|number| kind.accepts_number(number))
+        }
         DeValue::Array(items) => {
             kind.is_list()
                 && items.iter().all(|item| matches!(item.get_ref(), DeValue::String(text) if !text.is_empty()))

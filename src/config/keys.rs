@@ -42,6 +42,8 @@ pub enum Kind {
     Flag,
     /// An integer from 0.
     Count,
+    /// How many servers keep something: 1, 3 or 5.
+    Replicas,
     /// Bytes, or a share of the memory that is available.
     Memory,
     /// A time with its unit.
@@ -66,6 +68,7 @@ impl Kind {
             Self::Token => "1 to 64 characters of A-Z a-z 0-9 _ -, in quotes",
             Self::Flag => "true or false",
             Self::Count => "a whole number, 0 or more",
+            Self::Replicas => "1, 3 or 5",
             Self::Memory => r#"a size such as "4GiB" or a share of the available memory such as "60%""#,
             Self::Duration => r#"a time with its unit such as "3s" or "500ms""#,
             Self::Path => r#"a path in quotes such as "/var/lib/exobus""#,
@@ -88,7 +91,16 @@ impl Kind {
             Self::Path => !text.is_empty() && !Path::new(text).as_os_str().is_empty(),
             Self::Listen => text.parse::<SocketAddr>().is_ok(),
             Self::NatsUrl => is_nats_url(text),
-            Self::Flag | Self::Count | Self::Paths | Self::Texts => false,
+            Self::Flag | Self::Count | Self::Replicas | Self::Paths | Self::Texts => false,
+        }
+    }
+
+    /// Whether a number is a value of this kind.
+    pub fn accepts_number(self, number: u32) -> bool {
+        match self {
+            Self::Count => true,
+            Self::Replicas => matches!(number, 1 | 3 | 5),
+            _ => false,
         }
     }
 
@@ -196,6 +208,20 @@ pub const SECTIONS: &[Section] = &[
                 r#""_INBOX_node1""#,
                 "For accounts that may subscribe only to their own inbox.",
             ),
+            key(
+                "jetstream_domain",
+                Kind::Token,
+                None,
+                r#""hub""#,
+                "JetStream domain that keeps what must outlive processes; the same for all nodes. Not set: the server's own.",
+            ),
+            key(
+                "jetstream_replicas",
+                Kind::Replicas,
+                Some("1"),
+                "",
+                "How many NATS servers keep it: 1, 3 or 5. What is there already stays as it is.",
+            ),
         ],
     },
     Section {
@@ -237,7 +263,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Flag,
                 Some("false"),
                 "",
-                "Whether the cluster's Scheduler runs here: exactly one node of a cluster says true.",
+                "Whether this node may be the cluster's Scheduler: those that say true elect one, again when it is gone.\nWithout JetStream there is no election, and exactly one node says true.",
             ),
         ],
     },
