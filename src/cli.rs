@@ -148,7 +148,7 @@ pub struct NodeArgs {
     /// Tasks that run at a time; 0: two for each cpu
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub executors: Option<u32>,
-    /// Run the cluster's Scheduler here; exactly one node of a cluster does
+    /// This node may be the cluster's Scheduler; those that may elect one
     #[arg(long)]
     pub scheduler: bool,
     /// Listen beyond this machine although data crosses the network unencrypted

@@ -115,7 +115,8 @@ fn survives(strategy: &str, stage: &str, done: usize, on_loss: &str) {
         }
     });
     assert!(killed, "the node died while work went on");
-    let died = |event: &serde_json::Value| event["about"] == "n3" && (event["state"] == "Dead" || event["state"] == "Up");
+    let died =
+        |event: &serde_json::Value| event["about"] == "n3" && (event["state"] == "Dead" || event["state"] == "Up");
     assert!(events.of("Node").any(died), "the job heard of it");
     assert_eq!(summary["rows"], 1_000_000);
     assert_eq!(summary["row_hash_in"], summary["row_hash_out"]);

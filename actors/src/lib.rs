@@ -3,6 +3,7 @@
 extern crate self as exobus_actors;
 
 mod arena;
+pub mod election;
 pub mod event;
 pub mod futures;
 pub mod host;

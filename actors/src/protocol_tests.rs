@@ -11,12 +11,25 @@ use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, 
 use crate::merger::MergerMsg;
 use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::OwnerMsg;
-use crate::scheduler::{JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
+use crate::scheduler::{HeldLease, JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
 use crate::shell::{Reply, Wire};
 use crate::task::{
     Arg, Consumed, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,
     TaskFigures, TaskSpec,
 };
+
+fn lease(node: &NodeId, incarnation: Incarnation) -> Lease {
+    Lease {
+        id: LeaseId(1),
+        epoch: Epoch(1),
+        version: 1,
+        job: JobId::from_u128(1),
+        node: node.clone(),
+        incarnation,
+        resources: Resources::cpu(2000),
+        lasts_ms: 4000,
+    }
+}
 
 fn owner_messages(
     node: &NodeId,
@@ -28,19 +41,10 @@ fn owner_messages(
     let node = || node.clone();
     let lost = LostObject { object: ObjectId(u128::MAX), node: node(), loss: Loss::Unreachable };
     let failure = TaskFailure::argument_lost("in: no such file", vec![lost; 1000]);
-    let lease = Lease {
-        id: LeaseId(1),
-        epoch: Epoch(1),
-        version: 1,
-        job: JobId::from_u128(1),
-        node: node(),
-        incarnation,
-        resources: Resources::cpu(2000),
-        lasts_ms: 4000,
-    };
+    let lease = lease(&node(), incarnation);
     vec![
-        OwnerMsg::Leases { leases: vec![lease] },
-        OwnerMsg::Unplaceable { reason: "needs 1 gpu, cluster has 0".into(), ever: true },
+        OwnerMsg::Leases { epoch: Epoch(u64::MAX), leases: vec![lease] },
+        OwnerMsg::Unplaceable { epoch: Epoch(1), reason: "needs 1 gpu, cluster has 0".into(), ever: true },
         OwnerMsg::Completed {
             node: node(),
             incarnation,
@@ -128,6 +132,7 @@ fn scheduler_messages(job: JobId, node: &NodeId, incarnation: Incarnation) -> Ve
         data_address: "127.0.0.1:7000".into(),
         memory_bytes: 1 << 30,
     };
+    let lease = lease(node, incarnation);
     vec![
         SchedulerMsg::NodeUp(spec),
         SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason: "silent for 3 s".into() },
@@ -145,8 +150,10 @@ fn scheduler_messages(job: JobId, node: &NodeId, incarnation: Incarnation) -> Ve
             sequence: 1,
             shapes: vec![Shape::anywhere(Resources::cpu(1000), 8)],
             leases: Vec::new(),
+            held: vec![HeldLease { lease, in_use: Resources::cpu(1000) }],
         }),
         SchedulerMsg::JobDone { job },
+        SchedulerMsg::JobsOver { jobs: vec![job; 3] },
         SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 2) },
         SchedulerMsg::ListJobs { reply: Reply::to(node.clone(), 3) },
     ]

@@ -68,10 +68,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
         }
     });
     if let Some(fatal) = ended {
-        return Err(Failure::text(
-            Exit::JobFailed,
-            format!("the node ended: {} panicked: {}", fatal.actor, fatal.reason),
-        ));
+        return Err(Failure::text(Exit::JobFailed, format!("the node ended: {}: {}", fatal.actor, fatal.reason)));
     }
     info!(node = %name, "leaving the cluster");
     node.stop();

@@ -6,18 +6,23 @@ use std::time::Duration;
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
 use exobus_bus::{Bus, BusError, Subjects};
 use exobus_store::Clock;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::event::Event;
 use crate::ids::{Incarnation, JobId, NodeId};
+use crate::membership::Directory;
 use crate::node::{NodeError, find_scheduler, pump};
 use crate::random::Random;
 use crate::scheduler::{self, NodeInfo, Refusal, SchedulerMsg};
-use crate::shell::{Address, AskError, Post, PostOptions, mailbox};
+use crate::shell::{AskError, Post, PostOptions, Reply, mailbox};
 
 /// A host that says nothing for so long has lost the job: it reports at least twice a second.
 const HOST_SILENCE: Duration = Duration::from_secs(15);
+/// A Scheduler that does not answer in this time may be over: whoever is it then is asked.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How a client connects.
@@ -64,7 +69,8 @@ pub struct Client {
     post: Post,
     random: Arc<dyn Random>,
     endpoint: Endpoint,
-    scheduler: Address<SchedulerMsg>,
+    bus: Bus,
+    subjects: Subjects,
     inbox: mpsc::UnboundedReceiver<ClientMsg>,
     pump: tokio::task::JoinHandle<()>,
 }
@@ -88,10 +94,31 @@ impl Client {
             Endpoint::open(options.bus.clone(), options.subjects.clone(), me, SessionOptions::default()).await?;
         post.connect(endpoint.clone());
         let (_, inbox) = mailbox::<ClientMsg>(&post, CLIENT_ACTOR);
-        let pump = tokio::spawn(pump(events, post.clone()));
-        let at = find_scheduler(&options.bus, &options.subjects, options.deadline, &options.clock).await?;
-        let scheduler = post.address(&at, scheduler::ACTOR);
-        Ok(Self { post, random: options.random, endpoint, scheduler, inbox, pump })
+        // Nobody is known to be dead here: heartbeats are for nodes.
+        let pump = tokio::spawn(pump(events, post.clone(), Directory::default()));
+        find_scheduler(&options.bus, &options.subjects, options.deadline, &options.clock).await?;
+        let ClientOptions { bus, subjects, random, .. } = options;
+        Ok(Self { post, random, endpoint, bus, subjects, inbox, pump })
+    }
+
+    /// Asks whoever is the Scheduler now; when that one does not answer, whoever is it then.
+    async fn ask<T>(&self, question: impl Fn(Reply<T>) -> SchedulerMsg, deadline: Duration) -> Result<T, ClientError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let clock = self.post.clock();
+        let started = clock.now();
+        loop {
+            let left = deadline.saturating_sub(clock.now().saturating_sub(started));
+            let reign = find_scheduler(&self.bus, &self.subjects, left, clock).await?;
+            let scheduler = self.post.address::<SchedulerMsg>(&reign.node, scheduler::ACTOR);
+            match scheduler.ask(&question, left.min(ANSWER_DEADLINE)).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if clock.now().saturating_sub(started) >= deadline => return Err(error.into()),
+                // It may have died with the question.
+                Err(_) => {}
+            }
+        }
     }
 
     /// The nodes of the cluster.
@@ -99,7 +126,7 @@ impl Client {
     /// # Errors
     /// The Scheduler does not answer.
     pub async fn nodes(&self, deadline: Duration) -> Result<Vec<NodeInfo>, ClientError> {
-        Ok(self.scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, deadline).await?)
+        self.ask(|reply| SchedulerMsg::ListNodes { reply }, deadline).await
     }
 
     /// Runs a job and returns how it ended; `news` is called for every event on the way. When `cancel` resolves, the job
@@ -115,8 +142,11 @@ impl Client {
     ) -> Result<JobEnd, ClientError> {
         let (job, tenant) = (spec.job, spec.tenant.clone());
         let functions = vec![Arc::from(spec.program.as_str())];
-        let submit = |reply| SchedulerMsg::SubmitJob { job, tenant, functions, reply };
-        let placement = self.scheduler.ask(submit, HOST_SILENCE).await??;
+        let submit = |reply| {
+            let (tenant, functions) = (tenant.clone(), functions.clone());
+            SchedulerMsg::SubmitJob { job, tenant, functions, reply }
+        };
+        let placement = self.ask(submit, HOST_SILENCE).await??;
         let host = self.post.address::<HostMsg>(&placement.node, ACTOR);
         host.send(HostMsg::Start { spec, client: self.post.node().clone() }).map_err(AskError::from)?;
         let mut cancel = std::pin::pin!(cancel);

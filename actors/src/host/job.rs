@@ -22,8 +22,28 @@ use crate::task::JobError;
 /// How long the Scheduler may take to say which nodes there are.
 const NODES_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Runs `program` as the job `job`, on the current arbiter, and returns when everything of it is over.
+/// Runs `program` as the job `job`, on the current arbiter, and returns when everything of it is over, or the life of the
+/// node is.
 pub(crate) async fn run<'a>(
+    node: &NodeParts,
+    job: JobId,
+    tenant: Arc<str>,
+    name: &str,
+    events: Option<EventSink>,
+    program: impl FnOnce(Futures) -> LocalBoxFuture<'a, Result<Vec<u8>, JobError>>,
+) -> JobEnd {
+    tokio::select! {
+        biased;
+        end = run_to_its_end(node, job, tenant, name, events, program) => {
+            node.over.add(job);
+            end
+        }
+        // Not over for good: it may be run again, elsewhere.
+        reason = node.life.over() => JobEnd::failed(JobError::Runtime { reason: reason.to_string() }),
+    }
+}
+
+async fn run_to_its_end<'a>(
     node: &NodeParts,
     job: JobId,
     tenant: Arc<str>,
@@ -83,9 +103,17 @@ pub(crate) async fn run<'a>(
     });
 
     let mut changes = node.directory.changes();
+    let mut reigns = node.scheduler.changes();
     let watch = async {
         loop {
-            match changes.recv().await {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                Ok(()) = reigns.changed() => {
+                    let _ = owner.send(OwnerMsg::NewReign);
+                    continue;
+                }
+            };
+            match change {
                 Ok(change) => {
                     let (node, incarnation, state) = (change.node, change.incarnation, change.state);
                     let _ = owner.send(OwnerMsg::NodeState { node, incarnation, state });

@@ -139,6 +139,7 @@ impl Host {
         };
         let node = self.node.clone();
         let job = spec.job;
+        let entered = node.life.enter();
         scope.later(async move {
             let (program, params) = (spec.program, spec.params);
             let end = match programs().get(&program) {
@@ -152,6 +153,7 @@ impl Host {
                 }
             };
             let _ = address.send(ClientMsg::Finished { job, end });
+            drop(entered);
             Some(HostMsg::Ended { job })
         });
     }

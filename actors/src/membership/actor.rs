@@ -7,7 +7,7 @@ use std::time::Duration;
 use exobus_bus::{Bus, Message, Subject, codec};
 use exobus_store::Store;
 use parking_lot::RwLock;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 use tracing::{info, warn};
 
 use super::figures::{MemoryPeak, Sampler, StoreUse};
@@ -15,7 +15,8 @@ use super::protocol::{Beat, Health, Member, MembershipMsg};
 use super::state::{Effect, Event, State};
 use crate::event::NodeState;
 use crate::ids::{Incarnation, NodeId};
-use crate::scheduler::SchedulerMsg;
+use crate::node_manager::Gate;
+use crate::scheduler::{SchedulerLink, SchedulerMsg};
 use crate::shell::{Actor, Address, Fatal, Post, Scope, Wire};
 
 impl Wire for MembershipMsg {
@@ -56,6 +57,16 @@ impl Directory {
         members.get(node).map(|member| member.data_address.clone()).filter(|address| !address.is_empty())
     }
 
+    /// Whether this life of a node is over: declared dead, or followed by a later one. One that said goodbye is not: what it
+    /// said before may still come.
+    pub fn is_over(&self, node: &NodeId, incarnation: Incarnation) -> bool {
+        let members = self.members.read();
+        let over = |member: &Member| {
+            incarnation < member.incarnation || (incarnation == member.incarnation && member.health == Health::Dead)
+        };
+        members.get(node).is_some_and(over)
+    }
+
     /// Everybody who was heard, by name.
     pub fn members(&self) -> Vec<Member> {
         self.members.read().values().cloned().collect()
@@ -77,8 +88,21 @@ pub(crate) struct MembershipParts {
     pub(crate) peak: Arc<MemoryPeak>,
     pub(crate) data_address: String,
     pub(crate) directory: Directory,
-    /// The Scheduler, where it lives in this process.
+    /// The Scheduler of this process, where it is a candidate.
     pub(crate) scheduler: Option<Address<SchedulerMsg>>,
+    /// Whom this node follows.
+    pub(crate) link: SchedulerLink,
+    /// Closed while the others may hold this node dead.
+    pub(crate) gate: Gate,
+    /// Told when they did, and this life is over.
+    pub(crate) renewals: mpsc::UnboundedSender<Renewal>,
+}
+
+/// This node was declared dead: the life that it begins now.
+pub(crate) struct Renewal {
+    pub(crate) told_by: NodeId,
+    /// Of the new life; goes on where this one's stops.
+    pub(crate) state: State,
 }
 
 /// The actor.
@@ -86,11 +110,13 @@ pub(crate) struct Membership {
     parts: MembershipParts,
     sampler: Sampler,
     effects: Vec<Effect>,
+    /// This life is over: the next one speaks.
+    over: bool,
 }
 
 impl Membership {
     pub(crate) fn new(parts: MembershipParts) -> Self {
-        Self { parts, sampler: Sampler::new(), effects: Vec::new() }
+        Self { parts, sampler: Sampler::new(), effects: Vec::new(), over: false }
     }
 
     fn publish(
@@ -109,7 +135,8 @@ impl Membership {
         let figures = self.sampler.sample(&self.parts.peak, store);
         let node = self.parts.post.node().clone();
         let data_address = self.parts.data_address.clone();
-        let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, zombies };
+        let reign = self.parts.link.reign();
+        let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, reign, zombies };
         let bytes = codec::encode(&MembershipMsg::Beat(beat)).expect("a beat is small and flat");
         // A beat that cannot go out now is skipped: a late one says nothing.
         let _ = self.parts.bus.try_publish(self.parts.subject.clone(), Message::new(bytes));
@@ -141,12 +168,22 @@ impl Membership {
             Effect::Changed { node, incarnation, health, silent, .. } => {
                 self.changed(node, incarnation, health, silent);
             }
-            Effect::Fence { silent } => warn!(silent_ms = silent.as_millis() as u64, "this node is not heard"),
-            Effect::Unfence { fenced } => info!(fenced_ms = fenced.as_millis() as u64, "this node is heard again"),
+            Effect::Fence { silent } => {
+                warn!(silent_ms = silent.as_millis() as u64, "this node is not heard: it starts nothing");
+                self.parts.gate.close();
+            }
+            Effect::Unfence { fenced } => {
+                info!(fenced_ms = fenced.as_millis() as u64, "this node is heard again");
+                self.parts.gate.open();
+            }
             Effect::BusSilent { silent } => warn!(silent_ms = silent.as_millis() as u64, "the bus is silent"),
             Effect::BusBack { silent } => info!(silent_ms = silent.as_millis() as u64, "the bus is back"),
-            // Taking a new incarnation while jobs run is recovery's part; until then the process ends and says why.
-            Effect::Renew { told_by, .. } => self.end(format!("declared dead by {told_by}; start it again")),
+            Effect::Renew { incarnation, told_by } => {
+                warn!(told_by = %told_by, incarnation = incarnation.0, "declared dead: another life begins");
+                self.over = true;
+                let state = self.parts.state.clone();
+                let _ = self.parts.renewals.send(Renewal { told_by, state });
+            }
             Effect::Impostor { .. } => self.end("another process runs under this node's name".to_owned()),
         }
     }
@@ -164,11 +201,20 @@ impl Actor for Membership {
     }
 
     fn handle(&mut self, message: MembershipMsg, scope: &mut Scope<'_, Self>) {
+        if self.over {
+            return;
+        }
         let now = self.parts.post.clock().now();
         let event = match message {
-            MembershipMsg::Beat(beat) => Event::Beat(beat),
+            MembershipMsg::Beat(beat) => {
+                if let Some(reign) = &beat.reign {
+                    self.parts.link.heard(&beat.node, reign);
+                }
+                Event::Beat(beat)
+            }
             MembershipMsg::Tick => Event::Tick,
             MembershipMsg::Leave => Event::Leave,
+            MembershipMsg::Speak => Event::Speak,
         };
         let tick = event == Event::Tick;
         self.parts.state.on(now, event, &mut self.effects);
@@ -179,6 +225,9 @@ impl Actor for Membership {
     }
 
     fn flush(&mut self, _scope: &mut Scope<'_, Self>) {
+        if self.over {
+            return;
+        }
         // Before the changes are told: whoever hears of one finds it in the directory.
         let members = self.parts.state.members(self.parts.post.clock().now());
         *self.parts.directory.members.write() =

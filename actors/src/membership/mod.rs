@@ -11,7 +11,9 @@
 //! - A node that is cut off fences itself no later than the others call it dead: its clock starts when it *sent* the
 //!   last beat that the bus is known to have taken, theirs when they received it.
 //! - Dead is final for an incarnation. A dead node whose beats resume is told so in the beats of those who hold it
-//!   dead ([`Beat::zombies`](protocol::Beat::zombies)), takes the next incarnation and is back with that. A node that
+//!   dead ([`Beat::zombies`](protocol::Beat::zombies)), takes the next incarnation and is back with that: another life begins
+//!   in the same process, with the same store (`node/control.rs`). Words of the old one are dropped
+//!   ([`Directory::is_over`]). A node that
 //!   was fenced but that nobody called dead (the bus was away for all) keeps its incarnation, and with it its leases
 //!   and running tasks.
 //! - Late messages of an older incarnation, and repeated ones, change nothing; they are counted.
@@ -31,7 +33,7 @@ pub mod protocol;
 pub mod state;
 
 pub use actor::{Change, Directory};
-pub(crate) use actor::{Membership, MembershipParts};
+pub(crate) use actor::{Membership, MembershipParts, Renewal};
 pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
 pub use protocol::{Beat, Figures, Health, Member, MembershipMsg};
 pub use state::{Effect, Event, MembershipOptions, State};

@@ -5,12 +5,14 @@
 //! | `Beat`  | Membership of every node, this one too | –           | ignored by incarnation and sequence | the next one comes in 500 ms   |
 //! | `Tick`  | this node's timer                   | –              | harmless                            | the next one does its work     |
 //! | `Leave` | this node, at shutdown              | –              | harmless                            | the others wait for the silence |
+//! | `Speak` | the election on this node           | –              | harmless                            | the next beat says the same    |
 //!
-//! `Tick` and `Leave` are local: when they arrive from another process they are counted and dropped.
+//! `Tick`, `Leave` and `Speak` are local: when they arrive from another process they are counted and dropped.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Incarnation, NodeId};
+use crate::scheduler::Reign;
 
 /// Everything Membership can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,9 @@ pub enum MembershipMsg {
     Tick,
     /// This node is going to stop: say so to the others.
     Leave,
+    /// There is news in the next beat: let it come now.
+    #[serde(skip)]
+    Speak,
 }
 
 /// A sign of life.
@@ -41,6 +46,9 @@ pub struct Beat {
     /// The last beat: the node is stopping in an orderly way.
     #[serde(default)]
     pub stopping: bool,
+    /// The Scheduler that the sender follows; its own node where that reigns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reign: Option<Reign>,
     /// Incarnations that the sender holds dead and that still beat, at most [`ZOMBIES_MAX`]. Who finds itself here
     /// takes a new incarnation.
     #[serde(default)]
@@ -114,6 +122,7 @@ pub struct Member {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Epoch;
 
     #[test]
     fn the_largest_beat_stays_far_under_the_payload_limit() {
@@ -137,6 +146,7 @@ mod tests {
             },
             data_address: "x".repeat(64),
             stopping: true,
+            reign: Some(Reign { epoch: Epoch(all), node: NodeId::new(&name) }),
             zombies: vec![zombie; ZOMBIES_MAX],
         });
         let bytes = rmp_serde::to_vec_named(&beat).unwrap();

@@ -69,6 +69,8 @@ pub enum Event {
     Beat(Beat),
     /// This node is about to stop.
     Leave,
+    /// This node has something to say.
+    Speak,
 }
 
 /// What Membership wants done.
@@ -267,6 +269,8 @@ impl State {
                 self.left = true;
                 self.publish(now, effects);
             }
+            Event::Speak if self.left => {}
+            Event::Speak => self.publish(now, effects),
         }
     }
 

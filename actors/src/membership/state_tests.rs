@@ -20,6 +20,7 @@ fn beat(name: &str, incarnation: u64, sequence: u64) -> Beat {
         figures: Figures::default(),
         data_address: String::new(),
         stopping: false,
+        reign: None,
         zombies: Vec::new(),
     }
 }
@@ -267,6 +268,20 @@ fn a_node_that_was_frozen_fences_itself_and_calls_nobody_dead() {
         let beats = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Publish { .. })).count();
         assert_eq!(beats, 1, "missed beats are not made up for");
     }
+}
+
+#[test]
+fn news_is_told_at_once_and_the_next_beat_is_in_its_time() {
+    let mut world = Alone::new();
+    world.run(ms(700));
+    world.log.clear();
+    world.on(ms(700), Event::Speak);
+    assert!(matches!(world.log[..], [(_, Effect::Publish { stopping: false, .. })]), "{:?}", world.log);
+    assert_eq!(world.state.next_wakeup(), Some(ms(1000)));
+    world.on(ms(800), Event::Leave);
+    world.log.clear();
+    world.on(ms(900), Event::Speak);
+    assert_eq!(world.log, [], "who has left says nothing");
 }
 
 #[test]

@@ -1,34 +1,42 @@
-//! Putting a node together, on its control thread.
+//! Putting a node together, on its control thread, life by life.
+//!
+//! A node that the others have declared dead while it was frozen or cut off does not end: it begins another *life*, under the
+//! next incarnation. What a life is made of is made anew for each: actors, sessions, jobs. What is of the process stays:
+//! the store with its objects, the sockets that serve them, the executors.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use exobus_bus::session::{Endpoint, EndpointEvents, Event as SessionEvent, Peer, SessionOptions};
-use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
-use exobus_store::{Clock, EventHook, Store, StoreEvent};
-use parking_lot::Mutex;
+use exobus_bus::Refusals;
+use exobus_bus::session::{Endpoint, Peer, SessionOptions};
+use exobus_store::{EventHook, Store, StoreEvent};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
+use super::joining::{ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
+use super::{ClusterOptions, JobsOver, Life, Node, NodeError, NodeOptions, NodeParts, Work};
+use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::event::NodeFigures;
 use crate::host::{self, Host};
-use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation};
 use crate::membership::{
-    Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, State as MembershipState,
+    Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, Renewal, State as MembershipState,
 };
 use crate::merger::{self, Merger, MergerMsg, PushCount};
-use crate::node_manager::{self, NodeManager, NodeManagerParts, Pushed, SPIN, Stager, Tally, ThreadExecutors};
+use crate::node_manager::{self, Gate, NodeManager, NodeManagerParts, Pushed, SPIN, Stager, Tally, ThreadExecutors};
 use crate::registry::{Function, functions, programs};
-use crate::scheduler::{self, NodeSpec, Scheduler, SchedulerMsg, SchedulerOptions};
+use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerLink, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
-/// How often a node tells the Scheduler that it is there.
-const REGISTER_EVERY: Duration = Duration::from_secs(2);
 /// How long the farewell to the other processes may take.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
+/// The same at the end of a life: who begins the next one is soon missed.
+const LIFE_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
+/// How long the jobs of a life may take to end. Heartbeats come again after that, and must before the node is dead again.
+const LIFE_JOBS_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     let fatal: Arc<Mutex<Option<Fatal>>> = Arc::default();
@@ -36,7 +44,7 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     let on_fatal = {
         let (fatal, broken) = (fatal.clone(), broken.clone());
         Box::new(move |reason: Fatal| {
-            tracing::error!(actor = reason.actor, reason = reason.reason, "actor panicked, the node ends");
+            error!(actor = reason.actor, reason = reason.reason, "the node ends");
             fatal.lock().get_or_insert(reason);
             broken.notify_one();
         })
@@ -51,30 +59,23 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     let random = options.random.clone();
     let (work, queue) = mpsc::unbounded_channel::<Work>();
     let (ready, outcome) = std::sync::mpsc::channel();
+    let mut orders = Orders { queue, stopped, broken };
     let run = move || {
-        // Made here, since actix would panic where the system has no descriptors or threads left.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let runtime = match runtime {
-            Ok(runtime) => runtime,
-            Err(source) => {
-                return drop(ready.send(Err(NodeError::Io { what: "start the control thread".into(), source })));
-            }
+        let base = match Base::open(&options, post) {
+            Ok(base) => base,
+            Err(error) => return drop(ready.send(Err(error))),
         };
-        let mut runtime = Some(runtime);
-        let system = actix_rt::System::with_tokio_rt(|| runtime.take().expect("asked for once"));
-        system.block_on(async move {
-            match Running::assemble(options, post).await {
-                Ok(running) => {
-                    let _ = ready.send(Ok(running.parts.clone()));
-                    running.serve(queue, stopped, &broken).await;
-                }
-                Err(error) => {
-                    drop(ready.send(Err(error)));
-                    // An actor that was never polled would be when it is dropped, without a runtime by then.
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            }
-        });
+        let (mut ready, mut renewal) = (Some(ready), None);
+        loop {
+            let system = match system() {
+                Ok(system) => system,
+                Err(error) => return refuse(&base, ready.take(), error),
+            };
+            // Everything that a life has spawned on this thread goes with its system.
+            let Some(next) = system.block_on(live(&base, &options, &mut orders, &mut ready, renewal)) else { return };
+            base.post.renew(next.state.incarnation());
+            renewal = Some(next);
+        }
     };
     let thread = std::thread::Builder::new().name("exobus-control".into()).spawn(run);
     let thread = thread.map_err(|source| NodeError::Io { what: "start the control thread".into(), source })?;
@@ -85,7 +86,58 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     Ok(Node { parts, random, work: Some(work), stop: Some(stop), thread: Some(thread), fatal })
 }
 
-/// A node that is put together, as long as it runs.
+/// One life of the node, from its start to its end; the next one, if there is one.
+async fn live(
+    base: &Base,
+    options: &NodeOptions,
+    orders: &mut Orders,
+    ready: &mut Option<std::sync::mpsc::Sender<Result<NodeParts, NodeError>>>,
+    renewal: Option<Renewal>,
+) -> Option<Renewal> {
+    match (Running::assemble(base, options, renewal).await, ready.take()) {
+        (Ok(running), ready) => {
+            if let Some(ready) = ready {
+                let _ = ready.send(Ok(running.parts.clone()));
+            }
+            running.serve(orders).await
+        }
+        (Err(error), ready) => {
+            refuse(base, ready, error);
+            // An actor that was never polled would be when it is dropped, without a runtime by then.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            None
+        }
+    }
+}
+
+/// Says why there is no life, to who waits for the first one or as the end of the process.
+fn refuse(base: &Base, ready: Option<std::sync::mpsc::Sender<Result<NodeParts, NodeError>>>, error: NodeError) {
+    match ready {
+        Some(ready) => drop(ready.send(Err(error))),
+        None => {
+            let reason = format!("no new life after it was declared dead: {error}");
+            base.post.fatal(Fatal { actor: "node".to_owned(), reason });
+        }
+    }
+}
+
+/// The system of actors of a life. Its runtime is made here, since actix would panic where there are no descriptors or
+/// threads left.
+fn system() -> Result<actix_rt::SystemRunner, NodeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(|source| NodeError::Io { what: "start the control thread".into(), source })?;
+    let mut runtime = Some(runtime);
+    Ok(actix_rt::System::with_tokio_rt(|| runtime.take().expect("asked for once")))
+}
+
+/// What a node is told from outside.
+struct Orders {
+    queue: mpsc::UnboundedReceiver<Work>,
+    stopped: oneshot::Receiver<()>,
+    broken: Arc<Notify>,
+}
+
+/// A life of a node that is put together, as long as it lasts.
 struct Running {
     parts: NodeParts,
     jobs: Option<actix_rt::Arbiter>,
@@ -96,25 +148,32 @@ struct Running {
 struct Joined {
     endpoint: Endpoint,
     membership: Address<MembershipMsg>,
-    server: Arc<TransferServer>,
+    campaign: Option<Campaign>,
+    renewals: mpsc::UnboundedReceiver<Renewal>,
 }
 
-/// What everything is made of before there are actors.
+/// What is of the process, and outlives each life.
 struct Base {
     post: Post,
     store: Store,
     peak: Arc<MemoryPeak>,
     directory: Directory,
     transfer: TransferClient,
+    /// Serves the objects of the store, where there is a cluster.
+    server: Option<Arc<TransferServer>>,
+    executors: Arc<ThreadExecutors>,
+    gate: Gate,
     pushes: PushCount,
-    /// Whom the store tells that memory is tight, once it is there.
-    merger: Arc<OnceLock<Address<MergerMsg>>>,
+    link: SchedulerLink,
+    jobs_over: JobsOver,
+    /// Whom the store tells that memory is tight, while it is there.
+    merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
 }
 
-impl Running {
-    async fn assemble(options: NodeOptions, post: Post) -> Result<Self, NodeError> {
+impl Base {
+    fn open(options: &NodeOptions, post: Post) -> Result<Self, NodeError> {
         let disk = Arc::new(exobus_store::RealDisk::default());
-        let merger = Arc::<OnceLock<Address<MergerMsg>>>::default();
+        let merger = Arc::<RwLock<Option<Address<MergerMsg>>>>::default();
         let store_options = exobus_store::StoreOptions {
             executors: options.executors,
             node: options.name.to_string(),
@@ -122,7 +181,6 @@ impl Running {
             ..options.store.clone()
         };
         let store = Store::open(store_options, disk, options.clock.clone())?;
-        let directory = Directory::default();
         let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
         let fetching = ClientOptions {
             node: options.name.to_string(),
@@ -131,66 +189,105 @@ impl Running {
             ..ClientOptions::default()
         };
         let transfer = TransferClient::with(fetching, &token, options.clock.clone());
-        let pushes = PushCount::default();
-        let base = Base { post, store, peak: Arc::default(), directory, transfer, pushes, merger };
-        match options.cluster {
-            None => Ok(Self::alone(&base, options.executors, &options)?),
-            Some(ref cluster) => Self::join(&base, &options, cluster).await,
+        let server = options.cluster.as_ref().map(|cluster| serve_objects(options, cluster, &store)).transpose()?;
+        let (spin, gate) = (Self::spin(options), Gate::default());
+        let executors = ThreadExecutors::start(options.executors, spin, &store, &options.roots, &options.clock, &gate);
+        let executors = executors.map_err(|source| {
+            let what = format!("start {} executors", options.executors);
+            NodeError::Io { what, source }
+        })?;
+        Ok(Self {
+            link: SchedulerLink::new(post.clone()),
+            post,
+            store,
+            peak: Arc::default(),
+            directory: Directory::default(),
+            transfer,
+            server: server.map(Arc::new),
+            executors: Arc::new(executors),
+            gate,
+            pushes: PushCount::default(),
+            jobs_over: JobsOver::default(),
+            merger,
+        })
+    }
+
+    fn spin(options: &NodeOptions) -> Duration {
+        if options.cluster.is_none() { SPIN } else { Duration::ZERO }
+    }
+
+    fn data_address(&self) -> String {
+        self.server.as_ref().map(|server| server.address().to_string()).unwrap_or_default()
+    }
+}
+
+fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
+    // The address may have been another node's: who looks for that one is told.
+    let serving = ServerOptions {
+        node: options.name.to_string(),
+        listen: cluster.listen,
+        network: options.network.clone(),
+        ..ServerOptions::default()
+    };
+    TransferServer::start_with(serving, &cluster.token, store.clone(), options.clock.clone())
+        .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })
+}
+
+impl Running {
+    async fn assemble(base: &Base, options: &NodeOptions, renewal: Option<Renewal>) -> Result<Self, NodeError> {
+        match &options.cluster {
+            None => Ok(Self::alone(base, options)),
+            Some(cluster) => Self::join(base, options, cluster, renewal).await,
         }
     }
 
-    fn alone(base: &Base, executors: usize, options: &NodeOptions) -> Result<Self, NodeError> {
-        let spec = node_spec(base, options, String::new());
-        let scheduler = shell::spawn(
-            &base.post,
-            scheduler::ACTOR,
-            Scheduler::new(base.post.clone(), Epoch(1), SchedulerOptions::default()),
-        );
-        let _ = scheduler.send(SchedulerMsg::NodeUp(spec));
-        let parts = base.parts(scheduler, executors, Weak::new());
-        spawn_node_manager(base, &parts, options, executors)?;
-        Ok(Self { parts, jobs: None, cluster: None })
+    fn alone(base: &Base, options: &NodeOptions) -> Self {
+        let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default());
+        let scheduler = shell::spawn(&base.post, scheduler::ACTOR, scheduler);
+        let epoch = Epoch(1);
+        let _ = scheduler.send(SchedulerMsg::Reign { epoch, until: Duration::MAX, succeeds: false });
+        let _ = scheduler.send(SchedulerMsg::NodeUp(node_spec(base, options)));
+        base.link.follow(&Reign { epoch, node: options.name.clone() });
+        let parts = base.parts(options.executors);
+        spawn_node_manager(base, &parts, options);
+        Self { parts, jobs: None, cluster: None }
     }
 
-    async fn join(base: &Base, options: &NodeOptions, cluster: &ClusterOptions) -> Result<Self, NodeError> {
+    async fn join(
+        base: &Base,
+        options: &NodeOptions,
+        cluster: &ClusterOptions,
+        renewal: Option<Renewal>,
+    ) -> Result<Self, NodeError> {
         let me = Peer { node: options.name.to_string(), incarnation: base.post.incarnation().0 };
         let (endpoint, events) =
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
-        // The address may have been another node's: who looks for that one is told.
-        let serving = ServerOptions {
-            node: options.name.to_string(),
-            listen: cluster.listen,
-            network: options.network.clone(),
-            ..ServerOptions::default()
-        };
-        let (store, clock) = (base.store.clone(), base.post.clock().clone());
-        let server = TransferServer::start_with(serving, &cluster.token, store, clock)
-            .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })?;
-        let server = Arc::new(server);
-        let data_address = server.address().to_string();
 
-        let local_scheduler = if cluster.scheduler {
-            let epoch = Epoch(base.post.incarnation().0);
-            let scheduler = Scheduler::new(base.post.clone(), epoch, SchedulerOptions::default());
-            let scheduler = shell::spawn(&base.post, scheduler::ACTOR, scheduler);
-            serve_where(cluster, &options.name).await?;
-            Some(scheduler)
-        } else {
-            None
+        // A candidate's is there all the time, and acts while it reigns.
+        let scheduler = cluster.scheduler.then(|| {
+            let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default());
+            shell::spawn(&base.post, scheduler::ACTOR, scheduler)
+        });
+        let first = renewal.is_none();
+        let (renew, renewals) = mpsc::unbounded_channel();
+        let membership = spawn_membership(base, cluster, scheduler.clone(), renewal, renew)?;
+        hear_beats(cluster, &base.post, membership.clone()).await?;
+        // Before it registers: who was never heard cannot fall silent, and a Scheduler would count on it for ever.
+        let _ = membership.send(MembershipMsg::Speak);
+        let campaign = match scheduler {
+            Some(scheduler) => Some(stand(base, cluster, scheduler, membership.clone()).await?),
+            None => None,
         };
-        let membership = spawn_membership(base, cluster, data_address.clone(), local_scheduler.clone()).await?;
-        let scheduler = match local_scheduler {
-            Some(scheduler) => scheduler,
-            None => {
-                let clock = base.post.clock();
-                let at = find_scheduler(&cluster.bus, &cluster.subjects, cluster.join_deadline, clock).await?;
-                base.post.address(&at, scheduler::ACTOR)
-            }
-        };
-        let parts = base.parts(scheduler.clone(), options.executors, Arc::downgrade(&server));
+        // Later lives know from the one before, and hear of it.
+        if first {
+            let clock = base.post.clock();
+            let reign = find_scheduler(&cluster.bus, &cluster.subjects, cluster.join_deadline, clock).await?;
+            base.link.follow(&reign);
+        }
+        let parts = base.parts(options.executors);
         // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
-        spawn_node_manager(base, &parts, options, options.executors)?;
+        spawn_node_manager(base, &parts, options);
         // Arbiters panic where there is no thread for them.
         let probe = std::thread::Builder::new().name("exobus-probe".into()).spawn(|| {});
         let probe = probe.map_err(|source| NodeError::Io { what: "start the thread of jobs".into(), source })?;
@@ -204,17 +301,22 @@ impl Running {
             let _ = hosting.send(());
         });
         hosted.await.map_err(|_| NodeError::Other("the arbiter of jobs did not start".into()))?;
-        actix_rt::spawn(pump(events, base.post.clone()));
+        actix_rt::spawn(pump(events, base.post.clone(), base.directory.clone()));
 
-        let spec = node_spec(base, options, data_address);
-        register(&scheduler, &spec, cluster).await?;
-        actix_rt::spawn(keep_registered(scheduler, spec));
-        info!(node = %options.name, "joined the cluster");
-        Ok(Self { parts, jobs: Some(jobs), cluster: Some(Joined { endpoint, membership, server }) })
+        let spec = node_spec(base, options);
+        if first {
+            register(&base.link, &spec, cluster.join_deadline, base.post.clock()).await?;
+        }
+        actix_rt::spawn(keep_registered(base.link.clone(), spec, base.jobs_over.clone()));
+        info!(node = %options.name, incarnation = base.post.incarnation().0, "joined the cluster");
+        let cluster = Joined { endpoint, membership, campaign, renewals };
+        Ok(Self { parts, jobs: Some(jobs), cluster: Some(cluster) })
     }
 
-    async fn serve(self, mut queue: mpsc::UnboundedReceiver<Work>, stopped: oneshot::Receiver<()>, broken: &Notify) {
+    /// Runs what it is told to, to the end of the node, or of this life: then the next one is returned.
+    async fn serve(mut self, orders: &mut Orders) -> Option<Renewal> {
         let (parts, jobs) = (self.parts.clone(), self.jobs.as_ref().map(actix_rt::Arbiter::handle));
+        let queue = &mut orders.queue;
         let accept = async {
             while let Some(work) = queue.recv().await {
                 let parts = parts.clone();
@@ -225,13 +327,23 @@ impl Running {
             }
             std::future::pending::<()>().await
         };
+        let renewed = async {
+            match &mut self.cluster {
+                Some(joined) => joined.renewals.recv().await,
+                None => None,
+            }
+        };
         tokio::select! {
             biased;
-            () = broken.notified() => {}
-            _ = stopped => {}
+            () = orders.broken.notified() => {}
+            _ = &mut orders.stopped => {}
+            Some(renewal) = renewed => return self.end_life(renewal, orders).await,
             () = accept => {}
         }
         if let Some(joined) = self.cluster {
+            if let Some(campaign) = joined.campaign {
+                campaign.leave().await;
+            }
             let _ = joined.membership.send(MembershipMsg::Leave);
             // Who is gone acknowledges nothing.
             for gone in self.parts.directory.members().into_iter().filter(|member| member.health.is_gone()) {
@@ -240,19 +352,68 @@ impl Running {
             if let Err(error) = joined.endpoint.drain(DRAIN_DEADLINE).await {
                 info!(%error, "not everything was said before the end");
             }
-            // The last handle (unless somebody takes figures at this moment): it stops.
-            drop(joined.server);
         }
         if let Some(jobs) = self.jobs {
             jobs.stop();
             let _ = tokio::task::spawn_blocking(move || jobs.join()).await;
         }
+        None
+    }
+
+    /// The others have declared this life dead. Its jobs end, and say so to their clients; its tasks are cancelled.
+    async fn end_life(self, renewal: Renewal, orders: &Orders) -> Option<Renewal> {
+        let node = self.parts.post.node();
+        let reason = format!("node {node}, which hosts the job, was declared dead by {} meanwhile", renewal.told_by);
+        let jobs_end = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.life.end(reason.into())).await;
+        if let Some(joined) = &self.cluster
+            && let Err(error) = joined.endpoint.drain(LIFE_DRAIN_DEADLINE).await
+        {
+            info!(%error, "not everything was said before the end of this life");
+        }
+        if let Some(jobs) = self.jobs {
+            jobs.stop();
+            let joined = tokio::task::spawn_blocking(move || jobs.join());
+            if tokio::time::timeout(LIFE_JOBS_DEADLINE, joined).await.is_err() {
+                let reason = "declared dead, and a job does not end: its program blocks its thread".to_owned();
+                warn!(reason, jobs_ended = jobs_end.is_ok());
+                orders.broken.notify_one();
+                return None;
+            }
+        }
+        Some(renewal)
     }
 }
 
+/// Makes the node a candidate.
+async fn stand(
+    base: &Base,
+    cluster: &ClusterOptions,
+    scheduler: Address<SchedulerMsg>,
+    membership: Address<MembershipMsg>,
+) -> Result<Campaign, NodeError> {
+    let ground = Ground::of(&cluster.bus, &cluster.subjects, cluster.join_deadline).await?;
+    if matches!(ground, Ground::Word)
+        && let Some(other) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
+        && other.node != *base.post.node()
+    {
+        return Err(NodeError::Other(second_scheduler(&other.node).reason));
+    }
+    Ok(Campaign::start(CampaignParts {
+        post: base.post.clone(),
+        bus: cluster.bus.clone(),
+        subjects: cluster.subjects.clone(),
+        ground,
+        link: base.link.clone(),
+        directory: base.directory.clone(),
+        scheduler,
+        membership,
+    }))
+}
+
 impl Base {
-    /// What jobs need; `server` is the node's own, gone where it has none.
-    fn parts(&self, scheduler: Address<SchedulerMsg>, executors: usize, server: Weak<TransferServer>) -> NodeParts {
+    /// What jobs of a new life need.
+    fn parts(&self, executors: usize) -> NodeParts {
+        let server = self.server.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let directory = self.directory.clone();
         let stager = Stager {
             node: self.post.node().clone(),
@@ -296,7 +457,10 @@ impl Base {
             post: self.post.clone(),
             store: self.store.clone(),
             stager,
-            scheduler,
+            scheduler: self.link.clone(),
+            over: self.jobs_over.clone(),
+            life: Life::new(),
+            gate: self.gate.clone(),
             directory: self.directory.clone(),
             figures: Arc::new(figures),
         }
@@ -315,11 +479,11 @@ fn log(event: &StoreEvent) {
 }
 
 /// A hook that logs, and tells the Merger when arguments find no memory, besides what `other` does.
-fn tell_when_tight(merger: &Arc<OnceLock<Address<MergerMsg>>>, other: Option<EventHook>) -> EventHook {
+fn tell_when_tight(merger: &Arc<RwLock<Option<Address<MergerMsg>>>>, other: Option<EventHook>) -> EventHook {
     let merger = merger.clone();
     Arc::new(move |event| {
         log(&event);
-        if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, merger.get()) {
+        if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, &*merger.read()) {
             // One that has ended holds nothing.
             let _ = merger.send(MergerMsg::Tight);
         }
@@ -329,7 +493,7 @@ fn tell_when_tight(merger: &Arc<OnceLock<Address<MergerMsg>>>, other: Option<Eve
     })
 }
 
-fn node_spec(base: &Base, options: &NodeOptions, data_address: String) -> NodeSpec {
+fn node_spec(base: &Base, options: &NodeOptions) -> NodeSpec {
     let programs = programs().keys().filter(|key| options.offers(key)).map(|key| Arc::from(key.as_str()));
     NodeSpec {
         node: options.name.clone(),
@@ -337,7 +501,7 @@ fn node_spec(base: &Base, options: &NodeOptions, data_address: String) -> NodeSp
         resources: options.resources.clone(),
         labels: options.labels.clone(),
         functions: offered(options).into_keys().chain(programs).collect(),
-        data_address,
+        data_address: base.data_address(),
         memory_bytes: options.store.memory_bytes,
     }
 }
@@ -347,181 +511,51 @@ fn offered(options: &NodeOptions) -> BTreeMap<Arc<str>, &'static Function> {
     functions().iter().filter(|(key, _)| options.offers(key)).map(|(key, function)| (key.clone(), *function)).collect()
 }
 
-fn spawn_node_manager(
-    base: &Base,
-    parts: &NodeParts,
-    options: &NodeOptions,
-    executors: usize,
-) -> Result<(), NodeError> {
+fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
     let merger = Merger::new(base.post.clone(), parts.stager.clone(), base.pushes.clone());
     let merger = shell::spawn(&base.post, merger::ACTOR, merger);
-    // There is one for each node; the hook of its store was made before it.
-    let _ = base.merger.set(merger.clone());
+    *base.merger.write() = Some(merger.clone());
     let stager = Stager { pushed: Pushed::to(merger), ..parts.stager.clone() };
-    let mut refused = None;
-    let spin = if options.cluster.is_none() { SPIN } else { Duration::ZERO };
     shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
-        let (store, clock) = (&base.store, base.post.clock());
-        let threads = ThreadExecutors::start(executors, spin, store, &options.roots, clock, address);
-        let threads = threads.unwrap_or_else(|error| {
-            refused = Some(error);
-            ThreadExecutors::none()
-        });
         let figures = parts.figures.clone();
-        NodeManager::new(NodeManagerParts {
+        let parts = NodeManagerParts {
             post: base.post.clone(),
             store: base.store.clone(),
             stager,
-            executors: Box::new(threads),
+            executors: base.executors.clone(),
             functions: offered(options),
             resources: options.resources.clone(),
-            spin,
+            spin: Base::spin(options),
             figures: Box::new(move || figures()),
-        })
+        };
+        NodeManager::new(parts, address)
     });
-    refused.map_or(Ok(()), |source| Err(NodeError::Io { what: format!("start {executors} executors"), source }))
 }
 
-async fn spawn_membership(
+fn spawn_membership(
     base: &Base,
     cluster: &ClusterOptions,
-    data_address: String,
     scheduler: Option<Address<SchedulerMsg>>,
+    renewal: Option<Renewal>,
+    renewals: mpsc::UnboundedSender<Renewal>,
 ) -> Result<Address<MembershipMsg>, NodeError> {
     let me = base.post.node();
-    let subject = |error: exobus_bus::SubjectError| NodeError::Other(error.to_string());
-    let every_beat = cluster.subjects.every_node("beat").map_err(subject)?;
-    let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::default()).await?;
-    let now = base.post.clock().now();
-    let state = MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership, now);
-    let membership = shell::spawn(
-        &base.post,
-        "membership",
-        Membership::new(MembershipParts {
-            post: base.post.clone(),
-            state,
-            bus: cluster.bus.clone(),
-            subject: cluster.subjects.node(me.as_str(), "beat").map_err(subject)?,
-            store: base.store.clone(),
-            peak: base.peak.clone(),
-            data_address,
-            directory: base.directory.clone(),
-            scheduler,
-        }),
-    );
-    let (address, subjects, post) = (membership.clone(), cluster.subjects.clone(), base.post.clone());
-    actix_rt::spawn(async move {
-        while let Some(delivery) = beats.recv().await {
-            match genuine_beat(&subjects, &delivery.subject, &delivery.message.payload) {
-                Ok(beat) => drop(address.send(beat)),
-                Err(reason) => {
-                    // `...node.<node>.beat`: who may publish there is the sender.
-                    let sender = delivery.subject.as_str().rsplit('.').nth(1).unwrap_or_default();
-                    post.refuse(sender, "beat", &reason);
-                }
-            }
-        }
+    let fresh =
+        || MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership, base.post.clock().now());
+    let subject = cluster.subjects.node(me.as_str(), "beat").map_err(|error| NodeError::Other(error.to_string()))?;
+    let membership = Membership::new(MembershipParts {
+        post: base.post.clone(),
+        state: renewal.map_or_else(fresh, |renewal| renewal.state),
+        bus: cluster.bus.clone(),
+        subject,
+        store: base.store.clone(),
+        peak: base.peak.clone(),
+        data_address: base.data_address(),
+        directory: base.directory.clone(),
+        scheduler,
+        link: base.link.clone(),
+        gate: base.gate.clone(),
+        renewals,
     });
-    Ok(membership)
-}
-
-/// A heartbeat, if it is one and of the node in whose name it was published.
-fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Result<MembershipMsg, String> {
-    let message = codec::decode::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
-    let MembershipMsg::Beat(beat) = &message else { return Err("no heartbeat".to_owned()) };
-    match subjects.node(beat.node.as_str(), "beat") {
-        Ok(own) if own == *subject => Ok(message),
-        _ => Err("a heartbeat in the name of another node".to_owned()),
-    }
-}
-
-/// Answers whoever looks for the Scheduler.
-async fn serve_where(cluster: &ClusterOptions, me: &NodeId) -> Result<(), NodeError> {
-    let pattern = cluster.subjects.ctl_all("scheduler").map_err(|error| NodeError::Other(error.to_string()))?;
-    let mut asked = cluster.bus.subscribe(pattern, SubscribeOptions::queue("scheduler")).await?;
-    let answer = codec::encode(me).map_err(|error| NodeError::Other(error.to_string()))?;
-    actix_rt::spawn(async move {
-        while let Some(question) = asked.recv().await {
-            let _ = question.try_reply(Message::new(answer.clone()));
-        }
-    });
-    Ok(())
-}
-
-/// Asks until somebody says where the Scheduler is.
-pub(crate) async fn find_scheduler(
-    bus: &Bus,
-    subjects: &Subjects,
-    deadline: Duration,
-    clock: &Arc<dyn Clock>,
-) -> Result<NodeId, NodeError> {
-    let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
-    let (started, refusals) = (clock.now(), Refusals::default());
-    loop {
-        let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), Duration::from_millis(500)).await;
-        match answer.map(|message| codec::decode::<NodeId>(&message.payload)) {
-            Ok(Ok(node)) => return Ok(node),
-            Ok(Err(error)) => drop(refusals.refuse(subject.as_str(), "find the scheduler", &error)),
-            // Nobody there yet, or the bus is: asked again until the deadline.
-            Err(_) => {}
-        }
-        let waited = clock.now().saturating_sub(started);
-        if waited >= deadline {
-            return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited });
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// Registers and waits until the Scheduler knows this node.
-async fn register(
-    scheduler: &Address<SchedulerMsg>,
-    spec: &NodeSpec,
-    cluster: &ClusterOptions,
-) -> Result<(), NodeError> {
-    let other = |error: &dyn std::fmt::Display| NodeError::Other(format!("register with the scheduler: {error}"));
-    scheduler.send(SchedulerMsg::NodeUp(spec.clone())).map_err(|error| other(&error))?;
-    // Messages of one sender keep their order, so the answer comes from a Scheduler that knows us.
-    let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, cluster.join_deadline).await;
-    let nodes = nodes.map_err(|error| other(&error))?;
-    match nodes.iter().find(|info| info.spec.node == spec.node) {
-        Some(info) if info.up && info.spec.incarnation == spec.incarnation => Ok(()),
-        _ => Err(other(&"it does not list this node; is the name taken?")),
-    }
-}
-
-async fn keep_registered(scheduler: Address<SchedulerMsg>, spec: NodeSpec) {
-    let mut every = tokio::time::interval(REGISTER_EVERY);
-    loop {
-        every.tick().await;
-        if let Err(error) = scheduler.send(SchedulerMsg::NodeUp(spec.clone())) {
-            warn!(%error, "scheduler not told");
-        }
-    }
-}
-
-/// Hands what arrives in sessions to the actors of this process.
-pub(crate) async fn pump(mut events: EndpointEvents, post: Post) {
-    while let Some(event) = events.recv().await {
-        match event {
-            SessionEvent::Items { from, items } => {
-                if !NodeId::is_valid(&from.node) {
-                    post.refuse(&from.node, "session", &"no name of a node");
-                    continue;
-                }
-                let from = NodeId::new(&from.node);
-                for (actor, item) in items {
-                    post.deliver(&from, &actor, &item);
-                }
-            }
-            // Counted and logged by the session, and sent by a build that is not ours: nothing of it can be answered.
-            SessionEvent::Undecodable { .. } => {}
-            // Membership says what became of the peer, and the jobs act on that.
-            SessionEvent::Reset { peer, reason } => info!(node = peer.node, ?reason, "session reset"),
-            SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),
-            SessionEvent::Unsupported { peer, theirs } => {
-                warn!(node = peer.node, ?theirs, "peer speaks no version of ours")
-            }
-        }
-    }
+    Ok(shell::spawn(&base.post, "membership", membership))
 }

@@ -6,7 +6,10 @@
 //! than a task. Executors, disk, sockets and the NATS client have threads of their own.
 
 mod control;
+mod joining;
+mod life;
 mod options;
+mod over;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,18 +19,20 @@ use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use control::{find_scheduler, pump};
+pub(crate) use joining::{find_scheduler, pump};
+pub(crate) use life::Life;
 pub use options::{ClusterOptions, NodeError, NodeOptions};
+pub(crate) use over::JobsOver;
 
 use crate::event::{EventSink, NodeFigures};
 use crate::futures::Futures;
 use crate::host::{self, JobEnd};
 use crate::ids::JobId;
-use crate::membership::Directory;
-use crate::node_manager::Stager;
+use crate::membership::{Change, Directory};
+use crate::node_manager::{Gate, Stager};
 use crate::random::Random;
-use crate::scheduler::SchedulerMsg;
-use crate::shell::{Address, Fatal, Post};
+use crate::scheduler::{Reign, SchedulerLink};
+use crate::shell::{Fatal, Post};
 use crate::task::JobError;
 use exobus_store::Store;
 
@@ -37,7 +42,10 @@ pub(crate) struct NodeParts {
     pub(crate) post: Post,
     pub(crate) store: Store,
     pub(crate) stager: Stager,
-    pub(crate) scheduler: Address<SchedulerMsg>,
+    pub(crate) scheduler: SchedulerLink,
+    pub(crate) over: JobsOver,
+    pub(crate) life: Life,
+    pub(crate) gate: Gate,
     pub(crate) directory: Directory,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
 }
@@ -85,6 +93,21 @@ impl Node {
         &self.parts.post
     }
 
+    /// The Scheduler that this node follows.
+    pub fn reign(&self) -> Option<Reign> {
+        self.parts.scheduler.reign()
+    }
+
+    /// What becomes of the other nodes from now on, as this one sees it.
+    pub fn changes(&self) -> tokio::sync::broadcast::Receiver<Change> {
+        self.parts.directory.changes()
+    }
+
+    /// What keeps executors from starting tasks while the others may hold this node dead.
+    pub fn gate(&self) -> &Gate {
+        &self.parts.gate
+    }
+
     /// The id of a new job, by this node's clock and random numbers.
     pub fn new_job(&self) -> JobId {
         JobId::made(&**self.parts.post.clock(), &*self.random)
@@ -109,6 +132,7 @@ impl Node {
         let name = name.to_owned();
         let work: Work = Box::new(move |node| {
             Box::pin(async move {
+                let _entered = node.life.enter();
                 let value = Rc::new(Cell::new(None));
                 let slot = value.clone();
                 let program = move |futures| -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>> {

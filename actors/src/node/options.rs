@@ -72,7 +72,8 @@ pub struct ClusterOptions {
     pub bus: Bus,
     /// The names of the cluster.
     pub subjects: Subjects,
-    /// Whether the Scheduler of the cluster lives here. Exactly one node says yes until election is built.
+    /// Whether this node may become the Scheduler of the cluster ([`election`](crate::election)). Where the bus has no
+    /// durable streams, exactly one node may.
     pub scheduler: bool,
     /// When nodes are suspected and dead.
     pub membership: MembershipOptions,

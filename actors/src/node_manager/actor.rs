@@ -41,7 +41,8 @@ pub struct NodeManagerParts {
     pub(crate) post: Post,
     pub(crate) store: Store,
     pub(crate) stager: Stager,
-    pub(crate) executors: Box<dyn ExecutorLink>,
+    /// They outlive a life of the node; its attempts do not.
+    pub(crate) executors: Arc<dyn ExecutorLink>,
     /// What the node offers.
     pub(crate) functions: BTreeMap<Arc<str>, &'static Function>,
     pub(crate) resources: Resources,
@@ -58,7 +59,9 @@ pub struct NodeManager {
     clock: Arc<dyn Clock>,
     store: Store,
     stager: Stager,
-    executors: Box<dyn ExecutorLink>,
+    executors: Arc<dyn ExecutorLink>,
+    /// Where they report.
+    reports: Arc<Address<NodeMsg>>,
     functions: BTreeMap<Arc<str>, &'static Function>,
     figures: Box<dyn Fn() -> NodeFigures>,
     state: NodeState,
@@ -85,7 +88,6 @@ struct Running {
     function: &'static Function,
     prepared: Option<Prepared>,
     flags: Arc<Flags>,
-    handed_at: Option<Duration>,
     timed_out: bool,
     /// When it came here, or when its arguments were ready.
     waits_since: Duration,
@@ -105,8 +107,8 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl NodeManager {
-    /// A NodeManager without tasks.
-    pub fn new(parts: NodeManagerParts) -> Self {
+    /// A NodeManager without tasks, at `address`.
+    pub fn new(parts: NodeManagerParts, address: &Address<NodeMsg>) -> Self {
         Self {
             incarnation: parts.post.incarnation(),
             clock: parts.post.clock().clone(),
@@ -115,6 +117,7 @@ impl NodeManager {
             store: parts.store,
             stager: parts.stager,
             executors: parts.executors,
+            reports: Arc::new(address.clone()),
             functions: parts.functions,
             figures: parts.figures,
             attempts: HashMap::new(),
@@ -160,9 +163,9 @@ impl NodeManager {
             return;
         }
         let (spec, flags) = (Arc::new(spec), Arc::default());
-        let (handed_at, timed_out) = (None, false);
+        let timed_out = false;
         let (waits_since, waited) = (self.clock.now(), TaskTiming::default());
-        let running = Running { owner, spec, function, prepared, flags, handed_at, timed_out, waits_since, waited };
+        let running = Running { owner, spec, function, prepared, flags, timed_out, waits_since, waited };
         self.attempts.insert(key, running);
     }
 
@@ -205,9 +208,7 @@ impl NodeManager {
     }
 
     fn hand(&mut self, key: Key) {
-        let now = self.clock.now();
         let Some(running) = self.attempts.get_mut(&key) else { return };
-        running.handed_at = Some(now);
         let Prepared { args, scratch, copies, .. } = running.prepared.take().unwrap_or_default();
         self.executors.run(Work {
             owner: running.owner.clone(),
@@ -217,6 +218,7 @@ impl NodeManager {
             scratch,
             copies,
             flags: running.flags.clone(),
+            reports: self.reports.clone(),
         });
     }
 
@@ -270,8 +272,16 @@ impl NodeManager {
                 match outcome {
                     Ok((outputs, consumed)) => {
                         let values = self.small(&running.owner, task, &outputs);
-                        let message =
-                            OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values };
+                        let message = OwnerMsg::Completed {
+                            node,
+                            incarnation,
+                            task,
+                            attempt,
+                            outputs,
+                            consumed,
+                            figures,
+                            values,
+                        };
                         self.tell(job, &running.owner, message);
                     }
                     Err(_) if running.timed_out => {
@@ -408,9 +418,8 @@ impl NodeManager {
         let now = self.clock.now();
         for running in self.attempts.values_mut() {
             let limit = Duration::from_millis(running.spec.timeout_ms);
-            if let Some(handed_at) = running.handed_at.filter(|_| !limit.is_zero())
-                && now.saturating_sub(handed_at) > limit
-            {
+            // From its start: it may have waited for an executor, or for the node not to be fenced.
+            if !limit.is_zero() && running.flags.running_for(now).is_some_and(|time| time > limit) {
                 running.timed_out = true;
                 running.flags.cancel();
             }
@@ -471,6 +480,17 @@ impl NodeManager {
         self.sampling = every.is_some();
         if let Some(every) = every {
             scope.after(Duration::from_millis(every.max(SAMPLE_MIN_MS)), NodeMsg::Sample);
+        }
+    }
+}
+
+/// With a life of the node end its attempts: those that have started as soon as they look, whatever they make is dropped.
+impl Drop for NodeManager {
+    fn drop(&mut self) {
+        for running in self.attempts.values() {
+            if !running.flags.take_back() {
+                running.flags.cancel();
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::registry::{Argument, ContextParts, Function, Roots, SetupState, TaskC
 use crate::shell::Address;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
+use super::gate::Gate;
 use super::protocol::NodeMsg;
 use super::staging::Copy;
 
@@ -33,6 +34,8 @@ pub struct Work {
     pub copies: Vec<Copy>,
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
+    /// Who is told of it. When the node has begun another life by then, nobody is.
+    pub reports: Arc<Address<NodeMsg>>,
 }
 
 /// How long an idle executor, and a NodeManager that waits for one, look for news before they sleep. Only where the
@@ -107,7 +110,7 @@ pub enum Report {
 }
 
 /// The way to the executors of a node.
-pub trait ExecutorLink: Send {
+pub trait ExecutorLink: Send + Sync {
     /// Hands an attempt to whichever executor is free first. Every attempt is reported as `Finished` exactly once,
     /// unless it was taken back before it started.
     fn run(&self, work: Work);
@@ -119,11 +122,12 @@ pub trait ExecutorLink: Send {
 /// Executors that are threads of this process.
 pub struct ThreadExecutors {
     work: Option<crossbeam_channel::Sender<Work>>,
+    gate: Gate,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl ThreadExecutors {
-    /// Starts `count` threads that report to `node_manager` and look for work for `spin` before they sleep.
+    /// Starts `count` threads that look for work for `spin` before they sleep, and start none while `gate` is closed.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -133,7 +137,7 @@ impl ThreadExecutors {
         store: &Store,
         roots: &Roots,
         clock: &Arc<dyn Clock>,
-        node_manager: &Address<NodeMsg>,
+        gate: &Gate,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = crossbeam_channel::unbounded::<Work>();
         let awake = Arc::new(AtomicBool::new(false));
@@ -144,21 +148,14 @@ impl ThreadExecutors {
                 store: store.clone(),
                 roots: roots.clone(),
                 clock: clock.clone(),
-                reports: node_manager.clone(),
+                gate: gate.clone(),
                 states: HashMap::new(),
                 awake: awake.clone(),
                 spin,
             };
             std::thread::Builder::new().name(format!("exobus-exec-{index}")).spawn(move || executor.run())
         });
-        Ok(Self { work: Some(sender), threads: threads.collect::<Result<_, _>>()? })
-    }
-}
-
-impl ThreadExecutors {
-    /// No executors at all: what runs until the failure to start them is reported.
-    pub(crate) fn none() -> Self {
-        Self { work: None, threads: Vec::new() }
+        Ok(Self { work: Some(sender), gate: gate.clone(), threads: threads.collect::<Result<_, _>>()? })
     }
 }
 
@@ -178,6 +175,8 @@ impl ExecutorLink for ThreadExecutors {
 impl Drop for ThreadExecutors {
     fn drop(&mut self) {
         self.work = None;
+        // Who waits there finds that its attempt was taken back.
+        self.gate.open();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -190,7 +189,7 @@ struct Executor {
     store: Store,
     roots: Roots,
     clock: Arc<dyn Clock>,
-    reports: Address<NodeMsg>,
+    gate: Gate,
     states: HashMap<&'static str, SetupState>,
     /// Whether one of the idle executors is looking for work instead of sleeping.
     awake: Arc<AtomicBool>,
@@ -200,11 +199,13 @@ struct Executor {
 impl Executor {
     fn run(&mut self) {
         while let Some(work) = self.next() {
+            self.gate.pass();
             let started = self.clock.now();
             if !work.flags.start(started) {
                 continue;
             }
             let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
+            let reports = work.reports.clone();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
             let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
             let (outcome, figures) = match outcome {
@@ -219,7 +220,7 @@ impl Executor {
             let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
             let figures = TaskFigures { micros, timing, ..figures };
             // A NodeManager that is gone needs no reports.
-            let _ = self.reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures }));
+            let _ = reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures }));
         }
     }
 
@@ -244,7 +245,7 @@ impl Executor {
     }
 
     fn execute(&mut self, work: Work) -> Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskError> {
-        let Work { spec, function, args, scratch, flags, copies: _copies, .. } = work;
+        let Work { spec, function, args, scratch, flags, reports, copies: _copies, .. } = work;
         let state = match function.setup {
             None => None,
             Some(setup) => {
@@ -254,7 +255,6 @@ impl Executor {
                 self.states.get_mut(function.name)
             }
         };
-        let reports = &self.reports;
         let mut announce = |index: u32, output: Output| {
             let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
             let _ = reports.send(NodeMsg::Executor(report));

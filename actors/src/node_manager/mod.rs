@@ -6,6 +6,7 @@
 
 mod actor;
 mod executor;
+mod gate;
 mod losses;
 mod protocol;
 mod pushed;
@@ -17,6 +18,7 @@ mod waits;
 pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use executor::SPIN;
 pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
+pub use gate::Gate;
 pub use protocol::{ACTOR, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;

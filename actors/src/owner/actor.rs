@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use exobus_store::{Block, Clock, Store, WriterOptions};
 use tokio::sync::{mpsc, oneshot};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::figures::JobFigures;
 use super::lanes::Lanes;
@@ -15,9 +15,9 @@ use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
 use crate::futures::{Notify, ProgramCall};
-use crate::ids::{Attempt, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::scheduler::{JobDemand, Lease, LeaseUse, NodeInfo, SchedulerMsg, Shape};
+use crate::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, NodeInfo, SchedulerLink, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{FailureKind, JobError, Output, Parts};
 
@@ -42,7 +42,7 @@ pub(crate) struct OwnerParts {
     pub(crate) post: Post,
     pub(crate) job: JobId,
     pub(crate) tenant: Arc<str>,
-    pub(crate) scheduler: Address<SchedulerMsg>,
+    pub(crate) scheduler: SchedulerLink,
     pub(crate) store: Store,
     pub(crate) stager: Stager,
     /// The nodes that there are when the job starts.
@@ -66,7 +66,7 @@ pub(crate) struct OwnerActor {
     clock: Arc<dyn Clock>,
     pub(super) job: JobId,
     tenant: Arc<str>,
-    scheduler: Address<SchedulerMsg>,
+    scheduler: SchedulerLink,
     store: Store,
     stager: Stager,
     events: Option<EventSink>,
@@ -76,6 +76,10 @@ pub(crate) struct OwnerActor {
     next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
     leases: BTreeMap<LeaseId, Lease>,
+    /// The reign that made them.
+    epoch: Epoch,
+    /// When they end, if a Scheduler that is heard does not renew them.
+    leases_end: Duration,
     /// Whether the Scheduler was asked what nodes can run, and has not answered.
     asking: bool,
     demand: Vec<Demand>,
@@ -133,6 +137,8 @@ impl OwnerActor {
             next_tracker: 1,
             nodes: HashMap::new(),
             leases: BTreeMap::new(),
+            epoch: Epoch(0),
+            leases_end: Duration::ZERO,
             asking: false,
             demand: Vec::new(),
             demand_sequence: 0,
@@ -403,11 +409,17 @@ impl OwnerActor {
             function: demand.function.clone(),
             ..Shape::anywhere(demand.resources.clone(), u32::try_from(demand.slots).unwrap_or(u32::MAX))
         };
-        let in_use = |lease: &Lease| LeaseUse {
+        let in_use = |lease: &Lease| self.state.in_use(&lease.node, &lease.resources);
+        let report = |lease: &Lease| LeaseUse {
+            epoch: lease.epoch,
             lease: lease.id,
             version: lease.version,
-            in_use: self.state.in_use(&lease.node, &lease.resources),
+            in_use: in_use(lease),
         };
+        let hold = |lease: &Lease| HeldLease { lease: lease.clone(), in_use: in_use(lease) };
+        // What an earlier reign has lent goes on until this one says what the job has.
+        let succeeded = self.epoch < self.scheduler.epoch();
+        let leases = || self.leases.values();
         let demand = SchedulerMsg::Demand(JobDemand {
             job: self.job,
             tenant: self.tenant.clone(),
@@ -415,22 +427,31 @@ impl OwnerActor {
             incarnation: self.post.incarnation(),
             sequence: self.demand_sequence,
             shapes: self.demand.iter().map(shape).collect(),
-            leases: self.leases.values().map(in_use).collect(),
+            leases: leases().filter(|_| !succeeded).map(report).collect(),
+            held: leases().filter(|_| succeeded).map(hold).collect(),
         });
         if let Err(error) = self.scheduler.send(demand) {
-            warn!(job_id = %self.job, %error, "scheduler not told");
+            debug!(job_id = %self.job, %error, "scheduler not told");
         }
     }
 
-    fn leased(&mut self, leases: Vec<Lease>, scope: &mut Scope<'_, Self>) {
+    /// Whether a word of this reign counts.
+    fn is_of_now(&mut self, epoch: Epoch) -> bool {
+        let now = epoch >= self.epoch && epoch >= self.scheduler.epoch();
+        if !now {
+            self.post.count_stale(1);
+            debug!(job_id = %self.job, epoch = epoch.0, "word of a scheduler that is over");
+        }
+        now
+    }
+
+    fn leased(&mut self, epoch: Epoch, leases: Vec<Lease>, scope: &mut Scope<'_, Self>) {
         self.unplaceable = None;
+        self.epoch = epoch;
+        let lasts_ms = leases.iter().map(|lease| lease.lasts_ms).max().unwrap_or(0);
+        self.leases_end = self.clock.now() + Duration::from_millis(lasts_ms);
         self.leases = leases.into_iter().map(|lease| (lease.id, lease)).collect();
-        let leases: Vec<_> = self
-            .leases
-            .values()
-            .map(|lease| (lease.node.clone(), lease.incarnation, lease.resources.clone()))
-            .collect();
-        self.state.leases(&leases);
+        self.use_leases();
         if !self.asking && self.state.unheard().next().is_some() {
             self.asking = true;
             let scheduler = self.scheduler.clone();
@@ -441,6 +462,24 @@ impl OwnerActor {
         }
     }
 
+    fn use_leases(&mut self) {
+        let leases: Vec<_> = self
+            .leases
+            .values()
+            .map(|lease| (lease.node.clone(), lease.incarnation, lease.resources.clone()))
+            .collect();
+        self.state.leases(&leases);
+    }
+
+    /// Leases run out when the Scheduler is there and does not renew them. While none speaks, they go on.
+    fn run_out(&mut self) {
+        if !self.leases.is_empty() && self.clock.now() >= self.leases_end && self.scheduler.speaks() {
+            warn!(job_id = %self.job, "leases were not renewed in time and have ended");
+            self.leases.clear();
+            self.use_leases();
+        }
+    }
+
     fn nodes_said(&mut self, nodes: Vec<NodeInfo>) {
         for NodeInfo { spec, .. } in nodes.into_iter().filter(|info| info.up) {
             self.state.offers(&spec.node, spec.incarnation, spec.functions.into_iter().collect());
@@ -448,6 +487,7 @@ impl OwnerActor {
     }
 
     fn tick(&mut self) {
+        self.run_out();
         self.state.rebalance();
         self.say_demand();
         self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
@@ -587,12 +627,16 @@ impl Actor for OwnerActor {
                 self.get(object, parts, answer, scope);
             }
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
-            OwnerMsg::Leases { leases } => self.leased(leases, scope),
+            OwnerMsg::Leases { epoch, leases } if self.is_of_now(epoch) => self.leased(epoch, leases, scope),
+            OwnerMsg::Unplaceable { epoch, reason, ever } if self.is_of_now(epoch) => {
+                self.unplaceable = Some((reason, ever));
+            }
+            OwnerMsg::Leases { .. } | OwnerMsg::Unplaceable { .. } => {}
+            OwnerMsg::NewReign => self.say_demand(),
             OwnerMsg::Nodes(nodes) => {
                 self.asking = false;
                 self.nodes_said(nodes);
             }
-            OwnerMsg::Unplaceable { reason, ever } => self.unplaceable = Some((reason, ever)),
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
             OwnerMsg::NodeFigures { node, figures, received, last, running } => {
                 if let Some(ending) = self.ending.as_mut().filter(|_| last) {

@@ -267,7 +267,13 @@ impl OwnerState {
     }
 
     /// Takes a live attempt out of the books; false when it was not live.
-    pub(super) fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex, incarnation: Incarnation) -> bool {
+    pub(super) fn end_attempt(
+        &mut self,
+        task: Index,
+        attempt: Attempt,
+        node: NodeIndex,
+        incarnation: Incarnation,
+    ) -> bool {
         if self.nodes[usize::from(node)].incarnation != incarnation {
             return false;
         }

@@ -4,6 +4,7 @@
 //! |---------------|--------------|------------------|------------------------------------|-------------------------------------|
 //! | `Program`     | coordinator  | per call         | same description: same task        | never leaves the process            |
 //! | `Leases`      | Scheduler    | –                | the later replaces the earlier     | sent again at renewal               |
+//! | `NewReign`    | Host         | –                | said again                         | the next demand goes there anyway   |
 //! | `Nodes`       | Scheduler    | –                | the later replaces the earlier     | asked again with the next `Leases`  |
 //! | `Unplaceable` | Scheduler    | –                | same reason again                  | said again with the next demand     |
 //! | `Completed`   | NodeManager  | –                | second one is checked, then freed  | repeated by the session             |
@@ -20,6 +21,8 @@
 //! | `Unreadable`  | itself       | –                | –                                  | never leaves the process            |
 //! | `Close`       | itself       | –                | –                                  | never leaves the process            |
 //! | `Tick`        | itself       | –                | –                                  | –                                   |
+//!
+//! What a Scheduler of an older reign than the one that is followed says is dropped.
 
 use bytes::Bytes;
 use exobus_store::Block;
@@ -28,7 +31,7 @@ use tokio::sync::oneshot;
 
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
-use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, TaskId};
+use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::node_manager::ObjectIds;
 use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::Wire;
@@ -42,14 +45,21 @@ pub enum OwnerMsg {
     Program(ProgramCall),
     /// The leases that the job has now, all of them.
     Leases {
+        /// Which reign says so; those of older ones are void.
+        epoch: Epoch,
         /// Slots on nodes.
         leases: Vec<Lease>,
     },
+    /// Another Scheduler reigns: it knows nothing of this job.
+    #[serde(skip)]
+    NewReign,
     /// The nodes of the cluster, asked for because leases named one that was not known; empty when nobody answered.
     #[serde(skip)]
     Nodes(Vec<NodeInfo>),
     /// The Scheduler cannot place part of the demand, ever or now.
     Unplaceable {
+        /// Which reign says so.
+        epoch: Epoch,
         /// "needs 1 gpu, cluster has 0".
         reason: String,
         /// Whether no node of the cluster could, even when idle.

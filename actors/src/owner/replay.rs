@@ -174,7 +174,8 @@ impl OwnerState {
             EntrySource::Set(set) => broken.contains(set),
         };
         let waiting = self.tasks.iter().filter(|(_, task)| {
-            matches!(task.state, State::Ready | State::Waiting { .. }) && task.args.iter().any(|arg| misses(&arg.source))
+            matches!(task.state, State::Ready | State::Waiting { .. })
+                && task.args.iter().any(|arg| misses(&arg.source))
         });
         for task in waiting.map(|(index, _)| index).collect::<Vec<_>>() {
             if self.tasks[task].state == State::Ready {
@@ -249,9 +250,8 @@ impl OwnerState {
     /// Asks for the arguments of all tasks that are to run again.
     pub(super) fn ask_for_wanted(&mut self) {
         while !self.wanted.is_empty() {
-            let still = |owner: &Self, task: &Index| {
-                owner.tasks.get(*task).is_some_and(|task| task.state == State::Wanted)
-            };
+            let still =
+                |owner: &Self, task: &Index| owner.tasks.get(*task).is_some_and(|task| task.state == State::Wanted);
             let mut wanted = std::mem::take(&mut self.wanted);
             wanted.retain(|task| still(self, task));
             self.take_back_what_was_read(&wanted);
@@ -410,8 +410,7 @@ impl OwnerState {
     fn unless_still_wanted(&mut self, task: Index) {
         let entry = &self.tasks[task];
         let (id, outputs, counted) = (entry.id, entry.outputs, entry.counted);
-        let replaying =
-            matches!(entry.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
+        let replaying = matches!(entry.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
             object.is_some_and(|object| object.references > 0 && object.value != Value::Here)

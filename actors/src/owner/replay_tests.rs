@@ -106,7 +106,10 @@ fn tasks_that_wait_for_a_slot_wait_for_their_arguments_again() {
     world.complete(direct);
     let (_, spec) = world.running.values().find(|(_, spec)| spec.id == reduce).expect("it runs");
     assert_eq!(spec.args[0].arg, part(set, 0));
-    assert_eq!(world.owner.set_members(set).iter().map(|(_, at)| at.clone()).collect::<Vec<_>>(), vec![Some(node("b")); 2]);
+    assert_eq!(
+        world.owner.set_members(set).iter().map(|(_, at)| at.clone()).collect::<Vec<_>>(),
+        vec![Some(node("b")); 2]
+    );
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::tables::{Object, OwnerState, Value};
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, Returns, Source, StillRunning,
-    TaskFailure, TaskFigures, TaskOptions, TaskSpec,
+    Arg, Consumed, Description, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, Returns,
+    Source, StillRunning, TaskFailure, TaskFigures, TaskOptions, TaskSpec,
 };
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
@@ -832,7 +832,8 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
         }
         Step::Lost(attempt, object) => {
             let reads = |spec: &TaskSpec| !spec.args.is_empty();
-            let reading: Vec<_> = world.running.iter().filter(|(_, (_, spec))| reads(spec)).map(|(key, _)| *key).collect();
+            let reading: Vec<_> =
+                world.running.iter().filter(|(_, (_, spec))| reads(spec)).map(|(key, _)| *key).collect();
             let stored: Vec<_> = world.stored.iter().cloned().collect();
             if !reading.is_empty() && !stored.is_empty() {
                 let (task, attempt) = reading[attempt.index(reading.len())];
@@ -857,6 +858,31 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
         }
     }
     world.settle();
+}
+
+#[test]
+fn a_node_that_comes_back_under_another_life_unnoticed_has_lost_its_attempts() {
+    let mut world = World::new(&[("a", 1)]);
+    let task = world.submit("t", &[]);
+    let tracker: Tracker = 1;
+    world.owner.track(task.output(0), tracker);
+    assert_eq!(world.running.len(), 1);
+    world.running.clear();
+    // The Scheduler has heard of its next life; nobody called it dead.
+    world.owner.leases(&[(node("a"), Incarnation(2), Resources::cpu(1000))]);
+    world.owner.offers(&node("a"), Incarnation(2), offer(&["f@1"]));
+    world.settle();
+    assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, Attempt(2))], "made again");
+    // What the life before says in the end does not count.
+    let output = Output { bytes: 1, rows: 1, row_hash: RowHash(1) };
+    let figures = TaskFigures::default();
+    world.owner.completed((&node("a"), LIFE), task, Attempt(1), &[output], &[], figures);
+    world.owner.completed((&node("a"), LIFE), task, Attempt(2), &[output], &[], figures);
+    world.settle();
+    assert!(!world.resolved.contains_key(&tracker));
+    world.owner.completed((&node("a"), Incarnation(2)), task, Attempt(2), &[output], &[], figures);
+    world.settle();
+    assert_eq!(world.resolved.get(&tracker), Some(&Ok(())));
 }
 
 proptest! {

@@ -22,7 +22,9 @@ pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
 pub(super) enum State {
     /// To run again; its arguments have not been asked for yet.
     Wanted,
-    Waiting { missing: u32 },
+    Waiting {
+        missing: u32,
+    },
     Ready,
     Running,
     Done,

@@ -1,11 +1,11 @@
-//! The Scheduler's shell: messages in, leases out.
+//! The Scheduler's shell: messages in, leases out. Every candidate has one; the one that reigns acts.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use super::protocol::{Placement, Refusal, SchedulerMsg};
+use super::protocol::{NodeInfo, Placement, Refusal, SchedulerMsg};
 use super::state::{Effect, Event, SchedulerOptions, State};
 use crate::ids::{Epoch, JobId, NodeId};
 use crate::owner::{self, OwnerMsg};
@@ -18,19 +18,24 @@ const TICK_MIN: Duration = Duration::from_millis(20);
 /// The actor.
 pub struct Scheduler {
     post: Post,
-    state: State,
-    asks: HashMap<u64, Reply<Result<Placement, Refusal>>>,
-    next_ask: u64,
+    options: SchedulerOptions,
+    reign: Option<Reigning>,
     effects: Vec<Effect>,
 }
 
-impl Scheduler {
-    /// A Scheduler of this reign.
-    pub fn new(post: Post, epoch: Epoch, options: SchedulerOptions) -> Self {
-        Self { post, state: State::new(epoch, options), asks: HashMap::new(), next_ask: 0, effects: Vec::new() }
-    }
+/// What there is only while it reigns.
+struct Reigning {
+    state: State,
+    /// When it stops by itself.
+    until: Duration,
+    asks: HashMap<u64, Reply<Result<Placement, Refusal>>>,
+    next_ask: u64,
+    /// Who wants to know the nodes, while they are being gathered.
+    lists: Vec<Reply<Vec<NodeInfo>>>,
+}
 
-    fn event(&mut self, message: SchedulerMsg) -> Option<Event> {
+impl Reigning {
+    fn event(&mut self, post: &Post, now: Duration, message: SchedulerMsg) -> Option<Event> {
         Some(match message {
             SchedulerMsg::NodeUp(spec) => Event::NodeUp(spec),
             SchedulerMsg::NodeDown { node, incarnation, reason } => {
@@ -45,22 +50,66 @@ impl Scheduler {
             SchedulerMsg::Demand(demand) => Event::Demand(demand),
             SchedulerMsg::Release { job, lease } => Event::Release { job, lease },
             SchedulerMsg::JobDone { job } => Event::JobDone { job },
+            SchedulerMsg::JobsOver { jobs } => Event::JobsOver(jobs),
+            SchedulerMsg::ListNodes { reply } if self.state.gathers(now) => {
+                self.lists.push(reply);
+                return None;
+            }
             SchedulerMsg::ListNodes { reply } => {
-                self.post.answer(reply, self.state.nodes());
+                post.answer(reply, self.state.nodes());
                 return None;
             }
             SchedulerMsg::ListJobs { reply } => {
-                self.post.answer(reply, self.state.jobs());
+                post.answer(reply, self.state.jobs());
                 return None;
             }
-            SchedulerMsg::Tick => Event::Tick,
+            SchedulerMsg::Gathered | SchedulerMsg::Tick => Event::Tick,
+            SchedulerMsg::Reign { .. } | SchedulerMsg::StepDown => return None,
         })
+    }
+}
+
+impl Scheduler {
+    /// A Scheduler that acts when it is told to.
+    pub fn new(post: Post, options: SchedulerOptions) -> Self {
+        Self { post, options, reign: None, effects: Vec::new() }
+    }
+
+    /// True when it begins, and gathers what there is.
+    fn reign(&mut self, now: Duration, epoch: Epoch, until: Duration, succeeds: bool) -> bool {
+        if let Some(reign) = self.reign.as_mut().filter(|reign| reign.state.epoch() == epoch) {
+            reign.until = until;
+            return false;
+        }
+        let options = self.options;
+        let state = if succeeds { State::take_over(epoch, options, now) } else { State::new(epoch, options) };
+        self.reign = Some(Reigning { state, until, asks: HashMap::new(), next_ask: 0, lists: Vec::new() });
+        succeeds
     }
 
     fn tell(&self, job: JobId, owner: &NodeId, message: OwnerMsg) {
         if let Err(error) = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job)).send(message) {
             // The Owner has just ended, or its node is gone: JobDone or NodeDown says so.
-            tracing::debug!(job_id = %job, %error, "owner not told");
+            debug!(job_id = %job, %error, "owner not told");
+        }
+    }
+
+    fn act(&mut self, epoch: Epoch, effect: Effect) {
+        match effect {
+            Effect::Leases { job, owner, leases } => self.tell(job, &owner, OwnerMsg::Leases { epoch, leases }),
+            Effect::Wait { job, owner, wait: Some(wait) } => {
+                self.tell(job, &owner, OwnerMsg::Unplaceable { epoch, reason: wait.reason, ever: wait.ever });
+            }
+            Effect::Wait { wait: None, .. } => {}
+            Effect::Answer { ask, answer } => {
+                if let Some(reply) = self.reign.as_mut().and_then(|reign| reign.asks.remove(&ask)) {
+                    self.post.answer(reply, answer);
+                }
+            }
+            Effect::HomeLost { job, node } => {
+                // The client learns it from the silence of the host; picking jobs up is recovery's part.
+                warn!(job_id = %job, node = %node, "host of the job died");
+            }
         }
     }
 }
@@ -73,35 +122,42 @@ impl Actor for Scheduler {
     }
 
     fn handle(&mut self, message: SchedulerMsg, scope: &mut Scope<'_, Self>) {
-        let tick = message == SchedulerMsg::Tick;
-        let now = self.post.clock().now();
-        if let Some(event) = self.event(message) {
-            self.state.on(now, event, &mut self.effects);
+        let (now, tick) = (self.post.clock().now(), message == SchedulerMsg::Tick);
+        match message {
+            SchedulerMsg::Reign { epoch, until, succeeds } => {
+                if self.reign(now, epoch, until, succeeds) {
+                    // The next tick may be a second away, and people wait.
+                    scope.after(self.options.gather, SchedulerMsg::Gathered);
+                }
+            }
+            SchedulerMsg::StepDown => self.reign = None,
+            message => match &mut self.reign {
+                Some(reign) if now < reign.until => {
+                    if let Some(event) = reign.event(&self.post, now, message) {
+                        reign.state.on(now, event, &mut self.effects);
+                    }
+                    if !reign.state.gathers(now) {
+                        for reply in std::mem::take(&mut reign.lists) {
+                            self.post.answer(reply, reign.state.nodes());
+                        }
+                    }
+                }
+                _ if tick => {}
+                // Not, or no longer, the Scheduler: who asked asks again where it is.
+                _ => debug!(?message, "no scheduler here"),
+            },
         }
         if tick {
-            let wakeup = self.state.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(now));
+            let wakeup = self.reign.as_ref().and_then(|reign| reign.state.next_wakeup());
+            let wakeup = wakeup.map_or(TICK_MAX, |at| at.saturating_sub(now));
             scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), SchedulerMsg::Tick);
         }
     }
 
     fn flush(&mut self, _scope: &mut Scope<'_, Self>) {
-        for effect in std::mem::take(&mut self.effects) {
-            match effect {
-                Effect::Leases { job, owner, leases } => self.tell(job, &owner, OwnerMsg::Leases { leases }),
-                Effect::Wait { job, owner, wait: Some(wait) } => {
-                    self.tell(job, &owner, OwnerMsg::Unplaceable { reason: wait.reason, ever: wait.ever });
-                }
-                Effect::Wait { wait: None, .. } => {}
-                Effect::Answer { ask, answer } => {
-                    if let Some(reply) = self.asks.remove(&ask) {
-                        self.post.answer(reply, answer);
-                    }
-                }
-                Effect::HomeLost { job, node } => {
-                    // The client learns it from the silence of the host; picking jobs up is recovery's part.
-                    warn!(job_id = %job, node = %node, "host of the job died");
-                }
-            }
+        let effects = std::mem::take(&mut self.effects);
+        if let Some(epoch) = self.reign.as_ref().map(|reign| reign.state.epoch()) {
+            effects.into_iter().for_each(|effect| self.act(epoch, effect));
         }
     }
 }

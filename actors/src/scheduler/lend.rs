@@ -49,17 +49,15 @@ impl State {
                 changed.insert(key.0);
             }
         }
-        if now >= self.lend_from {
-            // Who has least is served first: there may not be room for all until others have given theirs back.
-            let mut wanting: Vec<_> = targets.iter().collect();
-            wanting.sort_by_key(|((job, node), _)| (self.jobs[job].share, *job, node.clone()));
-            let mut free = self.free();
-            for (key, target) in wanting {
-                if let Some(free) = free.get_mut(&key.1)
-                    && self.grow(now, key, target, free)
-                {
-                    changed.insert(key.0);
-                }
+        // Who has least is served first: there may not be room for all until others have given theirs back.
+        let mut wanting: Vec<_> = targets.iter().collect();
+        wanting.sort_by_key(|((job, node), _)| (self.jobs[job].share, *job, node.clone()));
+        let mut free = self.free();
+        for (key, target) in wanting {
+            if let Some(free) = free.get_mut(&key.1)
+                && self.grow(now, key, target, free)
+            {
+                changed.insert(key.0);
             }
         }
         if renew {
@@ -121,7 +119,11 @@ impl State {
                         nodes: (0..nodes.len()).filter(|node| eligible(shape, &nodes[*node].1.spec)).collect(),
                     })
                     .collect(),
-                held: self.loans_of(**id).map(|(node, loan)| (at[node], amounts(&loan.held()))).collect(),
+                // Of a lease that was taken over, the node may not be there any more.
+                held: self
+                    .loans_of(**id)
+                    .filter_map(|(node, loan)| Some((*at.get(node)?, amounts(&loan.held()))))
+                    .collect(),
                 share_now: job.share,
                 protected: job.lent_since.is_some_and(|since| now.saturating_sub(since) < self.options.turn),
                 used: job.used,

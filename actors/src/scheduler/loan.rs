@@ -64,6 +64,20 @@ impl Loan {
         }
     }
 
+    /// What a job has of an earlier reign, `in_use` of it: given back unless it is lent again.
+    pub(super) fn taken_over(
+        id: LeaseId,
+        incarnation: Incarnation,
+        resources: &Resources,
+        in_use: &Resources,
+        ends_at: Duration,
+    ) -> Self {
+        let returning = minus(resources, &Resources::default());
+        let kept = lesser(in_use, &returning);
+        // Some version is there already: a report that knows of none says nothing of it.
+        Self { version: 1, returning, kept, returning_until: ends_at, ends_at, ..Self::new(id, incarnation) }
+    }
+
     /// What may be used.
     pub(super) fn resources(&self) -> Resources {
         let mut sum = Resources::default();

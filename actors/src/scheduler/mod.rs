@@ -19,18 +19,25 @@
 //! # Time and silence
 //! A lease names how long it lasts from its arrival ([`Lease::lasts_ms`](protocol::Lease::lasts_ms)), never a point in
 //! time: clocks of nodes are not compared. The Scheduler itself waits a grace longer before it lends the slots again.
-//! While no Scheduler speaks, nodes and Owners extend the leases they have; the first word of a Scheduler of a higher
-//! [`Epoch`](crate::ids::Epoch) replaces them. A Scheduler that takes over lends nothing until the loans of its
-//! predecessor would have ended ([`State::take_over`](state::State::take_over)).
+//! While no Scheduler speaks, Owners extend the leases they have; one that is heard and does not renew a lease has ended it.
+//!
+//! # One after the other
+//! Who is the Scheduler is [elected](crate::election), and may change: a [`SchedulerLink`] leads to whoever it is. One that
+//! begins knows nothing. Nodes register at once when they hear of it and name the jobs that have ended there; Owners say
+//! what they want and which leases of earlier reigns they go on with, and these are *taken over*: nobody else gets what
+//! they use. So that it does not lend what it will hear of in a moment, it lends and answers nothing for
+//! [`SchedulerOptions::gather`]. Its first word to an Owner, of a higher [`Epoch`](crate::ids::Epoch), replaces the leases of
+//! all earlier reigns; words of those change nothing from then on.
 //!
 //! # Deliberately absent
 //! Preemption of started tasks (their slots come back when they end), weights and quotas of tenants, reservations in
-//! advance, gang scheduling, election (a later issue; the epoch is in every lease already). Packing is greedy: a demand
+//! advance, gang scheduling. Packing is greedy: a demand
 //! of one shape is met whenever it can be, several shapes of different sizes may leave a gap that a perfect packing
 //! would not.
 
 mod actor;
 mod lend;
+mod link;
 mod loan;
 pub mod plan;
 pub mod protocol;
@@ -38,8 +45,10 @@ pub mod state;
 mod why;
 
 pub use actor::Scheduler;
+pub use link::{Reign, SchedulerLink};
 pub use protocol::{
-    ACTOR, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape, Wait,
+    ACTOR, HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape,
+    Wait,
 };
 pub use state::{Effect, Event, SchedulerOptions, State};
 

@@ -147,6 +147,7 @@ impl World {
         let owner = &mut self.owners[at];
         owner.sequence += 1;
         let report = |(id, (lease, _)): (&LeaseId, &(Lease, u64))| LeaseUse {
+            epoch: lease.epoch,
             lease: *id,
             version: lease.version,
             in_use: owner.in_use.get(id).map(|(_, _, amounts)| amounts.clone()).unwrap_or_default(),
@@ -159,6 +160,7 @@ impl World {
             sequence: owner.sequence,
             shapes: owner.wants.clone(),
             leases: owner.known.iter().map(report).collect(),
+            held: Vec::new(),
         });
         self.on(event);
     }

@@ -8,15 +8,22 @@
 //! | `Demand`    | Owner, on change and every second | `Leases`, and `Unplaceable` if any | ignored by sequence          | the next one comes; leases run out after |
 //! | `Release`   | Owner                             | –                                  | harmless                     | the next `Demand` says the same          |
 //! | `JobDone`   | Owner                             | –                                  | ignored                      | leases run out                           |
+//! | `JobsOver`  | each node, to a new Scheduler     | –                                  | ignored                      | a late word may bring the job back       |
 //! | `ListNodes` | anybody                           | `Vec<NodeInfo>`                    | –                            | asked again after the deadline           |
 //! | `ListJobs`  | anybody                           | `Vec<JobInfo>`                     | –                            | asked again after the deadline           |
+//! | `Reign`     | the election on its node          | –                                  | lasts longer                 | never leaves the process                 |
+//! | `StepDown`  | the election on its node          | –                                  | ignored                      | never leaves the process                 |
+//! | `Gathered`  | itself                            | –                                  | harmless                     | the next tick does its work              |
 //! | `Tick`      | itself                            | –                                  | harmless                     | never leaves the process                 |
 //!
+//! A candidate that does not reign drops everything: who asked asks the one that does.
+//!
 //! What it tells others: `OwnerMsg::Leases` (all leases of the job, replacing the earlier ones) and
-//! `OwnerMsg::Unplaceable`, repeated at every renewal.
+//! `OwnerMsg::Unplaceable`, repeated at every renewal; both with its epoch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +70,11 @@ pub enum SchedulerMsg {
         /// The job.
         job: JobId,
     },
+    /// These jobs have ended, as far as this node has seen: they do not come back.
+    JobsOver {
+        /// The latest of them.
+        jobs: Vec<JobId>,
+    },
     /// Which nodes are there?
     ListNodes {
         /// All of them, by name.
@@ -73,6 +85,22 @@ pub enum SchedulerMsg {
         /// All of them, by id.
         reply: Reply<Vec<JobInfo>>,
     },
+    /// Act as the Scheduler of this epoch; or go on, where it is known.
+    #[serde(skip)]
+    Reign {
+        /// Which reign.
+        epoch: Epoch,
+        /// When to stop by itself, on the node's clock.
+        until: Duration,
+        /// Whether there was another one before.
+        succeeds: bool,
+    },
+    /// Act no longer.
+    #[serde(skip)]
+    StepDown,
+    /// Nodes and Owners had their time.
+    #[serde(skip)]
+    Gathered,
     /// Time has passed.
     #[serde(skip)]
     Tick,
@@ -87,6 +115,9 @@ pub const ACTOR: &str = "scheduler";
 
 /// Most shapes in one demand.
 pub const SHAPES_MAX: usize = 128;
+
+/// Most jobs in one [`SchedulerMsg::JobsOver`].
+pub const JOBS_OVER_MAX: usize = 4096;
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,6 +159,9 @@ pub struct JobDemand {
     pub shapes: Vec<Shape>,
     /// What is in use of each lease that the Owner knows of.
     pub leases: Vec<LeaseUse>,
+    /// Leases of earlier reigns that it goes on with, until this one says which it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldLease>,
 }
 
 /// Slots that a job could use.
@@ -176,9 +210,20 @@ pub struct Lease {
     pub lasts_ms: u64,
 }
 
+/// A lease of an earlier reign that its Owner goes on with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLease {
+    /// The lease.
+    pub lease: Lease,
+    /// What started tasks occupy there.
+    pub in_use: Resources,
+}
+
 /// What an Owner uses of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseUse {
+    /// Which reign made the lease; other reigns have leases of the same numbers.
+    pub epoch: Epoch,
     /// The lease.
     pub lease: LeaseId,
     /// The version of it that the Owner keeps to. A report on an older version releases nothing.
@@ -279,7 +324,12 @@ mod tests {
     fn the_largest_of_each_message_stays_far_under_the_payload_limit_and_survives_the_wire() {
         let labels: BTreeMap<_, _> = (0..4).map(|at| (long(&format!("k{at}")), long("v"))).collect();
         let (job, node, tenant) = (JobId::from_u128(u128::MAX), NodeId::new(&long("n")), Arc::from(long("t")));
-        let in_use = |at| LeaseUse { lease: LeaseId(u64::MAX - at), version: u64::MAX, in_use: resources() };
+        let in_use = |at| LeaseUse {
+            epoch: Epoch(u64::MAX),
+            lease: LeaseId(u64::MAX - at),
+            version: u64::MAX,
+            in_use: resources(),
+        };
         let shape = Shape {
             resources: resources(),
             count: u32::MAX,
@@ -308,7 +358,9 @@ mod tests {
                 sequence: u64::MAX,
                 shapes: vec![shape; SHAPES_MAX],
                 leases: (0..500).map(in_use).collect(),
+                held: Vec::new(),
             }),
+            SchedulerMsg::JobsOver { jobs: vec![job; JOBS_OVER_MAX] },
             SchedulerMsg::Release { job, lease: in_use(0) },
             SchedulerMsg::JobDone { job },
             SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 8) },

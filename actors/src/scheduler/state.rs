@@ -12,7 +12,10 @@
 //! | slots reported in use after their loan ended | stay the job's for as long as they are reported                   |
 //! | job done                                     | everything of it is free at once                                  |
 //! | time for renewal                             | divided anew, all leases renewed                                  |
+//! | demand with leases of an earlier reign       | what they use is nobody else's until it is reported idle or ends  |
+//! | submission while it gathers                  | answered when it has gathered                                     |
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +23,10 @@ use std::time::Duration;
 use super::loan::{Loan, add};
 use super::plan;
 use super::protocol::{
-    JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait,
+    HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait,
 };
 use super::why;
-use crate::ids::{Epoch, Incarnation, JobId, NodeId};
+use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::task::Resources;
 
 /// The times of the Scheduler.
@@ -41,6 +44,8 @@ pub struct SchedulerOptions {
     pub turn: Duration,
     /// A job without leases from which nothing was heard for so long is forgotten; 60 s.
     pub forget_after: Duration,
+    /// How long one that succeeds another only listens to nodes and Owners before it lends; 500 ms.
+    pub gather: Duration,
 }
 
 impl Default for SchedulerOptions {
@@ -52,6 +57,7 @@ impl Default for SchedulerOptions {
             demand_lasts: Duration::from_secs(3),
             turn: Duration::from_secs(10),
             forget_after: Duration::from_secs(60),
+            gather: Duration::from_millis(500),
         }
     }
 }
@@ -93,6 +99,8 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
+    /// Jobs are over, as a node has seen.
+    JobsOver(Vec<JobId>),
     /// Time has passed.
     Tick,
 }
@@ -148,9 +156,20 @@ pub struct State {
     pub(super) next_lease: u64,
     accounted_at: Duration,
     renew_at: Duration,
-    pub(super) lend_from: Duration,
+    /// Until then it listens.
+    lend_from: Duration,
+    /// Submissions that came meanwhile.
+    submitted: Vec<Submission>,
     /// Something changed that may change the division.
     pub(super) stale: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Submission {
+    ask: u64,
+    job: JobId,
+    tenant: Arc<str>,
+    functions: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -198,13 +217,19 @@ impl State {
             accounted_at: Duration::ZERO,
             renew_at: Duration::ZERO,
             lend_from: Duration::ZERO,
+            submitted: Vec::new(),
             stale: false,
         }
     }
 
-    /// A Scheduler after another one: lends nothing until what its predecessor lent has run out.
+    /// A Scheduler after another one: lends nothing until nodes and Owners had their time to say what there is.
     pub fn take_over(epoch: Epoch, options: SchedulerOptions, now: Duration) -> Self {
-        Self { lend_from: now + options.lease + options.grace, ..Self::new(epoch, options) }
+        Self { lend_from: now + options.gather, ..Self::new(epoch, options) }
+    }
+
+    /// Whether it only listens for now.
+    pub fn gathers(&self, now: Duration) -> bool {
+        now < self.lend_from
     }
 
     /// Which reign this is.
@@ -250,11 +275,14 @@ impl State {
 
     /// When the next tick has something to do; `None` while there are no jobs.
     pub fn next_wakeup(&self) -> Option<Duration> {
+        if !self.submitted.is_empty() {
+            return Some(self.lend_from);
+        }
         if self.jobs.is_empty() {
             return None;
         }
         let ends = self.loans.values().filter(|loan| !loan.returning.0.is_empty() && loan.kept.0.is_empty());
-        ends.map(|loan| loan.returning_until).chain([self.renew_at]).min()
+        ends.map(|loan| loan.returning_until).chain([self.renew_at.max(self.lend_from)]).min()
     }
 
     /// Takes one event in; what is to be done is appended to `effects`, in order.
@@ -265,13 +293,20 @@ impl State {
             Event::NodeUp(spec) => self.node_up(spec, &mut changed, effects),
             Event::NodeDown { node, incarnation } => self.node_down(&node, incarnation, &mut changed, effects),
             Event::Submit { ask, job, tenant, functions } => {
-                let answer = self.submit(now, job, tenant, &functions);
-                effects.push(Effect::Answer { ask, answer });
+                self.submitted.push(Submission { ask, job, tenant, functions });
             }
             Event::Demand(demand) => self.demand(now, demand),
             Event::Release { job, lease } => self.in_use(job, &lease),
             Event::JobDone { job } => self.job_done(job),
+            Event::JobsOver(jobs) => jobs.into_iter().for_each(|job| self.job_done(job)),
             Event::Tick => {}
+        }
+        if self.gathers(now) {
+            return;
+        }
+        for Submission { ask, job, tenant, functions } in std::mem::take(&mut self.submitted) {
+            let answer = self.submit(now, job, tenant, &functions);
+            effects.push(Effect::Answer { ask, answer });
         }
         let renew = now >= self.renew_at;
         if renew {
@@ -324,6 +359,8 @@ impl State {
             }
         }
         self.stale = true;
+        // Those that were taken over before the node was known.
+        self.loans.retain(|(_, on), loan| *on != spec.node || loan.incarnation >= spec.incarnation);
         self.nodes.insert(spec.node.clone(), Node { spec, up: true });
     }
 
@@ -413,10 +450,13 @@ impl State {
     }
 
     fn demand(&mut self, now: Duration, demand: JobDemand) {
-        let JobDemand { job, tenant, owner, incarnation, sequence, shapes, leases } = demand;
+        let JobDemand { job, tenant, owner, incarnation, sequence, shapes, leases, held } = demand;
         let home = Placement { node: owner, incarnation };
         if self.is_newest(job, &home, sequence) {
             self.wants(now, job, tenant, home, sequence, shapes);
+            for held in held {
+                self.take_in(now, job, held);
+            }
             for lease in leases {
                 self.in_use(job, &lease);
             }
@@ -474,8 +514,35 @@ impl State {
         }
     }
 
+    /// A lease of an earlier reign goes on: nobody else gets it, unless it is reported idle or would have ended. The job
+    /// itself is lent from it first.
+    fn take_in(&mut self, now: Duration, job: JobId, HeldLease { lease, in_use }: HeldLease) {
+        let over = |node: &Node| {
+            lease.incarnation < node.spec.incarnation || (lease.incarnation == node.spec.incarnation && !node.up)
+        };
+        if lease.epoch >= self.epoch || lease.job != job || self.nodes.get(&lease.node).is_some_and(over) {
+            return;
+        }
+        let ends_at = now + self.options.lease + self.options.grace;
+        // Said again, or there are new leases already: the first word counts.
+        if let Entry::Vacant(entry) = self.loans.entry((job, lease.node)) {
+            entry.insert(Loan::taken_over(
+                LeaseId(self.next_lease),
+                lease.incarnation,
+                &lease.resources,
+                &in_use,
+                ends_at,
+            ));
+            self.next_lease += 1;
+            self.stale = true;
+        }
+    }
+
     /// The Owner says what it uses of a lease: what it was to give back and does not use is free.
     fn in_use(&mut self, job: JobId, report: &LeaseUse) {
+        if report.epoch != self.epoch {
+            return;
+        }
         let mut of_job = self.loans.range_mut((job, least_node())..).take_while(|((of, _), _)| *of == job);
         if let Some((_, loan)) = of_job.find(|(_, loan)| loan.id == report.lease) {
             self.stale |= loan.report(report.version, &report.in_use);

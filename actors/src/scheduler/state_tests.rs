@@ -63,6 +63,7 @@ impl World {
             sequence: self.sequence,
             shapes,
             leases,
+            held: Vec::new(),
         });
         self.on(at, demand);
     }
@@ -127,7 +128,7 @@ fn a_second_job_gets_its_half_when_the_first_gives_it_back() {
     world.demand(1.0, 2, 4);
     assert_eq!((world.cpu(1), world.cpu(2)), (2000, 0), "taken back, but perhaps in use still");
     // A report from before the first job knew says nothing.
-    let stale = LeaseUse { lease: LeaseId(1), version: 1, in_use: Resources::cpu(2000) };
+    let stale = LeaseUse { epoch: Epoch(1), lease: LeaseId(1), version: 1, in_use: Resources::cpu(2000) };
     world.on(1.1, Event::Release { job: job(1), lease: stale.clone() });
     assert_eq!(world.cpu(2), 0);
     let version = world.lease(1).version;
@@ -155,8 +156,12 @@ fn a_started_task_keeps_its_slot_for_as_long_as_it_is_reported() {
     let mut world = World::new(&[node("a", 2000)]);
     world.demand(0.0, 1, 2);
     let shapes = |count| vec![Shape::anywhere(Resources::cpu(1000), count)];
-    let busy =
-        |world: &World| LeaseUse { lease: LeaseId(1), version: world.lease(1).version, in_use: Resources::cpu(2000) };
+    let busy = |world: &World| LeaseUse {
+        epoch: Epoch(1),
+        lease: LeaseId(1),
+        version: world.lease(1).version,
+        in_use: Resources::cpu(2000),
+    };
     for second in 1..60 {
         world.demand(f64::from(second), 2, 1);
         let in_use = busy(&world);
@@ -363,18 +368,131 @@ fn a_lost_home_is_told_and_the_job_wants_nothing_until_it_speaks_again() {
     assert_eq!(world.state.nodes()[0].free, Resources::cpu(2000));
 }
 
-#[test]
-fn a_scheduler_that_takes_over_waits_for_its_predecessors_loans_to_end() {
-    let mut world = World::new(&[]);
-    world.state = State::take_over(Epoch(2), SchedulerOptions::default(), secs(10.0));
-    world.on(10.0, Event::NodeUp(node("a", 2000)));
-    for second in 10..15 {
-        world.demand(f64::from(second), 1, 2);
-        world.on(f64::from(second), Event::Tick);
-        assert_eq!(world.cpu(1), 0, "at {second}");
+/// A lease of reign 1 on `on`, of which one cpu is in use.
+fn held(number: u128, on: &str, cpu: u64, in_use: u64) -> HeldLease {
+    let lease = Lease {
+        id: LeaseId(1),
+        epoch: Epoch(1),
+        version: 1,
+        job: job(number),
+        node: NodeId::new(on),
+        incarnation: Incarnation(1),
+        resources: Resources::cpu(cpu),
+        lasts_ms: 4000,
+    };
+    HeldLease { lease, in_use: Resources::cpu(in_use) }
+}
+
+impl World {
+    /// The Scheduler of reign 2, which begins at `at`.
+    fn takes_over(at: f64) -> Self {
+        let mut world = Self::new(&[]);
+        world.state = State::take_over(Epoch(2), SchedulerOptions::default(), secs(at));
+        world
     }
-    world.on(15.0, Event::Tick);
+
+    fn demand_holding(&mut self, at: f64, number: u128, cpus: u32, held: Vec<HeldLease>) {
+        self.sequence += 1;
+        let demand = JobDemand {
+            job: job(number),
+            tenant: format!("tenant-{number}").into(),
+            owner: NodeId::new("home"),
+            incarnation: Incarnation(1),
+            sequence: self.sequence,
+            shapes: vec![Shape::anywhere(Resources::cpu(1000), cpus)],
+            leases: Vec::new(),
+            held,
+        };
+        self.on(at, Event::Demand(demand));
+    }
+}
+
+#[test]
+fn a_scheduler_that_takes_over_listens_first_and_says_nothing_meanwhile() {
+    let mut world = World::takes_over(10.0);
+    world.demand_holding(10.1, 1, 2, vec![held(1, "a", 1000, 1000)]);
+    world.on(10.2, Event::NodeUp(node("a", 2000)));
+    world.on(10.4, Event::Tick);
+    assert_eq!(world.log, [], "the Owner goes on with what it has");
+    assert_eq!(world.state.next_wakeup(), Some(secs(10.5)));
+    world.on(10.5, Event::Tick);
     assert_eq!((world.cpu(1), world.lease(1).epoch), (2000, Epoch(2)));
+}
+
+#[test]
+fn what_is_in_use_under_leases_of_the_reign_before_is_lent_to_nobody_else() {
+    let mut world = World::takes_over(10.0);
+    world.on(10.1, Event::NodeUp(node("a", 2000)));
+    world.demand_holding(10.1, 1, 2, vec![held(1, "a", 2000, 2000)]);
+    world.demand_holding(10.2, 2, 2, Vec::new());
+    world.on(10.5, Event::Tick);
+    // Fair are 1000 each; the job that had all is asked for half of it, and goes on using it for now.
+    assert_eq!((world.cpu(1), world.cpu(2)), (1000, 0));
+    let (lease, version) = (world.lease(1).id, world.lease(1).version);
+    let shape = || vec![Shape::anywhere(Resources::cpu(1000), 2)];
+    let in_use = |epoch, cpu| vec![LeaseUse { epoch: Epoch(epoch), lease, version, in_use: Resources::cpu(cpu) }];
+    world.demand_with(10.6, 1, shape(), in_use(1, 0));
+    assert_eq!(world.cpu(2), 0, "a report on another reign's lease says nothing of this one");
+    world.demand_with(10.7, 1, shape(), in_use(2, 1000));
+    assert_eq!((world.cpu(1), world.cpu(2)), (1000, 1000));
+}
+
+#[test]
+fn leases_of_lives_that_are_over_or_of_this_reign_are_not_taken_over() {
+    let now = |held: &HeldLease| HeldLease { lease: Lease { epoch: Epoch(2), ..held.lease.clone() }, ..held.clone() };
+    let later = NodeSpec { incarnation: Incarnation(2), ..node("a", 2000) };
+    for node_first in [true, false] {
+        let mut world = World::takes_over(10.0);
+        let both = vec![held(1, "a", 2000, 2000), now(&held(1, "b", 2000, 2000))];
+        let events = [Some(later.clone()), None];
+        for event in if node_first { [0, 1] } else { [1, 0] } {
+            match &events[event] {
+                Some(spec) => world.on(10.1, Event::NodeUp(spec.clone())),
+                None => world.demand_holding(10.1, 1, 2, both.clone()),
+            }
+        }
+        world.on(10.1, Event::NodeUp(node("b", 2000)));
+        world.demand_holding(10.2, 2, 4, Vec::new());
+        world.on(10.5, Event::Tick);
+        assert_eq!((world.cpu(1), world.cpu(2)), (2000, 2000), "node first: {node_first}");
+    }
+}
+
+#[test]
+fn a_lease_on_a_node_that_is_gone_is_no_burden() {
+    let mut world = World::takes_over(10.0);
+    world.on(10.1, Event::NodeUp(node("b", 2000)));
+    world.demand_holding(10.1, 1, 2, vec![held(1, "a", 2000, 2000)]);
+    world.on(10.5, Event::Tick);
+    assert_eq!(world.cpu(1), 2000);
+    for second in 11..20 {
+        world.on(f64::from(second), Event::Tick);
+        world.demand(f64::from(second), 1, 2);
+    }
+    assert_eq!(world.leases[&job(1)].len(), 1, "it runs out");
+}
+
+#[test]
+fn who_submits_while_the_scheduler_gathers_is_answered_when_it_knows_the_nodes() {
+    let mut world = World::takes_over(10.0);
+    let submit = |ask| Event::Submit { ask, job: job(1), tenant: "t".into(), functions: vec!["f@1".into()] };
+    world.on(10.0, submit(1));
+    world.on(10.3, Event::NodeUp(node("a", 2000)));
+    assert_eq!((world.log.len(), world.state.next_wakeup()), (0, Some(secs(10.5))));
+    world.on(10.5, Event::Tick);
+    let home = Placement { node: NodeId::new("a"), incarnation: Incarnation(1) };
+    assert_eq!(world.log, [Effect::Answer { ask: 1, answer: Ok(home) }]);
+}
+
+#[test]
+fn jobs_that_nodes_say_are_over_stay_over_in_the_next_reign() {
+    let mut world = World::takes_over(10.0);
+    world.on(10.0, Event::NodeUp(node("a", 2000)));
+    world.on(10.1, Event::JobsOver(vec![job(1)]));
+    world.demand_holding(10.2, 1, 2, vec![held(1, "a", 2000, 2000)]);
+    world.on(10.5, Event::Submit { ask: 1, job: job(1), tenant: "t".into(), functions: Vec::new() });
+    assert_eq!(world.log, [Effect::Answer { ask: 1, answer: Err(Refusal::Over) }]);
+    assert_eq!(world.state.jobs(), [], "a late word does not bring it back");
 }
 
 #[test]

@@ -54,6 +54,14 @@ pub enum AskError {
         /// The actor that was asked.
         actor: String,
     },
+    /// There is no such actor anywhere, as far as is known.
+    #[error("no {actor} in the cluster within {deadline:?}")]
+    Nobody {
+        /// What was looked for.
+        actor: String,
+        /// How long the caller was willing to wait.
+        deadline: Duration,
+    },
     /// No answer in time.
     #[error("{actor} on {node} did not answer within {deadline:?}")]
     Deadline {

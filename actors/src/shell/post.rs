@@ -10,8 +10,8 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use exobus_bus::session::Endpoint;
@@ -64,14 +64,15 @@ pub struct Post(Arc<Inner>);
 
 struct Inner {
     node: NodeId,
-    incarnation: Incarnation,
+    incarnation: AtomicU64,
     clock: Arc<dyn Clock>,
-    endpoint: OnceLock<Endpoint>,
+    endpoint: RwLock<Option<Endpoint>>,
     routes: RwLock<HashMap<Arc<str>, Arc<dyn Route>>>,
     waiting: Mutex<HashMap<u64, Box<dyn Waiting>>>,
     next_slot: AtomicU64,
     messages: AtomicU64,
     refusals: Refusals,
+    stale: AtomicU64,
     on_fatal: OnFatal,
 }
 
@@ -126,7 +127,7 @@ impl<T: DeserializeOwned + Send + 'static> Waiting for Asker<T> {
 
 impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Post({} incarnation {})", self.0.node, self.0.incarnation.0)
+        write!(f, "Post({} incarnation {})", self.0.node, self.incarnation().0)
     }
 }
 
@@ -135,14 +136,15 @@ impl Post {
     pub fn new(options: PostOptions) -> Self {
         Self(Arc::new(Inner {
             node: options.node,
-            incarnation: options.incarnation,
+            incarnation: AtomicU64::new(options.incarnation.0),
             clock: options.clock,
-            endpoint: OnceLock::new(),
+            endpoint: RwLock::default(),
             routes: RwLock::default(),
             waiting: Mutex::default(),
             next_slot: AtomicU64::new(1),
             messages: AtomicU64::new(0),
             refusals: Refusals::default(),
+            stale: AtomicU64::new(0),
             on_fatal: options.on_fatal,
         }))
     }
@@ -152,9 +154,9 @@ impl Post {
         &self.0.node
     }
 
-    /// The life of this process.
+    /// The life of this node. It changes only while it has no actors.
     pub fn incarnation(&self) -> Incarnation {
-        self.0.incarnation
+        Incarnation(self.0.incarnation.load(Ordering::Acquire))
     }
 
     /// The clock of this process.
@@ -170,7 +172,8 @@ impl Post {
     /// Messages from other processes that were refused so far: malformed, too large, of a foreign version, or of a
     /// node that they do not come from. Each is counted; the first of each sender is logged.
     pub fn refused(&self) -> u64 {
-        self.0.refusals.count() + self.0.endpoint.get().map_or(0, |endpoint| endpoint.stats().frames_malformed)
+        let endpoint = self.0.endpoint.read();
+        self.0.refusals.count() + endpoint.as_ref().map_or(0, |endpoint| endpoint.stats().frames_malformed)
     }
 
     /// Counts a message of `sender` for `receiver`, an actor or a subject, that is refused for `reason`.
@@ -178,9 +181,28 @@ impl Post {
         self.0.refusals.refuse(sender, receiver, reason);
     }
 
-    /// Opens the way to other processes. Called once, before anything is sent to another node.
+    /// Messages that were dropped because they came from a life of a node, or a reign of a Scheduler, that is over.
+    pub fn stale(&self) -> u64 {
+        self.0.stale.load(Ordering::Relaxed)
+    }
+
+    /// Counts messages of what is over.
+    pub(crate) fn count_stale(&self, messages: u64) {
+        self.0.stale.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    /// Opens the way to other processes. Called once in each life, before anything is sent to another node.
     pub fn connect(&self, endpoint: Endpoint) {
-        assert!(self.0.endpoint.set(endpoint).is_ok(), "the post is connected once");
+        let before = self.0.endpoint.write().replace(endpoint);
+        assert!(before.is_none(), "the post is connected once");
+    }
+
+    /// Begins another life: the actors of the last one are gone, and so are its sessions and questions.
+    pub(crate) fn renew(&self, incarnation: Incarnation) {
+        *self.0.endpoint.write() = None;
+        self.0.routes.write().clear();
+        self.0.waiting.lock().clear();
+        self.0.incarnation.store(incarnation.0, Ordering::Release);
     }
 
     /// Registers a local actor under `name` and returns its address.
@@ -304,7 +326,8 @@ impl Post {
 
     fn post_item(&self, node: &NodeId, actor: &str, item: Bytes) -> Result<(), Undeliverable> {
         let undeliverable = |reason: String| Undeliverable { node: node.clone(), actor: actor.to_owned(), reason };
-        let endpoint = self.0.endpoint.get().ok_or_else(|| undeliverable("this process has no bus".into()))?;
+        let endpoint = self.0.endpoint.read();
+        let endpoint = endpoint.as_ref().ok_or_else(|| undeliverable("this process has no bus".into()))?;
         self.count_message();
         endpoint.send(node.as_str(), actor, item).map_err(|error| undeliverable(error.to_string()))
     }

@@ -59,6 +59,23 @@ impl Cluster {
 
     /// Starts a node with one executor and a store of so many bytes.
     pub fn start_of(&self, name: &str, lacking: &[&str], memory_bytes: u64) {
+        let first = self.nodes.read().is_empty();
+        self.start_on(&self.bus, first, name, lacking, memory_bytes);
+    }
+
+    /// Starts a node that may become the Scheduler, with a way of its own to the others.
+    pub fn start_candidate(&self, name: &str, bus: &Bus) {
+        self.start_on(bus, true, name, &[], MEMORY_BYTES);
+    }
+
+    /// Stops a node in order.
+    pub fn stop(&self, name: &str) {
+        let node = self.node(name);
+        self.nodes.write().retain(|node| node.post().node().as_str() != name);
+        drop(node);
+    }
+
+    fn start_on(&self, bus: &Bus, scheduler: bool, name: &str, lacking: &[&str], memory_bytes: u64) {
         let kept = functions().keys().filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
         let mut options = NodeOptions::alone(1, memory_bytes);
         options.name = NodeId::new(name);
@@ -66,15 +83,16 @@ impl Cluster {
         options.store.spill_dirs = vec![self.spill.path().join(name)];
         options.network = self.network.clone();
         options.cluster = Some(ClusterOptions {
-            bus: self.bus.clone(),
+            bus: bus.clone(),
             subjects: self.subjects.clone(),
-            scheduler: self.nodes.read().is_empty(),
+            scheduler,
             membership: MembershipOptions::default(),
             listen: "127.0.0.1:0".parse().unwrap(),
             token: "a token for these tests".into(),
             join_deadline: Duration::from_secs(30),
         });
-        self.nodes.write().push(Arc::new(Node::start(options).unwrap()));
+        let node = Arc::new(Node::start(options).unwrap());
+        self.nodes.write().push(node);
     }
 
     /// Starts a node with one executor.

@@ -1,9 +1,11 @@
 //! Several nodes in one process, over an in-process bus and a network in memory.
 
 mod arguments;
+mod election;
 mod figures;
 mod functions;
 mod harness;
+mod lives;
 mod outputs;
 mod pushes;
 mod refused;

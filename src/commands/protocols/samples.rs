@@ -11,7 +11,7 @@ use exobus_actors::{
     merger::MergerMsg,
     node_manager::NodeMsg,
     owner::OwnerMsg,
-    scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape},
+    scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape},
     shell::{Reply, Wire},
     task::{
         Arg, Consumed, JobError, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning,
@@ -81,7 +81,7 @@ fn figures() -> NodeFigures {
 }
 
 fn scheduler() -> Vec<SchedulerMsg> {
-    let lease = LeaseUse { lease: LeaseId(3), version: 2, in_use: Resources::cpu(1000) };
+    let lease = LeaseUse { epoch: Epoch(17), lease: LeaseId(3), version: 2, in_use: Resources::cpu(1000) };
     vec![
         SchedulerMsg::NodeUp(NodeSpec {
             node: node(),
@@ -107,9 +107,11 @@ fn scheduler() -> Vec<SchedulerMsg> {
             sequence: 12,
             shapes: vec![Shape::anywhere(Resources::cpu(1000), 40)],
             leases: vec![lease.clone()],
+            held: Vec::new(),
         }),
         SchedulerMsg::Release { job: job(), lease },
         SchedulerMsg::JobDone { job: job() },
+        SchedulerMsg::JobsOver { jobs: vec![job()] },
         SchedulerMsg::ListNodes { reply: Reply::to(node(), 8) },
         SchedulerMsg::ListJobs { reply: Reply::to(node(), 9) },
     ]
@@ -123,8 +125,12 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
         SchedulerMsg::Demand(..) => "Demand",
         SchedulerMsg::Release { .. } => "Release",
         SchedulerMsg::JobDone { .. } => "JobDone",
+        SchedulerMsg::JobsOver { .. } => "JobsOver",
         SchedulerMsg::ListNodes { .. } => "ListNodes",
         SchedulerMsg::ListJobs { .. } => "ListJobs",
+        SchedulerMsg::Reign { .. } => "Reign",
+        SchedulerMsg::StepDown => "StepDown",
+        SchedulerMsg::Gathered => "Gathered",
         SchedulerMsg::Tick => "Tick",
     }
 }
@@ -182,8 +188,8 @@ fn owner() -> Vec<OwnerMsg> {
     };
     let consumed = Consumed { arg: 0, read: output() };
     vec![
-        OwnerMsg::Leases { leases: vec![lease] },
-        OwnerMsg::Unplaceable { reason: "needs 1 gpu, cluster has 0".into(), ever: true },
+        OwnerMsg::Leases { epoch: Epoch(1), leases: vec![lease] },
+        OwnerMsg::Unplaceable { epoch: Epoch(1), reason: "needs 1 gpu, cluster has 0".into(), ever: true },
         OwnerMsg::Completed {
             node: node(),
             incarnation: INCARNATION,
@@ -242,6 +248,7 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
     match message {
         OwnerMsg::Program(..) => "Program",
         OwnerMsg::Leases { .. } => "Leases",
+        OwnerMsg::NewReign => "NewReign",
         OwnerMsg::Unplaceable { .. } => "Unplaceable",
         OwnerMsg::Completed { .. } => "Completed",
         OwnerMsg::Yielded { .. } => "Yielded",
@@ -353,6 +360,7 @@ fn membership() -> Vec<MembershipMsg> {
         figures: Figures { cpus: 2, cpu_used_milli: 1800, ..Figures::default() },
         data_address: "127.0.0.1:7400".into(),
         stopping: false,
+        reign: Some(Reign { epoch: Epoch(17), node: node() }),
         zombies: Vec::new(),
     };
     vec![MembershipMsg::Beat(beat), MembershipMsg::Tick, MembershipMsg::Leave]
@@ -363,6 +371,7 @@ fn membership_variant(message: &MembershipMsg) -> &'static str {
         MembershipMsg::Beat(..) => "Beat",
         MembershipMsg::Tick => "Tick",
         MembershipMsg::Leave => "Leave",
+        MembershipMsg::Speak => "Speak",
     }
 }
 
@@ -380,7 +389,7 @@ mod tests {
         assert_eq!(
             given,
             [
-                ("scheduler", 8),
+                ("scheduler", 9),
                 ("host", 2),
                 ("client", 2),
                 ("owner", 14),

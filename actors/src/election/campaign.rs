@@ -1,0 +1,317 @@
+//! What a candidate does to the world: keys written, the Scheduler of this node told, who asks answered.
+
+use std::time::Duration;
+
+use exobus_bus::kv::{Kv, KvConfig};
+use exobus_bus::{Bus, BusError, Message, Subjects, SubscribeOptions, codec};
+use futures::future::{FutureExt as _, LocalBoxFuture};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::state::{Answer, Effect, ElectionOptions, Event, State};
+use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::membership::{Directory, MembershipMsg};
+use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg};
+use crate::shell::{Address, Fatal, Post};
+
+/// The bucket, and its one key.
+const BUCKET: &str = "scheduler";
+const KEY: &str = "lease";
+/// The bucket holds a few hundred bytes.
+const BUCKET_BYTES: u64 = 64 * 1024;
+/// How long an answer of the bucket may take before it counts as lost.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
+/// A server that has just started answers nothing about streams for a moment.
+const STREAMS_DEADLINE: Duration = Duration::from_secs(2);
+/// How long the farewell to the key may take.
+const RELEASE_DEADLINE: Duration = Duration::from_secs(1);
+
+/// On what an election is held.
+pub(crate) enum Ground {
+    /// A bucket of keys.
+    Keys(Kv),
+    /// The word of the configuration that there is one candidate.
+    Word,
+}
+
+impl Ground {
+    /// Looks what the cluster's servers offer; tries for `deadline`.
+    ///
+    /// # Errors
+    /// The bus does not answer, or refuses.
+    pub(crate) async fn of(bus: &Bus, subjects: &Subjects, deadline: Duration) -> Result<Self, BusError> {
+        let config = KvConfig {
+            ttl: super::TTL,
+            bytes_max: BUCKET_BYTES,
+            deletions_kept: Duration::from_secs(60),
+            deadline: ANSWER_DEADLINE,
+            ..KvConfig::new(&subjects.durable_name("kv", BUCKET)?, subjects.kv(BUCKET)?)
+        };
+        let end = Instant::now() + deadline;
+        let no_streams_before = Instant::now() + STREAMS_DEADLINE.min(deadline);
+        let opened = loop {
+            match Kv::open(bus, &config).await {
+                Err(error) if error.is_retryable() => {
+                    // Nobody there to answer may also mean: not yet.
+                    let patience = if no_streams(&error) { no_streams_before } else { end };
+                    if Instant::now() >= patience {
+                        break Err(error);
+                    }
+                    debug!(%error, "the election's bucket is not there yet");
+                    sleep(super::TRY_EVERY).await;
+                }
+                other => break other,
+            }
+        };
+        match opened {
+            Ok(kv) => Ok(Self::Keys(kv)),
+            Err(error) if no_streams(&error) => {
+                warn!(
+                    %error,
+                    "the NATS server has no JetStream: there is no election, and exactly one node may say scheduler = true; \
+                     when it is gone, new jobs wait for it"
+                );
+                Ok(Self::Word)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the servers have no durable streams for this user.
+fn no_streams(error: &BusError) -> bool {
+    matches!(error, BusError::Unsupported(_) | BusError::NoResponders { .. } | BusError::Denied { .. })
+}
+
+/// What a campaign needs.
+pub(crate) struct CampaignParts {
+    pub(crate) post: Post,
+    pub(crate) bus: Bus,
+    pub(crate) subjects: Subjects,
+    pub(crate) ground: Ground,
+    pub(crate) link: SchedulerLink,
+    pub(crate) directory: Directory,
+    pub(crate) scheduler: Address<SchedulerMsg>,
+    pub(crate) membership: Address<MembershipMsg>,
+}
+
+/// A candidate at work; it ends when this is dropped, without a farewell.
+pub(crate) struct Campaign {
+    leave: Option<oneshot::Sender<()>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Campaign {
+    /// Begins, on this arbiter.
+    pub(crate) fn start(parts: CampaignParts) -> Self {
+        let (leave, left) = oneshot::channel();
+        let runner = Runner { me: candidate(&parts.post), where_task: None, parts };
+        let task = match runner.parts.ground {
+            Ground::Keys(ref kv) => {
+                let kv = kv.clone();
+                tokio::task::spawn_local(runner.contend(kv, left))
+            }
+            Ground::Word => tokio::task::spawn_local(runner.reign_alone(left)),
+        };
+        Self { leave: Some(leave), task }
+    }
+
+    /// Gives the lease back, so that the next one need not wait for its end.
+    pub(crate) async fn leave(mut self) {
+        if let Some(leave) = self.leave.take() {
+            let _ = leave.send(());
+        }
+        // What was not released expires.
+        let _ = timeout(RELEASE_DEADLINE, &mut self.task).await;
+    }
+}
+
+impl Drop for Campaign {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What the key says: which life of which node has it. For people, too.
+fn candidate(post: &Post) -> String {
+    let (node, Incarnation(incarnation)) = (post.node(), post.incarnation());
+    format!("{node} {incarnation}")
+}
+
+struct Runner {
+    parts: CampaignParts,
+    me: String,
+    /// Answers who looks for the Scheduler, while it is here.
+    where_task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(task) = self.where_task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Runner {
+    async fn contend(mut self, kv: Kv, mut left: oneshot::Receiver<()>) {
+        let clock = self.parts.post.clock().clone();
+        let mut state = State::new(ElectionOptions::default(), clock.now());
+        let mut heard = self.parts.link.changes();
+        let mut asked: Option<LocalBoxFuture<'static, Answer>> = None;
+        let (mut effects, mut leaving) = (Vec::new(), false);
+        loop {
+            let wait = state.next_wakeup().map(|at| at.saturating_sub(clock.now()));
+            let event = tokio::select! {
+                biased;
+                _ = &mut left, if !leaving => {
+                    leaving = true;
+                    Event::Leave
+                }
+                answer = async { asked.as_mut().expect("looked before").await }, if asked.is_some() => {
+                    asked = None;
+                    Event::Answered(answer)
+                }
+                Ok(()) = heard.changed() => {
+                    Event::Heard(self.parts.link.epoch())
+                }
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => Event::Tick,
+            };
+            state.on(clock.now(), event, &mut effects);
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Reign { epoch, until, succeeds } => self.begin(epoch, until, succeeds).await,
+                    Effect::Extend(until) => self.tell(state.reign(), until),
+                    Effect::StepDown(why) => {
+                        warn!(node = %self.parts.post.node(), why = why.text(), "no longer the scheduler");
+                        self.end();
+                    }
+                    Effect::Release(revision) => {
+                        if let Err(error) = kv.delete(KEY, Some(revision)).await {
+                            debug!(%error, "the lease was not given back");
+                        }
+                    }
+                    Effect::Create | Effect::Update(_) | Effect::Look => {
+                        asked = Some(ask(kv.clone(), self.me.clone(), effect).boxed_local());
+                    }
+                }
+            }
+            if leaving && asked.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// There is no election: what the configuration says is so, unless somebody else says the same.
+    async fn reign_alone(mut self, mut left: oneshot::Receiver<()>) {
+        let mut heard = self.parts.link.changes();
+        let mut epoch = Epoch(0);
+        loop {
+            let known = heard.borrow_and_update().clone();
+            if let Some(other) = known.as_ref().filter(|other| self.is_rival(other)) {
+                return self.parts.post.fatal(second_scheduler(&other.node));
+            }
+            let known = self.parts.link.epoch();
+            if known > epoch || epoch == Epoch(0) {
+                epoch = Epoch(self.parts.post.clock().unix_ms().max(known.0.saturating_add(1)));
+                self.begin(epoch, Duration::MAX, known > Epoch(0)).await;
+            }
+            tokio::select! {
+                _ = &mut left => return,
+                _ = heard.changed() => {}
+            }
+        }
+    }
+
+    /// Whether the Scheduler of another node lives.
+    fn is_rival(&self, reign: &Reign) -> bool {
+        let members = self.parts.directory.members();
+        reign.node != *self.parts.post.node()
+            && members.iter().any(|member| member.node == reign.node && !member.health.is_gone())
+    }
+
+    async fn begin(&mut self, epoch: Epoch, until: Duration, succeeds: bool) {
+        let reign = Reign { epoch, node: self.parts.post.node().clone() };
+        info!(node = %reign.node, epoch = epoch.0, "is the scheduler");
+        self.tell_of(epoch, until, succeeds);
+        match serve_where(&self.parts.bus, &self.parts.subjects, &reign).await {
+            Ok(task) => {
+                if let Some(before) = self.where_task.replace(task) {
+                    before.abort();
+                }
+            }
+            // Nodes hear of it all the same.
+            Err(error) => warn!(%error, "clients are not told where the scheduler is"),
+        }
+        self.parts.link.follow(&reign);
+        // At once: the sooner the others know, the sooner jobs go on.
+        let _ = self.parts.membership.send(MembershipMsg::Speak);
+    }
+
+    fn tell(&self, reign: Option<Epoch>, until: Duration) {
+        if let Some(epoch) = reign {
+            self.tell_of(epoch, until, true);
+        }
+    }
+
+    fn tell_of(&self, epoch: Epoch, until: Duration, succeeds: bool) {
+        let _ = self.parts.scheduler.send(SchedulerMsg::Reign { epoch, until, succeeds });
+    }
+
+    fn end(&mut self) {
+        if let Some(task) = self.where_task.take() {
+            task.abort();
+        }
+        self.parts.link.end_own();
+        let _ = self.parts.scheduler.send(SchedulerMsg::StepDown);
+    }
+}
+
+/// Why a node must end that says that it is the Scheduler, too.
+pub(crate) fn second_scheduler(other: &NodeId) -> Fatal {
+    let reason = format!(
+        "{other} is the scheduler already; without JetStream there is no election, and exactly one node may say \
+         scheduler = true"
+    );
+    Fatal { actor: "election".to_owned(), reason }
+}
+
+/// One question to the bucket, to its end.
+async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
+    let answered = async {
+        match question {
+            Effect::Create => kv.create(KEY, me).await.map(Answer::Written),
+            Effect::Update(revision) => kv.update(KEY, me, revision).await.map(Answer::Written),
+            _ => kv.get(KEY).await.map(|entry| match entry {
+                Some(entry) if entry.value == me.as_bytes() => Answer::Ours(entry.revision),
+                _ => Answer::NotOurs,
+            }),
+        }
+    };
+    // A question to the bucket may be several to the server, each with a deadline of its own.
+    match timeout(ANSWER_DEADLINE, answered).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(BusError::Conflict { .. })) => Answer::Refused,
+        Ok(Err(error)) => {
+            debug!(%error, "no word of the scheduler's lease");
+            Answer::Lost
+        }
+        Err(_) => {
+            debug!("no word of the scheduler's lease in time");
+            Answer::Lost
+        }
+    }
+}
+
+/// Answers whoever looks for the Scheduler.
+async fn serve_where(bus: &Bus, subjects: &Subjects, reign: &Reign) -> Result<tokio::task::JoinHandle<()>, BusError> {
+    let pattern = subjects.ctl_all("scheduler")?;
+    let mut asked = bus.subscribe(pattern, SubscribeOptions::queue("scheduler")).await?;
+    let answer = codec::encode(reign).map_err(|error| BusError::Config(error.to_string()))?;
+    Ok(tokio::task::spawn_local(async move {
+        while let Some(question) = asked.recv().await {
+            let _ = question.try_reply(Message::new(answer.clone()));
+        }
+    }))
+}

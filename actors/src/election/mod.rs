@@ -1,0 +1,41 @@
+//! Election: which of the candidates is the cluster's Scheduler, and under which epoch.
+//!
+//! Every node with `scheduler = true` is a candidate. One of them holds a *lease*: a key that expires ([`TTL`]) in a bucket
+//! of the cluster ([`exobus_bus::kv`]). It makes the key when there is none, and then writes it again at the revision that
+//! it wrote last, so that nobody can write beside it. Who holds the lease reigns; the *epoch* of a reign is the revision
+//! with which it began, and so rises from reign to reign.
+//!
+//! # Promises
+//! - At most one node acts as the Scheduler of the highest epoch: a holder stops acting [`TTL`] after it *began* its last
+//!   successful write, by its own monotonic clock; the server lets the key expire no earlier. A frozen holder looks at the
+//!   clock before it acts again.
+//! - Words of an older reign change nothing: leases carry their epoch, and Owners drop those of older ones.
+//! - A write whose answer is lost is neither a yes nor a no: the holder looks whose the key is before it writes again, and
+//!   acts on no more than what it knows.
+//! - When the holder dies there is a new reign some two seconds later; one that stops in order gives the lease back at once.
+//! - When the bus is away for longer than [`TTL`] nobody reigns: leases of jobs go on, new jobs wait.
+//!
+//! # Who reigns
+//! Everybody learns it from heartbeats: each says whom its sender follows
+//! ([`Beat::reign`](crate::membership::Beat::reign)), and the highest epoch counts. Clients ask `ctl.scheduler.where`. A
+//! Scheduler that hears of a higher epoch than its own stops acting until a write tells that the lease is still its own (the
+//! key-value store was lost and counts from 1 again, say); then it reigns under an epoch that is higher still.
+//!
+//! # Without JetStream
+//! There is no key-value store then, and no election: exactly one node may be a candidate, and the cluster waits for it
+//! when it is gone. Its log says so. A second one is refused.
+
+mod campaign;
+pub mod state;
+
+use std::time::Duration;
+
+pub(crate) use campaign::{Campaign, CampaignParts, Ground, second_scheduler};
+
+/// How long the lease lasts without a write. Short enough that there is a new Scheduler within 3 s; long enough that a
+/// busy machine, or a disk that takes its time with the holder's writes, does not depose anybody.
+pub const TTL: Duration = Duration::from_millis(1500);
+/// How often the holder writes.
+pub const RENEW_EVERY: Duration = Duration::from_millis(400);
+/// How often the others look whether the key is gone.
+pub const TRY_EVERY: Duration = Duration::from_millis(250);

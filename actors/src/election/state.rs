@@ -1,0 +1,256 @@
+//! What a candidate does, decided without a clock and a bus. One question is under way at a time.
+//!
+//! | event                                          | then                                                         |
+//! |------------------------------------------------|--------------------------------------------------------------|
+//! | time to try, the key is not ours               | [`Effect::Create`]                                           |
+//! | time to renew                                  | [`Effect::Update`] at the last revision of ours              |
+//! | written                                        | reigns, until a ttl after the write was begun                |
+//! | written, but a ttl ago                         | does not reign; writes again                                 |
+//! | refused                                        | it is another's: steps down, tries again later               |
+//! | no answer                                      | not known: [`Effect::Look`] whose it is; reigns to the end   |
+//! | found ours                                     | writes at that revision, and reigns when that is done        |
+//! | found another's, or none                       | steps down, tries again                                      |
+//! | a ttl has passed since the last write was begun| steps down                                                   |
+//! | heard of a higher epoch                        | steps down; reigns again, above it, when a write succeeds    |
+
+use std::time::Duration;
+
+use crate::ids::Epoch;
+
+/// The times of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElectionOptions {
+    /// How long the key lasts without a write.
+    pub ttl: Duration,
+    /// How often the holder writes.
+    pub renew_every: Duration,
+    /// How often the others try.
+    pub try_every: Duration,
+}
+
+impl Default for ElectionOptions {
+    fn default() -> Self {
+        Self { ttl: super::TTL, renew_every: super::RENEW_EVERY, try_every: super::TRY_EVERY }
+    }
+}
+
+/// What happens to a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// The question that was asked last has come to an end.
+    Answered(Answer),
+    /// Somebody follows a Scheduler of this epoch.
+    Heard(Epoch),
+    /// This node is about to stop.
+    Leave,
+}
+
+/// How a question ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The key is ours, under this revision.
+    Written(u64),
+    /// It is somebody else's; nothing was written.
+    Refused,
+    /// Looked: the key is there, under this revision, and says that it is ours.
+    Ours(u64),
+    /// Looked: the key is somebody else's, or gone.
+    NotOurs,
+    /// Nobody knows.
+    Lost,
+}
+
+/// What a candidate wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Make the key.
+    Create,
+    /// Write the key, if this is its revision.
+    Update(u64),
+    /// Look whose the key is.
+    Look,
+    /// Remove the key, if this is its revision.
+    Release(u64),
+    /// Act as the Scheduler of this epoch, until that time.
+    Reign {
+        /// The epoch; higher than all that were heard of.
+        epoch: Epoch,
+        /// When to stop by oneself.
+        until: Duration,
+        /// Whether somebody reigned before, as far as is known.
+        succeeds: bool,
+    },
+    /// Go on until that time.
+    Extend(Duration),
+    /// Act no longer.
+    StepDown(Why),
+}
+
+/// Why a reign ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No write succeeded in time: the bus is away, or this process was frozen.
+    RanOut,
+    /// The key is another's, or gone.
+    Deposed,
+    /// There is, or was, a Scheduler of a higher epoch.
+    Outranked,
+    /// This node stops.
+    Leaving,
+}
+
+impl Why {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::RanOut => "the lease could not be renewed in time",
+            Self::Deposed => "the lease is another node's, or gone",
+            Self::Outranked => "a higher epoch was heard of",
+            Self::Leaving => "this node stops",
+        }
+    }
+}
+
+/// The pure core of a candidate.
+#[derive(Clone, Debug)]
+pub struct State {
+    options: ElectionOptions,
+    /// The revision of ours that was written last, and until when it counts.
+    held: Option<(u64, Duration)>,
+    reign: Option<Epoch>,
+    /// The highest epoch that was heard of, of other reigns.
+    heard: Epoch,
+    /// Whether the outcome of the last write is unknown.
+    unsure: bool,
+    /// When the question was asked that is under way.
+    asked_at: Option<Duration>,
+    ask_at: Duration,
+    left: bool,
+}
+
+impl State {
+    /// A candidate that tries at once.
+    pub fn new(options: ElectionOptions, now: Duration) -> Self {
+        Self {
+            options,
+            held: None,
+            reign: None,
+            heard: Epoch(0),
+            unsure: false,
+            asked_at: None,
+            ask_at: now,
+            left: false,
+        }
+    }
+
+    /// The epoch under which this node acts.
+    pub fn reign(&self) -> Option<Epoch> {
+        self.reign
+    }
+
+    /// When the next tick has something to do; `None` while only an answer can change anything.
+    pub fn next_wakeup(&self) -> Option<Duration> {
+        let ask_at = (self.asked_at.is_none() && !self.left).then_some(self.ask_at);
+        let ends_at = self.reign.and(self.held).map(|(_, until)| until);
+        ask_at.into_iter().chain(ends_at).min()
+    }
+
+    /// Takes one event in; what is to be done is appended to `effects`, in order.
+    pub fn on(&mut self, now: Duration, event: Event, effects: &mut Vec<Effect>) {
+        // Before anything else: nothing that waited while this process was frozen makes it act beyond its time.
+        if self.held.is_some_and(|(_, until)| now >= until) {
+            self.step_down(Why::RanOut, effects);
+        }
+        match event {
+            Event::Tick => self.ask(now, effects),
+            Event::Answered(answer) => {
+                if let Some(asked_at) = self.asked_at.take() {
+                    self.answered(now, asked_at, answer, effects);
+                    self.ask(now, effects);
+                }
+            }
+            Event::Heard(epoch) => {
+                if self.reign.is_some_and(|own| epoch > own) {
+                    self.step_down(Why::Outranked, effects);
+                    self.ask_at = now;
+                }
+                if self.reign != Some(epoch) {
+                    self.heard = self.heard.max(epoch);
+                }
+                self.ask(now, effects);
+            }
+            Event::Leave => {
+                self.left = true;
+                self.step_down(Why::Leaving, effects);
+                if let Some((revision, _)) = self.held.take() {
+                    effects.push(Effect::Release(revision));
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+        if self.left || self.asked_at.is_some() || now < self.ask_at {
+            return;
+        }
+        self.asked_at = Some(now);
+        effects.push(match self.held {
+            _ if self.unsure => Effect::Look,
+            Some((revision, _)) => Effect::Update(revision),
+            None => Effect::Create,
+        });
+    }
+
+    fn answered(&mut self, now: Duration, asked_at: Duration, answer: Answer, effects: &mut Vec<Effect>) {
+        match answer {
+            Answer::Written(revision) if self.left => effects.push(Effect::Release(revision)),
+            Answer::Written(revision) => {
+                let until = asked_at + self.options.ttl;
+                self.held = Some((revision, until));
+                self.ask_at = asked_at + self.options.renew_every;
+                match self.reign {
+                    _ if now >= until => {}
+                    Some(_) => effects.push(Effect::Extend(until)),
+                    None => {
+                        let epoch = Epoch(revision.max(self.heard.0.saturating_add(1)));
+                        let succeeds = self.heard > Epoch(0);
+                        self.heard = epoch;
+                        self.reign = Some(epoch);
+                        effects.push(Effect::Reign { epoch, until, succeeds });
+                    }
+                }
+            }
+            Answer::Refused | Answer::NotOurs => {
+                let had = self.held.take().is_some();
+                self.step_down(Why::Deposed, effects);
+                self.unsure = false;
+                // A key that has just been lost, or was never written, may be had at once.
+                let look_again = had || answer == Answer::NotOurs;
+                self.ask_at = if look_again { now } else { now + self.options.try_every };
+            }
+            Answer::Ours(revision) => {
+                // How long ago it was written is not known: that does not make a reign last longer.
+                let until = self.held.map_or(Duration::ZERO, |(_, until)| until);
+                self.held = Some((revision, until));
+                self.unsure = false;
+                self.ask_at = now;
+            }
+            Answer::Lost => {
+                self.unsure = true;
+                self.ask_at = now + self.options.try_every;
+            }
+        }
+    }
+
+    fn step_down(&mut self, why: Why, effects: &mut Vec<Effect>) {
+        if self.reign.take().is_some() {
+            effects.push(Effect::StepDown(why));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,0 +1,289 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// One candidate, fed by hand.
+struct Alone {
+    state: State,
+    log: Vec<Effect>,
+}
+
+impl Alone {
+    fn new() -> Self {
+        Self { state: State::new(ElectionOptions::default(), ms(0)), log: Vec::new() }
+    }
+
+    /// The effects of this event alone.
+    fn on(&mut self, at: u64, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.state.on(ms(at), event, &mut effects);
+        self.log.extend(&effects);
+        effects
+    }
+
+    fn answer(&mut self, at: u64, answer: Answer) -> Vec<Effect> {
+        self.on(at, Event::Answered(answer))
+    }
+
+    /// Reigns since 10 under epoch 7, by a write that was begun at 0.
+    fn reigning() -> Self {
+        let mut world = Self::new();
+        assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
+        let reign = Effect::Reign { epoch: Epoch(7), until: ms(1500), succeeds: false };
+        assert_eq!(world.answer(10, Answer::Written(7)), [reign]);
+        world
+    }
+}
+
+#[test]
+fn who_makes_the_key_reigns_under_its_revision_and_renews_at_its_own_last_one() {
+    let mut world = Alone::reigning();
+    assert_eq!(world.state.next_wakeup(), Some(ms(400)));
+    assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
+    assert_eq!(world.answer(420, Answer::Written(9)), [Effect::Extend(ms(1900))]);
+    assert_eq!(world.on(800, Event::Tick), [Effect::Update(9)]);
+    assert_eq!(world.state.reign(), Some(Epoch(7)), "renewals are the same reign");
+}
+
+#[test]
+fn the_others_try_until_the_key_is_gone() {
+    let mut world = Alone::new();
+    for at in [0, 250, 500] {
+        assert_eq!(world.on(at, Event::Tick), [Effect::Create]);
+        assert_eq!(world.answer(at, Answer::Refused), []);
+        assert_eq!(world.state.next_wakeup(), Some(ms(at + 250)));
+    }
+    assert_eq!(world.on(750, Event::Heard(Epoch(5))), [Effect::Create]);
+    let reign = Effect::Reign { epoch: Epoch(12), until: ms(2250), succeeds: true };
+    assert_eq!(world.answer(760, Answer::Written(12)), [reign]);
+}
+
+#[test]
+fn a_holder_that_cannot_renew_stops_a_ttl_after_its_last_write_was_begun() {
+    let mut world = Alone::reigning();
+    assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
+    assert_eq!(world.state.next_wakeup(), Some(ms(1500)), "no answer comes");
+    assert_eq!(world.on(1499, Event::Tick), []);
+    assert_eq!(world.on(1500, Event::Tick), [Effect::StepDown(Why::RanOut)]);
+    assert_eq!(world.state.reign(), None);
+}
+
+#[test]
+fn a_frozen_holder_does_not_act_on_what_waited_for_it() {
+    // A renewal was under way when the process froze, and its answer is the first thing that it sees.
+    let mut world = Alone::reigning();
+    world.on(400, Event::Tick);
+    let seen = world.answer(9000, Answer::Written(8));
+    assert_eq!(seen, [Effect::StepDown(Why::RanOut), Effect::Update(8)]);
+    // By now it is another's.
+    assert_eq!(world.answer(9010, Answer::Refused), [Effect::Create]);
+    assert_eq!(world.state.reign(), None);
+    // The same when time itself is the first thing: the clock jumps by an hour.
+    let mut world = Alone::reigning();
+    assert_eq!(world.on(3_600_000, Event::Tick), [Effect::StepDown(Why::RanOut), Effect::Update(7)]);
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_looked_after_before_the_next() {
+    let mut world = Alone::reigning();
+    world.on(400, Event::Tick);
+    assert_eq!(world.answer(600, Answer::Lost), []);
+    assert_eq!(world.state.reign(), Some(Epoch(7)), "its time is not over");
+    assert_eq!(world.on(850, Event::Tick), [Effect::Look]);
+    assert_eq!(world.answer(860, Answer::Ours(8)), [Effect::Update(8)], "it was written");
+    assert_eq!(world.answer(870, Answer::Written(9)), [Effect::Extend(ms(2360))]);
+    // Lost again, and not written: the key has expired, and is another's.
+    world.on(1260, Event::Tick);
+    world.answer(1300, Answer::Lost);
+    world.on(1550, Event::Tick);
+    assert_eq!(world.answer(1560, Answer::NotOurs), [Effect::StepDown(Why::Deposed), Effect::Create]);
+}
+
+#[test]
+fn a_lost_answer_to_the_first_write_makes_nobody_reign_before_a_second_one_is_answered() {
+    let mut world = Alone::new();
+    world.on(0, Event::Tick);
+    assert_eq!(world.answer(1000, Answer::Lost), []);
+    assert_eq!(world.on(1250, Event::Tick), [Effect::Look]);
+    assert_eq!(world.answer(1260, Answer::Ours(7)), [Effect::Update(7)]);
+    let reign = Effect::Reign { epoch: Epoch(8), until: ms(2760), succeeds: false };
+    assert_eq!(world.answer(1270, Answer::Written(8)), [reign]);
+}
+
+#[test]
+fn an_answer_that_took_longer_than_the_lease_lasts_makes_nobody_reign() {
+    let mut world = Alone::new();
+    world.on(0, Event::Tick);
+    assert_eq!(world.answer(1500, Answer::Written(7)), [Effect::Update(7)]);
+    assert_eq!(world.state.reign(), None);
+}
+
+#[test]
+fn who_finds_the_key_taken_steps_down_at_once() {
+    let mut world = Alone::reigning();
+    world.on(400, Event::Tick);
+    assert_eq!(world.answer(410, Answer::Refused), [Effect::StepDown(Why::Deposed), Effect::Create]);
+}
+
+#[test]
+fn a_higher_epoch_ends_the_reign_and_the_next_one_is_above_it() {
+    let mut world = Alone::reigning();
+    assert_eq!(world.on(100, Event::Heard(Epoch(7))), [], "that is our own");
+    assert_eq!(world.on(100, Event::Heard(Epoch(3))), [], "that one is over");
+    let seen = world.on(100, Event::Heard(Epoch(90)));
+    assert_eq!(seen, [Effect::StepDown(Why::Outranked), Effect::Update(7)], "is the lease still ours?");
+    let reign = Effect::Reign { epoch: Epoch(91), until: ms(1600), succeeds: true };
+    assert_eq!(world.answer(110, Answer::Written(8)), [reign], "the store was lost and counts from 1 again");
+}
+
+#[test]
+fn who_leaves_gives_the_key_back_whatever_is_under_way() {
+    let mut world = Alone::reigning();
+    assert_eq!(world.on(100, Event::Leave), [Effect::StepDown(Why::Leaving), Effect::Release(7)]);
+    assert_eq!(world.state.next_wakeup(), None);
+    let mut world = Alone::new();
+    world.on(0, Event::Tick);
+    assert_eq!(world.on(5, Event::Leave), []);
+    assert_eq!(world.answer(10, Answer::Written(7)), [Effect::Release(7)]);
+}
+
+/// A key with revisions that expires late, and candidates whose questions and answers take their time or are lost, and
+/// which freeze.
+struct World {
+    candidates: Vec<State>,
+    /// Revision, holder, and when it was written; as the server sees it.
+    key: Option<(u64, usize, u64)>,
+    revision: u64,
+    late: u64,
+    /// What arrives when: at the server (a question), or at a candidate (an answer).
+    flying: BTreeMap<(u64, u64), (usize, Flight)>,
+    sent: u64,
+    reigns: Vec<Option<(Epoch, u64)>>,
+    epochs: Vec<Epoch>,
+}
+
+enum Flight {
+    Asked(Effect),
+    Answered(Answer),
+}
+
+impl World {
+    fn new(candidates: usize, late: u64) -> Self {
+        Self {
+            candidates: (0..candidates).map(|_| State::new(ElectionOptions::default(), ms(0))).collect(),
+            key: None,
+            revision: 0,
+            late,
+            flying: BTreeMap::new(),
+            sent: 0,
+            reigns: vec![None; candidates],
+            epochs: Vec::new(),
+        }
+    }
+
+    fn fly(&mut self, due: u64, who: usize, what: Flight) {
+        self.sent += 1;
+        self.flying.insert((due, self.sent), (who, what));
+    }
+
+    /// What the server does at `at`, and says.
+    fn served(&mut self, at: u64, who: usize, asked: Effect) -> Answer {
+        let ttl = 1500 + self.late;
+        self.key = self.key.filter(|(_, _, written)| at < written + ttl);
+        let free = match (asked, self.key) {
+            (Effect::Create, key) => key.is_none(),
+            (Effect::Update(revision), key) => key.is_some_and(|(last, ..)| last == revision),
+            (Effect::Release(revision), key) => {
+                self.key = key.filter(|(last, ..)| *last != revision);
+                return Answer::Lost;
+            }
+            (Effect::Look, Some((revision, holder, _))) if holder == who => return Answer::Ours(revision),
+            _ => return Answer::NotOurs,
+        };
+        if !free {
+            return Answer::Refused;
+        }
+        self.revision += 1;
+        self.key = Some((self.revision, who, at));
+        Answer::Written(self.revision)
+    }
+
+    fn event(&mut self, at: u64, who: usize, event: Event, delay: u64) {
+        let mut effects = Vec::new();
+        self.candidates[who].on(ms(at), event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Reign { epoch, until, .. } => {
+                    self.reigns[who] = Some((epoch, until.as_millis() as u64));
+                    self.epochs.push(epoch);
+                }
+                Effect::Extend(until) => {
+                    self.reigns[who] = self.reigns[who].map(|(epoch, _)| (epoch, until.as_millis() as u64));
+                }
+                Effect::StepDown(_) => self.reigns[who] = None,
+                asked => self.fly(at + delay, who, Flight::Asked(asked)),
+            }
+        }
+    }
+
+    /// How many act at `at`: those that have stepped down, or look at the clock and see that their time is over, do not.
+    fn acting(&self, at: u64) -> usize {
+        self.reigns.iter().flatten().filter(|(_, until)| at < *until).count()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever is slow, lost or frozen: never do two act at a time, epochs rise, and in the end one reigns.
+    #[test]
+    fn never_two_reign_and_in_the_end_one_does(
+        seed in proptest::collection::vec((0_u64..400, 0_u64..400, 0_u64..10), 64),
+        freezes in proptest::collection::vec((0_usize..3, 0_u64..15_000, 0_u64..5000), 0..6),
+        late in 0_u64..1500,
+    ) {
+        const CHAOS: u64 = 15_000;
+        let mut world = World::new(3, late);
+        let mut turn = 0;
+        for at in 0..CHAOS + 6000 {
+            let calm = at >= CHAOS;
+            let frozen = |who: usize| freezes.iter().any(|(of, from, lasts)| *of == who && (*from..from + lasts).contains(&at));
+            while let Some((key, who)) = world.flying.first_key_value().map(|(key, (who, _))| (*key, *who)) {
+                if key.0 > at {
+                    break;
+                }
+                turn += 1;
+                let (there, back, luck) = if calm { (1, 1, 9) } else { seed[turn % seed.len()] };
+                let (_, flight) = world.flying.remove(&key).unwrap();
+                match flight {
+                    Flight::Asked(asked) => {
+                        // Lost on the way there, or on the way back: a timeout says so after a second.
+                        let answer = if luck == 0 { Answer::Lost } else { world.served(at, who, asked) };
+                        let lost = luck <= 1 || answer == Answer::Lost;
+                        if !matches!(asked, Effect::Release(_)) {
+                            let (due, answer) = if lost { (at + 1000, Answer::Lost) } else { (at + back, answer) };
+                            world.fly(due, who, Flight::Answered(answer));
+                        }
+                    }
+                    Flight::Answered(_) if frozen(who) => world.fly(at + 1, who, flight),
+                    Flight::Answered(answer) => world.event(at, who, Event::Answered(answer), there),
+                }
+            }
+            for who in 0..3 {
+                let due = world.candidates[who].next_wakeup().is_some_and(|due| due <= ms(at));
+                if due && !frozen(who) {
+                    world.event(at, who, Event::Tick, seed[turn % seed.len()].0);
+                }
+            }
+            prop_assert!(world.acting(at) <= 1, "{} act at {at}: {:?}", world.acting(at), world.reigns);
+        }
+        prop_assert_eq!(world.acting(CHAOS + 5999), 1);
+        prop_assert!(world.epochs.is_sorted_by(|a, b| a < b), "{:?}", world.epochs);
+    }
+}

@@ -1,0 +1,179 @@
+//! What a node of a cluster says and hears from outside its actors: where the Scheduler is, who lives, what comes in sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::session::{EndpointEvents, Event as SessionEvent};
+use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
+use exobus_store::Clock;
+use tracing::{debug, info, warn};
+
+use super::{ClusterOptions, JobsOver, NodeError};
+use crate::ids::{Incarnation, NodeId};
+use crate::membership::{Directory, MembershipMsg};
+use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
+use crate::shell::{Address, Post};
+
+/// How often a node tells the Scheduler that it is there.
+const REGISTER_EVERY: Duration = Duration::from_secs(2);
+/// How often who looks for something looks again.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long one question after the Scheduler may take.
+const WHERE_DEADLINE: Duration = Duration::from_millis(500);
+
+/// Hands the heartbeats of all nodes to Membership.
+pub(super) async fn hear_beats(
+    cluster: &ClusterOptions,
+    post: &Post,
+    membership: Address<MembershipMsg>,
+) -> Result<(), NodeError> {
+    let every_beat = cluster.subjects.every_node("beat").map_err(|error| NodeError::Other(error.to_string()))?;
+    let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::default()).await?;
+    let (subjects, post) = (cluster.subjects.clone(), post.clone());
+    actix_rt::spawn(async move {
+        while let Some(delivery) = beats.recv().await {
+            match genuine_beat(&subjects, &delivery.subject, &delivery.message.payload) {
+                Ok(beat) => drop(membership.send(beat)),
+                Err(reason) => {
+                    // `...node.<node>.beat`: who may publish there is the sender.
+                    let sender = delivery.subject.as_str().rsplit('.').nth(1).unwrap_or_default();
+                    post.refuse(sender, "beat", &reason);
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// A heartbeat, if it is one and of the node in whose name it was published.
+fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Result<MembershipMsg, String> {
+    let message = codec::decode::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
+    let MembershipMsg::Beat(beat) = &message else { return Err("no heartbeat".to_owned()) };
+    match subjects.node(beat.node.as_str(), "beat") {
+        Ok(own) if own == *subject => Ok(message),
+        _ => Err("a heartbeat in the name of another node".to_owned()),
+    }
+}
+
+/// Asks once where the Scheduler is; `None`: nobody says.
+pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
+    let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
+    let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), WHERE_DEADLINE).await;
+    Ok(match answer.map(|message| codec::decode::<Reign>(&message.payload)) {
+        Ok(Ok(reign)) => Some(reign),
+        Ok(Err(error)) => {
+            refusals.refuse(subject.as_str(), "find the scheduler", &error);
+            None
+        }
+        // Nobody there yet, or the bus is.
+        Err(_) => None,
+    })
+}
+
+/// Asks until somebody says where the Scheduler is.
+pub(crate) async fn find_scheduler(
+    bus: &Bus,
+    subjects: &Subjects,
+    deadline: Duration,
+    clock: &Arc<dyn Clock>,
+) -> Result<Reign, NodeError> {
+    let (started, refusals) = (clock.now(), Refusals::default());
+    loop {
+        if let Some(reign) = ask_where(bus, subjects, &refusals).await? {
+            return Ok(reign);
+        }
+        let waited = clock.now().saturating_sub(started);
+        if waited >= deadline {
+            return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Registers and waits until the Scheduler knows this node.
+pub(super) async fn register(
+    scheduler: &SchedulerLink,
+    spec: &NodeSpec,
+    deadline: Duration,
+    clock: &Arc<dyn Clock>,
+) -> Result<(), NodeError> {
+    let other = |error: &dyn std::fmt::Display| NodeError::Other(format!("register with the scheduler: {error}"));
+    let started = clock.now();
+    loop {
+        // It may have stepped down in between: then the next one is told.
+        let told = scheduler.send(SchedulerMsg::NodeUp(spec.clone()));
+        let left = deadline.saturating_sub(clock.now().saturating_sub(started));
+        let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, left).await;
+        let nodes = nodes.map_err(|error| other(&error))?;
+        let listed = nodes.iter().find(|info| info.spec.node == spec.node);
+        if listed.is_some_and(|info| info.up && info.spec.incarnation == spec.incarnation) {
+            return Ok(());
+        }
+        let taken = listed.is_some_and(|info| info.spec.incarnation > spec.incarnation);
+        if taken || clock.now().saturating_sub(started) >= deadline {
+            told.map_err(|error| other(&error))?;
+            return Err(other(&"it does not list this node; is the name taken?"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Tells the Scheduler from time to time, and each new one at once, that the node is there and which jobs ended on it.
+pub(super) async fn keep_registered(scheduler: SchedulerLink, spec: NodeSpec, over: JobsOver) {
+    let mut every = tokio::time::interval(REGISTER_EVERY);
+    let mut changes = scheduler.changes();
+    loop {
+        let another = tokio::select! {
+            biased;
+            Ok(()) = changes.changed() => true,
+            _ = every.tick() => false,
+        };
+        let Some(reign) = scheduler.reign() else { continue };
+        if another {
+            info!(node = %reign.node, epoch = reign.epoch.0, "another scheduler is followed");
+            let jobs = over.list();
+            if !jobs.is_empty()
+                && let Err(error) = scheduler.send(SchedulerMsg::JobsOver { jobs })
+            {
+                warn!(%error, "scheduler not told of jobs that are over");
+            }
+        }
+        if let Err(error) = scheduler.send(SchedulerMsg::NodeUp(spec.clone())) {
+            warn!(%error, "scheduler not told");
+        }
+    }
+}
+
+/// Hands what arrives in sessions to the actors of this process.
+///
+/// What a life of a node says that is over, as far as this node knows, is dropped here, whomever it is for: nothing of it
+/// counts any more, and the node is told by Membership.
+pub(crate) async fn pump(mut events: EndpointEvents, post: Post, directory: Directory) {
+    while let Some(event) = events.recv().await {
+        match event {
+            SessionEvent::Items { from, items } => {
+                if !NodeId::is_valid(&from.node) {
+                    post.refuse(&from.node, "session", &"no name of a node");
+                    continue;
+                }
+                let (from, incarnation) = (NodeId::new(&from.node), Incarnation(from.incarnation));
+                if directory.is_over(&from, incarnation) {
+                    post.count_stale(items.len() as u64);
+                    debug!(node = %from, items = items.len(), "words of a life that is over");
+                    continue;
+                }
+                for (actor, item) in items {
+                    post.deliver(&from, &actor, &item);
+                }
+            }
+            // Counted and logged by the session, and sent by a build that is not ours: nothing of it can be answered.
+            SessionEvent::Undecodable { .. } => {}
+            // Membership says what became of the peer, and the jobs act on that.
+            SessionEvent::Reset { peer, reason } => info!(node = peer.node, ?reason, "session reset"),
+            SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),
+            SessionEvent::Unsupported { peer, theirs } => {
+                warn!(node = peer.node, ?theirs, "peer speaks no version of ours")
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! [`SchedulerLink`]: the way to whoever is the Scheduler now.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::protocol::{ACTOR, SchedulerMsg};
+use crate::ids::{Epoch, NodeId};
+use crate::shell::{Address, AskError, Post, Reply, Undeliverable};
+
+/// How long one Scheduler may take to answer before it is asked again; the question may have gone to one that is over.
+const TRY: Duration = Duration::from_secs(2);
+/// Between two questions when the first could not even be sent.
+const AGAIN: Duration = Duration::from_millis(100);
+/// A Scheduler that was not heard for so long does not speak: beats come every half second.
+const SPEAKS_FOR: Duration = Duration::from_secs(2);
+
+/// Who is the Scheduler, and since when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reign {
+    /// Rises from reign to reign.
+    pub epoch: Epoch,
+    /// The Scheduler's node.
+    pub node: NodeId,
+}
+
+/// The way to the Scheduler, whoever that is; clones follow together.
+#[derive(Clone)]
+pub struct SchedulerLink(Arc<Inner>);
+
+struct Inner {
+    post: Post,
+    reign: watch::Sender<Option<Reign>>,
+    /// The highest epoch that was heard of; it stays when a reign of this node ends. Changes with `reign` only.
+    epoch: AtomicU64,
+    /// When the Scheduler's node was last heard, microseconds on the node's clock.
+    heard_us: AtomicU64,
+}
+
+impl fmt::Debug for SchedulerLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SchedulerLink({:?})", self.reign())
+    }
+}
+
+impl SchedulerLink {
+    /// A way that leads nowhere yet.
+    pub fn new(post: Post) -> Self {
+        Self(Arc::new(Inner {
+            post,
+            reign: watch::Sender::new(None),
+            epoch: AtomicU64::new(0),
+            heard_us: AtomicU64::new(0),
+        }))
+    }
+
+    /// Who is the Scheduler, as far as is known.
+    pub fn reign(&self) -> Option<Reign> {
+        self.0.reign.borrow().clone()
+    }
+
+    /// The highest epoch that was heard of; zero before any.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.0.epoch.load(Ordering::Acquire))
+    }
+
+    /// Follows `reign`, if it is a later one than the one that is followed; true when it is.
+    pub fn follow(&self, reign: &Reign) -> bool {
+        self.0.reign.send_if_modified(|known| {
+            let later = self.epoch() < reign.epoch;
+            if later {
+                self.0.epoch.store(reign.epoch.0, Ordering::Release);
+                *known = Some(reign.clone());
+            }
+            later
+        })
+    }
+
+    /// The Scheduler of this node acts no longer, if it did: until another reign is heard of, nobody is followed.
+    pub fn end_own(&self) {
+        self.0.reign.send_if_modified(|known| known.take_if(|reign| reign.node == *self.0.post.node()).is_some());
+    }
+
+    /// The node `node` was heard, and says that it follows `reign`.
+    pub fn heard(&self, node: &NodeId, reign: &Reign) {
+        self.follow(reign);
+        if self.reign().is_some_and(|known| known.node == *node && known == *reign) {
+            self.0.heard_us.store(self.0.post.clock().now().as_micros() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the Scheduler was heard a moment ago. False where there are no heartbeats.
+    pub fn speaks(&self) -> bool {
+        let heard = Duration::from_micros(self.0.heard_us.load(Ordering::Relaxed));
+        !heard.is_zero() && self.0.post.clock().now().saturating_sub(heard) < SPEAKS_FOR
+    }
+
+    /// Told whenever another reign is followed.
+    pub fn changes(&self) -> watch::Receiver<Option<Reign>> {
+        self.0.reign.subscribe()
+    }
+
+    /// Hands a message to the Scheduler.
+    ///
+    /// # Errors
+    /// None is known; as [`Address::send`].
+    pub fn send(&self, message: SchedulerMsg) -> Result<(), Undeliverable> {
+        match self.reign() {
+            Some(reign) => self.address(&reign).send(message),
+            None => {
+                let node = self.0.post.node().clone();
+                Err(Undeliverable { node, actor: ACTOR.to_owned(), reason: "no Scheduler is known".to_owned() })
+            }
+        }
+    }
+
+    /// Asks the Scheduler; when it does not answer, or another one follows it, that one is asked.
+    ///
+    /// # Errors
+    /// No answer within `deadline`, of anybody.
+    pub async fn ask<T>(&self, question: impl Fn(Reply<T>) -> SchedulerMsg, deadline: Duration) -> Result<T, AskError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let end = Instant::now() + deadline;
+        let mut changes = self.changes();
+        loop {
+            let known = timeout_at(end, changes.wait_for(Option::is_some)).await;
+            let Some(reign) = known.ok().and_then(|known| known.ok()?.clone()) else {
+                return Err(AskError::Nobody { actor: ACTOR.to_owned(), deadline });
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            let error = tokio::select! {
+                biased;
+                answer = async { self.address(&reign).ask(&question, left.min(TRY)).await } => match answer {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => error,
+                },
+                _ = changes.changed() => continue,
+            };
+            if end.saturating_duration_since(Instant::now()) <= AGAIN {
+                return Err(error);
+            }
+            if !matches!(error, AskError::Deadline { .. }) {
+                sleep(AGAIN).await;
+            }
+        }
+    }
+
+    fn address(&self, reign: &Reign) -> Address<SchedulerMsg> {
+        self.0.post.address(&reign.node, ACTOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Incarnation;
+    use crate::shell::{PostOptions, mailbox};
+    use exobus_store::SystemClock;
+
+    fn link() -> (Post, SchedulerLink) {
+        let post = Post::new(PostOptions {
+            node: NodeId::new("here"),
+            incarnation: Incarnation(1),
+            clock: Arc::new(SystemClock::new()),
+            on_fatal: Box::new(|_| {}),
+        });
+        (post.clone(), SchedulerLink::new(post))
+    }
+
+    fn reign(epoch: u64, node: &str) -> Reign {
+        Reign { epoch: Epoch(epoch), node: NodeId::new(node) }
+    }
+
+    #[test]
+    fn the_highest_epoch_is_followed_in_whatever_order_they_are_heard() {
+        let (_, link) = link();
+        assert!(link.send(SchedulerMsg::Tick).unwrap_err().reason.contains("no Scheduler"));
+        assert!(link.follow(&reign(3, "a")));
+        assert!(!link.follow(&reign(2, "b")), "an older reign is over");
+        assert!(!link.follow(&reign(3, "a")), "known");
+        assert!(link.follow(&reign(4, "b")));
+        assert_eq!((link.reign(), link.epoch()), (Some(reign(4, "b")), Epoch(4)));
+        link.end_own();
+        assert_eq!(link.reign(), Some(reign(4, "b")), "not ours to end");
+        link.follow(&reign(5, "here"));
+        link.end_own();
+        assert_eq!((link.reign(), link.epoch()), (None, Epoch(5)));
+        assert!(!link.follow(&reign(5, "here")), "hearsay of what is over");
+        assert!(link.follow(&reign(6, "b")));
+    }
+
+    #[test]
+    fn only_the_scheduler_itself_is_heard_to_speak() {
+        let (_, link) = link();
+        link.heard(&NodeId::new("c"), &reign(4, "b"));
+        assert!(!link.speaks(), "that was hearsay");
+        link.heard(&NodeId::new("b"), &reign(4, "b"));
+        assert!(link.speaks());
+    }
+
+    #[tokio::test]
+    async fn a_question_that_one_scheduler_does_not_answer_is_put_to_the_next() {
+        let (post, link) = link();
+        link.follow(&reign(1, "gone"));
+        let (_, mut inbox) = mailbox::<SchedulerMsg>(&post, ACTOR);
+        let succeed = async {
+            tokio::task::yield_now().await;
+            link.follow(&reign(2, "here"));
+            let Some(SchedulerMsg::ListNodes { reply }) = inbox.recv().await else { panic!("asked") };
+            post.answer(reply, Vec::new());
+        };
+        let ask = link.ask(|reply| SchedulerMsg::ListNodes { reply }, Duration::from_secs(30));
+        let (nodes, ()) = tokio::join!(ask, succeed);
+        assert_eq!(nodes, Ok(Vec::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_scheduler_a_question_ends_with_its_deadline() {
+        let (_, link) = link();
+        let asked = link.ask(|reply| SchedulerMsg::ListNodes { reply }, Duration::from_secs(30)).await;
+        assert!(matches!(asked, Err(AskError::Nobody { .. })), "{asked:?}");
+    }
+}
