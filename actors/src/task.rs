@@ -460,14 +460,6 @@ pub enum JobError {
         /// What happened.
         failure: Box<TaskFailure>,
     },
-    /// An object was needed that a lost node held.
-    #[error("node {node} was lost with {objects} objects that are still needed")]
-    NodeLost {
-        /// The node.
-        node: String,
-        /// How many objects.
-        objects: u64,
-    },
     /// Two attempts of a task that is declared deterministic gave different rows.
     #[error("{function} (task {task}) is not deterministic: two attempts gave different rows")]
     NonDeterministic {

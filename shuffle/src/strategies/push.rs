@@ -9,8 +9,8 @@
 //! moves once, ahead of the merges; in copies that are given up when memory is short, it moves again. D is stored twice, as
 //! map outputs and as merged blocks: peak store bytes are min(2 D + running tasks, budget), copies included, which take a
 //! quarter of it at most; disk bytes 2 D - budget written, D - budget / 2 read. What `two_stage` spares by letting map
-//! outputs go, this spends so that what is lost with a node will cost merges and no maps, once lost objects are made again
-//! (ARCHITECTURE.md, "Deliberately absent").
+//! outputs go, this spends so that what is lost with a node costs the merges that it held, and of the maps only its own: in
+//! `two_stage`, a merge that is made again makes all maps of its round again.
 
 use std::ops::Range;
 

@@ -5,8 +5,10 @@
 //! result is that of the run without faults or a refusal that names its cause, nobody panicked or died of a signal, and
 //! nothing is left behind. To add one: a function in a file of this folder, and a line in [`ROWS`].
 
+mod cluster;
 mod ground;
 mod limits;
+mod nodes;
 mod spill;
 
 use std::time::Instant;
@@ -41,6 +43,17 @@ pub struct Row {
 
 /// All rows, in order.
 const ROWS: &[Row] = &[
+    Row { number: 3, name: "node killed early among maps", root: false, run: nodes::killed_among_maps },
+    Row { number: 3, name: "node killed late among maps", root: false, run: nodes::killed_halfway },
+    Row { number: 3, name: "node killed among reduces", root: false, run: nodes::killed_among_reduces },
+    Row { number: 3, name: "node killed among merges (two_stage)", root: false, run: nodes::killed_among_merges },
+    Row { number: 3, name: "node killed among merges (push)", root: false, run: nodes::killed_among_pushes },
+    Row { number: 4, name: "node frozen 10 s, returns", root: false, run: nodes::frozen },
+    Row { number: 8, name: "slow node", root: false, run: nodes::slow },
+    Row { number: 10, name: "NATS restart", root: false, run: nodes::bus_restarted },
+    Row { number: 11, name: "NATS gone", root: false, run: nodes::bus_gone },
+    Row { number: 13, name: "NATS frozen", root: false, run: nodes::bus_frozen },
+    Row { number: 17, name: "Scheduler SIGKILL", root: false, run: nodes::scheduler_killed },
     Row { number: 18, name: "full spill disk beside another", root: true, run: spill::full_beside_another },
     Row { number: 18, name: "full spill disk, no other", root: true, run: spill::full_alone },
     Row { number: 24, name: "truncated input", root: false, run: limits::truncated_input },
@@ -48,6 +61,8 @@ const ROWS: &[Row] = &[
     Row { number: 30, name: "just enough open files", root: false, run: limits::few_files },
     Row { number: 31, name: "partition larger than the store", root: false, run: limits::larger_than_the_store },
     Row { number: 32, name: "no addresses for the region", root: false, run: limits::no_addresses },
+    Row { number: 35, name: "SIGTERM", root: false, run: nodes::told_to_stop },
+    Row { number: 36, name: "second fault during recovery", root: false, run: nodes::second_fault },
     Row { number: 39, name: "thread limit", root: true, run: limits::few_threads },
 ];
 

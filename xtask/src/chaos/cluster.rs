@@ -1,0 +1,322 @@
+//! A cluster of real processes for rows about nodes and their bus: a nats-server, three nodes, and sorts whose events tell
+//! when to do harm.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::Outcome;
+use super::ground::{Cost, Ground, Run};
+
+/// What waits for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(90);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Processes that are killed when it is dropped.
+pub(super) struct Cluster<'a> {
+    ground: &'a Ground,
+    folder: PathBuf,
+    port: u16,
+    nats: RefCell<Option<Child>>,
+    nodes: RefCell<Vec<(String, Option<Child>)>>,
+}
+
+/// What a job has said so far.
+pub(super) struct Events(Vec<Value>);
+
+impl Events {
+    fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a Value, &'a Value)> {
+        self.0.iter().filter_map(move |event| Some((event, event["kind"].get(kind)?)))
+    }
+
+    /// Tasks of a stage that are done.
+    pub(super) fn done(&self, stage: &str) -> usize {
+        self.of("TaskFinished").filter(|(_, it)| it["stage"] == stage).count()
+    }
+
+    /// Tasks that were planned for a stage.
+    fn planned(&self, stage: &str) -> u64 {
+        self.of("StagePlanned").filter(|(_, it)| it["stage"] == stage).filter_map(|(_, it)| it["tasks"].as_u64()).sum()
+    }
+
+    /// Whether so many hundredths of the tasks of a stage are done, some of them on `node`.
+    pub(super) fn are_done(&self, percent: u64, stage: &str, node: &str) -> bool {
+        let (done, planned) = (self.done(stage) as u64, self.planned(stage));
+        let there = self.of("TaskFinished").any(|(event, it)| event["node"] == node && it["stage"] == stage);
+        planned > 0 && there && done * 100 >= planned * percent
+    }
+
+    /// Tasks that were done and ran again.
+    pub(super) fn replayed(&self) -> usize {
+        self.of("TaskReplayed").count()
+    }
+
+    /// Seconds on executors of tasks that had been done before.
+    fn seconds_redone(&self) -> f64 {
+        let mut seen = std::collections::HashSet::new();
+        let again = self.of("TaskFinished").filter(|(_, it)| !seen.insert(it["task"].as_str().unwrap_or_default()));
+        again.filter_map(|(_, it)| it["micros"].as_u64()).sum::<u64>() as f64 / 1e6
+    }
+
+    /// Tasks that have ended, of any stage.
+    fn ended(&self) -> usize {
+        self.of("TaskFinished").count()
+    }
+}
+
+impl<'a> Cluster<'a> {
+    /// Three nodes with an executor each, all of them candidates for the Scheduler; they are ready.
+    pub(super) fn start(ground: &'a Ground) -> Result<Self> {
+        let folder = ground.path("cluster");
+        fs::create_dir(&folder)?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let store = folder.join("nats");
+        let config = format!(
+            "host: 127.0.0.1\nport: {port}\nping_interval: \"2s\"\nping_max: 2\nwrite_deadline: \"2s\"\n\
+             jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+        );
+        fs::write(folder.join("nats.conf"), config)?;
+        let cluster = Self { ground, folder, port, nats: RefCell::default(), nodes: RefCell::default() };
+        cluster.start_nats()?;
+        let token = cluster.folder.join("token");
+        let made = super::ground::finish(ground.command(&["config", "token", &token.display().to_string()]))?;
+        ensure!(made.code == Some(0), "no token: {}", made.stderr);
+        for name in ["n1", "n2", "n3"] {
+            let spill = ground.path("spill");
+            let text = format!(
+                "[cluster]\nnats_url = \"nats://127.0.0.1:{port}\"\n[node]\nname = {name:?}\nmemory = \"64MiB\"\n\
+                 executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n[security]\ntoken_file = {token:?}\n"
+            );
+            fs::write(cluster.folder.join(format!("{name}.toml")), text)?;
+            cluster.nodes.borrow_mut().push((name.to_owned(), None));
+        }
+        for name in ["n1", "n2", "n3"] {
+            cluster.start_node(name)?;
+        }
+        Ok(cluster)
+    }
+
+    pub(super) fn start_nats(&self) -> Result<()> {
+        let mut command = Command::new(&self.ground.nats_server);
+        command.arg("-c").arg(self.folder.join("nats.conf"));
+        let log = File::options().create(true).append(true).open(self.folder.join("nats.log"))?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;
+        *self.nats.borrow_mut() = Some(child);
+        wait(|| Ok(std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok())).context("the nats-server")
+    }
+
+    /// Starts a node that does not run, and waits until it is in the cluster.
+    pub(super) fn start_node(&self, name: &str) -> Result<()> {
+        let (config, log) = (self.folder.join(format!("{name}.toml")), self.folder.join(format!("{name}.log")));
+        let mut command = self.ground.command(&["node", "--config", &config.display().to_string()]);
+        command.env("EXOBUS_LOG", "info,async_nats=error");
+        let log = File::create(log)?;
+        let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let mut nodes = self.nodes.borrow_mut();
+        let entry = nodes.iter_mut().find(|(known, _)| known == name).context("a node of this cluster")?;
+        entry.1 = Some(child);
+        drop(nodes);
+        wait(|| Ok(self.log_of(name)?.contains("ready "))).with_context(|| format!("{name}: {:?}", self.log_of(name)))
+    }
+
+    fn log_of(&self, name: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(self.folder.join(format!("{name}.log")))?).into_owned())
+    }
+
+    /// The node that hosts the job that was accepted last, and the one that is the Scheduler; the third has neither.
+    pub(super) fn bystander(&self) -> Result<String> {
+        let mut found = None;
+        for name in ["n3", "n2", "n1"] {
+            let log = self.log_of(name)?;
+            if !log.contains("job accepted") && !log.contains("is the scheduler") {
+                found.get_or_insert(name);
+            }
+        }
+        Ok(found.context("every node has a job or the Scheduler")?.to_owned())
+    }
+
+    /// The node that is the Scheduler.
+    pub(super) fn scheduler(&self) -> Result<String> {
+        for name in ["n1", "n2", "n3"] {
+            if self.log_of(name)?.contains("is the scheduler") {
+                return Ok(name.to_owned());
+            }
+        }
+        bail!("nobody is the Scheduler")
+    }
+
+    /// The node that hosted the job before, and will host the next one.
+    pub(super) fn host(&self) -> Result<String> {
+        for name in ["n1", "n2", "n3"] {
+            if self.log_of(name)?.contains("job accepted") {
+                return Ok(name.to_owned());
+            }
+        }
+        bail!("nobody has hosted a job")
+    }
+
+    /// Signals a node; one that is killed is waited for.
+    pub(super) fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+        let mut nodes = self.nodes.borrow_mut();
+        let (_, child) = nodes.iter_mut().find(|(known, _)| known == name).context("a node of this cluster")?;
+        let running = child.as_mut().context("it runs")?;
+        kill_process(pid(running)?, signal)?;
+        if signal == Signal::KILL {
+            running.wait()?;
+            *child = None;
+        }
+        Ok(())
+    }
+
+    /// Waits until a node has ended by itself, and how.
+    pub(super) fn ended(&self, name: &str) -> Result<Option<i32>> {
+        let mut nodes = self.nodes.borrow_mut();
+        let (_, child) = nodes.iter_mut().find(|(known, _)| known == name).context("a node of this cluster")?;
+        let mut code = None;
+        wait(|| {
+            let status = child.as_mut().context("it runs")?.try_wait()?;
+            code = status.map(|status| status.code());
+            Ok(code.is_some())
+        })?;
+        *child = None;
+        Ok(code.flatten())
+    }
+
+    /// Signals the nats-server; one that is killed is waited for.
+    pub(super) fn signal_nats(&self, signal: Signal) -> Result<()> {
+        let mut nats = self.nats.borrow_mut();
+        let running = nats.as_mut().context("it runs")?;
+        kill_process(pid(running)?, signal)?;
+        if signal == Signal::KILL {
+            running.wait()?;
+            *nats = None;
+        }
+        Ok(())
+    }
+
+    /// Sorts with a strategy. `harm` is called with the events again and again, until it says that it is done.
+    #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+    pub(super) fn sort(
+        &self,
+        strategy: &str,
+        mut harm: impl FnMut(&Events) -> Result<bool>,
+    ) -> Result<(Run, Events)> {
+        let ground = self.ground;
+        let [input, output, trace] = ["in", "out", "trace"].map(|name| ground.text(name));
+        let (events, url) = (self.folder.join("events"), format!("nats://127.0.0.1:{}", self.port));
+        let _ = fs::remove_file(&events);
+        let mut args = vec!["sort", &input, "--output", &output, "--cluster", &url, "--strategy", strategy];
+        let events_text = events.display().to_string();
+        args.extend(["--json", "--partitions", "24", "--timeline", &trace, "--events", &events_text]);
+        let mut command = ground.command(&args);
+        let (out, err) = (self.folder.join("sort.out"), self.folder.join("sort.err"));
+        let begun = Instant::now();
+        let mut child =
+            command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?).spawn()?;
+        let (mut done, mut ended_then) = (false, 0);
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if !done {
+                let so_far = read(&events);
+                ended_then = so_far.ended();
+                done = harm(&so_far).inspect_err(|_| drop(child.kill()))?;
+            }
+            if begun.elapsed() > PATIENCE * 2 {
+                let _ = child.kill();
+                let _ = child.wait();
+                bail!("the sort did not end: {}", fs::read_to_string(err)?);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        let (stdout, stderr) = (fs::read_to_string(out)?, fs::read_to_string(err)?);
+        let events = read(&events);
+        ensure!(done, "the fault never fired: {stderr}");
+        ensure!(status.code() != Some(0) || events.ended() > ended_then, "no work went on when the fault fired");
+        Ok((Run { code: status.code(), stdout, stderr, seconds }, events))
+    }
+
+    /// A sort that nothing is done to.
+    pub(super) fn clean(&self, strategy: &str) -> Result<Cost> {
+        // Processes that have not worked before are slower.
+        let (warm, _) = self.sort(strategy, |_| Ok(true))?;
+        self.ground.is_right(&warm)?;
+        let (run, _) = self.sort(strategy, |events| Ok(events.ended() > 0))?;
+        self.ground.is_right(&run)
+    }
+
+    /// The outcome of a sort that was done harm to.
+    pub(super) fn right(&self, clean: &Cost, run: &Run, events: &Events, what: &str) -> Result<Outcome> {
+        let cost = self.ground.is_right(run)?;
+        let what = format!("{what}: right; {} tasks replayed, {:.1} s of them", events.replayed(), events.seconds_redone());
+        Ok(Outcome {
+            what,
+            added: Some(cost.seconds - clean.seconds),
+            more_attempts: cost.attempts.saturating_sub(clean.attempts),
+            bytes_redone: cost.spilled_bytes.saturating_sub(clean.spilled_bytes),
+        })
+    }
+
+    /// Stops everything in order; nodes that run must say that they ended well.
+    pub(super) fn end(self) -> Result<()> {
+        let names: Vec<String> =
+            self.nodes.borrow().iter().filter(|(_, child)| child.is_some()).map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            self.signal(name, Signal::TERM)?;
+        }
+        for name in &names {
+            let code = self.ended(name)?;
+            let log = self.log_of(name)?;
+            ensure!(code == Some(0), "{name} ended with {code:?}: {log}");
+            ensure!(!log.contains("panicked"), "{name} panicked: {log}");
+        }
+        for entry in fs::read_dir(self.ground.path("spill")).into_iter().flatten().flatten() {
+            for file in fs::read_dir(entry.path())?.flatten() {
+                let name = file.file_name().to_string_lossy().into_owned();
+                ensure!(!name.ends_with(".spill"), "spill file {} is left", file.path().display());
+            }
+        }
+        // Who each node is, and its index, stay for its next life.
+        let _ = fs::remove_dir_all(self.ground.path("spill"));
+        Ok(())
+    }
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        let nodes = std::mem::take(self.nodes.get_mut());
+        for mut child in nodes.into_iter().filter_map(|(_, child)| child).chain(self.nats.get_mut().take()) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn pid(child: &Child) -> Result<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")
+}
+
+/// What is there of a file that is being written; the last line may be torn.
+fn read(events: &PathBuf) -> Events {
+    let text = fs::read_to_string(events).unwrap_or_default();
+    Events(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+fn wait(mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    while !done()? {
+        ensure!(begun.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Rows about nodes and the bus: who dies, freezes, or cannot be heard.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
+
+use super::Outcome;
+use super::cluster::Cluster;
+use super::ground::Ground;
+
+/// A node that is neither host nor Scheduler is killed when so many hundredths of a stage are done, and is not started again.
+fn killed(ground: &Ground, strategy: &str, stage: &str, percent: u64) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean(strategy)?;
+    let victim = cluster.bystander()?;
+    let (run, events) = cluster.sort(strategy, |events| {
+        let now = events.are_done(percent, stage, &victim);
+        if now {
+            cluster.signal(&victim, Signal::KILL)?;
+        }
+        Ok(now)
+    })?;
+    let outcome = cluster.right(&clean, &run, &events, &format!("{strategy}, at {percent} % of {stage}"))?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+pub(super) fn killed_among_maps(ground: &Ground) -> Result<Outcome> {
+    killed(ground, "simple", "sort.map", 10)
+}
+
+pub(super) fn killed_halfway(ground: &Ground) -> Result<Outcome> {
+    killed(ground, "simple", "sort.map", 90)
+}
+
+pub(super) fn killed_among_reduces(ground: &Ground) -> Result<Outcome> {
+    killed(ground, "simple", "sort.reduce", 50)
+}
+
+pub(super) fn killed_among_merges(ground: &Ground) -> Result<Outcome> {
+    killed(ground, "two_stage", "sort.merge", 50)
+}
+
+pub(super) fn killed_among_pushes(ground: &Ground) -> Result<Outcome> {
+    killed(ground, "push", "sort.merge", 50)
+}
+
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+pub(super) fn frozen(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let victim = cluster.bystander()?;
+    let frozen: Cell<Option<Instant>> = Cell::new(None);
+    let (run, events) = cluster.sort("simple", |events| {
+        if frozen.get().is_none() && events.are_done(30, "sort.map", &victim) {
+            cluster.signal(&victim, Signal::STOP)?;
+            frozen.set(Some(Instant::now()));
+        }
+        Ok(frozen.get().is_some())
+    })?;
+    // It returns when the job may be over: what it says then must change nothing.
+    let left = frozen.get().map_or(Duration::ZERO, |at| Duration::from_secs(10).saturating_sub(at.elapsed()));
+    std::thread::sleep(left);
+    cluster.signal(&victim, Signal::CONT)?;
+    let outcome = cluster.right(&clean, &run, &events, "a node frozen for 10 s")?;
+    // And it works again.
+    let (again, _) = cluster.sort("simple", |events| Ok(events.are_done(10, "sort.map", &victim)))?;
+    ground.is_right(&again)?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+pub(super) fn slow(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let victim = cluster.bystander()?;
+    let times = Cell::new(0);
+    let (run, events) = cluster.sort("simple", |events| {
+        if !events.are_done(10, "sort.map", &victim) {
+            return Ok(false);
+        }
+        // A tenth of the processor, as long as the job runs.
+        cluster.signal(&victim, Signal::STOP)?;
+        std::thread::sleep(Duration::from_millis(90));
+        cluster.signal(&victim, Signal::CONT)?;
+        times.set(times.get() + 1);
+        Ok(times.get() >= 40)
+    })?;
+    let outcome = cluster.right(&clean, &run, &events, "a node with a tenth of the processor for 4 s")?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+/// The nats-server is away for a while.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+fn bus_away(
+    ground: &Ground,
+    what: &str,
+    harm: impl Fn(&Cluster<'_>) -> Result<()>,
+    mend: impl Fn(&Cluster<'_>) -> Result<()>,
+    seconds: u64,
+) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let victim = cluster.bystander()?;
+    let (run, events) = cluster.sort("simple", |events| {
+        if !events.are_done(30, "sort.map", &victim) {
+            return Ok(false);
+        }
+        harm(&cluster)?;
+        std::thread::sleep(Duration::from_secs(seconds));
+        mend(&cluster)?;
+        Ok(true)
+    })?;
+    let outcome = cluster.right(&clean, &run, &events, what)?;
+    ensure!(events.replayed() == 0, "the silence of all was taken for the death of some");
+    cluster.end()?;
+    Ok(outcome)
+}
+
+pub(super) fn bus_restarted(ground: &Ground) -> Result<Outcome> {
+    let what = "nats-server killed and started again";
+    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::KILL), |cluster| cluster.start_nats(), 0)
+}
+
+pub(super) fn bus_gone(ground: &Ground) -> Result<Outcome> {
+    let what = "nats-server gone for 10 s";
+    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::KILL), |cluster| cluster.start_nats(), 10)
+}
+
+pub(super) fn bus_frozen(ground: &Ground) -> Result<Outcome> {
+    let what = "nats-server frozen for 10 s";
+    bus_away(
+        ground,
+        what,
+        |cluster| cluster.signal_nats(Signal::STOP),
+        |cluster| cluster.signal_nats(Signal::CONT),
+        10,
+    )
+}
+
+pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let victim = cluster.scheduler()?;
+    let host = cluster.host()?;
+    ensure!(victim != host, "{victim} hosts the job as well");
+    let (run, events) = cluster.sort("simple", |events| {
+        let now = events.are_done(30, "sort.map", &victim);
+        if now {
+            cluster.signal(&victim, Signal::KILL)?;
+        }
+        Ok(now)
+    })?;
+    let outcome = cluster.right(&clean, &run, &events, "the Scheduler's node, which had data, too")?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+pub(super) fn told_to_stop(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let victim = cluster.bystander()?;
+    let (run, events) = cluster.sort("simple", |events| {
+        let now = events.are_done(50, "sort.map", &victim);
+        if now {
+            cluster.signal(&victim, Signal::TERM)?;
+        }
+        Ok(now)
+    })?;
+    let code = cluster.ended(&victim)?;
+    ensure!(code == Some(0), "SIGTERM ended it with {code:?}");
+    let outcome = cluster.right(&clean, &run, &events, "a node leaves in order")?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+pub(super) fn second_fault(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let victim = cluster.bystander()?;
+    let killed = Cell::new(0);
+    let (run, events) = cluster.sort("simple", |events| {
+        if killed.get() == 0 && events.are_done(20, "sort.reduce", &victim) {
+            cluster.signal(&victim, Signal::KILL)?;
+            cluster.start_node(&victim)?;
+            killed.set(1);
+        }
+        if killed.get() == 1 && events.replayed() > 0 {
+            cluster.signal(&victim, Signal::KILL)?;
+            killed.set(2);
+        }
+        Ok(killed.get() == 2)
+    })?;
+    let outcome = cluster.right(&clean, &run, &events, "killed, started again, killed while work was made again")?;
+    cluster.end()?;
+    Ok(outcome)
+}
