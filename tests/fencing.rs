@@ -39,6 +39,8 @@ impl Server {
         command.arg("-c").arg(folder.join("server.conf"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let ports = folder.join(format!("nats-server_{}.ports", child.id()));
+        // From here on it is killed whatever happens.
+        let mut server = Self { child, url: String::new() };
         let url = |ports: &PathBuf| {
             let ports: serde_json::Value = serde_json::from_str(&fs::read_to_string(ports).ok()?).ok()?;
             Some(ports["nats"][0].as_str()?.to_owned())
@@ -46,7 +48,8 @@ impl Server {
         let clock = SystemClock::new();
         loop {
             if let Some(url) = url(&ports) {
-                return Self { child, url };
+                server.url = url;
+                return server;
             }
             assert!(clock.now() < PATIENCE, "the server does not start");
             std::thread::yield_now();

@@ -40,6 +40,8 @@ impl State {
 
     /// Divides the cluster, takes back what is too much, lends what is free.
     pub(super) fn divide(&mut self, now: Duration, renew: bool, changed: &mut BTreeSet<JobId>) {
+        // Leases that were taken over on nodes that this Scheduler has never heard of: gone with the reign before.
+        self.loans.retain(|(_, node), _| self.nodes.contains_key(node));
         let targets = self.targets(now);
         let mut keys: BTreeSet<_> = self.loans.keys().cloned().collect();
         keys.extend(targets.keys().cloned());
@@ -119,11 +121,7 @@ impl State {
                         nodes: (0..nodes.len()).filter(|node| eligible(shape, &nodes[*node].1.spec)).collect(),
                     })
                     .collect(),
-                // Of a lease that was taken over, the node may not be there any more.
-                held: self
-                    .loans_of(**id)
-                    .filter_map(|(node, loan)| Some((*at.get(node)?, amounts(&loan.held()))))
-                    .collect(),
+                held: self.loans_of(**id).map(|(node, loan)| (at[node], amounts(&loan.held()))).collect(),
                 share_now: job.share,
                 protected: job.lent_since.is_some_and(|since| now.saturating_sub(since) < self.options.turn),
                 used: job.used,
