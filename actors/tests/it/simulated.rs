@@ -62,19 +62,15 @@ fn an_object_moves_between_nodes_without_a_socket() {
 }
 
 #[test]
-fn a_connection_cut_in_a_body_costs_an_attempt_and_not_the_job() {
+fn a_connection_cut_in_a_body_costs_another_fetch_and_no_attempt() {
     let network = ChaosNetwork::new(Arc::new(MemoryNetwork::new()));
     let cluster = two_nodes(&network);
     network.cut_after(BYTES / 2);
     let (sum, _, events) = cluster.run("host", move_bytes);
     assert_eq!(sum.unwrap(), (0..BYTES).map(|at| at % 251).sum::<u64>());
     assert_eq!(network.cuts(), 1);
-    let failed = events.iter().filter_map(|event| match &event.kind {
-        EventKind::TaskFailed { error, .. } => Some(error.as_str()),
-        _ => None,
-    });
-    let failed: Vec<_> = failed.collect();
-    assert!(matches!(failed[..], [error] if error.contains("other at 127.0.0.1:")), "{failed:?}");
+    let failed = events.iter().any(|event| matches!(event.kind, EventKind::TaskFailed { .. }));
+    assert!(!failed, "{events:?}");
 }
 
 /// The time of the machine, on a day that never ends.
