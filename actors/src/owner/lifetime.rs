@@ -124,6 +124,7 @@ impl OwnerState {
     /// Counts what is missing, asks for it, and makes the task ready when nothing is; `front`: before all others.
     pub(super) fn await_args(&mut self, task: Index, front: bool) {
         let mut missing = 0;
+        self.copied.remove(&task);
         self.tasks[task].state = State::Waiting { missing: u32::MAX };
         for position in 0..self.tasks[task].args.len() {
             let failed = match self.tasks[task].args[position].source {

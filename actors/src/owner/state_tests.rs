@@ -101,6 +101,7 @@ impl World {
     }
 
     pub(super) fn settle(&mut self) {
+        let mut asked = Vec::new();
         for effect in self.owner.flush() {
             match effect {
                 Effect::Run { node, spec } => {
@@ -121,7 +122,7 @@ impl World {
                     }
                 }
                 Effect::Restore { object, .. } => drop(self.stored.insert((node("home"), object))),
-                Effect::TakeStock { node } => self.stock(&node),
+                Effect::TakeStock { node } => asked.push(node),
                 Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),
                 Effect::Cancel { task, attempt, .. } => {
                     self.zombies.extend(self.running.remove_entry(&(task, attempt)));
@@ -139,6 +140,8 @@ impl World {
                 Effect::Event { .. } => {}
             }
         }
+        // It answers when it has done what it was told before.
+        asked.iter().for_each(|node| self.stock(node));
     }
 
     pub(super) fn life(&self, node: &NodeId) -> Incarnation {
@@ -839,7 +842,10 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
                 let (task, attempt) = reading[attempt.index(reading.len())];
                 let (node, object) = stored[object.index(stored.len())].clone();
                 let loss = if object.0 % 2 == 0 { Loss::Gone } else { Loss::Unreachable };
-                if loss == Loss::Gone {
+                // Of who was told where things were before some were lost, the Owner believes nothing: then it is not so.
+                let old =
+                    world.owner.find_task(task).is_some_and(|at| world.owner.reading.contains_key(&(at, attempt)));
+                if loss == Loss::Gone && !old {
                     world.stored.remove(&(node.clone(), object));
                 }
                 world.lose_argument(task, attempt, LostObject { object, node, loss });

@@ -202,11 +202,7 @@ impl<'a> Cluster<'a> {
 
     /// Sorts with a strategy. `harm` is called with the events again and again, until it says that it is done.
     #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-    pub(super) fn sort(
-        &self,
-        strategy: &str,
-        mut harm: impl FnMut(&Events) -> Result<bool>,
-    ) -> Result<(Run, Events)> {
+    pub(super) fn sort(&self, strategy: &str, mut harm: impl FnMut(&Events) -> Result<bool>) -> Result<(Run, Events)> {
         let ground = self.ground;
         let [input, output, trace] = ["in", "out", "trace"].map(|name| ground.text(name));
         let (events, url) = (self.folder.join("events"), format!("nats://127.0.0.1:{}", self.port));
@@ -217,8 +213,7 @@ impl<'a> Cluster<'a> {
         let mut command = ground.command(&args);
         let (out, err) = (self.folder.join("sort.out"), self.folder.join("sort.err"));
         let begun = Instant::now();
-        let mut child =
-            command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?).spawn()?;
+        let mut child = command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?).spawn()?;
         let (mut done, mut ended_then) = (false, 0);
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -256,7 +251,8 @@ impl<'a> Cluster<'a> {
     /// The outcome of a sort that was done harm to.
     pub(super) fn right(&self, clean: &Cost, run: &Run, events: &Events, what: &str) -> Result<Outcome> {
         let cost = self.ground.is_right(run)?;
-        let what = format!("{what}: right; {} tasks replayed, {:.1} s of them", events.replayed(), events.seconds_redone());
+        let what =
+            format!("{what}: right; {} tasks replayed, {:.1} s of them", events.replayed(), events.seconds_redone());
         Ok(Outcome {
             what,
             added: Some(cost.seconds - clean.seconds),

@@ -133,13 +133,7 @@ pub(super) fn bus_gone(ground: &Ground) -> Result<Outcome> {
 
 pub(super) fn bus_frozen(ground: &Ground) -> Result<Outcome> {
     let what = "nats-server frozen for 10 s";
-    bus_away(
-        ground,
-        what,
-        |cluster| cluster.signal_nats(Signal::STOP),
-        |cluster| cluster.signal_nats(Signal::CONT),
-        10,
-    )
+    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::STOP), |cluster| cluster.signal_nats(Signal::CONT), 10)
 }
 
 pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
