@@ -261,10 +261,14 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Stops everything in order; nodes that run must say that they ended well.
+    /// Starts what was killed once more, so that it removes what it had left on its disk, and stops everything in order: all
+    /// must end well, and nothing be left.
     pub(super) fn end(self) -> Result<()> {
-        let names: Vec<String> =
-            self.nodes.borrow().iter().filter(|(_, child)| child.is_some()).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self.nodes.borrow().iter().map(|(name, _)| name.clone()).collect();
+        let runs = |name: &String| self.nodes.borrow().iter().any(|(known, child)| known == name && child.is_some());
+        for name in names.iter().filter(|name| !runs(name)) {
+            self.start_node(name)?;
+        }
         for name in &names {
             self.signal(name, Signal::TERM)?;
         }

@@ -87,9 +87,9 @@ pub(super) fn slow(ground: &Ground) -> Result<Outcome> {
         std::thread::sleep(Duration::from_millis(90));
         cluster.signal(&victim, Signal::CONT)?;
         times.set(times.get() + 1);
-        Ok(times.get() >= 40)
+        Ok(times.get() >= 10)
     })?;
-    let outcome = cluster.right(&clean, &run, &events, "a node with a tenth of the processor for 4 s")?;
+    let outcome = cluster.right(&clean, &run, &events, "a node with a tenth of the processor for a second")?;
     cluster.end()?;
     Ok(outcome)
 }
