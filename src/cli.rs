@@ -1,6 +1,7 @@
 //! The command line: what can be said. What it does is in `commands/`, one file each.
 
 mod jobs;
+mod watch;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -10,6 +11,7 @@ pub use self::jobs::{
     AggregateArgs, ColumnArgs, ExplainAggregateArgs, ExplainArgs, ExplainFilesArgs, ExplainWhat, JobArgs,
     OperationName, RandomShuffleArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
+pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
     config::{
@@ -57,6 +59,10 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run a node of a cluster until Ctrl-C or SIGTERM
     Node(NodeArgs),
+    /// List the jobs of a cluster, and how it stands with each
+    Jobs(LookArgs),
+    /// Ask about one job of a cluster
+    Job(JobQueryArgs),
     /// Run a whole cluster on this machine: a nats-server and several nodes
     Dev(DevArgs),
     /// Print or check configuration

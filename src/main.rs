@@ -37,6 +37,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Explain(args) => commands::explain::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Node(args) => commands::node::run(&args),
+        Command::Jobs(args) => commands::jobs::list(&args),
+        Command::Job(args) => commands::jobs::ask(&args),
         Command::Dev(args) => commands::dev::run(&args),
         Command::Config(args) => commands::config::run(&args),
         Command::Protocols(args) => commands::protocols::run(&args),

@@ -20,7 +20,7 @@ pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
     summary::{JobSummary, KeyedSummary, KeyedWords},
-    text::{bytes, count, rate},
+    text::{bytes, count, duration, rate},
     timeline::Timeline,
     views::Views,
 };

@@ -107,6 +107,56 @@ fn three_nodes_sort_and_all_stop_on_ctrl_c() {
     assert_eq!(left.iter().filter(|name| name.ends_with(".spill")).count(), 0, "{left:?}");
 }
 
+/// Asks about the jobs until what there is will do.
+fn ask_until<T>(args: &[&str], find: impl Fn(&serde_json::Value) -> Option<T>) -> T {
+    use exobus::store::Clock;
+    let clock = exobus::store::SystemClock::new();
+    loop {
+        let run = exobus(args);
+        run.expect(0, &[]);
+        if let Some(found) = find(&run.json()) {
+            return found;
+        }
+        assert!(clock.now() < PATIENCE, "{run:#?}");
+    }
+}
+
+#[test]
+fn a_job_that_waits_for_a_node_that_is_frozen_says_so() {
+    let scratch = Scratch::new();
+    let mut cluster = dev(&scratch, "3");
+    let url = url(&mut cluster);
+    exobus(&["job", "0123", "why", "--cluster", &url]).expect(2, &["no job 0123 in the cluster"]);
+    assert_eq!(exobus(&["jobs", "--cluster", &url]).stdout, "no jobs\n");
+
+    let work = ["bench", "shuffle", "--maps", "4000", "--partitions", "1000", "--cluster", &url, "--json"];
+    let job = Running::start(command(&work));
+    let (id, home) = ask_until(&["jobs", "--cluster", &url, "--json"], |jobs| {
+        let job = &jobs["jobs"][0];
+        Some((job["job"].as_str()?.to_owned(), job["home"].as_str()?.to_owned()))
+    });
+    // The first node has the Scheduler, and who hosts the job has to answer.
+    let frozen = ["n2", "n3"].into_iter().find(|node| *node != home).unwrap();
+    let why = ["job", &id, "why", "--cluster", &url, "--json"];
+    let says = |why: &serde_json::Value, words: &str| why["chains"].to_string().contains(words);
+    ask_until(&why, |why| says(why, &format!(" on {frozen} for ")).then_some(()));
+    let pid = pid_of(&format!("{frozen}.toml"), &scratch);
+    kill_process(pid, Signal::STOP).unwrap();
+    let told = exobus(&["job", &id, "why", "--cluster", &url]);
+    told.expect(0, &[]);
+    assert!(told.stdout.starts_with(&format!("job {id}: ")), "{}", told.stdout);
+    let cause = format!("<- node {frozen} does not say what it does: no answer within 2 s");
+    assert!(told.stdout.contains(&cause), "{}", told.stdout);
+
+    kill_process(pid, Signal::CONT).unwrap();
+    job.signal(Signal::INT);
+    job.end(PATIENCE);
+    cluster.signal(Signal::INT);
+    let (code, said) = cluster.end(PATIENCE);
+    assert_eq!(code, Some(0), "{said:#?}");
+    nothing_runs(&scratch);
+}
+
 #[test]
 fn a_node_that_dies_is_named_and_ends_the_others() {
     let scratch = Scratch::new();

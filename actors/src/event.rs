@@ -144,6 +144,13 @@ pub enum EventKind {
         /// For how long already, milliseconds.
         for_ms: u64,
     },
+    /// What had been waiting goes on.
+    GoesOn {
+        /// Who waited.
+        what: String,
+        /// For how long, milliseconds.
+        after_ms: u64,
+    },
     /// A node joined (up), was suspected, died or left.
     Node {
         /// The node that the event is about.

@@ -111,6 +111,11 @@ impl JobId {
         )
     }
 
+    /// When it was made, milliseconds since 1970 by the wall clock of who made it.
+    pub const fn made_unix_ms(self) -> u64 {
+        (self.0 >> 80) as u64
+    }
+
     /// The group under which a store keeps the objects of this job.
     pub fn group(self) -> u128 {
         self.0

@@ -70,6 +70,7 @@ fn owner_messages(
             running: vec![StillRunning { task, attempt: Attempt(u32::MAX), micros: u64::MAX }; 1000],
         },
         OwnerMsg::FoldDue { node: node(), lane: 1, blocks: ids(3), bytes: u64::MAX, tight: true },
+        OwnerMsg::Why { ask: true, reply: Reply::to(node(), u64::MAX) },
         OwnerMsg::Cancel,
     ]
 }
@@ -119,6 +120,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         NodeMsg::FreeParts { job, set, parts: Parts::Range(0, 1) },
         NodeMsg::EndJob { job },
         NodeMsg::Watch { job, owner: node.clone(), sample_ms: u64::MAX },
+        NodeMsg::Doing { job, attempts: vec![(task, attempt); many], reply: Reply::to(node.clone(), u64::MAX) },
     ]
 }
 

@@ -141,6 +141,11 @@ impl Progress {
                 self.waits_told.insert(text, *for_ms);
                 return Some(line);
             }
+            EventKind::GoesOn { what, after_ms } => {
+                self.waiting = None;
+                self.waits_told.clear();
+                return Some(format!("{what} goes on after {}", text::duration(Duration::from_millis(*after_ms))));
+            }
             EventKind::Node { about, state } => {
                 let what = match state {
                     NodeState::Up => return None,

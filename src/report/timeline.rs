@@ -155,6 +155,11 @@ impl Timeline {
             EventKind::Waiting { what, reason, for_ms } => {
                 self.wait(event.at_us, for_ms * 1000, format!("{what}: {reason}"));
             }
+            EventKind::GoesOn { what, after_ms } => {
+                let text =
+                    format!("{what} goes on after {}", text::duration(std::time::Duration::from_millis(*after_ms)));
+                self.marks.push(Mark { at_us: event.at_us, text });
+            }
             EventKind::Node { about, state } => self.node_state(event.at_us, about, *state),
             EventKind::NodeFigures(figures) => self.figures(event, *figures),
             EventKind::Received(received) => {

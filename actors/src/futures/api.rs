@@ -11,10 +11,11 @@ use bytes::Bytes;
 use exobus_store::{Block, Clock, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::call::{Notify, ProgramCall};
 use super::choices::{Choice, Choices, FoldDue, NodeShape};
+use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{Exchange, OwnerMsg};
@@ -136,7 +137,8 @@ impl Futures {
     ) -> Result<ObjectStream, JobError> {
         let options = TaskOptions { returns: Returns::Stream, ..options };
         let task = self.submit_named::<F>(encode(params)?, args, options)?;
-        let (queue, items) = mpsc::unbounded_channel();
+        // The word that there will be no more is no result.
+        let (queue, items) = queue::queue(|item| !matches!(item, Ok(None)));
         self.call(ProgramCall::TrackStream { task, queue })?;
         Ok(ObjectStream::adopt(&self.0.owner, task, items))
     }
@@ -194,7 +196,7 @@ impl Futures {
         n: usize,
         timeout: Option<Duration>,
     ) -> Result<Vec<ObjectId>, JobError> {
-        let (queue, mut news) = mpsc::unbounded_channel();
+        let (queue, mut news) = queue::queue(|_| true);
         for object in objects {
             self.call(ProgramCall::Track { object: object.id(), notify: Notify::Queue(queue.clone()) })?;
         }
@@ -465,7 +467,7 @@ impl Futures {
     pub(super) fn track(
         &self,
         object: ObjectId,
-        queue: &mpsc::UnboundedSender<(ObjectId, Result<(), JobError>)>,
+        queue: &Teller<(ObjectId, Result<(), JobError>)>,
     ) -> Result<(), JobError> {
         self.call(ProgramCall::Track { object, notify: Notify::Queue(queue.clone()) })
     }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exobus_store::{RealDisk, StoreOptions, SystemClock};
+use tokio::sync::mpsc;
 
 use super::super::pushes::{Fold, Pushes};
 use super::super::window::Window;

@@ -6,6 +6,7 @@ use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
 use super::choices::FoldDue;
+use super::queue::Teller;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
 use crate::owner::Exchange;
 use crate::task::{Description, JobError, Output, Parts};
@@ -16,7 +17,7 @@ pub enum Notify {
     /// One who waits for this object only.
     Once(oneshot::Sender<Result<(), JobError>>),
     /// One who waits for the first of several.
-    Queue(mpsc::UnboundedSender<(ObjectId, Result<(), JobError>)>),
+    Queue(Teller<(ObjectId, Result<(), JobError>)>),
 }
 
 /// One call of a program.
@@ -48,7 +49,7 @@ pub enum ProgramCall {
         /// The streaming task.
         task: TaskId,
         /// Whom to tell; each object comes with a reference.
-        queue: mpsc::UnboundedSender<Result<Option<ObjectId>, JobError>>,
+        queue: Teller<Result<Option<ObjectId>, JobError>>,
     },
     /// The bytes of an object, when it exists.
     Get {

@@ -9,6 +9,7 @@ mod api;
 mod call;
 mod choices;
 mod pushes;
+mod queue;
 mod reference;
 mod window;
 
@@ -17,5 +18,6 @@ pub(crate) use api::{FuturesParts, decode};
 pub use call::{Notify, ProgramCall};
 pub use choices::{Choice, Choices, FoldDue, NodeShape};
 pub use pushes::{Fold, Pushes};
+pub use queue::Teller;
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};
 pub use window::Window;

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::rc::Rc;
 
-use tokio::sync::mpsc;
-
 use super::call::ProgramCall;
+use super::queue::Told;
 use crate::ids::{ObjectId, SetId, TaskId};
 use crate::owner::OwnerMsg;
 use crate::shell::Address;
@@ -137,7 +136,7 @@ pub struct ObjectStream {
     owner: Rc<Address<OwnerMsg>>,
     _handle: Rc<Handle>,
     task: TaskId,
-    queue: mpsc::UnboundedReceiver<Result<Option<ObjectId>, JobError>>,
+    queue: Told<Result<Option<ObjectId>, JobError>>,
     over: bool,
 }
 
@@ -145,7 +144,7 @@ impl ObjectStream {
     pub(super) fn adopt(
         owner: &Rc<Address<OwnerMsg>>,
         task: TaskId,
-        queue: mpsc::UnboundedReceiver<Result<Option<ObjectId>, JobError>>,
+        queue: Told<Result<Option<ObjectId>, JobError>>,
     ) -> Self {
         let handle = Rc::new(Handle { owner: owner.clone(), held: Held::Stream(task) });
         Self { owner: owner.clone(), _handle: handle, task, queue, over: false }

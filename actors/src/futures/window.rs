@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
 use super::api::Futures;
+use super::queue::{self, Teller, Told};
 use super::reference::ObjectRef;
 use crate::ids::ObjectId;
 use crate::task::JobError;
@@ -15,14 +14,14 @@ use crate::task::JobError;
 pub struct Window {
     limit: usize,
     flying: BTreeMap<ObjectId, ObjectRef>,
-    queue: mpsc::UnboundedSender<(ObjectId, Result<(), JobError>)>,
-    news: mpsc::UnboundedReceiver<(ObjectId, Result<(), JobError>)>,
+    queue: Teller<(ObjectId, Result<(), JobError>)>,
+    news: Told<(ObjectId, Result<(), JobError>)>,
 }
 
 impl Window {
     /// A window of `limit` objects; at least one.
     pub fn new(limit: usize) -> Self {
-        let (queue, news) = mpsc::unbounded_channel();
+        let (queue, news) = queue::queue(|_| true);
         Self { limit: limit.max(1), flying: BTreeMap::new(), queue, news }
     }
 

@@ -15,8 +15,9 @@ use crate::event::Event;
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::Directory;
 use crate::node::{NodeError, find_scheduler, pump};
+use crate::owner::{self, OwnerMsg, Why};
 use crate::random::Random;
-use crate::scheduler::{self, NodeInfo, Refusal, SchedulerMsg};
+use crate::scheduler::{self, JobInfo, NodeInfo, Refusal, SchedulerMsg};
 use crate::shell::{AskError, Post, PostOptions, Reply, mailbox};
 
 /// A host that says nothing for so long has lost the job: it reports at least twice a second.
@@ -127,6 +128,24 @@ impl Client {
     /// The Scheduler does not answer.
     pub async fn nodes(&self, deadline: Duration) -> Result<Vec<NodeInfo>, ClientError> {
         self.ask(|reply| SchedulerMsg::ListNodes { reply }, deadline).await
+    }
+
+    /// The jobs of the cluster.
+    ///
+    /// # Errors
+    /// The Scheduler does not answer.
+    pub async fn jobs(&self, deadline: Duration) -> Result<Vec<JobInfo>, ClientError> {
+        self.ask(|reply| SchedulerMsg::ListJobs { reply }, deadline).await
+    }
+
+    /// What a job waits for, as its Owner on `home` says; with `ask` after asking the job's nodes, which takes some seconds
+    /// where one of them is silent.
+    ///
+    /// # Errors
+    /// The Owner does not answer: its node is silent, or the job is over.
+    pub async fn why(&self, job: JobId, home: &NodeId, ask: bool, deadline: Duration) -> Result<Why, ClientError> {
+        let owner = self.post.address::<OwnerMsg>(home, &owner::actor_name(job));
+        Ok(owner.ask(|reply| OwnerMsg::Why { ask, reply }, deadline).await?)
     }
 
     /// Runs a job and returns how it ended; `news` is called for every event on the way. When `cancel` resolves, the job

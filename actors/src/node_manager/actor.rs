@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exobus_store::{Clock, Store};
+use exobus_store::{Clock, Store, StoreStats};
 use tracing::{debug, warn};
 
 use super::executor::{ExecutorLink, Flags, Report, Work};
@@ -17,8 +17,9 @@ use super::protocol::{NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use super::staging::{Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
+use super::why::{self, ATTEMPTS_ASKED_MAX, AttemptState, Doing, Step, Trail};
 use crate::event::{NodeFigures, Received};
-use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::Function;
 use crate::shell::{Actor, Address, Post, Scope};
@@ -93,6 +94,8 @@ struct Running {
     waits_since: Duration,
     /// What it has waited for so far.
     waited: TaskTiming,
+    /// Where its staging is, once it has begun.
+    trail: Option<Trail>,
 }
 
 /// An attempt that runs on although it was cancelled.
@@ -165,7 +168,8 @@ impl NodeManager {
         let (spec, flags) = (Arc::new(spec), Arc::default());
         let timed_out = false;
         let (waits_since, waited) = (self.clock.now(), TaskTiming::default());
-        let running = Running { owner, spec, function, prepared, flags, timed_out, waits_since, waited };
+        let trail = None;
+        let running = Running { owner, spec, function, prepared, flags, timed_out, waits_since, waited, trail };
         self.attempts.insert(key, running);
     }
 
@@ -181,7 +185,9 @@ impl NodeManager {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.waited.queued_us = micros(now.saturating_sub(running.waits_since));
         let sets = |id| self.sets.get(&(key.0, id)).cloned();
-        let work = self.stager.stage(&running.spec, running.function, &sets);
+        let trail = Trail::new(&self.clock);
+        running.trail = Some(trail.clone());
+        let work = self.stager.stage(&running.spec, running.function, &sets, trail);
         scope.later(async move { Some(NodeMsg::Staged(StagingDone { key, outcome: work.await })) });
     }
 
@@ -464,6 +470,50 @@ impl NodeManager {
         long
     }
 
+    /// What attempts of a job do or wait for, in the order of the question.
+    fn doing(&self, job: JobId, attempts: &[(TaskId, Attempt)]) -> Vec<AttemptState> {
+        let now = self.clock.now();
+        let steps = self.attempts.iter().filter(|(key, _)| self.state.phase(**key) == Some(Phase::Staging));
+        let steps = steps.filter_map(|(_, running)| Some(running.trail.as_ref()?.read()));
+        let waiting: Vec<_> = steps.filter(|(step, _)| *step == Step::Memory).map(|(_, since)| since).collect();
+        let stats = self.store.stats();
+        let state = |(task, attempt): &(TaskId, Attempt)| {
+            let key = (job, *task, *attempt);
+            let (doing, since) = self.doing_one(key, now, &waiting, &stats);
+            let for_ms = now.saturating_sub(since).as_millis() as u64;
+            AttemptState { task: *task, attempt: *attempt, doing, for_ms }
+        };
+        attempts.iter().take(ATTEMPTS_ASKED_MAX).map(state).collect()
+    }
+
+    /// What an attempt does, and since when.
+    fn doing_one(&self, key: Key, now: Duration, waiting: &[Duration], stats: &StoreStats) -> (Doing, Duration) {
+        let Some(running) = self.attempts.get(&key) else {
+            return match self.cancelled.get(&key) {
+                Some(cancelled) => {
+                    let time = cancelled.flags.running_for(now).unwrap_or_default();
+                    (Doing::Cancelled, now.saturating_sub(time))
+                }
+                None => (Doing::NotHere, now),
+            };
+        };
+        let (ahead, handed, executors) = self.state.before(key);
+        let ready = Doing::Ready { handed, executors };
+        match self.state.phase(key) {
+            None => (Doing::NotHere, now),
+            Some(Phase::Queued) => (Doing::Queued { ahead }, running.waits_since),
+            Some(Phase::Staging) => match running.trail.as_ref().map(Trail::read) {
+                Some((step, since)) => (why::staging(step, since, waiting, stats), since),
+                None => (Doing::Staging, running.waits_since),
+            },
+            Some(Phase::Ready) => (ready, running.waits_since),
+            Some(Phase::Handed) => match running.flags.running_for(now) {
+                Some(time) => (Doing::Running, now.saturating_sub(time)),
+                None => (ready, running.waits_since),
+            },
+        }
+    }
+
     /// A job wants to hear of this node: now, as a base for what comes, and from then on.
     fn watch(&mut self, job: JobId, owner: &NodeId, sample_ms: u64, scope: &mut Scope<'_, Self>) {
         self.owner(job, owner);
@@ -522,6 +572,7 @@ impl Actor for NodeManager {
             NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
             NodeMsg::TakeStock { job, owner } => self.take_stock(job, &owner),
+            NodeMsg::Doing { job, attempts, reply } => self.post.answer(reply, self.doing(job, &attempts)),
             NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms, scope),
             NodeMsg::Sample => {
                 self.say_figures();

@@ -14,6 +14,7 @@ mod remote;
 mod staging;
 mod state;
 mod waits;
+mod why;
 
 pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use executor::SPIN;
@@ -24,6 +25,7 @@ pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
 pub(crate) use waits::Tally;
+pub use why::{ATTEMPTS_ASKED_MAX, AttemptState, Doing};
 
 #[cfg(test)]
 mod lost_tests;

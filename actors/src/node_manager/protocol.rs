@@ -11,6 +11,7 @@
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
 //! | `Watch`     | Owner        | `NodeFigures` now and then regularly  | replaces               | repeated by the session       |
 //! | `TakeStock` | Owner        | `Stock`                               | same answer, or less   | repeated by the session       |
+//! | `Doing`     | Owner        | `AttemptState`s, in that order        | same question again    | asked again after the deadline |
 //! | `Executor`  | executors    | –                                     | –                      | never leaves the process      |
 //! | `Staged`    | itself       | –                                     | –                      | never leaves the process      |
 //! | `Sample`    | itself       | –                                     | –                      | never leaves the process      |
@@ -20,8 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use super::executor::Report;
 use super::staging::StagingDone;
+use super::why::AttemptState;
 use crate::ids::{Attempt, JobId, NodeId, SetId, TaskId};
-use crate::shell::Wire;
+use crate::shell::{Reply, Wire};
 use crate::task::{Parts, TaskSpec};
 
 /// A list of object ids as raw bytes: 16 each, big-endian. As short on the wire as it can be.
@@ -134,6 +136,15 @@ pub enum NodeMsg {
         job: JobId,
         /// The node of the job's Owner.
         owner: NodeId,
+    },
+    /// What do these attempts do, or wait for? Asked when the job stands still, or somebody wants to know.
+    Doing {
+        /// The job.
+        job: JobId,
+        /// Task and attempt of each; what is over [`ATTEMPTS_ASKED_MAX`](super::ATTEMPTS_ASKED_MAX) is not answered.
+        attempts: Vec<(TaskId, Attempt)>,
+        /// One state for each, in order.
+        reply: Reply<Vec<AttemptState>>,
     },
     /// News from an executor.
     #[serde(skip)]

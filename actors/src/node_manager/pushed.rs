@@ -1,12 +1,18 @@
 //! Copies that were pushed to this node ahead of the tasks that read them: the Merger has them.
 
+use std::time::Duration;
+
 use exobus_store::Block;
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use super::staging::Piece;
 use crate::ids::JobId;
 use crate::merger::{Look, MergerMsg, Pieces, Take};
 use crate::shell::Address;
+
+/// How long the Merger may take to answer: it waits itself for copies that are on their way.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The way to the Merger of this node; without one nothing is pushed here.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +51,14 @@ impl Pushed {
         let (sender, answer) = oneshot::channel();
         // A Merger that has ended has nothing, and the node ends with it.
         merger.send(question(sender)).ok()?;
-        answer.await.ok()
+        // What it does not say in time is taken for not being here: then it is fetched like anything else.
+        match tokio::time::timeout(DEADLINE, answer).await {
+            Ok(answer) => answer.ok(),
+            Err(_) => {
+                warn!(deadline = ?DEADLINE, "merger has not said what was pushed here");
+                None
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::pushed::Pushed;
 use super::remote::FetchError;
 use super::state::Key;
 use super::waits::{Tally, Waits};
+use super::why::{Step, Trail};
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::registry::{Argument, Function, InPlace, Mode};
 use crate::task::{FailureKind, Loss, LostObject, Parts, Source, TaskFailure, TaskSpec};
@@ -112,6 +113,7 @@ struct Fetching {
     /// Where each block belongs.
     positions: Vec<usize>,
     fills: Vec<exobus_store::Fill>,
+    bytes: u64,
 }
 
 /// What the store granted: blocks with their positions, room for others by node, scratch.
@@ -230,6 +232,7 @@ impl Stager {
         spec: &TaskSpec,
         function: &'static Function,
         sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
+        trail: Trail,
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
         let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
@@ -237,7 +240,7 @@ impl Stager {
         async move {
             let wanted = wanted?;
             let objects: Vec<Located> = wanted.iter().flat_map(|wanted| &wanted.pieces).map(Piece::located).collect();
-            let prepared = stager.prepare(job, wanted, &scratch_bytes, whole_max_bytes).await;
+            let prepared = stager.prepare(job, wanted, &scratch_bytes, whole_max_bytes, &trail).await;
             prepared.map_err(|failure| stager.with_losses(failure, objects.iter()))
         }
     }
@@ -248,20 +251,21 @@ impl Stager {
         mut wanted: Vec<Wanted>,
         scratch_bytes: &[u64],
         whole_max_bytes: u64,
+        trail: &Trail,
     ) -> Result<Prepared, TaskFailure> {
         let stager = self;
         let mut directory = Directory::default();
         if whole_max_bytes > 0 && wanted.iter().any(|wanted| wanted.mode == Mode::Either) {
             let whole = wanted.iter().filter(|wanted| wanted.is_whole());
-            stager.ask(&mut directory, whole.flat_map(|wanted| &wanted.pieces)).await?;
+            stager.ask(&mut directory, whole.flat_map(|wanted| &wanted.pieces), trail).await?;
             if stager.exceeds(whole_max_bytes, &wanted, &directory) {
                 stager.stream(job, &mut wanted).await;
             }
         }
-        let staged = match stager.whole(job, &wanted, scratch_bytes, &mut directory).await {
+        let staged = match stager.whole(job, &wanted, scratch_bytes, &mut directory, trail).await {
             Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
                 stager.stream(job, &mut wanted).await;
-                stager.whole(job, &wanted, scratch_bytes, &mut directory).await
+                stager.whole(job, &wanted, scratch_bytes, &mut directory, trail).await
             }
             staged => staged,
         };
@@ -275,7 +279,7 @@ impl Stager {
                 Mode::InPlace => stager.in_place(job.group(), wanted, &mut copies).await?,
                 Mode::Stream => {
                     let (asked, copied) = (stager.clock.now(), copies.len());
-                    let readers = stager.streams(job.group(), &wanted.pieces, &mut copies).await?;
+                    let readers = stager.streams(job.group(), &wanted.pieces, &mut copies, trail).await?;
                     if copies.len() > copied {
                         waits.fetch += stager.clock.now().saturating_sub(asked);
                     }
@@ -330,6 +334,7 @@ impl Stager {
         wanted: &[Wanted],
         scratch_bytes: &[u64],
         directory: &mut Directory,
+        trail: &Trail,
     ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
         let wanted = wanted.iter().filter(|wanted| wanted.is_whole());
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
@@ -338,11 +343,18 @@ impl Stager {
         let mut patience = self.patience();
         let mut candidates: Vec<usize> = (0..pieces.len()).filter(elsewhere).collect();
         loop {
+            if !candidates.is_empty() {
+                trail.at(Step::Pushed);
+            }
             let pushed = self.pushed.here(job, &pieces, &candidates).await;
             let missing = |index: &usize| blocks[*index].is_none() && !pushed.contains(index);
             let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
-            self.ask(directory, missing.iter().map(|index| pieces[*index])).await?;
+            self.ask(directory, missing.iter().map(|index| pieces[*index]), trail).await?;
+            trail.at(Step::Memory);
             let grant = self.grant(job, &pieces, &missing, scratch_bytes, directory).await?;
+            if !pushed.is_empty() {
+                trail.at(Step::Pushed);
+            }
             let Some(taken) = self.pushed.take(job, &pieces, &pushed).await else {
                 // Given up meanwhile: they are fetched like others, in a grant that has room for them.
                 candidates.retain(|index| !pushed.contains(index));
@@ -350,6 +362,10 @@ impl Stager {
             };
             let Grant { ready, fills, scratch, mut waits } = grant;
             let begun = self.clock.now();
+            if !fills.is_empty() {
+                let bytes = fills.values().map(|fetching| fetching.bytes).sum();
+                trail.fetching(fills.keys(), bytes);
+            }
             let fetched = match fills.is_empty() {
                 true => Vec::new(),
                 false => match self.fill(fills).await {
@@ -412,6 +428,8 @@ impl Stager {
                     let piece = pieces[*index];
                     let node = piece.at.clone().expect("only objects of other nodes are filled");
                     let entry = grant.fills.entry(node).or_default();
+                    let metas = directory.get(&(piece.object, piece.parts));
+                    entry.bytes += metas.map_or(0, |metas| metas.iter().map(|meta| meta.bytes).sum());
                     entry.items.push((piece.object, piece.parts));
                     entry.positions.push(*index);
                     entry.fills.push(fill);
@@ -431,7 +449,12 @@ impl Stager {
     }
 
     /// Learns sizes and checksums of what other nodes hold, as far as they are not known.
-    async fn ask(&self, known: &mut Directory, pieces: impl Iterator<Item = &Piece>) -> Result<(), TaskFailure> {
+    async fn ask(
+        &self,
+        known: &mut Directory,
+        pieces: impl Iterator<Item = &Piece>,
+        trail: &Trail,
+    ) -> Result<(), TaskFailure> {
         let mut remote: BTreeMap<NodeId, Vec<(ObjectId, Parts)>> = BTreeMap::new();
         for piece in pieces {
             let item = (piece.object, piece.parts);
@@ -444,6 +467,7 @@ impl Stager {
             return Ok(());
         }
         let begun = self.clock.now();
+        trail.asking(remote.keys());
         let asked = remote.into_iter().map(|(node, items)| async move {
             let metas = self.directories_at(&node, items.clone()).await?;
             Ok::<_, TaskFailure>((node, items.into_iter().zip(metas).collect::<Vec<_>>()))
@@ -487,8 +511,14 @@ impl Stager {
         group: u128,
         pieces: &[Piece],
         copies: &mut Vec<Copy>,
+        trail: &Trail,
     ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
         let window = (STREAM_WINDOW_BYTES / pieces.len().max(1) as u64).max(STREAM_WINDOW_MIN_BYTES);
+        let mut elsewhere =
+            pieces.iter().filter_map(|piece| piece.at.as_ref()).filter(|at| **at != self.node).peekable();
+        if elsewhere.peek().is_some() {
+            trail.fetching(elsewhere, 0);
+        }
         let present = pieces.iter().filter_map(|piece| Some((piece, piece.at.as_ref()?)));
         let here = present.map(async |(piece, node)| {
             if *node == self.node {
@@ -516,6 +546,7 @@ impl Stager {
     ) -> Result<Block, TaskFailure> {
         let piece = Piece { object, parts, at: Some(at) };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        Ok(self.whole(job, &[wanted], &[], &mut Directory::default()).await?.0.remove(0))
+        let trail = Trail::new(&self.clock);
+        Ok(self.whole(job, &[wanted], &[], &mut Directory::default(), &trail).await?.0.remove(0))
     }
 }

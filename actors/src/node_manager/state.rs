@@ -98,6 +98,12 @@ impl NodeState {
         self.entries.get(&key).map(|entry| entry.phase)
     }
 
+    /// How many queued attempts are before it, how many are with the executors, and how many executors there are.
+    pub(super) fn before(&self, key: Key) -> (u64, u64, u64) {
+        let ahead = self.entries.get(&key).map_or(0, |entry| self.queued.range(..entry.number).count());
+        (ahead as u64, self.handed as u64, self.executors as u64)
+    }
+
     /// The attempt is over, or was taken back. `micros`: how long it ran.
     pub(super) fn remove(&mut self, key: Key, micros: Option<u64>) -> bool {
         let Some(entry) = self.entries.remove(&key) else { return false };

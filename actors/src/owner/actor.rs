@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_store::{Block, Clock, Store, WriterOptions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
+use super::asking::{Reads, Unread};
+use super::chain::Why;
 use super::figures::JobFigures;
 use super::lanes::Lanes;
 use super::protocol::OwnerMsg;
 use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
+use super::watchdog::Watchdog;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
-use crate::futures::{Notify, ProgramCall};
+use crate::futures::{Notify, ProgramCall, Teller};
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, NodeInfo, SchedulerLink, SchedulerMsg, Shape};
-use crate::shell::{Actor, Address, Post, Scope};
+use crate::shell::{Actor, Address, Post, Reply, Scope};
 use crate::task::{FailureKind, JobError, Output, Parts};
 
 /// How long the Scheduler may take to say what nodes can run; it is asked again after that.
@@ -26,8 +29,6 @@ const NODES_DEADLINE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(1);
 /// How long nodes may take to say their last figures when the job ends; what one says later is not counted.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// Without a completion for this long, the job says what it waits for.
-const QUIET: Duration = Duration::from_secs(10);
 
 /// How a job ended.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ pub(crate) struct OwnerParts {
 
 enum Waiter {
     Notify(Notify),
-    Stream(mpsc::UnboundedSender<Result<Option<ObjectId>, JobError>>),
+    Stream(Teller<Result<Option<ObjectId>, JobError>>),
     Stat(oneshot::Sender<Result<Output, JobError>>),
     Get { parts: Parts, answer: oneshot::Sender<Result<Block, JobError>> },
 }
@@ -71,7 +72,7 @@ pub(crate) struct OwnerActor {
     stager: Stager,
     events: Option<EventSink>,
     done: Option<oneshot::Sender<JobOutcome>>,
-    state: OwnerState,
+    pub(super) state: OwnerState,
     waiters: HashMap<Tracker, Waiter>,
     next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
@@ -92,7 +93,15 @@ pub(crate) struct OwnerActor {
     failure: Option<JobError>,
     result: Option<Result<Vec<u8>, JobError>>,
     started: Duration,
-    last_progress: (u64, Duration),
+    pub(super) watchdog: Watchdog,
+    /// How often the program has called.
+    pub(super) calls: u64,
+    pub(super) unread: Unread,
+    /// Who wants to know what the job waits for, while its nodes are asked.
+    pub(super) questions: BTreeMap<u64, Reply<Why>>,
+    pub(super) reads: Reads,
+    /// Nodes that are silent, and since when.
+    pub(super) suspected: BTreeMap<NodeId, Duration>,
     unplaceable: Option<(String, bool)>,
     owner_bytes_peak: u64,
     ending: Option<Ending>,
@@ -150,7 +159,12 @@ impl OwnerActor {
             failure: None,
             result: None,
             started: now,
-            last_progress: (0, now),
+            watchdog: Watchdog::new(now),
+            calls: 0,
+            unread: Unread::default(),
+            questions: BTreeMap::new(),
+            reads: Reads::default(),
+            suspected: BTreeMap::new(),
             unplaceable: None,
             owner_bytes_peak: 0,
             ending: None,
@@ -167,7 +181,7 @@ impl OwnerActor {
         }
     }
 
-    fn emit_here(&self, kind: EventKind) {
+    pub(super) fn emit_here(&self, kind: EventKind) {
         self.emit(self.post.node().clone(), kind);
     }
 
@@ -178,7 +192,26 @@ impl OwnerActor {
         tracker
     }
 
+    pub(super) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Questions of the program that are not answered; streams are none, they are read when there is something.
+    pub(super) fn open_questions(&self) -> u64 {
+        self.waiters.values().filter(|waiter| !matches!(waiter, Waiter::Stream(_))).count() as u64
+    }
+
+    /// Why the Scheduler does not give what is asked for.
+    pub(super) fn refused_for(&self) -> Option<String> {
+        self.unplaceable.as_ref().map(|(reason, _)| reason.clone())
+    }
+
     fn program(&mut self, call: ProgramCall) {
+        self.calls += 1;
         match call {
             ProgramCall::Submit { id, description } => self.state.submit(id, description),
             ProgramCall::Put { object, output } => {
@@ -189,6 +222,7 @@ impl OwnerActor {
                 self.state.track(object, tracker);
             }
             ProgramCall::TrackStream { task, queue } => {
+                self.unread.add(queue.unread());
                 let tracker = self.wait(Waiter::Stream(queue));
                 self.state.track_stream(task, tracker);
             }
@@ -290,7 +324,10 @@ impl OwnerActor {
     ) {
         match self.waiters.remove(&tracker) {
             Some(Waiter::Notify(Notify::Once(answer))) => drop(answer.send(outcome)),
-            Some(Waiter::Notify(Notify::Queue(queue))) => drop(queue.send((object, outcome))),
+            Some(Waiter::Notify(Notify::Queue(queue))) => {
+                self.unread.add(queue.unread());
+                queue.send((object, outcome));
+            }
             Some(Waiter::Get { parts, answer }) => match outcome {
                 Ok(()) => self.get(object, parts, answer, scope),
                 Err(error) => drop(answer.send(Err(error))),
@@ -310,7 +347,7 @@ impl OwnerActor {
         let over = !matches!(item, Ok(Some(_)));
         let announced = item.as_ref().ok().copied().flatten();
         let taken = match self.waiters.get(&tracker) {
-            Some(Waiter::Stream(queue)) => queue.send(item).is_ok(),
+            Some(Waiter::Stream(queue)) => queue.send(item),
             _ => false,
         };
         // The reader is gone: the reference that came with the announcement goes, too.
@@ -340,7 +377,9 @@ impl OwnerActor {
         }
         if node != *self.post.node() {
             let (stager, job) = (self.stager.clone(), self.job);
+            let read = self.reads.begin(object, &node, self.clock.now());
             return scope.later(async move {
+                let _read = read;
                 match stager.get(job, object, parts, node.clone()).await {
                     Err(failure) if failure.kind == FailureKind::ArgumentLost => {
                         return Some(OwnerMsg::Unreadable { object, parts, node, answer });
@@ -486,34 +525,15 @@ impl OwnerActor {
         }
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, scope: &mut Scope<'_, Self>) {
         self.run_out();
         self.state.rebalance();
         self.say_demand();
         self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
-        let now = self.clock.now();
-        let finished = self.state.counts().finished;
-        if finished != self.last_progress.0 {
-            self.last_progress = (finished, now);
-        }
-        let quiet = now.saturating_sub(self.last_progress.1);
-        if quiet >= QUIET
-            && let Some(reason) = self.why()
-        {
-            let for_ms = quiet.as_millis() as u64;
-            self.emit_here(EventKind::Waiting { what: format!("job {}", self.job), reason, for_ms });
-        }
+        self.watch(scope);
         if let Some((reason, true)) = &self.unplaceable {
             self.failure.get_or_insert(JobError::Unplaceable { reason: reason.clone() });
         }
-    }
-
-    fn why(&self) -> Option<String> {
-        let wait = self.state.why()?;
-        Some(match &self.unplaceable {
-            Some((reason, _)) => format!("{wait}: {reason}"),
-            None => wait,
-        })
     }
 
     /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.
@@ -535,6 +555,7 @@ impl OwnerActor {
             warn!(job_id = %job, %error, "scheduler not told of the end");
         }
         self.ending = Some(Ending { result, awaited });
+        self.answer_open_questions();
         scope.after(FAREWELL, OwnerMsg::Close);
     }
 
@@ -577,11 +598,16 @@ impl OwnerActor {
             self.emit(node.clone(), EventKind::Received(from_one));
         }
         let figures = self.figures.said(&node, figures);
+        self.watchdog.figures(&node, &figures);
         self.emit(node, EventKind::NodeFigures(figures));
     }
 
     fn node_state(&mut self, node: NodeId, incarnation: Incarnation, state: NodeState) {
         self.emit_here(EventKind::Node { about: node.clone(), state });
+        match state {
+            NodeState::Suspected => drop(self.suspected.entry(node.clone()).or_insert(self.clock.now())),
+            NodeState::Up | NodeState::Dead | NodeState::Left => drop(self.suspected.remove(&node)),
+        }
         if matches!(state, NodeState::Dead | NodeState::Left) {
             if let Some(ending) = &mut self.ending {
                 ending.awaited.remove(&node);
@@ -612,6 +638,7 @@ impl Actor for OwnerActor {
                 self.state.values(&node, task, values);
             }
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
+                self.watchdog.output();
                 self.state.yielded((&node, incarnation), task, attempt, index, output);
             }
             OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures } => {
@@ -642,6 +669,7 @@ impl Actor for OwnerActor {
                 if let Some(ending) = self.ending.as_mut().filter(|_| last) {
                     ending.awaited.remove(&node);
                 }
+                self.watchdog.runs(&node, &running);
                 self.state.still_running(&node, &running);
                 self.figured(node, figures, received);
             }
@@ -651,6 +679,8 @@ impl Actor for OwnerActor {
                     self.emit(node, EventKind::FoldDue { blocks: count, bytes, tight });
                 }
             }
+            OwnerMsg::Why { ask, reply } => self.asked_why(ask, reply, scope),
+            OwnerMsg::Told(told) => self.told(told),
             OwnerMsg::Cancel => {
                 self.failure.get_or_insert(JobError::Cancelled);
             }
@@ -661,7 +691,7 @@ impl Actor for OwnerActor {
             }
             OwnerMsg::Tick if self.ending.is_some() => {}
             OwnerMsg::Tick => {
-                self.tick();
+                self.tick(scope);
                 scope.after(TICK, OwnerMsg::Tick);
             }
         }

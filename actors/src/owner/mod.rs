@@ -1,8 +1,11 @@
 //! Owner: keeps a job's truth: tasks, lineage, references, locations, attempts. One per job.
 
 mod actor;
+mod asking;
 mod attempts;
+mod chain;
 mod exchange;
+mod facts;
 mod figures;
 mod lanes;
 mod lifetime;
@@ -23,7 +26,10 @@ mod stragglers;
 #[cfg(test)]
 mod stragglers_tests;
 mod tables;
+mod watchdog;
 
 pub(crate) use actor::{OwnerActor, OwnerParts};
+pub use chain::{Standing, Why};
 pub use exchange::Exchange;
 pub use protocol::{OwnerMsg, actor_name};
+pub use watchdog::Moved;

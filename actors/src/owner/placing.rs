@@ -71,16 +71,10 @@ impl OwnerState {
         }
     }
 
-    /// Why nothing runs, for people; `None` while something does.
-    pub(crate) fn why(&self) -> Option<String> {
-        if self.counts.running > 0 {
-            let busy = self.nodes.iter().filter(|node| node.in_flight.values().any(|n| *n > 0));
-            let busy: Vec<_> = busy.map(|node| node.id.to_string()).collect();
-            return Some(format!("{} tasks on {}", self.counts.running, busy.join(", ")));
-        }
-        let waiting = self.ready.waiting();
-        let (key, tasks) = waiting.iter().next()?;
-        if let Some(reason) = self.why_no_function(*key, *tasks) {
+    /// Why tasks of this kind are not placed, for people; where they only wait for their turn, `None`.
+    pub(super) fn why_not_placed(&self, key: Key, tasks: u64) -> Option<String> {
+        let busy = self.nodes.iter().any(|node| node.in_flight.values().any(|tasks| *tasks > 0));
+        if let Some(reason) = self.why_no_function(key, tasks) {
             return Some(reason);
         }
         let needs = &self.shapes[usize::from(key.shape)];
@@ -90,7 +84,7 @@ impl OwnerState {
         if self.nodes.iter().all(|node| node.leased.0.is_empty()) {
             return Some(format!("{tasks} tasks wait for a lease of {needs}"));
         }
-        Some(format!("{tasks} tasks that need {needs} wait for a slot"))
+        (!busy).then(|| format!("{tasks} tasks that need {needs} wait for a slot"))
     }
 
     /// How much of a lease on `node` the tasks there occupy.

@@ -17,6 +17,8 @@
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
+//! | `Why`         | client       | `Why`            | answered again                     | asked again after the deadline      |
+//! | `Told`        | itself       | –                | –                                  | never leaves the process            |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
 //! | `Unreadable`  | itself       | –                | –                                  | never leaves the process            |
 //! | `Close`       | itself       | –                | –                                  | never leaves the process            |
@@ -29,12 +31,14 @@ use exobus_store::Block;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use super::asking::Told;
+use super::chain::Why;
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::node_manager::ObjectIds;
 use crate::scheduler::{Lease, NodeInfo};
-use crate::shell::Wire;
+use crate::shell::{Reply, Wire};
 use crate::task::{Consumed, JobError, Output, Parts, StillRunning, TaskFailure, TaskFigures};
 
 /// Everything an Owner can be told.
@@ -204,6 +208,16 @@ pub enum OwnerMsg {
         /// Whether they are fewer than wanted, or not all there, because memory is short.
         tight: bool,
     },
+    /// What does the job wait for, and since when?
+    Why {
+        /// Whether its nodes are asked, too, which takes some seconds where one is silent.
+        ask: bool,
+        /// The answer.
+        reply: Reply<Why>,
+    },
+    /// Nodes have said what attempts there wait for.
+    #[serde(skip)]
+    Told(Told),
     /// The client wants the job to end.
     Cancel,
     /// Nodes had their time to say their last figures.

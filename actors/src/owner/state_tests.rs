@@ -594,14 +594,14 @@ fn a_task_waits_for_a_node_that_has_its_function_and_says_so() {
     let task = world.submit("t", &[]);
     assert!(!world.runs(task));
     assert_eq!(world.owner.unheard().collect::<Vec<_>>(), [&node("bare")]);
-    assert_eq!(world.owner.why().unwrap(), "1 tasks wait to hear which functions bare has");
+    assert_eq!(world.owner.unplaced()[0].1, "1 tasks wait to hear which functions bare has");
 
     world.owner.offers(&node("bare"), LIFE, offer(&["g@1"]));
     world.settle();
     assert!(!world.runs(task));
     assert_eq!(world.owner.unheard().count(), 0);
-    let why = world.owner.why().unwrap();
-    assert_eq!(why, "1 tasks wait for a lease on a node with f@1; lent are bare, which lack it");
+    let why = world.owner.unplaced();
+    assert_eq!(why[0].1, "1 tasks wait for a lease on a node with f@1; lent are bare, which lack it");
     assert_eq!(world.demand.len(), 1);
     assert_eq!(world.demand[0].function.as_deref(), Some("f@1"), "the Scheduler is told what the node must have");
 
@@ -628,7 +628,7 @@ fn tasks_that_lack_a_node_hold_up_no_others() {
     world.complete(id);
     world.owner.cancel(stuck);
     world.settle();
-    assert_eq!(world.owner.why(), None, "it is in no queue any more");
+    assert_eq!(world.owner.unplaced(), [], "it is in no queue any more");
 }
 
 #[test]

@@ -31,6 +31,16 @@ pub async fn until(mut so: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.expect("it comes about within its time");
 }
 
+/// Asks again until this is so.
+pub async fn until_async(mut so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("it comes about within its time");
+}
+
 /// Nodes that know each other; the first one has the Scheduler. They stop in order when this is dropped.
 pub struct Cluster {
     pub bus: Bus,

@@ -10,3 +10,4 @@ mod outputs;
 mod pushes;
 mod refused;
 mod simulated;
+mod why;

@@ -239,6 +239,7 @@ fn owner() -> Vec<OwnerMsg> {
             bytes: 64_000_000,
             tight: true,
         },
+        OwnerMsg::Why { ask: true, reply: Reply::to(NodeId::new("client-1"), 3) },
         OwnerMsg::Cancel,
         OwnerMsg::Tick,
     ]
@@ -261,6 +262,8 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::NodeState { .. } => "NodeState",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
         OwnerMsg::FoldDue { .. } => "FoldDue",
+        OwnerMsg::Why { .. } => "Why",
+        OwnerMsg::Told(..) => "Told",
         OwnerMsg::Cancel => "Cancel",
         OwnerMsg::Close => "Close",
         OwnerMsg::Nodes(..) => "Nodes",
@@ -303,6 +306,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
         NodeMsg::TakeStock { job: job(), owner: node() },
+        NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt(1))], reply: Reply::to(node(), 4) },
         NodeMsg::Tick,
     ]
 }
@@ -318,6 +322,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::EndJob { .. } => "EndJob",
         NodeMsg::Watch { .. } => "Watch",
         NodeMsg::TakeStock { .. } => "TakeStock",
+        NodeMsg::Doing { .. } => "Doing",
         NodeMsg::Executor(..) => "Executor",
         NodeMsg::Staged(..) => "Staged",
         NodeMsg::Sample => "Sample",
@@ -392,8 +397,8 @@ mod tests {
                 ("scheduler", 9),
                 ("host", 2),
                 ("client", 2),
-                ("owner", 14),
-                ("node", 10),
+                ("owner", 15),
+                ("node", 11),
                 ("merger", 3),
                 ("membership", 3)
             ]

@@ -1,0 +1,199 @@
+//! What the attempts on this node wait for, for Owners that ask (law 8).
+//!
+//! Nothing is counted or sent for it: staging leaves a trail of its step, and the rest is looked up when somebody asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_store::{Clock, StoreStats};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Attempt, NodeId, TaskId};
+
+/// Most attempts in one question: their answer stays far below the message limit.
+pub const ATTEMPTS_ASKED_MAX: usize = 64;
+/// Most nodes that are named as those that something is fetched from.
+const NODES_NAMED_MAX: usize = 8;
+
+/// What an attempt does, or waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Doing {
+    /// The node does not have it: it was not told yet, or has just ended.
+    NotHere,
+    /// Others are before it.
+    Queued {
+        /// How many.
+        ahead: u64,
+    },
+    /// Its arguments are being made ready, and nothing in particular is waited for.
+    Staging,
+    /// The Merger is asked for what was pushed here.
+    Pushed,
+    /// Other nodes are asked for sizes and checksums of its arguments.
+    Asking {
+        /// The first of them.
+        from: Vec<NodeId>,
+    },
+    /// The store has no memory for its arguments, or loads them from disk.
+    Memory {
+        /// How many attempts on this node asked before it.
+        ahead: u64,
+        /// What arguments of tasks want there in all.
+        wanted_bytes: u64,
+        /// What the store has handed out.
+        used_bytes: u64,
+        /// What it may.
+        budget_bytes: u64,
+    },
+    /// Its arguments come from other nodes.
+    Fetching {
+        /// The first of them.
+        from: Vec<NodeId>,
+        /// How many bytes come from all of them; 0: not known.
+        bytes: u64,
+    },
+    /// Its arguments are there; the executors, or the resources that it needs, are not.
+    Ready {
+        /// How many attempts are with the executors.
+        handed: u64,
+        /// How many executors there are.
+        executors: u64,
+    },
+    /// It runs.
+    Running,
+    /// It was cancelled, and runs on until it looks.
+    Cancelled,
+}
+
+/// An attempt, for who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptState {
+    /// The task.
+    pub task: TaskId,
+    /// Which try.
+    pub attempt: Attempt,
+    /// What it does.
+    pub doing: Doing,
+    /// For how long, milliseconds.
+    pub for_ms: u64,
+}
+
+/// What staging does at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    #[default]
+    Begun,
+    Pushed,
+    Asking(Vec<NodeId>),
+    Memory,
+    Fetching(Vec<NodeId>, u64),
+}
+
+/// Where the staging of one attempt has come to, and since when.
+#[derive(Clone)]
+pub(super) struct Trail {
+    clock: Arc<dyn Clock>,
+    step: Arc<Mutex<(Step, Duration)>>,
+}
+
+impl Trail {
+    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self { clock: clock.clone(), step: Arc::new(Mutex::new((Step::Begun, clock.now()))) }
+    }
+
+    /// It has come to this step.
+    pub(super) fn at(&self, step: Step) {
+        let now = self.clock.now();
+        *self.step.lock() = (step, now);
+    }
+
+    pub(super) fn asking<'a>(&self, nodes: impl Iterator<Item = &'a NodeId>) {
+        self.at(Step::Asking(first(nodes)));
+    }
+
+    pub(super) fn fetching<'a>(&self, nodes: impl Iterator<Item = &'a NodeId>, bytes: u64) {
+        self.at(Step::Fetching(first(nodes), bytes));
+    }
+
+    pub(super) fn read(&self) -> (Step, Duration) {
+        self.step.lock().clone()
+    }
+}
+
+fn first<'a>(nodes: impl Iterator<Item = &'a NodeId>) -> Vec<NodeId> {
+    let mut named: Vec<NodeId> = Vec::new();
+    for node in nodes {
+        if named.len() == NODES_NAMED_MAX {
+            break;
+        }
+        if !named.contains(node) {
+            named.push(node.clone());
+        }
+    }
+    named
+}
+
+/// A step, for who asks; `waiting`: since when the other attempts on this node wait for memory.
+pub(super) fn staging(step: Step, since: Duration, waiting: &[Duration], store: &StoreStats) -> Doing {
+    match step {
+        Step::Begun => Doing::Staging,
+        Step::Pushed => Doing::Pushed,
+        Step::Asking(from) => Doing::Asking { from },
+        Step::Memory => Doing::Memory {
+            ahead: waiting.iter().filter(|other| **other < since).count() as u64,
+            wanted_bytes: store.arguments_waiting_bytes,
+            used_bytes: store.used_bytes,
+            budget_bytes: store.budget_bytes.saturating_sub(store.reserve_bytes),
+        },
+        Step::Fetching(from, bytes) => Doing::Fetching { from, bytes },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_store::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn a_step_is_told_as_what_it_waits_for() {
+        let at = |seconds| Duration::from_secs(seconds);
+        let store = StoreStats {
+            arguments_waiting_bytes: 5,
+            used_bytes: 90,
+            budget_bytes: 110,
+            reserve_bytes: 10,
+            ..StoreStats::default()
+        };
+        let (a, b) = (NodeId::new("a"), NodeId::new("b"));
+        let memory = |ahead| Doing::Memory { ahead, wanted_bytes: 5, used_bytes: 90, budget_bytes: 100 };
+        for (step, since, waiting, told) in [
+            (Step::Begun, 0, &[][..], Doing::Staging),
+            (Step::Pushed, 0, &[], Doing::Pushed),
+            (Step::Asking(vec![a.clone()]), 0, &[], Doing::Asking { from: vec![a.clone()] }),
+            (Step::Memory, 7, &[at(3), at(5), at(7), at(9)], memory(2)),
+            (Step::Memory, 1, &[at(1)], memory(0)),
+            (
+                Step::Fetching(vec![a.clone(), b], 9),
+                0,
+                &[],
+                Doing::Fetching { from: vec![a, NodeId::new("b")], bytes: 9 },
+            ),
+        ] {
+            assert_eq!(staging(step.clone(), at(since), waiting, &store), told, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_trail_names_each_node_once_and_not_too_many() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let trail = Trail::new(&clock);
+        assert_eq!(trail.read().0, Step::Begun);
+        let nodes: Vec<_> = (0..100).map(|at| NodeId::new(&format!("n{}", at / 2))).collect();
+        trail.fetching(nodes.iter(), 1);
+        let Step::Fetching(named, 1) = trail.read().0 else { panic!("{:?}", trail.read()) };
+        assert_eq!(named.len(), NODES_NAMED_MAX);
+        assert_eq!(named[1], NodeId::new("n1"));
+    }
+}
