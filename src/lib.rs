@@ -12,6 +12,8 @@ pub mod cluster;
 pub mod commands;
 pub mod config;
 pub mod exit;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod interrupt;
 pub mod limits;
 pub mod logging;

@@ -6,6 +6,8 @@ mod arena;
 pub mod election;
 pub mod event;
 pub mod futures;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod host;
 pub mod ids;
 pub mod membership;

@@ -48,6 +48,8 @@ pub mod codec;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod inproc;
 pub mod kv;
 pub mod message;

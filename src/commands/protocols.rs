@@ -17,6 +17,8 @@ struct Sample {
     variant: &'static str,
     bytes: usize,
     json: serde_json::Value,
+    #[cfg(feature = "fuzzing")]
+    encoded: bytes::Bytes,
 }
 
 /// Prints them.
@@ -50,11 +52,29 @@ pub fn text(filter: Option<&str>) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// The samples as they are on the wire, of all protocols or of this one.
+///
+/// # Errors
+/// A sample that cannot be encoded.
+#[cfg(feature = "fuzzing")]
+pub fn encoded(protocol: Option<&str>) -> anyhow::Result<Vec<Vec<u8>>> {
+    let samples = samples::all()?.into_iter().filter(|sample| protocol.is_none_or(|name| name == sample.protocol));
+    Ok(samples.map(|sample| sample.encoded.to_vec()).collect())
+}
+
 impl Sample {
     fn of<T: Serialize>(protocol: &'static str, variant: &'static str, message: &T) -> anyhow::Result<Self> {
-        let bytes = exobus_bus::codec::encode(message)?.len();
+        let encoded = exobus_bus::codec::encode(message)?;
+        let bytes = encoded.len();
         let json = readable(serde_json::to_value(message)?);
-        Ok(Self { protocol, variant, bytes, json })
+        Ok(Self {
+            protocol,
+            variant,
+            bytes,
+            json,
+            #[cfg(feature = "fuzzing")]
+            encoded,
+        })
     }
 }
 

@@ -132,7 +132,8 @@ pub(crate) fn locate(trailer: &[u8], size: u64) -> Option<Location> {
 pub(crate) fn plausible(location: Location, size: u64) -> bool {
     location.bytes <= PAYLOAD_MAX
         && location.offset.is_multiple_of(PAGE)
-        && location.offset.checked_add(location.bytes.next_multiple_of(PAGE)).is_some_and(|end| end + PAGE == size)
+        && location.offset.checked_add(location.bytes.next_multiple_of(PAGE)).and_then(|end| end.checked_add(PAGE))
+            == Some(size)
 }
 
 /// The blocks of a payload. `None`: it is not what was written.
@@ -169,6 +170,9 @@ pub(crate) fn decode(payload: &[u8], location: Location) -> Option<Vec<FooterBlo
                 row_hash: RowHash(reader.u128()?),
                 checksum: reader.u64()?,
             });
+        }
+        if !PartMeta::are_plausible(&block.parts) {
+            return None;
         }
         blocks.push(block);
     }

@@ -94,6 +94,8 @@ mod error;
 mod files;
 mod fill;
 mod footer;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hold;
 mod ids;
 mod index;

@@ -37,6 +37,22 @@ pub struct ObjectMeta {
     pub parts: Arc<[PartMeta]>,
 }
 
+impl PartMeta {
+    /// Whether these can be consecutive parts of an object: each begins where the one before it ends, or later, and their
+    /// ends and rows can be counted. What comes from a file or another node is asked before anybody adds it up.
+    pub fn are_plausible(parts: &[PartMeta]) -> bool {
+        let (mut end, mut rows) = (0_u64, 0_u64);
+        parts.iter().all(|part| {
+            let ordered = part.offset >= end;
+            match (part.offset.checked_add(part.bytes), rows.checked_add(part.rows)) {
+                (Some(end_of_part), Some(sum)) if ordered => (end, rows) = (end_of_part, sum),
+                _ => return false,
+            }
+            true
+        })
+    }
+}
+
 impl ObjectMeta {
     /// Adds the parts up.
     pub fn of(id: ObjectId, parts: Arc<[PartMeta]>) -> ObjectMeta {
@@ -83,6 +99,22 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_that_cannot_be_added_up_are_found() {
+        let part = |offset, bytes, rows| PartMeta { offset, bytes, rows, row_hash: RowHash(0), checksum: 0 };
+        let far = u64::MAX;
+        for (parts, plausible) in [
+            (&[][..], true),
+            (&[part(0, 10, 1), part(10, 0, 0), part(64, 5, far - 1)], true),
+            (&[part(far, 0, 0)], true),
+            (&[part(far, 1, 0)], false),
+            (&[part(0, 10, 1), part(9, 1, 0)], false),
+            (&[part(0, 1, far), part(1, 1, 1)], false),
+        ] {
+            assert_eq!(PartMeta::are_plausible(parts), plausible, "{parts:?}");
+        }
+    }
 
     #[test]
     fn ranges_beyond_the_last_part_are_refused() {

@@ -132,7 +132,7 @@ fn take_over(shared: &Shared, id: ObjectId, mut found: Vec<Found>) -> Option<Obj
         }
         parts.extend(&block.parts);
     }
-    if parts.len() != count as usize {
+    if parts.len() != count as usize || !PartMeta::are_plausible(&parts) {
         return None;
     }
     let extents: Vec<NewExtent> = found

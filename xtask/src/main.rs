@@ -1,7 +1,8 @@
-//! Chores of the project: `cargo xtask test` runs every test, `cargo xtask nats` provides a nats-server, `cargo xtask chaos`
-//! does harm to real processes.
+//! Chores of the project: `cargo xtask test` runs every test, `cargo xtask fuzz` every decoder on made-up bytes,
+//! `cargo xtask nats` provides a nats-server, `cargo xtask chaos` does harm to real processes.
 
 mod chaos;
+mod fuzz;
 mod nats;
 mod tests;
 mod workspace;
@@ -41,6 +42,22 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
+    /// Builds the fuzzer, and runs decoders over the kept corpus and over inputs that coverage guides.
+    ///
+    /// Fails with the path of the input when a decoder panics.
+    Fuzz {
+        /// The decoder; all of them where none is named
+        target: Option<String>,
+        /// For how long each runs
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        seconds: u64,
+        /// How many inputs each gets, instead of a time
+        #[arg(long, value_name = "N", conflicts_with = "seconds")]
+        runs: Option<u64>,
+        /// Take what reached something new into the corpus in the repository
+        #[arg(long)]
+        keep: bool,
+    },
     /// Prints the path of a nats-server, fetching one below `target/` when PATH has none.
     Nats,
 }
@@ -53,6 +70,9 @@ fn main() -> ExitCode {
             Ok(())
         }
         Chore::Chaos { rows, dev, .. } => chaos::run(&workspace, &rows, dev),
+        Chore::Fuzz { target, seconds, runs, keep } => {
+            fuzz::run(&workspace, &fuzz::Options { seconds, runs, target, keep })
+        }
         Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),
     });
     match result {

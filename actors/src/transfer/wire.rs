@@ -470,7 +470,7 @@ pub fn encode_parts(parts: &[PartMeta]) -> Vec<u8> {
 /// Reads the body of a directory.
 ///
 /// # Errors
-/// A length that is no multiple of [`PART_BYTES`].
+/// A length that is no multiple of [`PART_BYTES`], parts that cannot be those of one object.
 pub fn decode_parts(bytes: &[u8]) -> Result<Vec<PartMeta>, WireError> {
     if !bytes.len().is_multiple_of(PART_BYTES) {
         return Err(WireError::Field { field: "length of a directory", value: bytes.len() as u64 });
@@ -485,6 +485,9 @@ pub fn decode_parts(bytes: &[u8]) -> Result<Vec<PartMeta>, WireError> {
             row_hash: RowHash(fields.u128()?),
             checksum: fields.u64()?,
         });
+    }
+    if !PartMeta::are_plausible(&parts) {
+        return Err(WireError::Field { field: "parts that overlap or do not end, of", value: parts.len() as u64 });
     }
     Ok(parts)
 }

@@ -53,7 +53,7 @@ fn held(context: &mut TaskContext<'_>, number: u64) -> Result<u64, TaskError> {
 fn run_while(context: &TaskContext<'_>, so: impl Fn() -> bool) {
     let clock = SystemClock::new();
     while so() && !context.cancelled() && clock.now() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::yield_now();
     }
 }
 
@@ -307,7 +307,7 @@ struct Holding {
 impl Network for Holding {
     fn connect(&self, address: &str, timeout: Duration) -> io::Result<Arc<dyn Socket>> {
         while self.held.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
         self.inner.connect(address, timeout)
     }

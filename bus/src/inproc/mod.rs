@@ -3,6 +3,8 @@
 
 mod router;
 mod streams;
+#[cfg(feature = "fuzzing")]
+pub(crate) use streams::fuzzing;
 
 use std::path::Path;
 use std::sync::Arc;

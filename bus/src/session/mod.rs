@@ -36,9 +36,9 @@
 mod driver;
 mod endpoint;
 pub(crate) mod frame;
-mod outbox;
+pub(crate) mod outbox;
 pub(crate) mod state;
-mod terms;
+pub(crate) mod terms;
 #[cfg(test)]
 mod world_tests;
 

@@ -89,7 +89,10 @@ impl Engine {
         saved: SavedStream,
         consumers: Vec<SavedConsumer>,
     ) -> Result<(), BusError> {
-        self.next_number = self.next_number.max(saved.number + 1);
+        let next_number = saved.number.checked_add(1);
+        let next_number =
+            next_number.ok_or_else(|| BusError::Storage("a stream's row: its number is the last".into()))?;
+        self.next_number = self.next_number.max(next_number);
         let name = saved.config.name.clone();
         let index = StreamIndex::restore(records, now_ms, saved, consumers)?;
         self.streams.insert(name, index);

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::hash::Hasher;
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,8 +111,20 @@ fn storage(what: &str, error: impl std::fmt::Display) -> BusError {
     BusError::Storage(format!("{what}: {error}"))
 }
 
+/// redb panics on some damage instead of returning an error.
+fn guarded<T>(path: &Path, call: impl FnOnce() -> Result<T, BusError>) -> Result<T, BusError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref().copied());
+        Err(storage(&format!("{} is damaged", path.display()), text.unwrap_or("panic")))
+    })
+}
+
 /// Opens the file and reads everything once.
-fn restore(path: &Path, now_ms: u64) -> Result<(Database, Engine), BusError> {
+pub(super) fn restore(path: &Path, now_ms: u64) -> Result<(Database, Engine), BusError> {
+    guarded(path, || read(path, now_ms))
+}
+
+fn read(path: &Path, now_ms: u64) -> Result<(Database, Engine), BusError> {
     let shown = path.display();
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = file.map_err(|error| storage(&format!("{shown}"), error))?;
@@ -163,7 +176,7 @@ fn serve(path: &Path, database: &Database, mut engine: Engine, mut queue: mpsc::
         }
         let (commands, answers): (Vec<_>, Vec<_>) =
             calls.into_iter().map(|call| ((call.command, call.now_ms), call.answer)).unzip();
-        match commit(database, &mut engine, commands) {
+        match guarded(path, || commit(database, &mut engine, commands)) {
             Ok(results) => {
                 for (answer, result) in answers.into_iter().zip(results) {
                     // Whoever asked may have stopped waiting.
@@ -237,7 +250,7 @@ impl<'t> FileRecords<'t> {
     }
 }
 
-fn checksum(key: (u32, u64), value: &(u64, u64, &str, &[u8], &[u8])) -> u64 {
+pub(super) fn checksum(key: (u32, u64), value: &(u64, u64, &str, &[u8], &[u8])) -> u64 {
     let (time_ms, expires_ms, subject, headers, payload) = value;
     let mut hash = XxHash3_64::new();
     for number in [u64::from(key.0), key.1, *time_ms, *expires_ms, subject.len() as u64, headers.len() as u64] {
@@ -250,7 +263,7 @@ fn checksum(key: (u32, u64), value: &(u64, u64, &str, &[u8], &[u8])) -> u64 {
 }
 
 /// Checks a row before anybody believes it.
-fn stored(key: (u32, u64), value: (u64, u64, &str, &[u8], &[u8], u64)) -> Result<Stored, BusError> {
+pub(super) fn stored(key: (u32, u64), value: (u64, u64, &str, &[u8], &[u8], u64)) -> Result<Stored, BusError> {
     let (time_ms, expires_ms, subject, headers, payload, sum) = value;
     let damaged = |what: &dyn std::fmt::Display| {
         BusError::Storage(format!("record {} of stream number {} is damaged: {what}", key.1, key.0))
@@ -335,5 +348,33 @@ impl Records for FileRecords<'_> {
         self.changed = true;
         self.consumers.remove((stream, name)).map_err(|error| storage("remove", error))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by fuzzing: some of these made redb panic.
+    #[test]
+    fn a_file_that_is_damaged_anywhere_is_an_error_and_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("streams");
+        drop(restore(&path, 1).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        let mut damaged = 0;
+        for at in (0..whole.len()).step_by(4096) {
+            let mut torn = whole.clone();
+            let end = whole.len().min(at + 64);
+            torn[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            std::fs::write(&path, &torn).unwrap();
+            match restore(&path, 1) {
+                Err(BusError::Storage(_)) => damaged += 1,
+                Err(other) => panic!("{other}"),
+                // Nothing was there that counts, or it was there twice.
+                Ok(_) => {}
+            }
+        }
+        assert!(damaged > 0, "nothing of it was noticed");
     }
 }

@@ -8,6 +8,8 @@
 mod consumer_state;
 mod engine;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod records;
 mod stream_state;
 

@@ -60,7 +60,11 @@ impl StreamIndex {
         let mut index = Self::new(saved);
         let mut next = 1;
         while let Some(stored) = records.next(index.number(), next)? {
-            next = stored.record.sequence + 1;
+            // No stream gets so far: it is damage, and there is nothing behind it.
+            let Some(behind) = stored.record.sequence.checked_add(1) else {
+                return Err(BusError::Storage(format!("record {} of a stream is the last there can be", u64::MAX)));
+            };
+            next = behind;
             index.saved.last_sequence = index.saved.last_sequence.max(stored.record.sequence);
             index.note(&stored);
         }

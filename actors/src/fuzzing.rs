@@ -1,0 +1,130 @@
+//! What bytes of other processes reach in this crate, as functions for fuzzing: none may panic, whatever the bytes.
+
+use std::sync::Arc;
+
+use exobus_bus::codec;
+use exobus_store::SystemClock;
+
+use crate::host::{ClientMsg, HostMsg};
+use crate::ids::{Incarnation, NodeId};
+use crate::membership::MembershipMsg;
+use crate::merger::MergerMsg;
+use crate::node_manager::{AttemptState, NodeMsg};
+use crate::owner::{OwnerMsg, Why};
+use crate::scheduler::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
+use crate::shell::{Post, PostOptions, Wire, mailbox};
+use crate::transfer::wire;
+
+/// A message, decoded and encoded again: what can be read can be written and read again.
+fn message<M: Wire>(bytes: &[u8]) {
+    let Ok(message) = codec::decode::<M>(bytes) else { return };
+    let _ = message.about();
+    // A longer form of the same value may not fit any more.
+    if let Ok(again) = codec::encode(&message) {
+        assert!(codec::decode::<M>(&again).is_ok(), "what was written cannot be read");
+    }
+}
+
+/// See [`SchedulerMsg`].
+pub fn scheduler(bytes: &[u8]) {
+    message::<SchedulerMsg>(bytes);
+}
+
+/// See [`HostMsg`].
+pub fn host(bytes: &[u8]) {
+    message::<HostMsg>(bytes);
+}
+
+/// See [`ClientMsg`].
+pub fn client(bytes: &[u8]) {
+    message::<ClientMsg>(bytes);
+}
+
+/// See [`OwnerMsg`].
+pub fn owner(bytes: &[u8]) {
+    message::<OwnerMsg>(bytes);
+}
+
+/// See [`NodeMsg`].
+pub fn node(bytes: &[u8]) {
+    message::<NodeMsg>(bytes);
+}
+
+/// See [`MergerMsg`].
+pub fn merger(bytes: &[u8]) {
+    message::<MergerMsg>(bytes);
+}
+
+/// See [`MembershipMsg`].
+pub fn membership(bytes: &[u8]) {
+    message::<MembershipMsg>(bytes);
+}
+
+/// Answers to questions.
+pub fn answers(bytes: &[u8]) {
+    let _ = codec::decode::<Why>(bytes);
+    let _ = codec::decode::<Vec<AttemptState>>(bytes);
+    let _ = codec::decode::<Vec<NodeInfo>>(bytes);
+    let _ = codec::decode::<Vec<JobInfo>>(bytes);
+    let _ = codec::decode::<Result<Placement, Refusal>>(bytes);
+    let _ = codec::decode::<NodeId>(bytes);
+}
+
+/// An item of a session for actors of this process: the first byte says which.
+pub fn post_item(bytes: &[u8]) {
+    let Some((actor, item)) = bytes.split_first() else { return };
+    let clock = Arc::new(SystemClock::new());
+    let (node, incarnation) = (NodeId::new("n"), Incarnation(1));
+    let post = Post::new(PostOptions { node, incarnation, clock, on_fatal: Box::new(|_| {}) });
+    let (_owner, owned) = mailbox::<OwnerMsg>(&post, "owner");
+    let (_node, managed) = mailbox::<NodeMsg>(&post, "node");
+    let actor = ["owner", "node", "replies", "nobody"][usize::from(*actor % 4)];
+    post.deliver(&NodeId::new("peer"), actor, item);
+    drop((owned, managed));
+}
+
+/// What a server of Transfer reads: a hello, then a request; also one whose check fits.
+pub fn transfer_server(bytes: &[u8]) {
+    if let Ok(lengths) = wire::decode_hello_head(bytes) {
+        let texts = bytes.get(wire::HELLO_BYTES..).unwrap_or_default();
+        let _ = wire::decode_hello_texts(lengths, texts);
+    }
+    let Ok(head) = wire::decode_request_head(bytes) else { return };
+    let items = bytes.get(wire::REQUEST_BYTES..).unwrap_or_default();
+    let Ok(items) = wire::decode_items(&head, items) else { return };
+    assert_eq!(wire::encode_request(head.kind, &items), bytes, "a request has one form");
+}
+
+/// What a client of Transfer reads: a welcome, the head of an answer, a directory.
+pub fn transfer_client(bytes: &[u8]) {
+    let _ = wire::decode_welcome_head(bytes);
+    if let Ok(head) = wire::decode_answer_head(bytes) {
+        let _ = head.verify(bytes.get(wire::ANSWER_BYTES..).unwrap_or_default());
+    }
+}
+
+/// The directory of parts that another node tells.
+pub fn transfer_directory(bytes: &[u8]) {
+    let Ok(parts) = wire::decode_parts(bytes) else { return };
+    assert_eq!(wire::encode_parts(&parts), bytes);
+    let _ = wire::byte_range(&parts);
+    exobus_store::fuzzing::part_directory(&parts);
+}
+
+/// Frames of Transfer as they are sent: seeds for the three of it.
+pub fn transfer_frames() -> [Vec<Vec<u8>>; 3] {
+    use exobus_store::{ObjectId, PartMeta, Parts};
+    let items = [
+        wire::Item { object: ObjectId(7), parts: Parts::All },
+        wire::Item { object: ObjectId(8), parts: Parts::Range(3, 5) },
+    ];
+    let hello = wire::encode_hello(&wire::Hello { token: b"a token", from: "n1", to: "n2" });
+    let requests = [wire::Kind::Directory, wire::Kind::Read].map(|kind| wire::encode_request(kind, &items));
+    let mut answer = Vec::new();
+    wire::encode_answer_head(&mut answer, 1, wire::Status::Failed, 5, b"cause");
+    let answers =
+        vec![wire::encode_welcome(Ok("n2")), wire::encode_welcome(Err("no")), [&answer[..], b"cause"].concat()];
+    let part = |offset| PartMeta { offset, bytes: 64, rows: 2, row_hash: Default::default(), checksum: 9 };
+    let parts = wire::encode_parts(&[part(0), part(64), part(128)]);
+    [[vec![hello], requests.to_vec()].concat(), answers, vec![parts]]
+}
