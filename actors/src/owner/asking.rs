@@ -52,9 +52,12 @@ impl Unread {
     }
 }
 
-/// Objects that are being brought to the program from other nodes: which, from where, since when.
+/// Objects that are being brought to the program from other nodes.
 #[derive(Clone, Default)]
-pub(super) struct Reads(Arc<Mutex<BTreeMap<u64, (ObjectId, NodeId, Duration)>>>);
+pub(super) struct Reads(Arc<Mutex<BTreeMap<u64, Begun>>>);
+
+/// Which object, from where, since when.
+type Begun = (ObjectId, NodeId, Duration);
 
 /// One of them, until it is there.
 pub(super) struct Read {
@@ -70,7 +73,7 @@ impl Reads {
         Read { reads: self.clone(), number }
     }
 
-    fn list(&self, now: Duration) -> Vec<(ObjectId, NodeId, Duration)> {
+    fn list(&self, now: Duration) -> Vec<Begun> {
         let reads = self.0.lock();
         reads.values().map(|(object, node, since)| (*object, node.clone(), now.saturating_sub(*since))).collect()
     }
