@@ -137,6 +137,10 @@ fn gone(object: ObjectId, node: &Node) -> LostObject {
 
 const SET: SetId = SetId::from_u128(9);
 
+fn trail(stager: &Stager) -> why::Trail {
+    why::Trail::new(&stager.clock)
+}
+
 /// Stages one argument that is all of these objects.
 async fn stage_set(
     here: &Node,
@@ -146,7 +150,7 @@ async fn stage_set(
     let members: Vec<_> = objects.iter().map(|(object, node)| (*object, Some(node.name.clone()))).collect();
     let set = Arc::new(Members { total: members.len(), members });
     let spec = spec(vec![LocatedArg { arg: Arg { source: Source::Set(SET), parts: Parts::All }, at: None }]);
-    here.stager.stage(&spec, function(modes), &|id| (id == SET).then(|| set.clone())).await
+    here.stager.stage(&spec, function(modes), &|id| (id == SET).then(|| set.clone()), trail(&here.stager)).await
 }
 
 /// What a whole argument has in it, object by object.
@@ -195,7 +199,8 @@ async fn a_stream_that_turns_out_corrupt_in_a_running_task_names_its_object_what
     let objects = world.fill(&node);
     node.disk.fail(Op::Read, 0, Fault::FlipBit(99));
     let spec = spec(vec![object_arg(objects[1], &node), object_arg(objects[2], &node)]);
-    let Prepared { args, .. } = node.stager.stage(&spec, function(&[Mode::Stream]), &|_| None).await.unwrap();
+    let Prepared { args, .. } =
+        node.stager.stage(&spec, function(&[Mode::Stream]), &|_| None, trail(&node.stager)).await.unwrap();
     let mut read = args.into_iter().map(|arg| {
         let Argument::Stream(mut readers) = arg else { panic!("not a stream") };
         std::io::copy(&mut readers[0], &mut std::io::sink())
@@ -283,7 +288,12 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
         at: Some(node.clone()),
     }]);
     for modes in [&[Mode::Whole], &[Mode::Stream]] {
-        let failure = here.stager.stage(&spec, function(modes), &|_| None).await.err().expect("nobody is there");
+        let failure = here
+            .stager
+            .stage(&spec, function(modes), &|_| None, trail(&here.stager))
+            .await
+            .err()
+            .expect("nobody is there");
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
         assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
         assert!(failure.message.contains(&address.to_string()), "{failure}");
