@@ -67,6 +67,11 @@ impl Directory {
         members.get(node).is_some_and(over)
     }
 
+    /// Whether a node is dead or has left, as far as is known here.
+    pub fn is_gone(&self, node: &NodeId) -> bool {
+        self.members.read().get(node).is_some_and(|member| member.health.is_gone())
+    }
+
     /// Everybody who was heard, by name.
     pub fn members(&self) -> Vec<Member> {
         self.members.read().values().cloned().collect()

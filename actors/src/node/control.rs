@@ -414,12 +414,13 @@ impl Base {
     /// What jobs of a new life need.
     fn parts(&self, executors: usize) -> NodeParts {
         let server = self.server.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        let directory = self.directory.clone();
+        let (directory, members) = (self.directory.clone(), self.directory.clone());
         let stager = Stager {
             node: self.post.node().clone(),
             store: self.store.clone(),
             transfer: self.transfer.clone(),
             addresses: Arc::new(move |node| directory.data_address(node)),
+            is_gone: Arc::new(move |node| members.is_gone(node)),
             clock: self.post.clock().clone(),
             received: Tally::default(),
             pushed: Pushed::default(),

@@ -76,6 +76,7 @@ impl World {
             store,
             transfer: TransferClient::with(fetching, TOKEN, clock.clone()),
             addresses: Arc::new(move |node| known.lock().get(node).cloned()),
+            is_gone: Arc::new(|_| false),
             clock,
             received: Tally::default(),
             pushed: Pushed::default(),
@@ -298,4 +299,20 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
         assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
         assert!(failure.message.contains(&address.to_string()), "{failure}");
     }
+}
+
+#[tokio::test]
+async fn a_node_that_is_known_to_be_dead_is_asked_once() {
+    let world = World::new(memory());
+    let (mut here, there) = (world.node("n1"), world.node("n2"));
+    let object = world.write(&there).id;
+    let node = there.name.clone();
+    drop(there);
+    here.stager.is_gone = Arc::new(|_| true);
+    let arg = Arg { source: Source::Object(object), parts: Parts::All };
+    let spec = spec(vec![LocatedArg { arg, at: Some(node.clone()) }]);
+    let staged = here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager)).await;
+    let failure = staged.err().expect("nobody is there");
+    assert_eq!(failure.lost, [LostObject { object, node, loss: Loss::Unreachable }]);
+    assert_eq!(here.stager.transfer.stats().failed, 1);
 }

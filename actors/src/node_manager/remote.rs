@@ -110,6 +110,8 @@ impl Stager {
         }
         let heals = error.error.is_worth_a_retry()
             || matches!(error.error, TransferError::Unreachable { .. } | TransferError::Refused { .. });
+        // Who is dead will not answer, however often it is asked.
+        let heals = heals && !(self.is_gone)(&error.node);
         let now = self.clock.now();
         if !heals || !error.gone.is_empty() || now >= patience.until {
             return Err(error);

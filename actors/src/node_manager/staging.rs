@@ -87,6 +87,8 @@ pub(crate) struct Stager {
     pub(crate) transfer: TransferClient,
     /// Where the Transfer of each node listens.
     pub(crate) addresses: Addresses,
+    /// Which nodes are known to be dead or to have left.
+    pub(crate) is_gone: Arc<dyn Fn(&NodeId) -> bool + Send + Sync>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) received: Tally,
     /// Copies that were pushed here ahead of who reads them.

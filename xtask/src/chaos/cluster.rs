@@ -96,7 +96,8 @@ impl<'a> Cluster<'a> {
             fs::write(cluster.folder.join(format!("{name}.toml")), text)?;
             cluster.nodes.borrow_mut().push((name.to_owned(), None));
         }
-        for name in ["n1", "n2", "n3"] {
+        // The first is the Scheduler, and the first by name hosts jobs: not the same.
+        for name in ["n3", "n1", "n2"] {
             cluster.start_node(name)?;
         }
         Ok(cluster)
