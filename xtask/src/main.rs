@@ -48,11 +48,11 @@ enum Chore {
     Fuzz {
         /// The decoder; all of them where none is named
         target: Option<String>,
-        /// For how long each runs
+        /// For how long each runs at most
         #[arg(long, value_name = "N", default_value_t = 10)]
         seconds: u64,
-        /// How many inputs each gets, instead of a time
-        #[arg(long, value_name = "N", conflicts_with = "seconds")]
+        /// How many inputs each gets at most
+        #[arg(long, value_name = "N")]
         runs: Option<u64>,
         /// Take what reached something new into the corpus in the repository
         #[arg(long)]

@@ -118,9 +118,9 @@ fn alike_ones_are_one_and_what_is_queued_behind_them_is_no_cause() {
     let numbers = 1..=50;
     let mut facts = merges(Ok(Vec::new()));
     facts.attempts = numbers.clone().map(|number| attempt(number, "sort.merge", "n2")).collect();
-    let doing = |number| match number {
+    let doing = |number: u128| match number {
         ..=2 => Doing::Running,
-        ..=40 => Doing::Queued { ahead: 1 },
+        3..=40 => Doing::Queued { ahead: 1 },
         _ => Doing::Ready { handed: 2, executors: 2 },
     };
     let states = numbers.map(|number| state(number, doing(number), 60 + number as u64)).collect();
