@@ -56,7 +56,7 @@ impl Cluster {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let mut command = command(&["sort", &input, "--output", &output, "--cluster", &self.url, "--json"]);
         command.args(["--strategy", strategy, "--partitions", "12", "--events", pipe.to_str().unwrap()]);
-        let running = std::thread::spawn(move || support::finish(command));
+        let running = std::thread::Builder::new().spawn(move || support::finish(command)).unwrap();
         let mut events = Events::default();
         for line in BufReader::new(fs::File::open(&pipe).unwrap()).lines() {
             events.0.push(serde_json::from_str(&line.unwrap()).unwrap());

@@ -27,6 +27,9 @@ pub(super) fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
     functions.iter().map(|name| Arc::from(*name)).collect()
 }
 
+/// Members of a set, and where each is.
+type Members = Vec<(ObjectId, Option<NodeId>)>;
+
 /// An Owner with nodes that do what they are told.
 pub(super) struct World {
     pub(super) owner: OwnerState,
@@ -38,7 +41,7 @@ pub(super) struct World {
     /// What the stores of the nodes hold.
     pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
     /// What each node was told of each set.
-    pub(super) defined: BTreeMap<(NodeId, SetId), Vec<(ObjectId, Option<NodeId>)>>,
+    pub(super) defined: BTreeMap<(NodeId, SetId), Members>,
     /// Second attempts beside a first one.
     pub(super) copied: Vec<(TaskId, Attempt, NodeId)>,
     /// How long tasks take.

@@ -72,6 +72,7 @@ impl Events {
 
 impl<'a> Cluster<'a> {
     /// Three nodes with an executor each, all of them candidates for the Scheduler; they are ready.
+    #[allow(clippy::disallowed_methods, reason = "a port of this machine, for a server of its own")]
     pub(super) fn start(ground: &'a Ground) -> Result<Self> {
         let folder = ground.path("cluster");
         fs::create_dir(&folder)?;
@@ -103,6 +104,7 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
+    #[allow(clippy::disallowed_methods, reason = "a port of this machine, for a server of its own")]
     pub(super) fn start_nats(&self) -> Result<()> {
         let mut command = Command::new(&self.ground.nats_server);
         command.arg("-c").arg(self.folder.join("nats.conf"));
