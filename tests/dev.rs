@@ -2,10 +2,10 @@
 
 mod support;
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, time::Duration};
 
-use rustix::process::{Pid, Signal, kill_process};
-use support::{Running, Scratch, Trace, command, exobus, names, processes_with};
+use rustix::process::{Signal, kill_process};
+use support::{Running, Scratch, Trace, command, exobus, names, node_process, processes_with};
 
 /// Starting processes on a busy machine takes its time; a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -140,7 +140,7 @@ fn a_job_that_waits_for_a_node_that_is_frozen_says_so() {
     let why = ["job", &id, "why", "--cluster", &url, "--json"];
     let says = |why: &serde_json::Value, words: &str| why["chains"].to_string().contains(words);
     ask_until(&why, |why| says(why, &format!(" on {frozen} for ")).then_some(()));
-    let pid = pid_of(&format!("{frozen}.toml"), &scratch);
+    let pid = node_process(&scratch.path(&format!("cluster/{frozen}.toml")));
     kill_process(pid, Signal::STOP).unwrap();
     let told = exobus(&["job", &id, "why", "--cluster", &url]);
     told.expect(0, &[]);
@@ -162,7 +162,7 @@ fn a_node_that_dies_is_named_and_ends_the_others() {
     let scratch = Scratch::new();
     let mut cluster = dev(&scratch, "2");
     url(&mut cluster);
-    kill_process(pid_of("n2.toml", &scratch), Signal::KILL).unwrap();
+    kill_process(node_process(&scratch.path("cluster/n2.toml")), Signal::KILL).unwrap();
     let (code, said) = cluster.end(PATIENCE);
     assert_eq!(code, Some(5), "{said:#?}");
     assert!(said.iter().any(|line| line.contains("error: n2 ended unexpectedly")), "{said:#?}");
@@ -184,17 +184,4 @@ fn without_a_server_it_says_where_it_looked() {
     let mut command = command(&["dev", "--nats-server", "/nowhere/nats-server"]);
     command.env_remove("EXOBUS_NATS_SERVER");
     support::finish(command).expect(2, &["no nats-server at /nowhere/nats-server"]);
-}
-
-/// The process of this cluster that was started with this configuration.
-fn pid_of(config: &str, scratch: &Scratch) -> Pid {
-    let wanted = format!("--config {}", scratch.path("cluster").join(config).display());
-    let of = |entry: std::fs::DirEntry| {
-        let line = fs::read(entry.path().join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        line.contains(&wanted).then_some(pid)
-    };
-    let pid: i32 = fs::read_dir(Path::new("/proc")).unwrap().flatten().find_map(of).expect("the node runs");
-    Pid::from_raw(pid).unwrap()
 }

@@ -5,12 +5,11 @@ mod support;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::Path,
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use support::{Running, Scratch, command, exobus, names};
+use rustix::process::{Signal, kill_process};
+use support::{Running, Scratch, command, exobus, names, node_process};
 
 /// A test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -33,20 +32,6 @@ impl Cluster {
         let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
         exobus(&["generate", "--records", "1000000", "--files", "4", &scratch.text("in")]).expect(0, &[]);
         Self { scratch, dev, url }
-    }
-
-    /// The process that was started with this configuration.
-    fn pid(&self, node: &str) -> Pid {
-        let config = self.scratch.path("cluster").join(format!("{node}.toml"));
-        let wanted = format!("node --config {}", config.display());
-        let of = |entry: fs::DirEntry| {
-            let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            (line.contains(&wanted) && !line.contains("run-with-parent")).then_some(pid)
-        };
-        let pid: i32 = fs::read_dir(Path::new("/proc")).unwrap().flatten().find_map(of).expect("the node runs");
-        Pid::from_raw(pid).unwrap()
     }
 
     /// Sorts, and calls `happening` for each event of the job. What the job said at its end, and the events.
@@ -110,7 +95,7 @@ fn survives(strategy: &str, stage: &str, done: usize, on_loss: &str) {
     let mut killed = false;
     let (summary, events) = cluster.sort(strategy, |events| {
         if !killed && events.finished(stage) >= done && events.finished_on("n3", stage) {
-            kill_process(cluster.pid("n3"), Signal::KILL).unwrap();
+            kill_process(node_process(&cluster.scratch.path("cluster/n3.toml")), Signal::KILL).unwrap();
             killed = true;
         }
     });

@@ -236,3 +236,17 @@ pub fn processes_with(text: &str) -> Vec<String> {
     }
     found
 }
+
+/// The node that was started with this configuration.
+pub fn node_process(config: &Path) -> rustix::process::Pid {
+    let wanted = format!("--config {}", config.display());
+    let of = |entry: std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        // What starts it is another process for a moment.
+        (line.contains(&wanted) && !line.contains("run-with-parent")).then_some(pid)
+    };
+    let pid: i32 = std::fs::read_dir("/proc").unwrap().flatten().find_map(of).expect("the node runs");
+    rustix::process::Pid::from_raw(pid).unwrap()
+}

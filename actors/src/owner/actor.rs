@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::{Block, Clock, Store, WriterOptions};
+use exobus_store::{Clock, Store, WriterOptions};
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
@@ -13,16 +13,17 @@ use super::chain::Why;
 use super::figures::JobFigures;
 use super::lanes::Lanes;
 use super::protocol::OwnerMsg;
+use super::reading::Waiter;
 use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
 use super::watchdog::Watchdog;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
-use crate::futures::{Notify, ProgramCall, Teller};
+use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, NodeInfo, SchedulerLink, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Reply, Scope};
-use crate::task::{FailureKind, JobError, Output, Parts};
+use crate::task::JobError;
 
 /// How long the Scheduler may take to say what nodes can run; it is asked again after that.
 const NODES_DEADLINE: Duration = Duration::from_secs(5);
@@ -54,13 +55,6 @@ pub(crate) struct OwnerParts {
     pub(crate) done: oneshot::Sender<JobOutcome>,
 }
 
-enum Waiter {
-    Notify(Notify),
-    Stream(Teller<Result<Option<ObjectId>, JobError>>),
-    Stat(oneshot::Sender<Result<Output, JobError>>),
-    Get { parts: Parts, answer: oneshot::Sender<Result<Block, JobError>> },
-}
-
 /// The actor.
 pub(crate) struct OwnerActor {
     pub(super) post: Post,
@@ -68,13 +62,13 @@ pub(crate) struct OwnerActor {
     pub(super) job: JobId,
     tenant: Arc<str>,
     scheduler: SchedulerLink,
-    store: Store,
-    stager: Stager,
+    pub(super) store: Store,
+    pub(super) stager: Stager,
     events: Option<EventSink>,
     done: Option<oneshot::Sender<JobOutcome>>,
     pub(super) state: OwnerState,
-    waiters: HashMap<Tracker, Waiter>,
-    next_tracker: Tracker,
+    pub(super) waiters: HashMap<Tracker, Waiter>,
+    pub(super) next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
     leases: BTreeMap<LeaseId, Lease>,
     /// The reign that made them.
@@ -183,13 +177,6 @@ impl OwnerActor {
 
     pub(super) fn emit_here(&self, kind: EventKind) {
         self.emit(self.post.node().clone(), kind);
-    }
-
-    fn wait(&mut self, waiter: Waiter) -> Tracker {
-        let tracker = self.next_tracker;
-        self.next_tracker += 1;
-        self.waiters.insert(tracker, waiter);
-        tracker
     }
 
     pub(super) fn now(&self) -> Duration {
@@ -311,98 +298,6 @@ impl OwnerActor {
             }
             Effect::Fail(error) => {
                 self.failure.get_or_insert(error);
-            }
-        }
-    }
-
-    fn resolved(
-        &mut self,
-        tracker: Tracker,
-        object: ObjectId,
-        outcome: Result<(), JobError>,
-        scope: &mut Scope<'_, Self>,
-    ) {
-        match self.waiters.remove(&tracker) {
-            Some(Waiter::Notify(Notify::Once(answer))) => drop(answer.send(outcome)),
-            Some(Waiter::Notify(Notify::Queue(queue))) => {
-                self.unread.add(queue.unread());
-                queue.send((object, outcome));
-            }
-            Some(Waiter::Get { parts, answer }) => match outcome {
-                Ok(()) => self.get(object, parts, answer, scope),
-                Err(error) => drop(answer.send(Err(error))),
-            },
-            Some(Waiter::Stat(answer)) => {
-                let stat = outcome.and_then(|()| {
-                    let made = self.state.stat(object);
-                    made.ok_or_else(|| JobError::program(format!("object {object} was released")))
-                });
-                let _ = answer.send(stat);
-            }
-            Some(Waiter::Stream(_)) | None => {}
-        }
-    }
-
-    fn streamed(&mut self, tracker: Tracker, item: Result<Option<ObjectId>, JobError>) {
-        let over = !matches!(item, Ok(Some(_)));
-        let announced = item.as_ref().ok().copied().flatten();
-        let taken = match self.waiters.get(&tracker) {
-            Some(Waiter::Stream(queue)) => queue.send(item),
-            _ => false,
-        };
-        // The reader is gone: the reference that came with the announcement goes, too.
-        if let Some(object) = announced.filter(|_| !taken) {
-            self.state.release_object(object);
-        }
-        if over {
-            self.waiters.remove(&tracker);
-        }
-    }
-
-    /// Brings the bytes of an object to the program: they are here, on disk here, or elsewhere.
-    fn get(
-        &mut self,
-        object: ObjectId,
-        parts: Parts,
-        answer: oneshot::Sender<Result<Block, JobError>>,
-        scope: &mut Scope<'_, Self>,
-    ) {
-        let Some((output, node)) = self.state.lookup(object) else {
-            // Released, or lost since it was found: whoever waits is told, or waits on.
-            let tracker = self.wait(Waiter::Get { parts, answer });
-            return self.state.track(object, tracker);
-        };
-        if output.bytes == 0 {
-            return drop(answer.send(Ok(Block::empty())));
-        }
-        if node != *self.post.node() {
-            let (stager, job) = (self.stager.clone(), self.job);
-            let read = self.reads.begin(object, &node, self.clock.now());
-            return scope.later(async move {
-                let _read = read;
-                match stager.get(job, object, parts, node.clone()).await {
-                    Err(failure) if failure.kind == FailureKind::ArgumentLost => {
-                        return Some(OwnerMsg::Unreadable { object, parts, node, answer });
-                    }
-                    Err(failure) => drop(answer.send(Err(JobError::Store { message: failure.to_string() }))),
-                    Ok(block) => drop(answer.send(Ok(block))),
-                }
-                None
-            });
-        }
-        match self.store.try_get(&object, parts) {
-            Some(block) => drop(answer.send(Ok(block))),
-            None => {
-                let block = self.store.get(&object, parts);
-                scope.later(async move {
-                    match block.await {
-                        Err(error) if error.is_lost() => {
-                            return Some(OwnerMsg::Unreadable { object, parts, node, answer });
-                        }
-                        block => drop(answer.send(block.map_err(JobError::from))),
-                    }
-                    None
-                });
             }
         }
     }

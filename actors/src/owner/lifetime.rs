@@ -265,7 +265,7 @@ impl OwnerState {
     }
 
     /// A task that gives up waiting is no longer told.
-    pub(super) fn stop_waiting(&mut self, task: Index) {
+    fn stop_waiting(&mut self, task: Index) {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
                 EntrySource::Object(object) => {
@@ -391,6 +391,16 @@ impl OwnerState {
         }
     }
 
+    /// Takes a task from wherever it waits or runs; the caller says what becomes of it.
+    pub(super) fn withdraw(&mut self, task: Index) {
+        match self.tasks[task].state {
+            State::Waiting { .. } => self.stop_waiting(task),
+            State::Ready => self.ready.remove(self.key(task), task),
+            State::Running => self.cancel_attempts(task),
+            State::Wanted | State::Done | State::Failed => {}
+        }
+    }
+
     /// Somebody has been told of this failure.
     pub(super) fn observe(&mut self, error: &JobError) {
         self.unobserved.retain(|_, unseen| unseen != error);
@@ -404,16 +414,10 @@ impl OwnerState {
         let mut failing = vec![root];
         while let Some(task) = failing.pop() {
             let Some(state) = self.tasks.get(task).map(|task| task.state) else { continue };
-            match state {
-                State::Failed | State::Done => continue,
-                State::Wanted => {}
-                State::Waiting { .. } => self.stop_waiting(task),
-                State::Ready => {
-                    let key = self.key(task);
-                    self.ready.remove(key, task);
-                }
-                State::Running => self.cancel_attempts(task),
+            if matches!(state, State::Failed | State::Done) {
+                continue;
             }
+            self.withdraw(task);
             self.tasks[task].state = State::Failed;
             self.failures.insert(task, error.clone());
             for tracker in self.streams.remove(&task).unwrap_or_default() {

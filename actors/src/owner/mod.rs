@@ -14,7 +14,10 @@ mod placement;
 mod placing;
 #[cfg(test)]
 mod placing_tests;
+#[cfg(test)]
+mod property_tests;
 mod protocol;
+mod reading;
 mod replay;
 #[cfg(test)]
 mod replay_tests;
@@ -27,6 +30,8 @@ mod stragglers;
 mod stragglers_tests;
 mod tables;
 mod watchdog;
+#[cfg(test)]
+mod world_tests;
 
 pub(crate) use actor::{OwnerActor, OwnerParts};
 pub use chain::{Standing, Why};

@@ -1,6 +1,6 @@
 //! What is queued where: taken back from where it waits for nothing, and placed elsewhere.
 
-use super::state_tests::{World, node};
+use super::world_tests::{World, node};
 use crate::ids::{Attempt, TaskId};
 use crate::task::{FailureKind, Place, StillRunning, TaskOptions};
 

@@ -156,8 +156,9 @@ impl OwnerState {
         }
         self.losses += 1;
         self.lost_in.extend(moved.iter().map(|object| (*object, self.losses)));
-        let mut broken = BTreeSet::new();
+        let (mut holding, mut broken) = (BTreeSet::new(), BTreeSet::new());
         for (index, set) in self.sets.iter_mut().filter(|(_, set)| set.members.iter().any(|it| moved.contains(it))) {
+            holding.insert(index);
             set.defined.clear();
             if set.references == 0 {
                 continue;
@@ -178,13 +179,10 @@ impl OwnerState {
                 && task.args.iter().any(|arg| misses(&arg.source))
         });
         for task in waiting.map(|(index, _)| index).collect::<Vec<_>>() {
-            if self.tasks[task].state == State::Ready {
-                self.ready.remove(self.key(task), task);
-            }
-            self.stop_waiting(task);
+            self.withdraw(task);
             self.await_args(task, false);
         }
-        self.note_readers(&moved);
+        self.note_readers(&moved, &holding);
         for object in gone {
             if self.objects[object].task.is_none() {
                 let id = self.objects[object].id;
@@ -195,12 +193,8 @@ impl OwnerState {
         }
     }
 
-    /// Attempts under way that were told where these objects were: what they say of them later is old.
-    fn note_readers(&mut self, moved: &BTreeSet<Index>) {
-        let sets: BTreeSet<Index> = {
-            let has = |set: &super::tables::Set| set.members.iter().any(|member| moved.contains(member));
-            self.sets.iter().filter(|(_, set)| has(set)).map(|(index, _)| index).collect()
-        };
+    /// Attempts under way that were told where these objects, and the members of these sets, were: what they say of them later is old.
+    fn note_readers(&mut self, moved: &BTreeSet<Index>, sets: &BTreeSet<Index>) {
         let reads = |source: &EntrySource| match source {
             EntrySource::Object(object) => moved.contains(object),
             EntrySource::Set(set) => sets.contains(set),
@@ -419,11 +413,7 @@ impl OwnerState {
         if !replaying || !counted || (0..outputs).any(missing) {
             return;
         }
-        match self.tasks[task].state {
-            State::Ready => self.ready.remove(self.key(task), task),
-            State::Running => self.cancel_attempts(task),
-            _ => self.stop_waiting(task),
-        }
+        self.withdraw(task);
         self.tasks[task].state = State::Done;
         for tracker in self.streams.remove(&task).unwrap_or_default() {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::exchange::Exchange;
-use super::state_tests::{LIFE, World, node, output, whole};
+use super::world_tests::{LIFE, World, node, output, whole};
 use crate::ids::{Attempt, Incarnation, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Returns, Source, TaskOptions,

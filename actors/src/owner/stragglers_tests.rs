@@ -1,6 +1,6 @@
 //! Second attempts of tasks that take too long: when there is one, and what becomes of both.
 
-use super::state_tests::{JOB, LIFE, World, node, offer, output};
+use super::world_tests::{JOB, LIFE, World, node, offer, output};
 use crate::ids::{Attempt, Incarnation, SetId, TaskId};
 use crate::owner::Exchange;
 use crate::task::{

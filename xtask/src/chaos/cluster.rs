@@ -242,6 +242,22 @@ impl<'a> Cluster<'a> {
         Ok((Run { code: status.code(), stdout, stderr, seconds }, events))
     }
 
+    /// A sort with a strategy; `victim` is signalled when so many hundredths of a stage are done, some of them there.
+    pub(super) fn sort_and_signal(
+        &self,
+        (strategy, stage, percent): (&str, &str, u64),
+        victim: &str,
+        signal: Signal,
+    ) -> Result<(Run, Events)> {
+        self.sort(strategy, |events| {
+            let now = events.are_done(percent, stage, victim);
+            if now {
+                self.signal(victim, signal)?;
+            }
+            Ok(now)
+        })
+    }
+
     /// A sort that nothing is done to.
     pub(super) fn clean(&self, strategy: &str) -> Result<Cost> {
         // Processes that have not worked before are slower.

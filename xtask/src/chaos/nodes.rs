@@ -15,13 +15,7 @@ fn killed(ground: &Ground, strategy: &str, stage: &str, percent: u64) -> Result<
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean(strategy)?;
     let victim = cluster.bystander()?;
-    let (run, events) = cluster.sort(strategy, |events| {
-        let now = events.are_done(percent, stage, &victim);
-        if now {
-            cluster.signal(&victim, Signal::KILL)?;
-        }
-        Ok(now)
-    })?;
+    let (run, events) = cluster.sort_and_signal((strategy, stage, percent), &victim, Signal::KILL)?;
     let outcome = cluster.right(&clean, &run, &events, &format!("{strategy}, at {percent} % of {stage}"))?;
     cluster.end()?;
     Ok(outcome)
@@ -142,13 +136,7 @@ pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
     let victim = cluster.scheduler()?;
     let host = cluster.host()?;
     ensure!(victim != host, "{victim} hosts the job as well");
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(30, "sort.map", &victim);
-        if now {
-            cluster.signal(&victim, Signal::KILL)?;
-        }
-        Ok(now)
-    })?;
+    let (run, events) = cluster.sort_and_signal(("simple", "sort.map", 30), &victim, Signal::KILL)?;
     let outcome = cluster.right(&clean, &run, &events, "the Scheduler's node, which had data, too")?;
     cluster.end()?;
     Ok(outcome)
@@ -158,13 +146,7 @@ pub(super) fn told_to_stop(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
-    let (run, events) = cluster.sort("simple", |events| {
-        let now = events.are_done(50, "sort.map", &victim);
-        if now {
-            cluster.signal(&victim, Signal::TERM)?;
-        }
-        Ok(now)
-    })?;
+    let (run, events) = cluster.sort_and_signal(("simple", "sort.map", 50), &victim, Signal::TERM)?;
     let code = cluster.ended(&victim)?;
     ensure!(code == Some(0), "SIGTERM ended it with {code:?}");
     let outcome = cluster.right(&clean, &run, &events, "a node leaves in order")?;

@@ -1,0 +1,273 @@
+//! An Owner's tables, and nodes that do what they are told: what the tests of its parts share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::state::{Demand, Effect, Tracker};
+use super::tables::OwnerState;
+use crate::event::EventKind;
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::task::{
+    Arg, Consumed, Description, FailureKind, JobError, LostObject, Output, Parts, Resources, Returns, Source,
+    TaskFailure, TaskFigures, TaskOptions, TaskSpec,
+};
+
+pub(super) const JOB: JobId = JobId::from_u128(1);
+pub(super) const LIFE: Incarnation = Incarnation(1);
+
+pub(super) fn node(name: &str) -> NodeId {
+    NodeId::new(name)
+}
+
+pub(super) fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
+    functions.iter().map(|name| Arc::from(*name)).collect()
+}
+
+/// Members of a set, and where each is.
+type Members = Vec<(ObjectId, Option<NodeId>)>;
+
+/// An Owner with nodes that do what they are told.
+pub(super) struct World {
+    pub(super) owner: OwnerState,
+    /// Slots of each node, which life it is in, and whether it lives.
+    pub(super) nodes: BTreeMap<NodeId, (u64, Incarnation, bool)>,
+    pub(super) running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
+    /// Attempts that were cancelled while they ran.
+    pub(super) zombies: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
+    /// What the stores of the nodes hold.
+    pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
+    /// What each node was told of each set.
+    pub(super) defined: BTreeMap<(NodeId, SetId), Members>,
+    /// Second attempts beside a first one.
+    pub(super) copied: Vec<(TaskId, Attempt, NodeId)>,
+    /// How long tasks take.
+    pub(super) micros: u64,
+    pub(super) resolved: BTreeMap<Tracker, Result<(), JobError>>,
+    pub(super) streamed: BTreeMap<Tracker, Vec<Result<Option<ObjectId>, JobError>>>,
+    pub(super) freed: Vec<(NodeId, ObjectId)>,
+    pub(super) freed_parts: Vec<(NodeId, SetId, Parts)>,
+    pub(super) cancelled: Vec<(TaskId, Attempt)>,
+    pub(super) recalled: Vec<(TaskId, Attempt)>,
+    pub(super) failed: Option<JobError>,
+    pub(super) demand: Vec<Demand>,
+}
+
+impl World {
+    pub(super) fn new(nodes: &[(&str, u64)]) -> Self {
+        let mut owner = OwnerState::new(JOB);
+        let leases: Vec<_> =
+            nodes.iter().map(|(name, slots)| (node(name), LIFE, Resources::cpu(slots * 1000))).collect();
+        owner.leases(&leases);
+        for (node, ..) in &leases {
+            owner.offers(node, LIFE, offer(&["f@1"]));
+        }
+        let nodes = nodes.iter().map(|(name, slots)| (node(name), (*slots, LIFE, true))).collect();
+        Self {
+            owner,
+            nodes,
+            running: BTreeMap::new(),
+            zombies: BTreeMap::new(),
+            stored: BTreeSet::new(),
+            defined: BTreeMap::new(),
+            copied: Vec::new(),
+            micros: 0,
+            resolved: BTreeMap::new(),
+            streamed: BTreeMap::new(),
+            freed: Vec::new(),
+            freed_parts: Vec::new(),
+            cancelled: Vec::new(),
+            recalled: Vec::new(),
+            failed: None,
+            demand: Vec::new(),
+        }
+    }
+
+    pub(super) fn description(name: &str, args: &[Arg], options: TaskOptions) -> Description {
+        let params = Bytes::from(name.to_owned());
+        Description { function: "f@1".into(), deterministic: true, params, args: args.to_vec(), options }
+    }
+
+    pub(super) fn submit_with(&mut self, name: &str, args: &[Arg], options: TaskOptions) -> TaskId {
+        let description = Self::description(name, args, options);
+        let id = description.id(JOB);
+        self.owner.submit(id, description);
+        self.settle();
+        id
+    }
+
+    pub(super) fn submit(&mut self, name: &str, args: &[Arg]) -> TaskId {
+        self.submit_with(name, args, TaskOptions::default())
+    }
+
+    pub(super) fn settle(&mut self) {
+        let mut asked = Vec::new();
+        for effect in self.owner.flush() {
+            match effect {
+                Effect::Run { node, spec } => {
+                    for arg in &spec.args {
+                        if let Source::Set(set) = arg.arg.source {
+                            let told = self.defined.get(&(node.clone(), set));
+                            assert_eq!(told, Some(&self.owner.set_members(set)), "{node} knows where {set} is");
+                        }
+                    }
+                    let before = self.running.insert((spec.id, spec.attempt), (node, *spec));
+                    assert!(before.is_none(), "an attempt is run once");
+                }
+                Effect::Resolved { tracker, outcome, .. } => drop(self.resolved.insert(tracker, outcome)),
+                Effect::Streamed { tracker, item } => self.streamed.entry(tracker).or_default().push(item),
+                Effect::Free { node, object } => {
+                    if self.stored.remove(&(node.clone(), object)) {
+                        self.freed.push((node, object));
+                    }
+                }
+                Effect::Restore { object, .. } => drop(self.stored.insert((node("home"), object))),
+                Effect::TakeStock { node } => asked.push(node),
+                Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),
+                Effect::Cancel { task, attempt, .. } => {
+                    self.zombies.extend(self.running.remove_entry(&(task, attempt)));
+                    self.cancelled.push((task, attempt));
+                }
+                Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
+                Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
+                Effect::Demand(demand) => self.demand = demand,
+                Effect::Event { at, kind: EventKind::TaskCopied { task, attempt, .. } } => {
+                    self.copied.push((task, attempt, at));
+                }
+                Effect::DefineSet { node, set } => {
+                    self.defined.insert((node, set), self.owner.set_members(set));
+                }
+                Effect::Event { .. } => {}
+            }
+        }
+        // It answers when it has done what it was told before.
+        asked.iter().for_each(|node| self.stock(node));
+    }
+
+    pub(super) fn life(&self, node: &NodeId) -> Incarnation {
+        self.nodes.get(node).map_or(LIFE, |(_, life, _)| *life)
+    }
+
+    /// A node says what it holds.
+    fn stock(&mut self, node: &NodeId) {
+        let life = self.life(node);
+        let held: Vec<_> = self.stored.iter().filter(|(at, _)| at == node).map(|(_, object)| *object).collect();
+        self.owner.stock(node, life, held.into_iter());
+        self.settle();
+    }
+
+    /// A node is gone, with or without what it held.
+    pub(super) fn crash(&mut self, node: &NodeId, keeps: bool) {
+        let life = self.life(node);
+        self.nodes.get_mut(node).expect("it is known").2 = false;
+        self.defined.retain(|(at, _), _| at != node);
+        self.running.retain(|_, (at, _)| at != node);
+        self.zombies.retain(|_, (at, _)| at != node);
+        self.stored.retain(|(at, _)| keeps || at != node);
+        self.owner.node_dead(node, life);
+        self.lend();
+    }
+
+    /// A node is there again, in a new life.
+    pub(super) fn restart(&mut self, node: &NodeId) {
+        let entry = self.nodes.get_mut(node).expect("it is known");
+        (entry.1, entry.2) = (Incarnation(entry.1.0 + 1), true);
+        let life = entry.1;
+        self.owner.node_up(node, life);
+        self.owner.offers(node, life, offer(&["f@1"]));
+        self.lend();
+    }
+
+    fn lend(&mut self) {
+        let living = self.nodes.iter().filter(|(_, (_, _, lives))| *lives);
+        let leases: Vec<_> =
+            living.map(|(node, (slots, life, _))| (node.clone(), *life, Resources::cpu(slots * 1000))).collect();
+        self.owner.leases(&leases);
+        self.settle();
+    }
+
+    pub(super) fn attempt_of(&self, task: TaskId) -> (Attempt, NodeId) {
+        let found = self.running.iter().find(|((id, _), _)| *id == task).expect("the task runs");
+        (found.0.1, found.1.0.clone())
+    }
+
+    pub(super) fn runs(&self, task: TaskId) -> bool {
+        self.running.keys().any(|(id, _)| *id == task)
+    }
+
+    pub(super) fn complete_with(&mut self, task: TaskId, outputs: &[Output], consumed: &[Consumed]) {
+        let attempt = self.attempt_of(task).0;
+        self.complete_attempt(task, attempt, outputs, consumed);
+    }
+
+    /// An attempt completes, whether or not it was cancelled.
+    pub(super) fn complete_attempt(
+        &mut self,
+        task: TaskId,
+        attempt: Attempt,
+        outputs: &[Output],
+        consumed: &[Consumed],
+    ) {
+        let key = (task, attempt);
+        let (node, _) = self.running.remove(&key).or_else(|| self.zombies.remove(&key)).expect("the attempt runs");
+        self.stored.extend((0..outputs.len()).map(|index| (node.clone(), task.output(index as u32))));
+        let figures = TaskFigures { micros: self.micros, ..TaskFigures::default() };
+        let life = self.life(&node);
+        self.owner.completed((&node, life), task, attempt, outputs, consumed, figures);
+        self.settle();
+    }
+
+    pub(super) fn complete(&mut self, task: TaskId) {
+        self.complete_with(task, &[output(8, 1)], &[]);
+    }
+
+    pub(super) fn fail(&mut self, task: TaskId, kind: FailureKind) {
+        let attempt = self.attempt_of(task).0;
+        self.fail_attempt(task, attempt, kind);
+    }
+
+    pub(super) fn fail_attempt(&mut self, task: TaskId, attempt: Attempt, kind: FailureKind) {
+        let (node, spec) = self.running.remove(&(task, attempt)).expect("the attempt runs");
+        // Those of several outputs may be sealed before the end.
+        self.stored.extend((1..outputs_of(&spec)).map(|index| (node.clone(), task.output(index))));
+        let life = self.life(&node);
+        self.owner.failed((&node, life), task, attempt, TaskFailure::new(kind, "why"), None);
+        self.settle();
+    }
+
+    /// An attempt did not find an argument.
+    pub(super) fn lose_argument(&mut self, task: TaskId, attempt: Attempt, lost: LostObject) {
+        let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
+        let life = self.life(&node);
+        self.owner.failed((&node, life), task, attempt, TaskFailure::argument_lost("gone", [lost]), None);
+        self.settle();
+    }
+
+    /// An attempt that was cancelled stops when it has sealed all outputs but the first.
+    pub(super) fn stop(&mut self, (task, attempt): (TaskId, Attempt)) {
+        let (node, spec) = self.zombies.remove(&(task, attempt)).expect("it runs on");
+        let outputs = outputs_of(&spec);
+        self.stored.extend((1..outputs).map(|index| (node.clone(), task.output(index))));
+        let life = self.life(&node);
+        self.owner.stopped((&node, life), task, outputs);
+        self.settle();
+    }
+
+    pub(super) fn release(&mut self, task: TaskId) {
+        self.owner.release_object(task.output(0));
+        self.settle();
+    }
+}
+
+pub(super) fn outputs_of(spec: &TaskSpec) -> u32 {
+    if let Returns::Many(n) = spec.returns { n } else { 1 }
+}
+
+pub(super) fn output(bytes: u64, rows: u64) -> Output {
+    Output { bytes, rows, row_hash: RowHash(u128::from(rows)) }
+}
+
+pub(super) fn whole(task: TaskId) -> Arg {
+    Arg { source: Source::Object(task.output(0)), parts: Parts::All }
+}
