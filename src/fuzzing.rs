@@ -11,6 +11,14 @@ use std::{
 };
 
 use exobus_actors::fuzzing as actors;
+use exobus_actors::{
+    host::{ClientMsg, HostMsg},
+    membership::MembershipMsg,
+    merger::MergerMsg,
+    node_manager::NodeMsg,
+    owner::OwnerMsg,
+    scheduler::SchedulerMsg,
+};
 use exobus_bus::fuzzing as bus;
 use exobus_store::fuzzing as store;
 
@@ -46,13 +54,13 @@ pub const TARGETS: [Target; 23] = [
     target("stream_record", bus::stream_record),
     target("stream_rows", bus::stream_rows),
     Target { rare: 100, ..target("stream_file", stream_file) },
-    target("scheduler", actors::scheduler),
-    target("host", actors::host),
-    target("client", actors::client),
-    target("owner", actors::owner),
-    target("node", actors::node),
-    target("merger", actors::merger),
-    target("membership", actors::membership),
+    target("scheduler", actors::message::<SchedulerMsg>),
+    target("host", actors::message::<HostMsg>),
+    target("client", actors::message::<ClientMsg>),
+    target("owner", actors::message::<OwnerMsg>),
+    target("node", actors::message::<NodeMsg>),
+    target("merger", actors::message::<MergerMsg>),
+    target("membership", actors::message::<MembershipMsg>),
     target("answers", actors::answers),
     target("post_item", actors::post_item),
     target("transfer_server", actors::transfer_server),

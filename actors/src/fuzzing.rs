@@ -5,59 +5,21 @@ use std::sync::Arc;
 use exobus_bus::codec;
 use exobus_store::SystemClock;
 
-use crate::host::{ClientMsg, HostMsg};
 use crate::ids::{Incarnation, NodeId};
-use crate::membership::MembershipMsg;
-use crate::merger::MergerMsg;
 use crate::node_manager::{AttemptState, NodeMsg};
 use crate::owner::{OwnerMsg, Why};
-use crate::scheduler::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
+use crate::scheduler::{JobInfo, NodeInfo, Placement, Refusal};
 use crate::shell::{Post, PostOptions, Wire, mailbox};
 use crate::transfer::wire;
 
 /// A message, decoded and encoded again: what can be read can be written and read again.
-fn message<M: Wire>(bytes: &[u8]) {
+pub fn message<M: Wire>(bytes: &[u8]) {
     let Ok(message) = codec::decode::<M>(bytes) else { return };
     let _ = message.about();
     // A longer form of the same value may not fit any more.
     if let Ok(again) = codec::encode(&message) {
         assert!(codec::decode::<M>(&again).is_ok(), "what was written cannot be read");
     }
-}
-
-/// See [`SchedulerMsg`].
-pub fn scheduler(bytes: &[u8]) {
-    message::<SchedulerMsg>(bytes);
-}
-
-/// See [`HostMsg`].
-pub fn host(bytes: &[u8]) {
-    message::<HostMsg>(bytes);
-}
-
-/// See [`ClientMsg`].
-pub fn client(bytes: &[u8]) {
-    message::<ClientMsg>(bytes);
-}
-
-/// See [`OwnerMsg`].
-pub fn owner(bytes: &[u8]) {
-    message::<OwnerMsg>(bytes);
-}
-
-/// See [`NodeMsg`].
-pub fn node(bytes: &[u8]) {
-    message::<NodeMsg>(bytes);
-}
-
-/// See [`MergerMsg`].
-pub fn merger(bytes: &[u8]) {
-    message::<MergerMsg>(bytes);
-}
-
-/// See [`MembershipMsg`].
-pub fn membership(bytes: &[u8]) {
-    message::<MembershipMsg>(bytes);
 }
 
 /// Answers to questions.

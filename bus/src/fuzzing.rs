@@ -31,16 +31,7 @@ pub fn session_frame(bytes: &[u8]) {
 
 /// Frames, one after the other, to a session: each is preceded by its length, two bytes.
 pub fn session(mut bytes: &[u8]) {
-    let settings = terms::Settings {
-        credit_items: 40,
-        credit_bytes: 1500,
-        ack_delay: Duration::from_millis(5),
-        retry_min: Duration::from_millis(100),
-        retry_max: Duration::from_millis(500),
-        silent_after: Duration::from_secs(3),
-        versions: (1, 1),
-    };
-    let mut session = Session::new(7, settings, true);
+    let mut session = Session::new(7, terms::Settings::tight(), true);
     let mut outbox = Outbox::new(100_000, 300, 4096);
     let (mut effects, mut now) = (Vec::new(), Duration::ZERO);
     let mut actors = frame::Actors::default();

@@ -18,6 +18,22 @@ pub(crate) struct Settings {
     pub(crate) versions: (u16, u16),
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl Settings {
+    /// So small that credit runs out all the time.
+    pub(crate) fn tight() -> Self {
+        Self {
+            credit_items: 40,
+            credit_bytes: 1500,
+            ack_delay: Duration::from_millis(5),
+            retry_min: Duration::from_millis(100),
+            retry_max: Duration::from_millis(500),
+            silent_after: Duration::from_secs(3),
+            versions: (1, 1),
+        }
+    }
+}
+
 /// So many items and body bytes of one half, in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Consumed {

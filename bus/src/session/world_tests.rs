@@ -20,19 +20,6 @@ use super::terms::{Consumed, Effect, Settings};
 /// Schedules per test; 50 000 were run once.
 const SEEDS: u64 = 500;
 
-fn settings() -> Settings {
-    Settings {
-        // Small, so that credit runs out all the time.
-        credit_items: 40,
-        credit_bytes: 1500,
-        ack_delay: Duration::from_millis(5),
-        retry_min: Duration::from_millis(100),
-        retry_max: Duration::from_millis(500),
-        silent_after: Duration::from_secs(3),
-        versions: (1, 1),
-    }
-}
-
 struct Side {
     session: Session,
     outbox: Outbox,
@@ -52,7 +39,7 @@ struct Side {
 impl Side {
     fn new(incarnation: u64, generation: u32, latest: Option<(u32, u32)>) -> Self {
         Self {
-            session: Session::new(incarnation, settings(), true),
+            session: Session::new(incarnation, Settings::tight(), true),
             outbox: Outbox::new(100_000, 300, 4096),
             incarnation,
             consumed: Consumed::default(),
