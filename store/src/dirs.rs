@@ -40,6 +40,8 @@ pub(crate) struct Dirs {
     pub keep: bool,
     dirs: Vec<NodeDir>,
     handles: Mutex<BTreeMap<FileId, Arc<Handle>>>,
+    /// With more files than this, those that nobody uses are closed before another one is opened.
+    open_max: usize,
     buffered: AtomicBool,
     /// Descriptors were short once: said so once.
     was_short: AtomicBool,
@@ -120,6 +122,13 @@ impl Opened {
     }
 }
 
+/// Half of the descriptors that this process may have: inputs, outputs and sockets are others', who cannot close what is
+/// held here.
+fn open_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |files| usize::try_from(files / 2).unwrap_or(usize::MAX))
+}
+
 impl Dirs {
     pub fn new(disk: Arc<dyn Disk>, spill_dirs: &[PathBuf], node: &str, keep: bool) -> Dirs {
         let dirs = spill_dirs
@@ -131,6 +140,7 @@ impl Dirs {
             keep,
             dirs,
             handles: Mutex::default(),
+            open_max: open_max(),
             buffered: AtomicBool::new(false),
             was_short: AtomicBool::new(false),
             short: Default::default(),
@@ -287,6 +297,9 @@ impl Dirs {
         let mut opened = handle.0.lock();
         if let Some(file) = &opened.file {
             return Ok(file.clone());
+        }
+        if self.handles.lock().len() > self.open_max {
+            self.close_unused(file);
         }
         let made = opened.made;
         let inside = self.when_short(file, || open(made))?;

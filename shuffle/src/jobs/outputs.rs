@@ -1,5 +1,6 @@
 //! Part files of a job that are not committed yet, and committing them: the same for all jobs that write files.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -67,21 +68,39 @@ impl Drop for Cleanup {
     }
 }
 
+/// A directory is looked at so often: tasks that still run may begin files in it while it is emptied.
+const CLEANUPS_MAX: usize = 100;
+
 /// Removes what a job that failed has left in its output directory, and the directory when the job had made it.
 /// Tasks that still run remove their own.
 fn remove_temporaries(directory: &Path, created: bool) {
+    for _ in 0..CLEANUPS_MAX {
+        let others = remove_files(directory);
+        // Not when there is something in it that is not ours.
+        if !created || others {
+            return;
+        }
+        match std::fs::remove_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
+    }
+}
+
+/// Removes temporaries; whether there was something else.
+fn remove_files(directory: &Path) -> bool {
+    let mut others = false;
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.starts_with(".part-") && name.ends_with(".tmp") {
             // Somebody else may have removed it: what counts is that it is gone.
             let _ = std::fs::remove_file(entry.path());
+        } else {
+            others = true;
         }
     }
-    if created {
-        // Not when there is something in it that is not ours.
-        let _ = std::fs::remove_dir(directory);
-    }
+    others
 }
 
 /// The two buffers of `bytes` bytes that a file is written with. A task that takes them asks for them, each, when it is
