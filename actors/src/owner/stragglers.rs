@@ -21,9 +21,11 @@
 //!
 //! A cancelled attempt runs on until it looks. As long as its node says so, the node has a slot less.
 
+use std::time::Duration;
+
 use super::placement::{self, NodeIndex};
 use super::state::Effect;
-use super::tables::{OwnerState, State};
+use super::tables::{OwnerState, State, Told};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
@@ -35,12 +37,19 @@ const TIMES_MEDIAN: u64 = 3;
 const DONE_MIN: u64 = 5;
 /// There is one copy at most for so many attempts that run.
 const RUNNING_PER_COPY: u64 = 10;
+/// What has run for so long while no task of the job finished is overdue, whatever the median.
+const STANDSTILL: Duration = Duration::from_secs(10);
 
 impl OwnerState {
     /// A node says what it has been running for a while; the later replaces the earlier.
     pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
         let Some(node) = self.known_node(from) else { return };
-        self.long_running.insert(node, running.into());
+        let finished = |running: &StillRunning| {
+            let before = self.told_running(running.task, running.attempt, node);
+            before.map_or(self.counts.finished, |told| told.finished)
+        };
+        let told = running.iter().map(|running| Told { running: *running, finished: finished(running) }).collect();
+        self.long_running.insert(node, told);
         let lingering = running.iter().filter(|running| self.live_task(running, node).is_none()).count() as u64;
         self.linger(node, lingering);
         for straggler in running {
@@ -104,15 +113,21 @@ impl OwnerState {
         let entry = &self.tasks[task];
         let too_long = |(attempt, node): &(Attempt, NodeIndex)| {
             let told = self.told_running(entry.id, *attempt, *node);
-            told.is_some_and(|running| self.too_long(task, running.micros).is_some())
+            told.is_some_and(|told| self.too_long(task, told.running.micros).is_some() || self.stands_still(told))
         };
         entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
     }
 
+    /// Whether nothing at all has finished while the attempt ran. Where such attempts hold every executor, no task of
+    /// their function will ever be done to measure them by.
+    fn stands_still(&self, told: &Told) -> bool {
+        told.running.micros >= STANDSTILL.as_micros() as u64 && told.finished == self.counts.finished
+    }
+
     /// What the node has last said of an attempt that it had been running for a while by then.
-    pub(super) fn told_running(&self, task: TaskId, attempt: Attempt, node: NodeIndex) -> Option<&StillRunning> {
+    pub(super) fn told_running(&self, task: TaskId, attempt: Attempt, node: NodeIndex) -> Option<&Told> {
         let told = self.long_running.get(&node)?;
-        told.iter().find(|running| running.task == task && running.attempt == attempt)
+        told.iter().find(|told| told.running.task == task && told.running.attempt == attempt)
     }
 
     fn may_copy(&self, task: Index) -> bool {

@@ -379,6 +379,32 @@ fn what_is_in_time_or_waits_or_is_done_or_has_a_fresh_copy_is_not_overdue() {
     assert_eq!(world.cancelled, [(task, FIRST), (task, COPY)]);
 }
 
+#[test]
+fn where_nothing_finishes_what_runs_is_overdue_without_a_median() {
+    let (mut world, first) = world_with(&[("a", 2)], 0, SECOND, TaskOptions::default());
+    let second = world.submit("work", &[]);
+    let say = |world: &mut World, micros: u64| {
+        let running = [first, second].map(|task| StillRunning { task, attempt: FIRST, micros });
+        world.owner.still_running(&node("a"), &running);
+        world.settle();
+    };
+    say(&mut world, 2 * SECOND);
+    say(&mut world, 10 * SECOND - 1);
+    assert_eq!(cancel_overdue(&mut world, &[first, second]), []);
+    say(&mut world, 10 * SECOND);
+    assert_eq!(cancel_overdue(&mut world, &[first, second]), [first, second]);
+}
+
+#[test]
+fn what_finishes_while_a_task_runs_shows_that_the_job_goes_on() {
+    let (mut world, task) = world_with(&[("a", 2)], 0, SECOND, TaskOptions::default());
+    let other = world.submit("other", &[]);
+    runs_for(&mut world, task, SECOND);
+    world.complete(other);
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(cancel_overdue(&mut world, &[task]), []);
+}
+
 /// Law 1 where a merge is done without: each part is read once, by a merge or by the reduce.
 #[test]
 fn what_an_overdue_task_would_have_read_others_read_and_the_books_close() {

@@ -134,6 +134,14 @@ pub(super) struct FunctionStats {
     pub(super) times: RunTimes,
 }
 
+/// What a node has last said of an attempt that it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) running: StillRunning,
+    /// How many tasks had finished when it was said for the first time.
+    pub(super) finished: u64,
+}
+
 /// Numbers about a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -192,7 +200,7 @@ pub(crate) struct OwnerState {
     /// Running tasks that have been given a second attempt.
     pub(super) copied: BTreeSet<Index>,
     /// What each node has said that it has been running for a while.
-    pub(super) long_running: BTreeMap<NodeIndex, Box<[StillRunning]>>,
+    pub(super) long_running: BTreeMap<NodeIndex, Vec<Told>>,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
     pub(super) functions: Vec<Arc<str>>,
