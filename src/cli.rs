@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::jobs::{
     AggregateArgs, ColumnArgs, ExplainAggregateArgs, ExplainArgs, ExplainFilesArgs, ExplainWhat, JobArgs,
-    OperationName, RandomShuffleArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
+    OperationName, RandomShuffleArgs, ResumeArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
 pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
@@ -53,6 +53,8 @@ pub enum Command {
     Aggregate(AggregateArgs),
     /// Put files of 100-byte records into an order that a seed decides
     RandomShuffle(RandomShuffleArgs),
+    /// Go on with a job that this machine did not finish: its process was killed, or the machine went down
+    Resume(ResumeArgs),
     /// Say what a job would do, and why
     Explain(ExplainArgs),
     /// Measure the runtime

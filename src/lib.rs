@@ -20,6 +20,7 @@ pub mod logging;
 pub mod machine;
 pub mod report;
 pub mod temporary;
+pub mod unfinished;
 
 pub use exobus_actors::{
     LocalBoxFuture, event,

@@ -126,6 +126,13 @@ pub enum EventKind {
         /// Name of its stage.
         stage: Arc<str>,
     },
+    /// A task was done when the job was taken up again, by its log.
+    TaskResumed {
+        /// The task.
+        task: TaskId,
+        /// Name of its stage.
+        stage: Arc<str>,
+    },
     /// Blocks that were pushed to the node of this event are to be merged there.
     FoldDue {
         /// How many.

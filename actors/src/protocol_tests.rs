@@ -60,7 +60,7 @@ fn owner_messages(
         OwnerMsg::Recalled { node: node(), task, attempt },
         OwnerMsg::Stopped { node: node(), incarnation, task, outputs: u32::MAX },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
-        OwnerMsg::Stock { node: node(), incarnation, objects: [ObjectId(1)].into_iter().collect() },
+        OwnerMsg::Stock { node: node(), incarnation, objects: [ObjectId(1)].into_iter().collect(), last: true },
         OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),
@@ -205,6 +205,7 @@ fn what_hosts_clients_and_members_say_survives_the_wire() {
         sample_ms: 100,
     };
     check(&HostMsg::Start { spec, client: NodeId::new("client-1") });
+    check(&HostMsg::Resume { job });
     let kind = EventKind::JobStarted { program: "sort@1".into() };
     check(&ClientMsg::Events(vec![Event { at_us: 0, node: node.clone(), job: Some(job), kind }]));
     let nodes = BTreeMap::from([(node, NodeFigures::default())]);

@@ -76,6 +76,37 @@ pub struct SortArgs {
     pub generate: Option<u64>,
 }
 
+/// `exobus resume`
+#[derive(Debug, Clone, Args)]
+pub struct ResumeArgs {
+    /// Id of the job, or its first digits [default: the only one there is]
+    pub job: Option<String>,
+    /// Only list the jobs that were not finished
+    #[arg(long)]
+    pub list: bool,
+    /// Forget the job instead: what it has left in its output folder stays
+    #[arg(long, conflicts_with = "list")]
+    pub forget: bool,
+    /// Byte budget; the rest is spilled [default: 60% of what is available]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<MemoryBudget>,
+    /// Folder for spill files, may be repeated [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub spill: Vec<PathBuf>,
+    /// Tasks that run at a time [default: two for each cpu]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub executors: Option<u32>,
+    /// Configuration with the [node] to use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the result, or the list, as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Files that show what the job did
+    #[command(flatten)]
+    pub views: ViewArgs,
+}
+
 /// `exobus wordcount`
 #[derive(Debug, Clone, Args)]
 pub struct WordcountArgs {

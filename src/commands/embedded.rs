@@ -2,7 +2,15 @@
 
 use std::path::PathBuf;
 
-use exobus_actors::{event::EventSink, futures::Futures, host::JobEnd, ids::NodeId, node::Node, task::JobError};
+use exobus_actors::{
+    event::EventSink,
+    futures::Futures,
+    host::{JobEnd, JobSpec},
+    ids::NodeId,
+    joblog::LogsLink,
+    node::Node,
+    task::JobError,
+};
 use futures::future::{Either, select};
 
 use crate::{
@@ -13,10 +21,12 @@ use crate::{
     temporary::Temporary,
 };
 
-/// Runs a program; on the first Ctrl-C cancels its job and waits until everything is put away.
+/// Runs a program under `spec`, logged where `logs` leads; on the first Ctrl-C cancels its job and waits until everything is
+/// put away.
 pub(super) fn run<T: Send + 'static>(
     section: &NodeSection,
-    name: &str,
+    spec: JobSpec,
+    logs: LogsLink,
     program: impl AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
     events: Option<EventSink>,
     interrupt: &Interrupt,
@@ -24,11 +34,12 @@ pub(super) fn run<T: Send + 'static>(
     let spill = SpillFolders::make(section)?;
     let mut options = options(section, NodeId::new("local"));
     options.store.spill_dirs = spill.paths();
+    options.logs = logs;
     let node = Node::start(options).map_err(failure)?;
 
-    let job = node.new_job();
+    let job = spec.job;
     let outcome = futures::executor::block_on(async {
-        let running = std::pin::pin!(node.run(job, name, events, program));
+        let running = std::pin::pin!(node.run_logged(spec, events, program));
         let interrupted = std::pin::pin!(interrupt.wait());
         match select(running, interrupted).await {
             Either::Left((outcome, _)) => outcome,

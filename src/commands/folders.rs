@@ -46,13 +46,13 @@ impl Folders {
             generated: None,
             temporary: None,
         };
-        if on_cluster {
-            folders.make_absolute()?;
-        } else {
+        if !on_cluster {
             // The job looks again; here it costs nothing and the error is the plain one.
             list(inputs).map_err(file_failure)?;
             folders.made_output = prepare_output_dir(output).map_err(file_failure)?;
         }
+        // A job may be taken up again by a process elsewhere.
+        folders.make_absolute()?;
         Ok(folders)
     }
 

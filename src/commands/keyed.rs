@@ -15,22 +15,23 @@ use crate::{
     report::{KeyedSummary, KeyedWords},
 };
 
+pub(super) const COUNTED: KeyedWords = KeyedWords { did: "counted", rows: "words", keys: Some("different") };
+pub(super) const AGGREGATED: KeyedWords = KeyedWords { did: "aggregated", rows: "records", keys: Some("groups") };
+pub(super) const SHUFFLED: KeyedWords = KeyedWords { did: "shuffled", rows: "records", keys: None };
+
 /// Counts words and prints the summary.
 pub fn wordcount(args: &WordcountArgs) -> Result<Exit, Failure> {
-    let words = KeyedWords { did: "counted", rows: "words", keys: Some("different") };
-    run(&args.job, &args.input, &args.output, list_files, WordCount {}, words)
+    run(&args.job, &args.input, &args.output, list_files, WordCount {}, COUNTED)
 }
 
 /// Aggregates and prints the summary.
 pub fn aggregate(args: &AggregateArgs) -> Result<Exit, Failure> {
-    let words = KeyedWords { did: "aggregated", rows: "records", keys: Some("groups") };
-    run(&args.job, &args.input, &args.output, list_files, args.columns.job()?, words)
+    run(&args.job, &args.input, &args.output, list_files, args.columns.job()?, AGGREGATED)
 }
 
 /// Shuffles records and prints the summary.
 pub fn random_shuffle(args: &RandomShuffleArgs) -> Result<Exit, Failure> {
-    let words = KeyedWords { did: "shuffled", rows: "records", keys: None };
-    run(&args.job, &args.input, &args.output, list_inputs, RandomShuffle { seed: args.seed }, words)
+    run(&args.job, &args.input, &args.output, list_inputs, RandomShuffle { seed: args.seed }, SHUFFLED)
 }
 
 fn run<J: Registered>(
@@ -50,9 +51,26 @@ fn run<J: Registered>(
         strategy: args.strategy.strategy(),
         job,
     };
-    let ran = session.run(J::NAME, params, async |futures, params| keyed::run(futures, params).await)?;
+    let exit = run_and_print(session, params, args.setup.json, words, &folders.describe_output())?;
     folders.keep_output();
+    Ok(exit)
+}
+
+/// Goes on with a job that was not finished.
+pub(super) fn again<J: Registered>(session: Session, params: KeyedParams<J>, json: bool, words: KeyedWords) -> Result<Exit, Failure> {
+    let output = params.output.display().to_string();
+    run_and_print(session, params, json, words, &output)
+}
+
+fn run_and_print<J: Registered>(
+    session: Session,
+    params: KeyedParams<J>,
+    json: bool,
+    words: KeyedWords,
+    output: &str,
+) -> Result<Exit, Failure> {
+    let ran = session.run(J::NAME, params, async |futures, params| keyed::run(futures, params).await)?;
     let summary = KeyedSummary::new(&ran.report, &ran.end, ran.seconds);
-    ran.print(args.setup.json, &summary, &summary.for_people(&words, &folders.describe_output()))?;
+    ran.print(json, &summary, &summary.for_people(&words, output))?;
     Ok(ran.exit())
 }

@@ -4,6 +4,7 @@ use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
 
 use exobus_actors::{
     ids::NodeId,
+    joblog::LogsLink,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
     random::{Random as _, SystemRandom},
@@ -109,6 +110,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
             spill_dirs: section.spill_dirs_or(default_spill_dir),
             ..StoreOptions::default()
         },
+        logs: LogsLink::default(),
         cluster: None,
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),

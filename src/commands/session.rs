@@ -1,16 +1,23 @@
 //! What all commands that run a job do alike: configuration, views, progress, interrupts, and where it runs.
 
-use exobus_actors::{futures::Futures, host::JobEnd, task::JobError};
+use exobus_actors::{
+    futures::Futures,
+    host::{JobEnd, JobSpec},
+    ids::JobId,
+    task::JobError,
+};
 use exobus_store::{Clock, SystemClock};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{embedded, generate::interrupted, job_failure, submit};
 use crate::{
-    cli::{JobArgs, SetupArgs},
+    cli::{JobArgs, ResumeArgs, SetupArgs},
+    cluster,
     config::{NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     report::{Reporter, Style, Views, count},
+    unfinished::JobFile,
 };
 
 /// A job that is about to run.
@@ -19,6 +26,17 @@ pub(super) struct Session {
     config: NodeConfig,
     views: Views,
     on_cluster: bool,
+    logged: Logged,
+}
+
+/// How a job of this process can be taken up again.
+enum Logged {
+    /// Not at all.
+    No,
+    /// With a log that is made for it.
+    Anew,
+    /// As it was before, with the log that it has.
+    Again(JobFile, Box<JobSpec>),
 }
 
 /// A job that went well.
@@ -35,6 +53,7 @@ pub(super) struct Ran<R> {
     failed_attempts: u64,
     copied_tasks: u64,
     replayed_tasks: u64,
+    resumed_tasks: u64,
 }
 
 impl Session {
@@ -58,7 +77,27 @@ impl Session {
             ..Overrides::default()
         };
         let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
-        Ok(Self { interrupt, config, views: views()?, on_cluster: args.cluster.is_some() })
+        let (on_cluster, logged) = (args.cluster.is_some(), Logged::Anew);
+        Ok(Self { interrupt, config, views: views()?, on_cluster, logged })
+    }
+
+    /// For a job that was not finished, and is taken up again in this process.
+    pub(super) fn again(args: &ResumeArgs, file: JobFile, spec: JobSpec) -> Result<Self, Failure> {
+        let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+        let overrides = Overrides {
+            memory: args.memory,
+            spill_dirs: args.spill.clone(),
+            executors: args.executors,
+            ..Overrides::default()
+        };
+        let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+        let logged = Logged::Again(file, Box::new(spec));
+        Ok(Self { interrupt, config, views: args.views.open()?, on_cluster: false, logged })
+    }
+
+    /// The job is not to be taken up again: what it works on goes with this process.
+    pub(super) fn unlogged(self) -> Self {
+        Self { logged: Logged::No, ..self }
     }
 
     /// What Ctrl-C is seen by, for what is done before the job runs.
@@ -77,7 +116,7 @@ impl Session {
         P: Serialize + Send + 'static,
         R: DeserializeOwned + Send + 'static,
     {
-        let Self { interrupt, config, views, on_cluster } = self;
+        let Self { interrupt, config, views, on_cluster, logged } = self;
         if interrupt.came() {
             return Err(interrupted());
         }
@@ -94,8 +133,29 @@ impl Session {
                 },
             )
         } else {
+            let runtime = cluster::runtime()?;
+            let again = matches!(logged, Logged::Again(..));
+            let (spec, file) = match logged {
+                Logged::Again(file, spec) => (*spec, Some(file)),
+                Logged::No => (local_spec(name, &params)?, None),
+                Logged::Anew => {
+                    let spec = local_spec(name, &params)?;
+                    let file = JobFile::make(&runtime, spec.job);
+                    (spec, file)
+                }
+            };
+            let link = file.as_ref().map(JobFile::link).unwrap_or_default();
             let program = async move |futures| program(futures, params).await;
-            embedded::run(&config.node, name, program, Some(reporter.sink()), &interrupt)
+            let ran = embedded::run(&config.node, spec, link, program, Some(reporter.sink()), &interrupt);
+            // A job that is over is not taken up again, however it ended; one that could not go on here may.
+            let over = match &ran {
+                Ok((result, _)) => !matches!(result, Err(JobError::Runtime { .. })),
+                Err(_) => !again,
+            };
+            if let Some(file) = file.filter(|_| over) {
+                runtime.block_on(file.remove());
+            }
+            ran
         };
         let seconds = (clock.now() - began).as_secs_f64();
         let (progress, seen) = reporter.finish();
@@ -108,9 +168,19 @@ impl Session {
             error => job_failure(error),
         })?;
         let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
-        let replayed_tasks = progress.replayed_tasks();
-        Ok(Ran { report, end, seconds, seen, failed_attempts, copied_tasks, replayed_tasks })
+        let (replayed_tasks, resumed_tasks) = (progress.replayed_tasks(), progress.resumed_tasks());
+        Ok(Ran { report, end, seconds, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
     }
+}
+
+fn local_spec(name: &str, params: &impl Serialize) -> Result<JobSpec, Failure> {
+    Ok(JobSpec {
+        job: JobId::new(),
+        tenant: "local".into(),
+        program: format!("{name}@1"),
+        params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
+        sample_ms: 0,
+    })
 }
 
 impl<R> Ran<R> {
@@ -128,6 +198,9 @@ impl<R> Ran<R> {
         }
         if self.copied_tasks > 0 {
             eprintln!("{} tasks ran twice, the first time far longer than others", count(self.copied_tasks));
+        }
+        if self.resumed_tasks > 0 {
+            eprintln!("{} tasks were done before the job was taken up again", count(self.resumed_tasks));
         }
         if self.replayed_tasks > 0 {
             eprintln!("{} tasks ran again, since what they had made was lost", count(self.replayed_tasks));

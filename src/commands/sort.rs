@@ -4,13 +4,13 @@ use std::io::Write;
 
 use exobus_shuffle::{
     files::{list_inputs, validate_files},
-    jobs::sort::{SortParams, sort},
+    jobs::sort::{SortParams, SortReport, sort},
 };
 
 use super::{
     folders::Folders,
     generate::{failure as file_failure, io_threads},
-    session::Session,
+    session::{Ran, Session},
 };
 use crate::{
     cli::SortArgs,
@@ -20,7 +20,10 @@ use crate::{
 
 /// Sorts and prints the summary.
 pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
-    let session = Session::open(&args.job)?;
+    let mut session = Session::open(&args.job)?;
+    if args.generate.is_some() {
+        session = session.unlogged();
+    }
     let on_cluster = args.job.setup.cluster.is_some();
     let mut folders = match (args.generate, &args.output) {
         (Some(size), output) => Folders::generate(size, output.as_deref(), on_cluster, session.interrupt())?,
@@ -36,10 +39,8 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         strategy: args.job.strategy.strategy(),
         cuts: args.cuts.source(),
     };
-    let ran = session.run("sort", params, async |futures, params| sort(futures, params).await)?;
+    let ran = run_and_print(session, params, args.job.setup.json, &folders.describe_output())?;
     folders.keep_output();
-    let summary = JobSummary::of_sort(&ran.report, &ran.end, ran.seconds);
-    ran.print(args.job.setup.json, &summary, &summary.for_people(&folders.describe_output()))?;
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;
         let _ = match args.job.setup.json {
@@ -48,6 +49,19 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         };
     }
     Ok(ran.exit())
+}
+
+/// Goes on with a sort that was not finished.
+pub(super) fn again(session: Session, params: SortParams, json: bool) -> Result<Exit, Failure> {
+    let output = params.output.display().to_string();
+    run_and_print(session, params, json, &output).map(Ran::exit)
+}
+
+fn run_and_print(session: Session, params: SortParams, json: bool, output: &str) -> Result<Ran<SortReport>, Failure> {
+    let ran = session.run("sort", params, async |futures, params| sort(futures, params).await)?;
+    let summary = JobSummary::of_sort(&ran.report, &ran.end, ran.seconds);
+    ran.print(json, &summary, &summary.for_people(output))?;
+    Ok(ran)
 }
 
 /// Reads the output back, as `exobus validate` does, and compares it with what was generated.

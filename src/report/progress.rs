@@ -29,6 +29,7 @@ pub struct Progress {
     failed_attempts: u64,
     copied_tasks: u64,
     replayed_tasks: u64,
+    resumed_tasks: u64,
     /// What was said about failures: the same again only counts.
     told: BTreeSet<String>,
     waiting: Option<String>,
@@ -123,6 +124,10 @@ impl Progress {
                 let bytes = text::bytes(*bytes);
                 return Some(format!("{objects} objects ({bytes}) lost on {}: made again where needed", event.node));
             }
+            EventKind::TaskResumed { stage, .. } => {
+                self.resumed_tasks += 1;
+                self.stage(stage).tasks_done += 1;
+            }
             EventKind::TaskReplayed { stage, .. } => {
                 // It is done a second time.
                 self.replayed_tasks += 1;
@@ -185,6 +190,11 @@ impl Progress {
     /// Tasks that were done and ran again, since what they had made was lost.
     pub fn replayed_tasks(&self) -> u64 {
         self.replayed_tasks
+    }
+
+    /// Tasks that were done when the job was taken up again.
+    pub fn resumed_tasks(&self) -> u64 {
+        self.resumed_tasks
     }
 
     /// Tasks that were given a second attempt while the first one ran.

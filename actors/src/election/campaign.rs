@@ -6,12 +6,13 @@ use exobus_bus::kv::{Kv, KvConfig};
 use exobus_bus::{Bus, BusError, Message, Subjects, SubscribeOptions, codec};
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::state::{Answer, Effect, ElectionOptions, Event, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::membership::{Directory, MembershipMsg};
+use crate::node::open_durable;
 use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg};
 use crate::shell::{Address, Fatal, Post};
 
@@ -22,8 +23,6 @@ const KEY: &str = "lease";
 const BUCKET_BYTES: u64 = 64 * 1024;
 /// How long an answer of the bucket may take before it counts as lost.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
-/// A server that has just started answers nothing about streams for a moment.
-const STREAMS_DEADLINE: Duration = Duration::from_secs(2);
 /// How long the farewell to the key may take.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -48,25 +47,9 @@ impl Ground {
             deadline: ANSWER_DEADLINE,
             ..KvConfig::new(&subjects.durable_name("kv", BUCKET)?, subjects.kv(BUCKET)?)
         };
-        let end = Instant::now() + deadline;
-        let no_streams_before = Instant::now() + STREAMS_DEADLINE.min(deadline);
-        let opened = loop {
-            match Kv::open(bus, &config).await {
-                Err(error) if error.is_retryable() => {
-                    // Nobody there to answer may also mean: not yet.
-                    let patience = if no_streams(&error) { no_streams_before } else { end };
-                    if Instant::now() >= patience {
-                        break Err(error);
-                    }
-                    debug!(%error, "the election's bucket is not there yet");
-                    sleep(super::TRY_EVERY).await;
-                }
-                other => break other,
-            }
-        };
-        match opened {
+        match open_durable(deadline, async || Kv::open(bus, &config).await).await? {
             Ok(kv) => Ok(Self::Keys(kv)),
-            Err(error) if no_streams(&error) => {
+            Err(error) => {
                 warn!(
                     %error,
                     "the NATS server has no JetStream: there is no election, and exactly one node may say scheduler = true; \
@@ -74,14 +57,8 @@ impl Ground {
                 );
                 Ok(Self::Word)
             }
-            Err(error) => Err(error),
         }
     }
-}
-
-/// Whether the servers have no durable streams for this user.
-fn no_streams(error: &BusError) -> bool {
-    matches!(error, BusError::Unsupported(_) | BusError::NoResponders { .. } | BusError::Denied { .. })
 }
 
 /// What a campaign needs.

@@ -36,6 +36,7 @@ struct Inner {
     choices: RefCell<Choices>,
     random: Cell<u64>,
     lanes: Cell<u32>,
+    abandoned: Cell<bool>,
     clock: Arc<dyn Clock>,
 }
 
@@ -69,6 +70,7 @@ impl Futures {
             choices: RefCell::new(parts.choices),
             random: Cell::new(parts.seed | 1),
             lanes: Cell::new(0),
+            abandoned: Cell::new(false),
             clock: parts.clock,
         }))
     }
@@ -179,7 +181,7 @@ impl Futures {
             Some(other) => return Err(not_deterministic("wait", &other)),
             None => {
                 let ready = self.first(objects, n.min(objects.len()), timeout).await?;
-                self.0.choices.borrow_mut().append(Choice::Ready(ready.clone()));
+                self.learned(Choice::Ready(ready.clone()));
                 ready
             }
         };
@@ -366,7 +368,7 @@ impl Futures {
                 let objects = objects.iter().map(ObjectRef::id).collect();
                 self.call(ProgramCall::CancelOverdue { objects, answer })?;
                 let cancelled = cancelled.await.map_err(|_| JobError::Cancelled)?;
-                self.0.choices.borrow_mut().append(Choice::Cancelled(cancelled.clone()));
+                self.learned(Choice::Cancelled(cancelled.clone()));
                 cancelled
             }
         };
@@ -386,7 +388,7 @@ impl Futures {
                 let (answer, nodes) = oneshot::channel();
                 self.call(ProgramCall::Locations { object: object.id(), answer })?;
                 let nodes = nodes.await.map_err(|_| JobError::Cancelled)?;
-                self.0.choices.borrow_mut().append(Choice::Locations(nodes.clone()));
+                self.learned(Choice::Locations(nodes.clone()));
                 Ok(nodes)
             }
         }
@@ -394,12 +396,12 @@ impl Futures {
 
     /// The nodes that there were when the job started.
     pub fn nodes(&self) -> Vec<NodeShape> {
-        let mut choices = self.0.choices.borrow_mut();
-        match choices.replayed() {
+        let replayed = self.0.choices.borrow_mut().replayed();
+        match replayed {
             Some(Choice::Nodes(nodes)) => nodes,
             Some(other) => panic!("{}", not_deterministic("nodes", &other)),
             None => {
-                choices.append(Choice::Nodes(self.0.nodes.clone()));
+                self.learned(Choice::Nodes(self.0.nodes.clone()));
                 self.0.nodes.clone()
             }
         }
@@ -407,8 +409,8 @@ impl Futures {
 
     /// A random number; the same one when the program is run again.
     pub fn random(&self) -> u64 {
-        let mut choices = self.0.choices.borrow_mut();
-        match choices.replayed() {
+        let replayed = self.0.choices.borrow_mut().replayed();
+        match replayed {
             Some(Choice::Random(number)) => number,
             Some(other) => panic!("{}", not_deterministic("random", &other)),
             None => {
@@ -419,7 +421,7 @@ impl Futures {
                 x ^= x >> 27;
                 self.0.random.set(x);
                 let number = x.wrapping_mul(0x2545_f491_4f6c_dd1d);
-                choices.append(Choice::Random(number));
+                self.learned(Choice::Random(number));
                 number
             }
         }
@@ -429,13 +431,13 @@ impl Futures {
     /// one when the program is run again, so a resumed program does not see how long it was away: it is for what a
     /// program decides or writes down, not for measuring. It may go backwards when that clock is set.
     pub fn now(&self) -> Duration {
-        let mut choices = self.0.choices.borrow_mut();
-        match choices.replayed() {
+        let replayed = self.0.choices.borrow_mut().replayed();
+        match replayed {
             Some(Choice::Time(ms)) => Duration::from_millis(ms),
             Some(other) => panic!("{}", not_deterministic("now", &other)),
             None => {
                 let ms = self.0.clock.unix_ms();
-                choices.append(Choice::Time(ms));
+                self.learned(Choice::Time(ms));
                 Duration::from_millis(ms)
             }
         }
@@ -482,7 +484,7 @@ impl Futures {
     }
 
     pub(super) fn log_ready(&self, object: Option<ObjectId>) {
-        self.0.choices.borrow_mut().append(Choice::Ready(object.into_iter().collect()));
+        self.learned(Choice::Ready(object.into_iter().collect()));
     }
 
     /// So many numbers of lanes that no other lanes of the job have.
@@ -502,7 +504,24 @@ impl Futures {
     }
 
     pub(super) fn log_folds(&self, folds: Vec<FoldDue>) {
-        self.0.choices.borrow_mut().append(Choice::Folds(folds));
+        self.learned(Choice::Folds(folds));
+    }
+
+    /// Something that could have been different: it is logged before anything that comes of it.
+    fn learned(&self, choice: Choice) {
+        self.0.choices.borrow_mut().append(choice.clone());
+        // An Owner that is gone logs nothing, and the next call of the program says that it is.
+        let _ = self.call(ProgramCall::Chose(choice));
+    }
+
+    /// Whether the program is about to be dropped while its job goes on elsewhere: then what it has made outside is that of
+    /// another run by now, and stays.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.abandoned.get()
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.0.abandoned.set(true);
     }
 
     pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {

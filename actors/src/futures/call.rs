@@ -5,7 +5,7 @@ use std::ops::Range;
 use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
-use super::choices::FoldDue;
+use super::choices::{Choice, FoldDue};
 use super::queue::Teller;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
 use crate::owner::Exchange;
@@ -132,6 +132,8 @@ pub enum ProgramCall {
         /// Whom to tell.
         answer: oneshot::Sender<u64>,
     },
+    /// The program has learned something that could have been different.
+    Chose(Choice),
     /// The program is over.
     Finished(Result<Vec<u8>, JobError>),
 }

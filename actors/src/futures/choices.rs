@@ -39,6 +39,19 @@ pub enum Choice {
     Random(u64),
 }
 
+impl Choice {
+    /// How many names it has: what it takes.
+    pub(crate) fn entries(&self) -> usize {
+        match self {
+            Self::Ready(objects) | Self::Cancelled(objects) => objects.len(),
+            Self::Nodes(nodes) => nodes.len(),
+            Self::Locations(nodes) => nodes.len(),
+            Self::Folds(folds) => folds.iter().map(|(_, blocks)| 1 + blocks.len()).sum(),
+            Self::Time(_) | Self::Random(_) => 0,
+        }
+    }
+}
+
 /// The log: first what an earlier run learned is given again, then what is new is appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {

@@ -17,11 +17,14 @@ use crate::membership::Directory;
 use crate::node::{NodeError, find_scheduler, pump};
 use crate::owner::{self, OwnerMsg, Why};
 use crate::random::Random;
-use crate::scheduler::{self, JobInfo, NodeInfo, Refusal, SchedulerMsg};
+use crate::scheduler::{self, JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
 use crate::shell::{AskError, Post, PostOptions, Reply, mailbox};
 
-/// A host that says nothing for so long has lost the job: it reports at least twice a second.
-const HOST_SILENCE: Duration = Duration::from_secs(15);
+/// A host that says nothing for so long may have lost the job, as it reports at least twice a second: it is asked where the job
+/// is by now.
+const HOST_QUIET: Duration = Duration::from_secs(3);
+/// When nothing was heard of a job for so long, it is not waited for any more. A cluster may be started anew meanwhile.
+const HOST_SILENCE: Duration = Duration::from_secs(60);
 /// A Scheduler that does not answer in this time may be over: whoever is it then is asked.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -149,7 +152,7 @@ impl Client {
     }
 
     /// Runs a job and returns how it ended; `news` is called for every event on the way. When `cancel` resolves, the job
-    /// is ended.
+    /// is ended. When its host falls silent, the job may go on elsewhere: then so does this.
     ///
     /// # Errors
     /// See [`ClientError`]; an error of the job itself is in [`JobEnd::result`].
@@ -159,34 +162,70 @@ impl Client {
         mut news: impl FnMut(Event),
         cancel: impl Future<Output = ()>,
     ) -> Result<JobEnd, ClientError> {
-        let (job, tenant) = (spec.job, spec.tenant.clone());
-        let functions = vec![Arc::from(spec.program.as_str())];
-        let submit = |reply| {
-            let (tenant, functions) = (tenant.clone(), functions.clone());
-            SchedulerMsg::SubmitJob { job, tenant, functions, reply }
-        };
-        let placement = self.ask(submit, HOST_SILENCE).await??;
-        let host = self.post.address::<HostMsg>(&placement.node, ACTOR);
-        host.send(HostMsg::Start { spec, client: self.post.node().clone() }).map_err(AskError::from)?;
+        let job = spec.job;
+        let mut placement = self.submit(&spec, ANSWER_DEADLINE * 5).await?;
+        let mut heard_at = self.post.clock().now();
         let mut cancel = std::pin::pin!(cancel);
         let mut cancelled = false;
         loop {
             tokio::select! {
                 biased;
-                message = tokio::time::timeout(HOST_SILENCE, self.inbox.recv()) => match message {
-                    Ok(Some(ClientMsg::Events(events))) => events.into_iter().for_each(&mut news),
+                message = tokio::time::timeout(HOST_QUIET, self.inbox.recv()) => match message {
                     Ok(Some(ClientMsg::Finished { job: finished, end })) if finished == job => return Ok(end),
-                    Ok(Some(ClientMsg::Finished { .. })) => {}
+                    Ok(Some(message)) => {
+                        heard_at = self.post.clock().now();
+                        if let ClientMsg::Events(events) = message {
+                            events.into_iter().for_each(&mut news);
+                        }
+                    }
                     Ok(None) | Err(_) => {
-                        return Err(ClientError::HostSilent { host: placement.node, silent: HOST_SILENCE });
+                        let silent = self.post.clock().now().saturating_sub(heard_at);
+                        if silent >= HOST_SILENCE {
+                            return Err(ClientError::HostSilent { host: placement.node, silent });
+                        }
+                        // A Scheduler that does not answer may be over: the next one is asked.
+                        if let Ok(now) = self.submit(&spec, HOST_QUIET).await {
+                            if cancelled && now != placement {
+                                self.cancel(&now, job);
+                            }
+                            placement = now;
+                        }
                     }
                 },
                 () = &mut cancel, if !cancelled => {
                     cancelled = true;
-                    host.send(HostMsg::Cancel { job }).map_err(AskError::from)?;
+                    self.cancel(&placement, job);
                 }
             }
         }
+    }
+
+    /// Hands a job to the node that hosts it, or is to; that node runs it once, however often it is told.
+    async fn submit(&self, spec: &JobSpec, deadline: Duration) -> Result<Placement, ClientError> {
+        let functions = vec![Arc::from(spec.program.as_str())];
+        let question = |reply| {
+            let (tenant, functions) = (spec.tenant.clone(), functions.clone());
+            SchedulerMsg::SubmitJob { job: spec.job, tenant, functions, reply }
+        };
+        let placement = match self.ask(question, deadline).await? {
+            Ok(placement) => placement,
+            // Any node can look up how it ended.
+            Err(Refusal::Over) => {
+                let nodes = self.nodes(deadline).await?;
+                let up = nodes.into_iter().find(|info| info.up).ok_or(Refusal::NoNodes)?;
+                Placement { node: up.spec.node, incarnation: up.spec.incarnation }
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let host = self.post.address::<HostMsg>(&placement.node, ACTOR);
+        let client = self.post.node().clone();
+        host.send(HostMsg::Start { spec: spec.clone(), client }).map_err(AskError::from)?;
+        Ok(placement)
+    }
+
+    fn cancel(&self, placement: &Placement, job: JobId) {
+        // A host that cannot be told is silent, and the next one is told.
+        let _ = self.post.address::<HostMsg>(&placement.node, ACTOR).send(HostMsg::Cancel { job });
     }
 
     /// A job id that nobody else has.

@@ -1,4 +1,4 @@
-//! One job from start to end: its Owner, its program, and who tells the Owner of nodes.
+//! One run of a job, from its start to its end: its Owner, its program, and who tells the Owner of nodes.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -7,142 +7,183 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::{oneshot, watch};
 
 use super::JobEnd;
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
 use crate::ids::{JobId, NodeId};
+use crate::joblog::{JobLogs, Past};
 use crate::node::NodeParts;
-use crate::owner::{self, OwnerActor, OwnerMsg, OwnerParts};
-use crate::scheduler::{NodeInfo, SchedulerMsg};
-use crate::shell;
+use crate::owner::{self, JobOutcome, OwnerActor, OwnerLog, OwnerMsg, OwnerParts};
+use crate::membership::Change;
+use crate::scheduler::{NodeInfo, Reign, SchedulerMsg};
+use crate::shell::{self, Address};
 use crate::task::JobError;
 
 /// How long the Scheduler may take to say which nodes there are.
 const NODES_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Runs `program` as the job `job`, on the current arbiter, and returns when everything of it is over, or the life of the
-/// node is.
-pub(crate) async fn run<'a>(
-    node: &NodeParts,
-    job: JobId,
-    tenant: Arc<str>,
-    name: &str,
-    events: Option<EventSink>,
-    program: impl FnOnce(Futures) -> LocalBoxFuture<'a, Result<Vec<u8>, JobError>>,
-) -> JobEnd {
-    tokio::select! {
-        biased;
-        end = run_to_its_end(node, job, tenant, name, events, program) => {
-            node.over.add(job);
-            end
+/// A run of a job that is about to begin.
+pub(crate) struct JobRun {
+    pub(crate) job: JobId,
+    pub(crate) tenant: Arc<str>,
+    pub(crate) name: String,
+    pub(crate) events: Option<EventSink>,
+    /// Where it is logged, if it is, what earlier runs have left, and the log's last record.
+    pub(crate) log: Option<(JobLogs, Past, u64)>,
+}
+
+/// How a run ended.
+pub(crate) enum RunEnd {
+    /// With its job.
+    Over(JobEnd),
+    /// Without it: the job is run again, here or elsewhere.
+    Abandoned(String),
+}
+
+impl RunEnd {
+    /// How it ended, for who cannot run the job again.
+    pub(crate) fn job_end(self) -> JobEnd {
+        match self {
+            Self::Over(end) => end,
+            Self::Abandoned(reason) => JobEnd::failed(JobError::Runtime { reason }),
         }
-        // Not over for good: it may be run again, elsewhere.
-        reason = node.life.over() => JobEnd::failed(JobError::Runtime { reason: reason.to_string() }),
     }
 }
 
-async fn run_to_its_end<'a>(
-    node: &NodeParts,
-    job: JobId,
-    tenant: Arc<str>,
-    name: &str,
-    events: Option<EventSink>,
-    program: impl FnOnce(Futures) -> LocalBoxFuture<'a, Result<Vec<u8>, JobError>>,
-) -> JobEnd {
-    let scheduler = node.scheduler.clone();
-    let infos = match scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, NODES_DEADLINE).await {
-        Ok(infos) => infos,
-        Err(error) => return JobEnd::failed(JobError::Runtime { reason: error.to_string() }),
-    };
+impl JobRun {
+    /// Runs `program` on the current arbiter, and returns when everything of the job is over, or the life of the node is.
+    pub(crate) async fn run<'a>(
+        self,
+        node: &NodeParts,
+        program: impl FnOnce(Futures) -> LocalBoxFuture<'a, Result<Vec<u8>, JobError>>,
+    ) -> RunEnd {
+        let infos = match node.scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, NODES_DEADLINE).await {
+            Ok(infos) => infos,
+            Err(error) => return RunEnd::Over(JobEnd::failed(JobError::Runtime { reason: error.to_string() })),
+        };
+        let Self { job, tenant, name, events, log } = self;
+        if let Some(events) = &events {
+            let kind = EventKind::JobStarted { program: name };
+            events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
+        }
+        let (done, ended) = oneshot::channel();
+        let (settled, may_begin) = oneshot::channel();
+        let (logged, runs) = (log.is_some(), log.as_ref().map_or(0, |(_, past, _)| past.runs));
+        let mut choices = Choices::default();
+        let log = log.map(|(logs, mut past, last)| {
+            choices = Choices::replaying(past.choices.clone());
+            past.choices.shrink_to_fit();
+            OwnerLog { logs, last, past, settled }
+        });
+        let (functions, nodes) = (offers(&infos), shapes(&infos));
+        let owner = shell::spawn(
+            &node.post,
+            &owner::actor_name(job),
+            OwnerActor::new(OwnerParts {
+                post: node.post.clone(),
+                job,
+                tenant,
+                scheduler: node.scheduler.clone(),
+                store: node.store.clone(),
+                stager: node.stager.clone(),
+                cluster: infos,
+                events,
+                figures: node.figures.clone(),
+                done,
+                log,
+            }),
+        );
+        let futures = Futures::new(FuturesParts {
+            job,
+            owner: owner.clone(),
+            store: node.store.clone(),
+            functions,
+            nodes,
+            choices,
+            // Odd, and different for every run of every job; what it gives is in the log.
+            seed: (job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64).rotate_left(runs),
+            clock: node.post.clock().clone(),
+        });
+        let handle = futures.clone();
+        let (changes, reigns) = (node.directory.changes(), node.scheduler.changes());
+        // Dropped at the end, when the program may know why.
+        let mut drive = std::pin::pin!(async {
+            // Nobody holds the other end where nothing has to be found again.
+            let _ = may_begin.await;
+            let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
+            let result = result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }));
+            let _ = owner.send(OwnerMsg::Program(ProgramCall::Finished(result)));
+            std::future::pending::<()>().await
+        });
+        // The Owner has the last word: it ends the job when the program does, or before, when it cannot go on.
+        let outcome = tokio::select! {
+            biased;
+            outcome = ended => outcome.map_err(|_| "the job's owner ended without a word".to_owned()),
+            reason = node.life.over() => Ok(JobOutcome::Abandoned { reason: reason.to_string() }),
+            () = &mut drive => unreachable!("it waits for ever after it has told the Owner"),
+            () = tell_changes(changes, reigns, &owner) => unreachable!("it waits for ever"),
+        };
+        match outcome {
+            Ok(JobOutcome::Over { result, nodes, owner_bytes_peak }) => {
+                node.over.add(job);
+                RunEnd::Over(JobEnd {
+                    result: result.map(bytes::Bytes::from),
+                    owner_bytes: owner_bytes_peak,
+                    control_messages: nodes.values().map(|figures| figures.control_messages).sum(),
+                    nodes,
+                })
+            }
+            Ok(JobOutcome::Abandoned { reason }) if logged => {
+                handle.abandon();
+                RunEnd::Abandoned(reason)
+            }
+            Ok(JobOutcome::Abandoned { reason }) | Err(reason) => {
+                RunEnd::Over(JobEnd::failed(JobError::Runtime { reason }))
+            }
+        }
+    }
+}
+
+/// Which nodes offer each function.
+fn offers(infos: &[NodeInfo]) -> BTreeMap<Arc<str>, Vec<NodeId>> {
     let mut functions: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
     for info in infos.iter().filter(|info| info.up) {
         for function in &info.spec.functions {
             functions.entry(function.clone()).or_default().push(info.spec.node.clone());
         }
     }
+    functions
+}
+
+fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
     let shape = |info: &NodeInfo| NodeShape {
         node: info.spec.node.clone(),
         cpu_milli: info.spec.resources.get("cpu"),
         memory_bytes: info.spec.memory_bytes,
     };
-    let nodes = infos.iter().filter(|info| info.up).map(shape).collect();
+    infos.iter().filter(|info| info.up).map(shape).collect()
+}
 
-    if let Some(events) = &events {
-        let kind = EventKind::JobStarted { program: name.to_owned() };
-        events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
-    }
-    let (done, ended) = oneshot::channel();
-    let owner = shell::spawn(
-        &node.post,
-        &owner::actor_name(job),
-        OwnerActor::new(OwnerParts {
-            post: node.post.clone(),
-            job,
-            tenant,
-            scheduler,
-            store: node.store.clone(),
-            stager: node.stager.clone(),
-            cluster: infos,
-            events,
-            figures: node.figures.clone(),
-            done,
-        }),
-    );
-    let futures = Futures::new(FuturesParts {
-        job,
-        owner: owner.clone(),
-        store: node.store.clone(),
-        functions,
-        nodes,
-        choices: Choices::default(),
-        // Odd, and different for every job; what it gives is in the log.
-        seed: job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64,
-        clock: node.post.clock().clone(),
-    });
-
-    let mut changes = node.directory.changes();
-    let mut reigns = node.scheduler.changes();
-    let watch = async {
-        loop {
-            let change = tokio::select! {
-                change = changes.recv() => change,
-                Ok(()) = reigns.changed() => {
-                    let _ = owner.send(OwnerMsg::NewReign);
-                    continue;
-                }
-            };
-            match change {
-                Ok(change) => {
-                    let (node, incarnation, state) = (change.node, change.incarnation, change.state);
-                    let _ = owner.send(OwnerMsg::NodeState { node, incarnation, state });
-                }
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => std::future::pending::<()>().await,
+/// Tells the Owner what becomes of nodes and of the Scheduler, for ever.
+async fn tell_changes(mut changes: Receiver<Change>, mut reigns: watch::Receiver<Option<Reign>>, owner: &Address<OwnerMsg>) {
+    loop {
+        let change = tokio::select! {
+            change = changes.recv() => change,
+            Ok(()) = reigns.changed() => {
+                let _ = owner.send(OwnerMsg::NewReign);
+                continue;
             }
+        };
+        match change {
+            Ok(change) => {
+                let (node, incarnation, state) = (change.node, change.incarnation, change.state);
+                let _ = owner.send(OwnerMsg::NodeState { node, incarnation, state });
+            }
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => std::future::pending::<()>().await,
         }
-    };
-    let drive = async {
-        let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
-        let result = result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }));
-        let _ = owner.send(OwnerMsg::Program(ProgramCall::Finished(result)));
-        std::future::pending::<()>().await
-    };
-    // The Owner has the last word: it ends the job when the program does, or before, when it cannot go on.
-    let outcome = tokio::select! {
-        biased;
-        outcome = ended => outcome,
-        () = drive => unreachable!("it waits for ever after it has told the Owner"),
-        () = watch => unreachable!("it waits for ever"),
-    };
-    match outcome {
-        Ok(outcome) => JobEnd {
-            result: outcome.result.map(bytes::Bytes::from),
-            owner_bytes: outcome.owner_bytes_peak,
-            control_messages: outcome.nodes.values().map(|figures| figures.control_messages).sum(),
-            nodes: outcome.nodes,
-        },
-        Err(_) => JobEnd::failed(JobError::Runtime { reason: "the job's owner ended without a word".to_owned() }),
     }
 }

@@ -2,8 +2,12 @@
 //!
 //! | message  | from   | answer                                         | if repeated           | if lost                  |
 //! |----------|--------|------------------------------------------------|-----------------------|--------------------------|
-//! | `Start`  | client | `Events` while it runs, `Finished` at the end  | ignored by job        | repeated by the session  |
+//! | `Start`  | client | `Events` while it runs, `Finished` at the end  | one job, told once    | repeated by the session  |
+//! | `Resume` | Scheduler | –                                           | ignored by job        | said again after a while |
 //! | `Cancel` | client | `Finished` with `Cancelled`                    | ignored               | repeated by the session  |
+//!
+//! A job that is accepted is written down first ([`joblog`](crate::joblog)). When its host is gone, the Scheduler has another one
+//! resume it, or the client, which asks where it is by now, is there before; either way whoever opens the log runs the job.
 //!
 //! A client is a peer without a store: an actor of its own receives [`ClientMsg`].
 
@@ -12,25 +16,33 @@ mod job;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::LocalBoxFuture;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tracing::info;
+use tracing::{info, warn};
 
 pub use client::{Client, ClientError, ClientOptions};
-pub(crate) use job::run;
+use job::{JobRun, RunEnd};
 
-use crate::event::{Event, EventSink, NodeFigures};
+use crate::event::{Event, EventKind, EventSink, NodeFigures};
 use crate::futures::Futures;
 use crate::ids::{JobId, NodeId};
+use crate::joblog::{JobLogs, LogError, Opened, Past};
 use crate::node::NodeParts;
 use crate::owner::{self, OwnerMsg};
 use crate::registry::programs;
-use crate::shell::{Actor, Scope, Wire};
+use crate::shell::{Actor, Address, Scope, Wire};
 use crate::task::JobError;
 
 /// The name under which the Host of a node is registered.
 pub const ACTOR: &str = "host";
+
+/// How often it is tried to write down how a job ended, and how long between two tries.
+const CLOSES_MAX: usize = 10;
+const CLOSE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A job as it is submitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,12 +77,17 @@ pub struct JobEnd {
 /// Everything a Host can be told.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum HostMsg {
-    /// Run a job.
+    /// Run a job, or go on telling of it.
     Start {
         /// What to run.
         spec: JobSpec,
         /// Whom to tell.
         client: NodeId,
+    },
+    /// Run a job that was accepted before, as its log has it: the node that hosted it is gone.
+    Resume {
+        /// The job.
+        job: JobId,
     },
     /// End a job.
     Cancel {
@@ -110,10 +127,42 @@ impl Wire for ClientMsg {
 /// The name under which a client is registered in its process.
 pub const CLIENT_ACTOR: &str = "client";
 
+/// Who listens to a job, and what who comes later must hear, too.
+#[derive(Default)]
+struct Audience {
+    clients: Vec<Address<ClientMsg>>,
+    /// What the program is and plans.
+    plan: Vec<Event>,
+    cancelled: bool,
+}
+
+impl Audience {
+    fn tell(&mut self, event: Event) {
+        if matches!(event.kind, EventKind::JobStarted { .. } | EventKind::StagePlanned { .. }) {
+            self.plan.push(event.clone());
+        }
+        for client in &self.clients {
+            let _ = client.send(ClientMsg::Events(vec![event.clone()]));
+        }
+    }
+
+    fn join(&mut self, client: Address<ClientMsg>) {
+        // The same client asks again where it is not sure.
+        if self.clients.iter().all(|known| known.node() != client.node()) {
+            if !self.plan.is_empty() {
+                let _ = client.send(ClientMsg::Events(self.plan.clone()));
+            }
+            self.clients.push(client);
+        }
+    }
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
 /// The actor.
 pub(crate) struct Host {
     node: NodeParts,
-    jobs: BTreeMap<JobId, NodeId>,
+    jobs: BTreeMap<JobId, Shared<Audience>>,
 }
 
 impl Host {
@@ -121,42 +170,158 @@ impl Host {
         Self { node, jobs: BTreeMap::new() }
     }
 
-    fn start(&mut self, spec: JobSpec, client: NodeId, scope: &mut Scope<'_, Self>) {
-        if self.jobs.insert(spec.job, client.clone()).is_some() {
+    /// Runs a job, unless it runs here already; `spec`: as a client gives it, else as it is in the log.
+    fn start(&mut self, job: JobId, spec: Option<JobSpec>, client: Option<&NodeId>, scope: &mut Scope<'_, Self>) {
+        let runs = self.jobs.contains_key(&job);
+        let audience = self.jobs.entry(job).or_default().clone();
+        if let Some(client) = client {
+            audience.lock().join(self.node.post.address::<ClientMsg>(client, CLIENT_ACTOR));
+        }
+        if runs {
             return;
         }
-        info!(job_id = %spec.job, program = spec.program, client = %client, "job accepted");
-        let address = self.node.post.address::<ClientMsg>(&client, CLIENT_ACTOR);
-        let events = {
-            let address = address.clone();
-            // Events of single tasks are for those who run in this process; a client gets what progress is made of.
-            EventSink::new(move |event| {
-                if event.kind.for_clients() {
-                    let _ = address.send(ClientMsg::Events(vec![event]));
-                }
-            })
-            .sampled_every(spec.sample_ms)
-        };
         let node = self.node.clone();
-        let job = spec.job;
         let entered = node.life.enter();
         scope.later(async move {
-            let (program, params) = (spec.program, spec.params);
-            let end = match programs().get(&program) {
-                Some(known) => {
-                    let run_program = |futures: Futures| (known.run)(futures, &params);
-                    run(&node, job, spec.tenant, &program, Some(events), run_program).await
+            if let Some(end) = host(&node, job, spec, &audience).await {
+                for client in &audience.lock().clients {
+                    let _ = client.send(ClientMsg::Finished { job, end: end.clone() });
                 }
-                None => {
-                    let lacking = vec![node.post.node().to_string()];
-                    JobEnd::failed(JobError::UnknownFunction { function: program, lacking })
-                }
-            };
-            let _ = address.send(ClientMsg::Finished { job, end });
+            }
             drop(entered);
             Some(HostMsg::Ended { job })
         });
     }
+}
+
+/// Runs a job to its end; `None`: it goes on elsewhere, or is not known.
+async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Shared<Audience>) -> Option<JobEnd> {
+    let known = spec.is_some();
+    let (spec, log) = match accept(node, job, spec).await {
+        Ok(Accepted::Runs(spec, log)) => (spec, log),
+        Ok(Accepted::Over(end)) => return Some(*end),
+        Ok(Accepted::Unknown) => return None,
+        // Nobody is told that it was accepted.
+        Err(error) if known => return Some(JobEnd::failed(JobError::Runtime { reason: causes(&error) })),
+        Err(error) => {
+            warn!(job_id = %job, error = causes(&error), "job not taken up");
+            return None;
+        }
+    };
+    info!(job_id = %job, program = spec.program, logged = log.is_some(), "job accepted");
+    let logs = log.as_ref().map(|(logs, ..)| logs.clone());
+    let events = {
+        let audience = audience.clone();
+        // Events of single tasks are for those who run in this process; a client gets what progress is made of.
+        let tell = move |event: Event| {
+            if event.kind.for_clients() {
+                audience.lock().tell(event);
+            }
+        };
+        Some(EventSink::new(tell).sampled_every(spec.sample_ms))
+    };
+    let JobSpec { tenant, program, params, .. } = spec;
+    let end = match programs().get(&program) {
+        Some(known) => {
+            let run = JobRun { job, tenant, name: program, events, log };
+            let cancelled = audience.clone();
+            let program = |futures: Futures| -> LocalBoxFuture<'_, Result<Vec<u8>, JobError>> {
+                // It may have been before there was anybody to be told.
+                if cancelled.lock().cancelled {
+                    return Box::pin(std::future::ready(Err(JobError::Cancelled)));
+                }
+                (known.run)(futures, &params)
+            };
+            run.run(node, program).await
+        }
+        None => {
+            let lacking = vec![node.post.node().to_string()];
+            RunEnd::Over(JobEnd::failed(JobError::UnknownFunction { function: program, lacking }))
+        }
+    };
+    match end {
+        RunEnd::Over(end) => {
+            if let Some(logs) = logs {
+                close(&logs, job, &end).await;
+            }
+            Some(end)
+        }
+        RunEnd::Abandoned(reason) => {
+            info!(job_id = %job, reason, "job abandoned here");
+            None
+        }
+    }
+}
+
+/// Runs a job whose program is at hand; with a `spec` as one that can be taken up again.
+pub(crate) async fn run_here(
+    node: &NodeParts,
+    (job, tenant, name): (JobId, Arc<str>, String),
+    spec: Option<JobSpec>,
+    events: Option<EventSink>,
+    program: impl FnOnce(Futures) -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>>,
+) -> JobEnd {
+    let log = match spec {
+        None => None,
+        Some(spec) => match accept(node, job, Some(spec)).await {
+            Ok(Accepted::Runs(_, log)) => log,
+            Ok(Accepted::Over(end)) => return *end,
+            Ok(Accepted::Unknown) => None,
+            Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
+        },
+    };
+    let logs = log.as_ref().map(|(logs, ..)| logs.clone());
+    let end = JobRun { job, tenant, name, events, log }.run(node, program).await;
+    if let (RunEnd::Over(end), Some(logs)) = (&end, logs) {
+        close(&logs, job, end).await;
+    }
+    end.job_end()
+}
+
+enum Accepted {
+    Runs(JobSpec, Option<(JobLogs, Past, u64)>),
+    Over(Box<JobEnd>),
+    Unknown,
+}
+
+/// Writes down that a job is accepted, or looks up what was.
+async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<Accepted, LogError> {
+    let Some(logs) = node.logs.get().await? else {
+        return Ok(spec.map_or(Accepted::Unknown, |spec| Accepted::Runs(spec, None)));
+    };
+    let accepted = match spec {
+        Some(spec) => {
+            if let Some(end) = logs.end(job).await? {
+                return Ok(Accepted::Over(Box::new(end)));
+            }
+            logs.accept(&spec).await?;
+            spec
+        }
+        None => match logs.spec(job).await? {
+            Some(spec) => spec,
+            None => return Ok(Accepted::Unknown),
+        },
+    };
+    Ok(match logs.open_job(job, node.post.node()).await? {
+        Opened::Over(end) => Accepted::Over(end),
+        Opened::Runs(past, last) => Accepted::Runs(accepted, Some((logs, past, last))),
+    })
+}
+
+/// Writes down how a job ended, before anybody is told: else who takes it up again would do it again.
+async fn close(logs: &JobLogs, job: JobId, end: &JobEnd) {
+    for _ in 0..CLOSES_MAX {
+        match logs.close_job(job, end).await {
+            Ok(()) => return,
+            Err(error) => warn!(job_id = %job, error = causes(&error), "the end of the job is not logged yet"),
+        }
+        tokio::time::sleep(CLOSE_AGAIN).await;
+    }
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    causes.collect::<Vec<_>>().join(": ")
 }
 
 impl JobEnd {
@@ -170,8 +335,12 @@ impl Actor for Host {
 
     fn handle(&mut self, message: HostMsg, scope: &mut Scope<'_, Self>) {
         match message {
-            HostMsg::Start { spec, client } => self.start(spec, client, scope),
+            HostMsg::Start { spec, client } => self.start(spec.job, Some(spec), Some(&client), scope),
+            HostMsg::Resume { job } => self.start(job, None, None, scope),
             HostMsg::Cancel { job } => {
+                if let Some(audience) = self.jobs.get(&job) {
+                    audience.lock().cancelled = true;
+                }
                 let owner = self.node.post.address::<OwnerMsg>(self.node.post.node(), &owner::actor_name(job));
                 let _ = owner.send(OwnerMsg::Cancel);
             }

@@ -21,6 +21,7 @@ use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::event::NodeFigures;
 use crate::host::{self, Host};
 use crate::ids::{Epoch, Incarnation};
+use crate::joblog::LogsLink;
 use crate::membership::{
     Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, Renewal, State as MembershipState,
 };
@@ -166,6 +167,7 @@ struct Base {
     pushes: PushCount,
     link: SchedulerLink,
     jobs_over: JobsOver,
+    logs: LogsLink,
     /// Whom the store tells that memory is tight, while it is there.
     merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
 }
@@ -196,7 +198,9 @@ impl Base {
             let what = format!("start {} executors", options.executors);
             NodeError::Io { what, source }
         })?;
+        let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
         Ok(Self {
+            logs: logs.unwrap_or_else(|| options.logs.clone()),
             link: SchedulerLink::new(post.clone()),
             post,
             store,
@@ -242,7 +246,7 @@ impl Running {
     }
 
     fn alone(base: &Base, options: &NodeOptions) -> Self {
-        let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default());
+        let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), LogsLink::default());
         let scheduler = shell::spawn(&base.post, scheduler::ACTOR, scheduler);
         let epoch = Epoch(1);
         let _ = scheduler.send(SchedulerMsg::Reign { epoch, until: Duration::MAX, succeeds: false });
@@ -266,7 +270,7 @@ impl Running {
 
         // A candidate's is there all the time, and acts while it reigns.
         let scheduler = cluster.scheduler.then(|| {
-            let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default());
+            let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
             shell::spawn(&base.post, scheduler::ACTOR, scheduler)
         });
         let first = renewal.is_none();
@@ -340,6 +344,9 @@ impl Running {
             Some(renewal) = renewed => return self.end_life(renewal, orders).await,
             () = accept => {}
         }
+        // Jobs that are logged go on elsewhere.
+        let reason = format!("node {}, which hosts the job, has stopped", self.parts.post.node());
+        let _ = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.life.end(reason.into())).await;
         if let Some(joined) = self.cluster {
             if let Some(campaign) = joined.campaign {
                 campaign.leave().await;
@@ -460,6 +467,7 @@ impl Base {
             stager,
             scheduler: self.link.clone(),
             over: self.jobs_over.clone(),
+            logs: self.logs.clone(),
             life: Life::new(),
             gate: self.gate.clone(),
             directory: self.directory.clone(),

@@ -6,6 +6,7 @@
 //! than a task. Executors, disk, sockets and the NATS client have threads of their own.
 
 mod control;
+mod durable;
 mod joining;
 mod life;
 mod options;
@@ -19,6 +20,7 @@ use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use durable::open_durable;
 pub(crate) use joining::{find_scheduler, pump};
 pub(crate) use life::Life;
 pub use options::{ClusterOptions, NodeError, NodeOptions};
@@ -26,8 +28,9 @@ pub(crate) use over::JobsOver;
 
 use crate::event::{EventSink, NodeFigures};
 use crate::futures::Futures;
-use crate::host::{self, JobEnd};
+use crate::host::{self, JobEnd, JobSpec};
 use crate::ids::JobId;
+use crate::joblog::LogsLink;
 use crate::membership::{Change, Directory};
 use crate::node_manager::{Gate, Stager};
 use crate::random::Random;
@@ -47,6 +50,8 @@ pub(crate) struct NodeParts {
     pub(crate) life: Life,
     pub(crate) gate: Gate,
     pub(crate) directory: Directory,
+    /// Where jobs are logged.
+    pub(crate) logs: LogsLink,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
 }
 
@@ -128,8 +133,41 @@ impl Node {
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
         T: Send + 'static,
     {
+        self.work_on((job, "local".into(), name.to_owned()), None, events, program).await
+    }
+
+    /// The same for a program that can be run again: it is logged where this node logs jobs
+    /// ([`NodeOptions::logs`]), under `spec`; where it was run before and is not over, it goes on from there. `program` is
+    /// what `spec` says.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); what is in the way of the log.
+    pub async fn run_logged<T, P>(
+        &self,
+        spec: JobSpec,
+        events: Option<EventSink>,
+        program: P,
+    ) -> (Result<T, JobError>, JobEnd)
+    where
+        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let name = spec.program.split('@').next().unwrap_or_default().to_owned();
+        self.work_on((spec.job, spec.tenant.clone(), name), Some(spec), events, program).await
+    }
+
+    async fn work_on<T, P>(
+        &self,
+        (job, tenant, name): (JobId, Arc<str>, String),
+        spec: Option<JobSpec>,
+        events: Option<EventSink>,
+        program: P,
+    ) -> (Result<T, JobError>, JobEnd)
+    where
+        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+        T: Send + 'static,
+    {
         let (answer, outcome) = oneshot::channel();
-        let name = name.to_owned();
         let work: Work = Box::new(move |node| {
             Box::pin(async move {
                 let _entered = node.life.enter();
@@ -141,7 +179,7 @@ impl Node {
                         Ok(Vec::new())
                     })
                 };
-                let end = host::run(&node, job, "local".into(), &name, events, program).await;
+                let end = host::run_here(&node, (job, tenant, name), spec, events, program).await;
                 let _ = answer.send((value.take(), end));
             })
         });

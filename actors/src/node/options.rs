@@ -9,6 +9,7 @@ use exobus_bus::{Bus, BusError, Subjects};
 use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
+use crate::joblog::LogsLink;
 use crate::membership::MembershipOptions;
 use crate::random::{Random, SystemRandom};
 use crate::registry::Roots;
@@ -32,6 +33,8 @@ pub struct NodeOptions {
     pub roots: Roots,
     /// The object store; `executors` is taken from above.
     pub store: StoreOptions,
+    /// Where jobs are logged; the cluster's bus where there is one.
+    pub logs: LogsLink,
     /// The cluster it joins; `None`: it is alone, without bus and sockets.
     pub cluster: Option<ClusterOptions>,
     /// Where time comes from.
@@ -53,6 +56,7 @@ impl NodeOptions {
             functions: None,
             roots: Roots::default(),
             store: StoreOptions { memory_bytes, ..StoreOptions::default() },
+            logs: LogsLink::default(),
             cluster: None,
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),

@@ -98,6 +98,21 @@ struct Running {
     trail: Option<Trail>,
 }
 
+/// The bytes of a task's outputs that are small and in this store, by index.
+pub(crate) fn small_values(store: &Store, task: TaskId, outputs: &[Output]) -> Vec<(u32, Bytes)> {
+    if outputs.len() > VALUES_MAX {
+        return Vec::new();
+    }
+    let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES).contains(&output.bytes));
+    let value = |(index, _): (u32, &Output)| {
+        let id = task.output(index);
+        // What has several parts is put back without knowing where they end: it is made again.
+        store.meta(&id).filter(|meta| meta.parts.len() == 1)?;
+        Some((index, Bytes::copy_from_slice(&store.try_get(&id, Parts::All)?)))
+    };
+    small.filter_map(value).collect()
+}
+
 /// An attempt that runs on although it was cancelled.
 struct Cancelled {
     flags: Arc<Flags>,
@@ -308,17 +323,7 @@ impl NodeManager {
     /// The bytes of small outputs, for an Owner on another node: what a job would have to begin anew for, should this node be
     /// lost, is often a few bytes that say what was written where.
     fn small(&self, owner: &NodeId, task: TaskId, outputs: &[Output]) -> Vec<(u32, Bytes)> {
-        if *owner == *self.post.node() || outputs.len() > VALUES_MAX {
-            return Vec::new();
-        }
-        let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES).contains(&output.bytes));
-        let value = |(index, _): (u32, &Output)| {
-            let id = task.output(index);
-            // What has several parts is put back without knowing where they end: it is made again.
-            self.store.meta(&id).filter(|meta| meta.parts.len() == 1)?;
-            Some((index, Bytes::copy_from_slice(&self.store.try_get(&id, Parts::All)?)))
-        };
-        small.filter_map(value).collect()
+        if *owner == *self.post.node() { Vec::new() } else { small_values(&self.store, task, outputs) }
     }
 
     /// An attempt succeeded that had been cancelled. The Owner frees what it made, not this node: an output of another
@@ -399,12 +404,21 @@ impl NodeManager {
         self.store.release_parts(&objects, parts);
     }
 
-    /// Says what is here of a job.
+    /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, or held the node
+    /// dead.
     fn take_stock(&mut self, job: JobId, owner: &NodeId) {
-        for objects in self.store.ids_of(job.group()).chunks(SET_MEMBERS_PER_MESSAGE) {
+        self.owners.insert(job, self.post.address(owner, &owner::actor_name(job)));
+        for key in self.state.keys_of(job) {
+            self.cancel(key);
+        }
+        let held = self.store.ids_of(job.group());
+        // Nothing is said, too.
+        let chunks = held.chunks(SET_MEMBERS_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
+        let count = chunks.clone().count();
+        for (index, objects) in chunks.enumerate() {
             let (node, incarnation) = (self.node(), self.incarnation);
-            let objects = objects.iter().copied().collect();
-            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects });
+            let (objects, last) = (objects.iter().copied().collect(), index + 1 == count);
+            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, last });
         }
     }
 

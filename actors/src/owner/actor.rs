@@ -12,6 +12,7 @@ use super::asking::{Reads, Unread};
 use super::chain::Why;
 use super::figures::JobFigures;
 use super::lanes::Lanes;
+use super::logging::{Freed, Logging, OwnerLog};
 use super::protocol::OwnerMsg;
 use super::reading::Waiter;
 use super::state::{Demand, Effect, Tracker};
@@ -31,12 +32,17 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long nodes may take to say their last figures when the job ends; what one says later is not counted.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// How a job ended.
+/// How an Owner ended.
 #[derive(Debug)]
-pub(crate) struct JobOutcome {
-    pub(crate) result: Result<Vec<u8>, JobError>,
-    pub(crate) nodes: BTreeMap<NodeId, NodeFigures>,
-    pub(crate) owner_bytes_peak: u64,
+pub(crate) enum JobOutcome {
+    /// With its job.
+    Over {
+        result: Result<Vec<u8>, JobError>,
+        nodes: BTreeMap<NodeId, NodeFigures>,
+        owner_bytes_peak: u64,
+    },
+    /// Without it: the job goes on elsewhere.
+    Abandoned { reason: String },
 }
 
 /// What an Owner is made of.
@@ -53,6 +59,8 @@ pub(crate) struct OwnerParts {
     /// Figures of this node, taken now.
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     pub(crate) done: oneshot::Sender<JobOutcome>,
+    /// Where the job is logged, if it is.
+    pub(crate) log: Option<OwnerLog>,
 }
 
 /// The actor.
@@ -65,7 +73,7 @@ pub(crate) struct OwnerActor {
     pub(super) store: Store,
     pub(super) stager: Stager,
     events: Option<EventSink>,
-    done: Option<oneshot::Sender<JobOutcome>>,
+    pub(super) done: Option<oneshot::Sender<JobOutcome>>,
     pub(super) state: OwnerState,
     pub(super) waiters: HashMap<Tracker, Waiter>,
     pub(super) next_tracker: Tracker,
@@ -81,9 +89,10 @@ pub(crate) struct OwnerActor {
     demand_sequence: u64,
     figures: JobFigures,
     figures_here: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
-    frees: BTreeMap<NodeId, Vec<ObjectId>>,
+    pub(super) frees: BTreeMap<NodeId, Vec<ObjectId>>,
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
     pub(super) lanes: Lanes,
+    pub(super) logging: Logging,
     failure: Option<JobError>,
     result: Option<Result<Vec<u8>, JobError>>,
     started: Duration,
@@ -150,6 +159,7 @@ impl OwnerActor {
             frees: BTreeMap::new(),
             recalls: BTreeMap::new(),
             lanes: Lanes::default(),
+            logging: Logging::new(parts.log),
             failure: None,
             result: None,
             started: now,
@@ -206,7 +216,7 @@ impl OwnerActor {
             }
             ProgramCall::Track { object, notify } => {
                 let tracker = self.wait(Waiter::Notify(notify));
-                self.state.track(object, tracker);
+                self.state.track_made(object, tracker);
             }
             ProgramCall::TrackStream { task, queue } => {
                 self.unread.add(queue.unread());
@@ -219,7 +229,7 @@ impl OwnerActor {
             }
             ProgramCall::Stat { object, answer } => {
                 let tracker = self.wait(Waiter::Stat(answer));
-                self.state.track(object, tracker);
+                self.state.track_made(object, tracker);
             }
             ProgramCall::MakeSet { set, members, exchange } => self.state.make_set(set, &members, exchange),
             ProgramCall::ReleaseObject(object) => self.state.release_object(object),
@@ -242,6 +252,7 @@ impl OwnerActor {
             ProgramCall::OwnerBytes { answer } => {
                 let _ = answer.send(self.state.bytes());
             }
+            ProgramCall::Chose(choice) => self.note_choice(choice),
             ProgramCall::Finished(result) => self.result = Some(result),
         }
     }
@@ -252,6 +263,7 @@ impl OwnerActor {
             Effect::Run { node, spec } => {
                 if spec.attempt > Attempt(1) {
                     // What an earlier attempt left there goes first: a later order could hit what this one makes.
+                    self.free_held_at(&node);
                     self.send_frees(&node);
                 }
                 let owner = self.post.node().clone();
@@ -266,7 +278,7 @@ impl OwnerActor {
                 let job = self.job;
                 self.tell(&node, NodeMsg::Cancel { job, task, attempt });
             }
-            Effect::Free { node, object } => self.frees.entry(node).or_default().push(object),
+            Effect::Free { node, object } => self.free_when_durable(node, Freed::Object(object)),
             Effect::Restore { object, bytes, rows, row_hash } => {
                 let options = WriterOptions { bytes_hint: bytes.len() as u64, ..WriterOptions::new(self.job.group()) };
                 if let Err(error) = self.store.put_as(object, options, &bytes, rows, row_hash) {
@@ -280,10 +292,7 @@ impl OwnerActor {
                 self.nodes.remove(&node);
                 self.tell(&node, NodeMsg::TakeStock { job, owner });
             }
-            Effect::FreeParts { node, set, parts } => {
-                let job = self.job;
-                self.tell(&node, NodeMsg::FreeParts { job, set, parts });
-            }
+            Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts)),
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),
             Effect::Demand(demand) => {
@@ -315,7 +324,7 @@ impl OwnerActor {
         &self.nodes[node]
     }
 
-    fn tell(&mut self, node: &NodeId, message: NodeMsg) {
+    pub(super) fn tell(&mut self, node: &NodeId, message: NodeMsg) {
         // A node that cannot be reached is dead or full; Membership tells which.
         if let Err(error) = self.node(node).send(message) {
             warn!(job_id = %self.job, %error, "node not told");
@@ -465,7 +474,7 @@ impl OwnerActor {
         self.figured(self.post.node().clone(), (self.figures_here)(), self.stager.received.read());
         self.emit_here(EventKind::JobFinished { error });
         let nodes = std::mem::take(&mut self.figures).into_nodes();
-        let _ = done.send(JobOutcome { result, nodes, owner_bytes_peak: self.owner_bytes_peak });
+        let _ = done.send(JobOutcome::Over { result, nodes, owner_bytes_peak: self.owner_bytes_peak });
         scope.stop();
     }
 
@@ -507,6 +516,7 @@ impl OwnerActor {
             if let Some(ending) = &mut self.ending {
                 ending.awaited.remove(&node);
             }
+            self.logging.heard(&node);
             self.state.node_dead(&node, incarnation);
         } else if state == NodeState::Up {
             self.state.node_up(&node, incarnation);
@@ -522,6 +532,7 @@ impl Actor for OwnerActor {
         // From here on, whatever the node manager says later: a job may be over before it does.
         self.figures.said(&here, (self.figures_here)());
         self.node(&here);
+        self.begin_log(scope);
         scope.after(TICK, OwnerMsg::Tick);
     }
 
@@ -529,8 +540,11 @@ impl Actor for OwnerActor {
         match message {
             OwnerMsg::Program(call) => self.program(call),
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
-                self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
-                self.state.values(&node, task, values);
+                let first = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
+                self.state.values(&node, task, &values);
+                if first {
+                    self.note_done((&node, task), outputs, consumed, values);
+                }
             }
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
                 self.watchdog.output();
@@ -543,7 +557,14 @@ impl Actor for OwnerActor {
             OwnerMsg::Stopped { node, incarnation, task, outputs } => {
                 self.state.stopped((&node, incarnation), task, outputs);
             }
-            OwnerMsg::Stock { node, incarnation, objects } => self.state.stock(&node, incarnation, objects.iter()),
+            OwnerMsg::Stock { node, incarnation, objects, last } => {
+                self.state.stock(&node, incarnation, objects.iter());
+                if last {
+                    self.logging.heard(&node);
+                }
+            }
+            OwnerMsg::Settle => self.logging.settle(),
+            OwnerMsg::Log(news) => self.log_news(news, scope),
             OwnerMsg::Unreadable { object, parts, node, answer } => {
                 self.state.unreadable(object, &node);
                 self.get(object, parts, answer, scope);

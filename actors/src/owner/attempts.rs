@@ -38,7 +38,7 @@ impl OwnerState {
         }
     }
 
-    /// An attempt succeeded. The first valid one wins.
+    /// An attempt succeeded. The first valid one wins; whether this one did, as the first of its task ever.
     pub(crate) fn completed(
         &mut self,
         (from, incarnation): (&NodeId, Incarnation),
@@ -47,13 +47,15 @@ impl OwnerState {
         outputs: &[Output],
         consumed: &[Consumed],
         figures: TaskFigures,
-    ) {
+    ) -> bool {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else {
-            return self.free_outputs(from, id, outputs.len() as u32);
+            self.free_outputs(from, id, outputs.len() as u32);
+            return false;
         };
         if !self.end_attempt(task, attempt, node, incarnation) {
-            return self.late_completion(task, node, outputs);
+            self.late_completion(task, node, outputs);
+            return false;
         }
         self.cancel_attempts(task);
         self.counts.finished += 1;
@@ -65,8 +67,10 @@ impl OwnerState {
         if (outputs.len() as u32) < announced {
             // An earlier attempt had announced more.
             let function = self.functions[self.tasks[task].function as usize].to_string();
-            return self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
+            self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
+            return false;
         }
+        let first = !self.tasks[task].counted;
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
             self.seal(task, index as u32, *output, node);
         }
@@ -78,6 +82,7 @@ impl OwnerState {
         self.denials.remove(&task);
         self.unreference_args(task);
         self.retire_if_unused(task);
+        first
     }
 
     fn tell_finished(
@@ -339,7 +344,7 @@ impl OwnerState {
     }
 
     /// Takes what an accepted attempt has read into the books of its exchanges, and frees what nobody reads again.
-    fn account(&mut self, task: Index, consumed: &[Consumed]) {
+    pub(super) fn account(&mut self, task: Index, consumed: &[Consumed]) {
         for position in 0..self.tasks[task].args.len() {
             let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
             let (members, counted) = (self.sets[set].members.len(), self.tasks[task].counted);

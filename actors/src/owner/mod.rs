@@ -9,6 +9,7 @@ mod facts;
 mod figures;
 mod lanes;
 mod lifetime;
+mod logging;
 mod offers;
 mod placement;
 mod placing;
@@ -21,6 +22,7 @@ mod reading;
 mod replay;
 #[cfg(test)]
 mod replay_tests;
+mod resume;
 mod run_times;
 mod state;
 #[cfg(test)]
@@ -33,8 +35,9 @@ mod watchdog;
 #[cfg(test)]
 mod world_tests;
 
-pub(crate) use actor::{OwnerActor, OwnerParts};
+pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
 pub use chain::{Standing, Why};
 pub use exchange::Exchange;
+pub(crate) use logging::OwnerLog;
 pub use protocol::{OwnerMsg, actor_name};
 pub use watchdog::Moved;

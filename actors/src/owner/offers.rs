@@ -35,6 +35,11 @@ impl OwnerState {
         self.known_node(node).is_some_and(|index| self.nodes[usize::from(index)].alive)
     }
 
+    /// The nodes that have not been declared dead.
+    pub(super) fn alive_nodes(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|node| node.alive).map(|node| node.id.clone()).collect()
+    }
+
     /// A function is new to the job: which nodes lack it?
     pub(super) fn look_for(&mut self, function: FunctionIndex) {
         let name = &self.functions[function as usize];

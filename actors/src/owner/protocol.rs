@@ -14,6 +14,8 @@
 //! | `Stopped`     | NodeManager  | –                | freed again                        | repeated by the session             |
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
 //! | `Stock`       | NodeManager  | –                | nothing more is missing            | made again; freed with the job      |
+//! | `Log`         | its log      | –                | –                                  | never leaves the process            |
+//! | `Settle`      | itself       | –                | ignored                            | never leaves the process            |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
@@ -36,6 +38,7 @@ use super::chain::Why;
 use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
+use crate::joblog::LogNews;
 use crate::node_manager::ObjectIds;
 use crate::scheduler::{Lease, NodeInfo};
 use crate::shell::{Reply, Wire};
@@ -157,7 +160,16 @@ pub enum OwnerMsg {
         incarnation: Incarnation,
         /// What is sealed there.
         objects: ObjectIds,
+        /// Whether that was all.
+        #[serde(default)]
+        last: bool,
     },
+    /// What became of the job's log.
+    #[serde(skip)]
+    Log(LogNews),
+    /// Nodes had their time to say what they hold.
+    #[serde(skip)]
+    Settle,
     /// An object that the program wants could not be read where it is.
     #[serde(skip)]
     Unreadable {

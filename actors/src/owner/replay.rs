@@ -44,13 +44,13 @@ impl OwnerState {
     }
 
     /// The bytes of small outputs that a completion brought.
-    pub(crate) fn values(&mut self, node: &NodeId, task: TaskId, values: Vec<(u32, Bytes)>) {
+    pub(crate) fn values(&mut self, node: &NodeId, task: TaskId, values: &[(u32, Bytes)]) {
         for (index, bytes) in values {
             // Of an attempt that does not count there is no such object, or it is elsewhere.
-            if let Some((object, _)) = self.object_at(task.output(index), node)
+            if let Some((object, _)) = self.object_at(task.output(*index), node)
                 && self.objects[object].output.bytes == bytes.len() as u64
             {
-                self.values.insert(object, bytes);
+                self.values.insert(object, bytes.clone());
             }
         }
     }
@@ -88,6 +88,7 @@ impl OwnerState {
         view.lingering = 0;
         view.lost = true;
         self.long_running.remove(&node);
+        self.resumed.node_lost(node);
         self.rather_at.retain(|_, at| *at != node);
         self.unpin(node);
         // What it was told of sets it does not know in another life.
@@ -379,6 +380,9 @@ impl OwnerState {
             return;
         }
         for id in objects {
+            if self.found(id, at) {
+                continue;
+            }
             let Some(object) = self.object_of(id) else {
                 self.effects.push(Effect::Free { node: node.clone(), object: id });
                 continue;

@@ -253,7 +253,7 @@ fn a_small_output_is_put_back_instead_of_made_again() {
     world.owner.is_at_home(&node("home"), LIFE);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    world.owner.values(&node("a"), task, vec![(0, Bytes::from_static(b"8 bytes!"))]);
+    world.owner.values(&node("a"), task, &[(0, Bytes::from_static(b"8 bytes!"))]);
     world.crash(&node("a"), false);
     assert_eq!(world.owner.lookup(task.output(0)), Some((output(8, 1), node("home"))));
     assert!(world.stored.contains(&(node("home"), task.output(0))));
@@ -271,8 +271,8 @@ fn bytes_of_another_length_or_from_another_node_are_not_taken_for_an_output() {
     world.owner.is_at_home(&node("home"), LIFE);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    world.owner.values(&node("a"), task, vec![(0, Bytes::from_static(b"short"))]);
-    world.owner.values(&node("b"), task, vec![(0, Bytes::from_static(b"8 bytes!"))]);
+    world.owner.values(&node("a"), task, &[(0, Bytes::from_static(b"short"))]);
+    world.owner.values(&node("b"), task, &[(0, Bytes::from_static(b"8 bytes!"))]);
     world.crash(&node("a"), false);
     assert_eq!(world.owner.lookup(task.output(0)), None);
 }

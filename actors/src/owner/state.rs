@@ -83,9 +83,11 @@ impl OwnerState {
             Ok(args) => args,
             Err(error) => return self.effects.push(Effect::Fail(error)),
         };
-        let completed_before = self.retired.remove(&id);
+        let logged = self.done_before(id);
+        let completed_before = self.retired.remove(&id) || logged.is_some();
         // Attempts of its earlier life may still run: their numbers are not used again.
-        let attempts = if completed_before || self.abandoned.remove(&id) { self.attempts_before } else { 0 };
+        let again = completed_before || self.abandoned.remove(&id);
+        let attempts = self.attempts_from.max(if again { self.attempts_before } else { 0 });
         let (function, options) = (
             self.intern_function(&description.function, description.deterministic),
             self.intern_options(description.options),
@@ -94,7 +96,7 @@ impl OwnerState {
         let outputs = match returns {
             Returns::One => 1,
             Returns::Many(n) => n,
-            Returns::Stream => 0,
+            Returns::Stream => logged.as_ref().map_or(0, |done| done.outputs.len() as u32),
         };
         let task = self.tasks.insert(Task {
             id,
@@ -106,12 +108,14 @@ impl OwnerState {
             attempts,
             tries: 0,
             recalled: false,
-            counted: completed_before,
-            state: if completed_before { State::Done } else { State::Waiting { missing: 0 } },
+            counted: completed_before && logged.is_none(),
+            state: if completed_before { State::Done } else { State::Waiting { missing: u32::MAX } },
             live: SmallVec::new(),
         });
         for index in 0..outputs {
-            let object = self.add_object(Object::pending(id.output(index), task, 1));
+            // Who reads a stream gets a reference to each output then.
+            let references = u32::from(returns != Returns::Stream);
+            let object = self.add_object(Object::pending(id.output(index), task, references));
             if completed_before {
                 self.objects[object].value = Value::Freed;
             }
@@ -121,9 +125,14 @@ impl OwnerState {
             self.add_object(Object::pending(marker(id), task, handles));
         }
         self.remember_args(task);
-        if !completed_before {
+        if let Some(done) = logged {
+            self.take_up(task, &done);
+        } else if !completed_before {
             self.reference_args(task);
-            self.await_args(task, false);
+            // Otherwise it waits until that happens.
+            if !self.is_to_be_cancelled(id, outputs) {
+                self.await_args(task, false);
+            }
         }
     }
 
@@ -196,6 +205,16 @@ impl OwnerState {
         self.trackers.entry(index).or_default().push(tracker);
     }
 
+    /// Somebody wants to know that an object was made, and not its value: it may be gone by now.
+    pub(crate) fn track_made(&mut self, object: ObjectId, tracker: Tracker) {
+        match self.object_of(object) {
+            Some(index) if self.objects[index].made => {
+                self.effects.push(Effect::Resolved { tracker, object, outcome: Ok(()) });
+            }
+            _ => self.track(object, tracker),
+        }
+    }
+
     /// Somebody reads the outputs of a streaming task; those sealed before are given at once.
     pub(crate) fn track_stream(&mut self, id: TaskId, tracker: Tracker) {
         let Some(task) = self.find_task(id) else {
@@ -206,6 +225,7 @@ impl OwnerState {
         for index in 0..self.tasks[task].outputs {
             if let Some(object) = self.object_of(id.output(index)) {
                 self.objects[object].references += 1;
+                self.find_again(object);
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id.output(index))) });
             }
         }
@@ -256,7 +276,10 @@ impl OwnerState {
             }
             self.sets[set].missing += 1;
             self.object_sets.entry(member).or_default().push(set);
-            if let Some(task) = self.objects[member].task {
+            if self.objects[member].made {
+                // It is gone, and perhaps nobody reads it any more.
+                self.sets[set].asked = false;
+            } else if let Some(task) = self.objects[member].task {
                 self.want(task);
             }
         }
@@ -284,6 +307,9 @@ impl OwnerState {
     /// The program no longer wants a task; whoever waits for it is told so. Done tasks stay done.
     pub(crate) fn cancel(&mut self, id: TaskId) {
         let Some(task) = self.find_task(id) else { return };
+        for index in 0..self.tasks[task].outputs {
+            self.resumed.was_cancelled(id.output(index));
+        }
         if !matches!(self.tasks[task].state, State::Done | State::Failed) {
             self.fail_task(task, JobError::Cancelled);
         }

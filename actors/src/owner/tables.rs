@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::exchange::{Exchange, Ledger};
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
@@ -169,6 +170,10 @@ pub(crate) struct OwnerState {
     pub(super) abandoned: HashSet<TaskId>,
     /// No task of either kind has made more attempts.
     pub(super) attempts_before: u32,
+    /// Attempts of earlier runs have numbers up to this one.
+    pub(super) attempts_from: u32,
+    /// What earlier runs have left.
+    pub(super) resumed: Resumed,
     /// Tasks that wait for an object or a set.
     pub(super) object_waiters: HashMap<Index, SmallVec<[Index; 2]>>,
     pub(super) set_waiters: HashMap<Index, Vec<Index>>,
@@ -237,6 +242,8 @@ impl OwnerState {
             retired: HashSet::new(),
             abandoned: HashSet::new(),
             attempts_before: 0,
+            attempts_from: 0,
+            resumed: Resumed::default(),
             object_waiters: HashMap::new(),
             set_waiters: HashMap::new(),
             object_sets: HashMap::new(),
@@ -416,7 +423,10 @@ impl OwnerState {
         }
         let shape = self.intern_shape(&options.resources);
         let pinned = match &options.place {
-            Place::Node { node, soft: false } => Some(self.node_or_add(&node.clone())),
+            // What would bind it to a dead node is gone with that.
+            Place::Node { node, soft: false } => {
+                Some(self.node_or_add(&node.clone())).filter(|node| self.nodes[usize::from(*node)].alive)
+            }
             _ => None,
         };
         let index = self.options.len() as u32;

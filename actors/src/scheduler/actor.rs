@@ -1,26 +1,38 @@
 //! The Scheduler's shell: messages in, leases out. Every candidate has one; the one that reigns acts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
 use super::protocol::{NodeInfo, Placement, Refusal, SchedulerMsg};
 use super::state::{Effect, Event, SchedulerOptions, State};
+use crate::host::{self, HostMsg, JobSpec};
 use crate::ids::{Epoch, JobId, NodeId};
+use crate::joblog::{LogError, LogsLink};
 use crate::owner::{self, OwnerMsg};
 use crate::shell::{Actor, Post, Reply, Scope};
 
 /// Ticks come at least this often while there are jobs.
 const TICK_MAX: Duration = Duration::from_secs(1);
+/// How long after it has gathered it is looked which jobs have no host: Owners repeat their demand every second.
+const LOOK_AFTER: Duration = Duration::from_secs(2);
+/// How often that is looked from then on, besides when a host dies.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 const TICK_MIN: Duration = Duration::from_millis(20);
 
 /// The actor.
 pub struct Scheduler {
     post: Post,
     options: SchedulerOptions,
+    logs: LogsLink,
     reign: Option<Reigning>,
     effects: Vec<Effect>,
+    /// Whether it is looked from time to time which jobs are not over, ...
+    looks: bool,
+    /// ... and whether that is being done now.
+    looking: bool,
 }
 
 /// What there is only while it reigns.
@@ -64,15 +76,38 @@ impl Reigning {
                 return None;
             }
             SchedulerMsg::Gathered | SchedulerMsg::Tick => Event::Tick,
-            SchedulerMsg::Reign { .. } | SchedulerMsg::StepDown => return None,
+            SchedulerMsg::Unfinished(jobs) => Event::Unfinished(jobs),
+            SchedulerMsg::Reign { .. } | SchedulerMsg::StepDown | SchedulerMsg::Look => return None,
         })
     }
 }
 
 impl Scheduler {
     /// A Scheduler that acts when it is told to.
-    pub fn new(post: Post, options: SchedulerOptions) -> Self {
-        Self { post, options, reign: None, effects: Vec::new() }
+    pub fn new(post: Post, options: SchedulerOptions, logs: LogsLink) -> Self {
+        Self { post, options, logs, reign: None, effects: Vec::new(), looks: false, looking: false }
+    }
+
+    /// Looks which jobs are not over, since some may have no host.
+    fn look(&mut self, scope: &mut Scope<'_, Self>) {
+        if std::mem::replace(&mut self.looking, true) {
+            return;
+        }
+        let logs = self.logs.clone();
+        scope.later(async move {
+            let unfinished = async {
+                match logs.get().await? {
+                    Some(logs) => logs.unfinished().await,
+                    None => Ok(Vec::new()),
+                }
+            };
+            let jobs = unfinished.await.unwrap_or_else(|error: LogError| {
+                warn!(%error, "jobs that are not over cannot be listed now");
+                Vec::new()
+            });
+            let wanted = |spec: JobSpec| (spec.job, spec.tenant, vec![Arc::from(spec.program)]);
+            Some(SchedulerMsg::Unfinished(jobs.into_iter().map(wanted).collect()))
+        });
     }
 
     /// True when it begins, and gathers what there is.
@@ -94,7 +129,7 @@ impl Scheduler {
         }
     }
 
-    fn act(&mut self, epoch: Epoch, effect: Effect) {
+    fn act(&mut self, epoch: Epoch, effect: Effect, scope: &mut Scope<'_, Self>) {
         match effect {
             Effect::Leases { job, owner, leases } => self.tell(job, &owner, OwnerMsg::Leases { epoch, leases }),
             Effect::Wait { job, owner, wait: Some(wait) } => {
@@ -107,8 +142,15 @@ impl Scheduler {
                 }
             }
             Effect::HomeLost { job, node } => {
-                // The client learns it from the silence of the host; picking jobs up is recovery's part.
                 warn!(job_id = %job, node = %node, "host of the job died");
+                self.look(scope);
+            }
+            Effect::Resume { job, on } => {
+                info!(job_id = %job, node = %on, "job is to be taken up again");
+                // Where it gets lost, it is said again when nothing is heard of the job.
+                if let Err(error) = self.post.address::<HostMsg>(&on, host::ACTOR).send(HostMsg::Resume { job }) {
+                    debug!(job_id = %job, %error, "host not told");
+                }
             }
         }
     }
@@ -123,11 +165,24 @@ impl Actor for Scheduler {
 
     fn handle(&mut self, message: SchedulerMsg, scope: &mut Scope<'_, Self>) {
         let (now, tick) = (self.post.clock().now(), message == SchedulerMsg::Tick);
+        self.looking &= !matches!(message, SchedulerMsg::Unfinished(_));
         match message {
             SchedulerMsg::Reign { epoch, until, succeeds } => {
+                let begins = self.reign.as_ref().is_none_or(|reign| reign.state.epoch() != epoch);
                 if self.reign(now, epoch, until, succeeds) {
                     // The next tick may be a second away, and people wait.
                     scope.after(self.options.gather, SchedulerMsg::Gathered);
+                }
+                if begins && !std::mem::replace(&mut self.looks, true) {
+                    // By then the Owners that live have said so.
+                    scope.after(self.options.gather + LOOK_AFTER, SchedulerMsg::Look);
+                }
+            }
+            SchedulerMsg::Look => {
+                self.looks = self.reign.is_some();
+                if self.looks {
+                    self.look(scope);
+                    scope.after(LOOK_EVERY, SchedulerMsg::Look);
                 }
             }
             SchedulerMsg::StepDown => self.reign = None,
@@ -154,10 +209,10 @@ impl Actor for Scheduler {
         }
     }
 
-    fn flush(&mut self, _scope: &mut Scope<'_, Self>) {
+    fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         let effects = std::mem::take(&mut self.effects);
         if let Some(epoch) = self.reign.as_ref().map(|reign| reign.state.epoch()) {
-            effects.into_iter().for_each(|effect| self.act(epoch, effect));
+            effects.into_iter().for_each(|effect| self.act(epoch, effect, scope));
         }
     }
 }

@@ -14,6 +14,8 @@
 //! | `Reign`     | the election on its node          | –                                  | lasts longer                 | never leaves the process                 |
 //! | `StepDown`  | the election on its node          | –                                  | ignored                      | never leaves the process                 |
 //! | `Gathered`  | itself                            | –                                  | harmless                     | the next tick does its work              |
+//! | `Look`      | itself                            | –                                  | harmless                     | never leaves the process                 |
+//! | `Unfinished`| itself                            | –                                  | harmless                     | never leaves the process                 |
 //! | `Tick`      | itself                            | –                                  | harmless                     | never leaves the process                 |
 //!
 //! A candidate that does not reign drops everything: who asked asks the one that does.
@@ -101,6 +103,12 @@ pub enum SchedulerMsg {
     /// Nodes and Owners had their time.
     #[serde(skip)]
     Gathered,
+    /// Look which jobs are not over.
+    #[serde(skip)]
+    Look,
+    /// These are not over: job, tenant, functions that its host must have.
+    #[serde(skip)]
+    Unfinished(Vec<(JobId, Arc<str>, Vec<Arc<str>>)>),
     /// Time has passed.
     #[serde(skip)]
     Tick,

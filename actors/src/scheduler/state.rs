@@ -14,6 +14,7 @@
 //! | time for renewal                             | divided anew, all leases renewed                                  |
 //! | demand with leases of an earlier reign       | what they use is nobody else's until it is reported idle or ends  |
 //! | submission while it gathers                  | answered when it has gathered                                     |
+//! | a job is logged as unfinished, has no home   | it is given one                                                   |
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -101,6 +102,8 @@ pub enum Event {
     },
     /// Jobs are over, as a node has seen.
     JobsOver(Vec<JobId>),
+    /// Jobs that were accepted and are not over, as their logs say: job, tenant, functions that the host must have.
+    Unfinished(Vec<(JobId, Arc<str>, Vec<Arc<str>>)>),
     /// Time has passed.
     Tick,
 }
@@ -132,6 +135,13 @@ pub enum Effect {
         ask: u64,
         /// The node, or why there is none.
         answer: Result<Placement, Refusal>,
+    },
+    /// A job that nobody hosts is to be taken up by this node.
+    Resume {
+        /// The job.
+        job: JobId,
+        /// The node.
+        on: NodeId,
     },
     /// The node that hosts a job's Owner is dead: the job must be picked up elsewhere.
     HomeLost {
@@ -299,7 +309,8 @@ impl State {
             Event::Release { job, lease } => self.in_use(job, &lease),
             Event::JobDone { job } => self.job_done(job),
             Event::JobsOver(jobs) => jobs.into_iter().for_each(|job| self.job_done(job)),
-            Event::Tick => {}
+            Event::Unfinished(jobs) if !self.gathers(now) => self.take_up(now, jobs, effects),
+            Event::Unfinished(_) | Event::Tick => {}
         }
         if self.gathers(now) {
             return;
@@ -430,6 +441,28 @@ impl State {
         let home = Placement { node: name.clone(), incarnation: node.spec.incarnation };
         self.job(now, id, tenant).home = Some(home.clone());
         Ok(home)
+    }
+
+    /// Jobs that nobody hosts, as far as is known, are given a host. What an Owner that was not heard of is still doing comes to
+    /// nothing: whoever opens the log runs the job.
+    fn take_up(
+        &mut self,
+        now: Duration,
+        jobs: Vec<(JobId, Arc<str>, Vec<Arc<str>>)>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for (id, tenant, functions) in jobs {
+            if let Some((job, home)) = self.jobs.get(&id).and_then(|job| Some((job, job.home.as_ref()?))) {
+                // It may not have been told; where it was, it is told twice.
+                let told = (!job.speaks(now, &self.options)).then(|| Effect::Resume { job: id, on: home.node.clone() });
+                effects.extend(told);
+                continue;
+            }
+            // Where nobody can, it is asked for again later.
+            if let Ok(Placement { node, .. }) = self.submit(now, id, tenant, &functions) {
+                effects.push(Effect::Resume { job: id, on: node });
+            }
+        }
     }
 
     /// The record of a job, made when it is new.

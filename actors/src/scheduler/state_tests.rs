@@ -47,7 +47,7 @@ impl World {
             match effect {
                 Effect::Leases { job, leases, .. } => drop(self.leases.insert(*job, leases.clone())),
                 Effect::Wait { job, wait, .. } => drop(self.waits.insert(*job, wait.clone())),
-                Effect::Answer { .. } | Effect::HomeLost { .. } => {}
+                Effect::Answer { .. } | Effect::HomeLost { .. } | Effect::Resume { .. } => {}
             }
         }
         self.log.extend(effects);

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
 use serde::Deserialize;
 
@@ -41,6 +42,7 @@ pub(crate) fn list(
 /// Removes temporaries unless the job got to its end.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
+    futures: Futures,
     directory: PathBuf,
     created: bool,
     armed: bool,
@@ -48,8 +50,8 @@ pub(crate) struct Cleanup {
 
 impl Cleanup {
     /// For this output directory; `created`: it was made for the job.
-    pub(crate) fn new(directory: &Path, created: bool) -> Self {
-        Self { directory: directory.to_owned(), created, armed: true }
+    pub(crate) fn new(futures: &Futures, directory: &Path, created: bool) -> Self {
+        Self { futures: futures.clone(), directory: directory.to_owned(), created, armed: true }
     }
 
     /// All files have their final names.
@@ -62,7 +64,8 @@ impl Cleanup {
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        if self.armed {
+        // They are those of another run, should the job go on elsewhere.
+        if self.armed && !self.futures.is_abandoned() {
             remove_temporaries(&self.directory, self.created);
         }
     }

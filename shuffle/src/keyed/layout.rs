@@ -54,7 +54,7 @@ impl Layout {
         let listing = ListParams { job: job.clone(), inputs, output: output.map(Path::to_owned) };
         let listed = futures.submit(KeyedFunction::<J, stage::List>::new(), &listing, &[])?;
         let Listed { files, created } = futures.get_value(&listed).await?;
-        let cleanup = output.map(|output| Cleanup::new(output, created));
+        let cleanup = output.map(|output| Cleanup::new(futures, output, created));
 
         let input_bytes = files.iter().map(|file| file.bytes).sum();
         let sizes = Sizes::of(&futures.nodes(), input_bytes);

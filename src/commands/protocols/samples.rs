@@ -131,6 +131,8 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
         SchedulerMsg::Reign { .. } => "Reign",
         SchedulerMsg::StepDown => "StepDown",
         SchedulerMsg::Gathered => "Gathered",
+        SchedulerMsg::Look => "Look",
+        SchedulerMsg::Unfinished(_) => "Unfinished",
         SchedulerMsg::Tick => "Tick",
     }
 }
@@ -143,12 +145,17 @@ fn host() -> Vec<HostMsg> {
         params: vec![0x80].into(),
         sample_ms: 0,
     };
-    vec![HostMsg::Start { spec, client: NodeId::new("client-1") }, HostMsg::Cancel { job: job() }]
+    vec![
+        HostMsg::Start { spec, client: NodeId::new("client-1") },
+        HostMsg::Resume { job: job() },
+        HostMsg::Cancel { job: job() },
+    ]
 }
 
 fn host_variant(message: &HostMsg) -> &'static str {
     match message {
         HostMsg::Start { .. } => "Start",
+        HostMsg::Resume { .. } => "Resume",
         HostMsg::Cancel { .. } => "Cancel",
         HostMsg::Ended { .. } => "Ended",
     }
@@ -223,6 +230,7 @@ fn owner() -> Vec<OwnerMsg> {
             node: node(),
             incarnation: INCARNATION,
             objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
+            last: true,
         },
         OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
@@ -265,6 +273,8 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Why { .. } => "Why",
         OwnerMsg::Told(..) => "Told",
         OwnerMsg::Cancel => "Cancel",
+        OwnerMsg::Log(_) => "Log",
+        OwnerMsg::Settle => "Settle",
         OwnerMsg::Close => "Close",
         OwnerMsg::Nodes(..) => "Nodes",
         OwnerMsg::Tick => "Tick",

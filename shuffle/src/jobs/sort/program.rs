@@ -211,7 +211,7 @@ pub(crate) fn split_task(
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
     let (given, partitions) = params.cuts.given(params.partitions)?;
     let layout = Layout::of(&futures, &params.inputs, Some(&params.output), partitions).await?;
-    let cleanup = Cleanup::new(&params.output, layout.created);
+    let cleanup = Cleanup::new(&futures, &params.output, layout.created);
     let strategy = params.strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
     let Layout { files, plan, chunks, .. } = layout;
     let (bytes, maps) = (plan.input_bytes, chunks.len());

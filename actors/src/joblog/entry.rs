@@ -1,0 +1,73 @@
+//! What a log says.
+
+use bytes::Bytes;
+use exobus_bus::codec::{self, CodecError};
+use serde::{Deserialize, Serialize};
+
+use crate::futures::Choice;
+use crate::ids::{NodeId, TaskId};
+use crate::task::{Consumed, Output};
+
+/// One thing that is known of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// The program begins, on this node: for the first time, or again.
+    Run {
+        /// The node.
+        node: NodeId,
+    },
+    /// The program learned something.
+    Choice(Choice),
+    /// A task completed for the first time.
+    Done(TaskDone),
+}
+
+/// What is remembered of a task that completed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskDone {
+    /// The task.
+    pub task: TaskId,
+    /// Where its outputs were then.
+    pub node: NodeId,
+    /// Its outputs, in order.
+    pub outputs: Vec<Output>,
+    /// What it read, for the books of its exchanges.
+    pub consumed: Vec<Consumed>,
+    /// The bytes of outputs that are small, by index.
+    pub values: Vec<(u32, Bytes)>,
+}
+
+/// What earlier runs of a program have left, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// How many runs began before this one; 0: it is the first.
+    pub runs: u32,
+    /// What they learned.
+    pub choices: Vec<Choice>,
+    /// What they got done.
+    pub done: Vec<TaskDone>,
+}
+
+impl Past {
+    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            match entry {
+                Entry::Run { .. } => self.runs += 1,
+                Entry::Choice(choice) => self.choices.push(choice),
+                Entry::Done(done) => self.done.push(done),
+            }
+        }
+    }
+}
+
+pub(super) fn encode(entries: &[Entry]) -> Result<Bytes, CodecError> {
+    codec::encode(entries)
+}
+
+/// The entries of a record.
+///
+/// # Errors
+/// It is no record of a log, or one of another version.
+pub fn decode(record: &[u8]) -> Result<Vec<Entry>, CodecError> {
+    codec::decode(record)
+}

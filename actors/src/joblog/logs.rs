@@ -1,0 +1,329 @@
+//! Where the logs of all jobs are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::codec::{self, CodecError};
+use exobus_bus::message::{DEDUPE_ID, Message};
+use exobus_bus::streams::{Append, Expect, Purge, ReadFrom, Record, Stream, StreamConfig};
+use exobus_bus::{Bus, BusError, Pattern, Subject, SubjectError, Subjects};
+use serde::Serialize;
+use tokio::sync::OnceCell;
+use tracing::warn;
+
+use super::entry::{Entry, Past};
+use crate::host::{JobEnd, JobSpec};
+use crate::ids::{JobId, NodeId};
+use crate::node::open_durable;
+use crate::task::JobError;
+
+/// The streams, and what their subjects begin with.
+const JOBS: &str = "jobs";
+const ENDS: &str = "ends";
+/// Bytes of the logs of all jobs that are not over. A million tasks take some 200 MB.
+const JOBS_BYTES_MAX: u64 = 512 << 20;
+const ENDS_BYTES_MAX: u64 = 64 << 20;
+/// For so long it is known how a job ended.
+const ENDS_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How long one call may take.
+const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// How often who opens a log tries while an earlier run still writes it.
+const TAKEOVERS_MAX: usize = 32;
+/// How long to wait for a spec that should be there: the last one may have gone meanwhile.
+const SPEC_WAIT: Duration = Duration::from_millis(500);
+/// Records that are read at a time.
+const RECORDS: usize = 256;
+
+/// The logs of a cluster, or of a process that is alone. Cheap to clone.
+#[derive(Clone)]
+pub struct JobLogs {
+    jobs: Stream,
+    ends: Stream,
+    jobs_prefix: Subject,
+    ends_prefix: Subject,
+}
+
+impl fmt::Debug for JobLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobLogs({})", self.jobs_prefix)
+    }
+}
+
+/// The way to the logs, which are opened when somebody asks for them. Cheap to clone; the default leads nowhere.
+#[derive(Clone, Default)]
+pub struct LogsLink(Option<Arc<Unopened>>);
+
+struct Unopened {
+    bus: Bus,
+    subjects: Subjects,
+    opened: OnceCell<Option<JobLogs>>,
+}
+
+impl fmt::Debug for LogsLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogsLink({})", if self.0.is_some() { "a bus" } else { "none" })
+    }
+}
+
+impl LogsLink {
+    /// To the logs on this bus.
+    pub fn new(bus: Bus, subjects: Subjects) -> Self {
+        Self(Some(Arc::new(Unopened { bus, subjects, opened: OnceCell::new() })))
+    }
+
+    /// The logs; `None` where there are none. The first call may take seconds.
+    ///
+    /// # Errors
+    /// The bus does not answer: the next call tries again.
+    pub async fn get(&self) -> Result<Option<JobLogs>, BusError> {
+        let Some(link) = &self.0 else { return Ok(None) };
+        let open = || JobLogs::open(&link.bus, &link.subjects, CALL_DEADLINE);
+        link.opened.get_or_try_init(open).await.cloned()
+    }
+}
+
+/// Why a log cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The bus does not do what is asked.
+    #[error("the log of jobs")]
+    Bus(#[from] BusError),
+    /// It cannot be written down.
+    #[error("a record of the log of jobs")]
+    Encode(#[source] CodecError),
+    /// A record is none of ours.
+    #[error("the log of job {job}, record {sequence}")]
+    Record {
+        /// Whose log it is.
+        job: JobId,
+        /// Which one.
+        sequence: u64,
+        /// What is wrong.
+        source: CodecError,
+    },
+    /// Others have begun to run the job again and again meanwhile.
+    #[error("others write the log of job {0}")]
+    Contended(JobId),
+}
+
+impl From<SubjectError> for LogError {
+    fn from(error: SubjectError) -> Self {
+        Self::Bus(error.into())
+    }
+}
+
+/// What there is of a job.
+#[derive(Debug)]
+pub enum Opened {
+    /// It is over.
+    Over(Box<JobEnd>),
+    /// It is to run, after this; the log goes on after the record with this sequence.
+    Runs(Past, u64),
+}
+
+/// Appends once, however often it is tried: `Conflict` means that somebody else has.
+pub(super) async fn append(
+    stream: &Stream,
+    subject: &Subject,
+    payload: impl Into<Message>,
+    expect: Expect,
+    id: &str,
+) -> Result<u64, BusError> {
+    let append = Append::new(subject.clone(), payload).expect(expect).dedupe(id)?;
+    match stream.append(append, CALL_DEADLINE).await {
+        Ok(appended) => Ok(appended.sequence),
+        // It may be our own, tried again after its id was forgotten.
+        Err(error @ BusError::Conflict { .. }) => match stream.last(subject).await? {
+            Some(record) if record.message.headers.get(DEDUPE_ID) == Some(id) => Ok(record.sequence),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+impl JobLogs {
+    /// Opens the logs; `None` where the bus has no durable streams. Tries for `deadline`.
+    ///
+    /// # Errors
+    /// The bus does not answer, or refuses.
+    pub async fn open(bus: &Bus, subjects: &Subjects, deadline: Duration) -> Result<Option<Self>, BusError> {
+        let (jobs_prefix, ends_prefix) = (subjects.stream(JOBS)?, subjects.stream(ENDS)?);
+        let config = |name: &str, prefix: &Subject| -> Result<StreamConfig, BusError> {
+            Ok(StreamConfig::new(&subjects.durable_name("stream", name)?, Pattern::parse(&format!("{prefix}.>"))?))
+        };
+        let jobs = StreamConfig { bytes_max: JOBS_BYTES_MAX, ..config(JOBS, &jobs_prefix)? };
+        let ends = StreamConfig {
+            bytes_max: ENDS_BYTES_MAX,
+            age_max: ENDS_KEPT,
+            last_of_subject_only: true,
+            ..config(ENDS, &ends_prefix)?
+        };
+        let open = async || Ok((Stream::open(bus, &jobs, CALL_DEADLINE).await?, Stream::open(bus, &ends, CALL_DEADLINE).await?));
+        match open_durable(deadline, open).await? {
+            Ok((jobs, ends)) => Ok(Some(Self { jobs, ends, jobs_prefix, ends_prefix })),
+            Err(error) => {
+                warn!(%error, "no durable streams: a job ends with the node that hosts it");
+                Ok(None)
+            }
+        }
+    }
+
+    fn subject(&self, job: JobId, what: &str) -> Result<Subject, SubjectError> {
+        Subject::parse(&format!("{}.{job}.{what}", self.jobs_prefix))
+    }
+
+    fn end_of(&self, job: JobId) -> Result<Subject, SubjectError> {
+        Subject::parse(&format!("{}.{job}", self.ends_prefix))
+    }
+
+    /// Notes that a job was accepted; nothing where it was noted before.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn accept(&self, spec: &JobSpec) -> Result<(), LogError> {
+        let subject = self.subject(spec.job, "spec")?;
+        let id = format!("{}-spec", spec.job);
+        match append(&self.jobs, &subject, encode(spec)?, Expect::LastOfSubject(0), &id).await {
+            Ok(_) | Err(BusError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What was accepted under this id, if it is not over.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn spec(&self, job: JobId) -> Result<Option<JobSpec>, LogError> {
+        let record = self.jobs.last(&self.subject(job, "spec")?).await?;
+        record.map(|record| decode(job, &record)).transpose()
+    }
+
+    /// Begins a run of an accepted job on `node`: whoever wrote its log before cannot any more.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn open_job(&self, job: JobId, node: &NodeId) -> Result<Opened, LogError> {
+        let subject = self.subject(job, "log")?;
+        for _ in 0..TAKEOVERS_MAX {
+            if let Some(end) = self.end(job).await? {
+                return Ok(Opened::Over(Box::new(end)));
+            }
+            let (past, last) = self.past(job, &subject).await?;
+            let run = encode(&[Entry::Run { node: node.clone() }])?;
+            let id = format!("{job}-{}-{last}-{node}", past.runs);
+            match append(&self.jobs, &subject, run, Expect::LastOfSubject(last), &id).await {
+                Ok(sequence) => return Ok(Opened::Runs(past, sequence)),
+                // What was appended meanwhile counts, too.
+                Err(BusError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(LogError::Contended(job))
+    }
+
+    async fn past(&self, job: JobId, subject: &Subject) -> Result<(Past, u64), LogError> {
+        let (mut past, mut last) = (Past::default(), 0);
+        // Most jobs are new.
+        if self.jobs.last(subject).await?.is_none() {
+            return Ok((past, last));
+        }
+        let mut reader = self.jobs.read(ReadFrom::First, Some(Pattern::parse(subject.as_str())?)).await?;
+        loop {
+            let batch = reader.next(RECORDS, CALL_DEADLINE).await?;
+            for record in &batch.records {
+                past.add(decode(job, record)?);
+                last = record.sequence;
+            }
+            if batch.caught_up {
+                return Ok((past, last));
+            }
+        }
+    }
+
+    /// A log that goes on after the record with this sequence.
+    pub(super) fn continued(&self, job: JobId) -> Result<(Stream, Subject), LogError> {
+        Ok((self.jobs.clone(), self.subject(job, "log")?))
+    }
+
+    /// How a job ended, as long as it is remembered.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn end(&self, job: JobId) -> Result<Option<JobEnd>, LogError> {
+        let record = self.ends.last(&self.end_of(job)?).await?;
+        record.filter(|record| !record.is_expiry_marker()).map(|record| decode(job, &record)).transpose()
+    }
+
+    /// Notes how a job ended, and forgets the rest of it.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn close_job(&self, job: JobId, end: &JobEnd) -> Result<(), LogError> {
+        let subject = self.end_of(job)?;
+        let encoded = match encode(end) {
+            Ok(encoded) => encoded,
+            // It is told to who listens now; who asks later learns that it is over.
+            Err(error) => {
+                let reason = format!("the job is over, and its result could not be kept: {error}");
+                let end = JobEnd { result: Err(JobError::Runtime { reason }), ..end.clone() };
+                encode(&end)?
+            }
+        };
+        append(&self.ends, &subject, encoded, Expect::Any, &format!("{job}-end")).await?;
+        self.forget(job).await
+    }
+
+    /// Forgets a job as if it had never been accepted.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn forget(&self, job: JobId) -> Result<(), LogError> {
+        let all = Pattern::parse(&format!("{}.{job}.>", self.jobs_prefix))?;
+        self.jobs.purge(&Purge { subjects: Some(all), before: None }).await?;
+        Ok(())
+    }
+
+    /// The jobs that were accepted and are not over, the oldest first.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn unfinished(&self) -> Result<Vec<JobSpec>, LogError> {
+        let specs = Pattern::parse(&format!("{}.*.spec", self.jobs_prefix))?;
+        let mut jobs = Vec::new();
+        if self.jobs.state().await?.records == 0 {
+            return Ok(jobs);
+        }
+        let mut reader = self.jobs.read(ReadFrom::LastOfEachSubject, Some(specs)).await?;
+        loop {
+            let batch = reader.next(RECORDS, SPEC_WAIT).await?;
+            for record in &batch.records {
+                let spec = match codec::decode::<JobSpec>(&record.message.payload) {
+                    Ok(spec) => spec,
+                    Err(error) => {
+                        warn!(subject = %record.subject, %error, "no spec of a job");
+                        continue;
+                    }
+                };
+                // Whoever noted the end was stopped before the rest was forgotten.
+                if self.end(spec.job).await?.is_some() {
+                    self.forget(spec.job).await?;
+                } else {
+                    jobs.push(spec);
+                }
+            }
+            if batch.caught_up || batch.records.is_empty() {
+                return Ok(jobs);
+            }
+        }
+    }
+}
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<bytes::Bytes, LogError> {
+    codec::encode(value).map_err(LogError::Encode)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(job: JobId, record: &Record) -> Result<T, LogError> {
+    codec::decode(&record.message.payload)
+        .map_err(|source| LogError::Record { job, sequence: record.sequence, source })
+}

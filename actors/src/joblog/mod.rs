@@ -1,0 +1,40 @@
+//! The log of a job: what must be known to take it up again elsewhere (laws 2 and 3).
+//!
+//! A job is what its program does with what it learns. So the log has three kinds of [`Entry`]: each run of the program, what
+//! the program learned that could have been different, and tasks that completed, with what they made, what they read, and
+//! the bytes of small outputs. Whoever [opens](JobLogs::open_job) the log of a job that is there already gets its [`Past`]: the
+//! program runs again, learns the same, submits the same tasks, and finds those that completed done. Their objects are where
+//! nodes say that they still are; the others are like objects that were lost with a node, and are made again if somebody
+//! needs them ([`docs/decisions/011-the-log-of-a-job.md`]).
+//!
+//! | subject of the cluster | record | until |
+//! |---|---|---|
+//! | `stream.jobs.<job>.spec` | [`JobSpec`](crate::host::JobSpec): the job was accepted | the job is over |
+//! | `stream.jobs.<job>.log` | entries, in order, some together | the job is over |
+//! | `stream.ends.<job>` | [`JobEnd`](crate::host::JobEnd): how it ended | a day |
+//!
+//! # Promises
+//! - Any prefix of a log is a log: a tail that was lost costs the work that it told of, nothing else.
+//! - One Owner writes. Each append names the record that it takes for the last one; who opens a log appends that a run begins,
+//!   and from then on appends of an earlier run are refused: it was [taken over](Trouble::TakenOver), and ends without a word.
+//! - A log that cannot be written any more (its stream is full, the bus refuses it) does not end its job: it goes on, and
+//!   can be taken up again only as far as was logged.
+//!
+//! # What waits for it
+//! Accepting a job, and telling its end. Freeing objects and parts waits until the completion of their last consumer is
+//! durable: else a lost tail would cost more than the tail. Everything else goes on meanwhile; while one append is under
+//! way, entries gather for the next.
+//!
+//! In a cluster the streams are the bus's; without a bus they are in one file ([`Bus::in_process_durable`]).
+//!
+//! [`docs/decisions/011-the-log-of-a-job.md`]: https://github.com/exobus/exobus/blob/main/docs/decisions/011-the-log-of-a-job.md
+//! [`Bus::in_process_durable`]: exobus_bus::Bus::in_process_durable
+
+mod entry;
+mod logs;
+mod writer;
+
+pub use entry::{Entry, Past, TaskDone, decode};
+pub use logs::{JobLogs, LogError, LogsLink, Opened};
+pub(crate) use writer::JobLog;
+pub use writer::{LogNews, Trouble};

@@ -1,0 +1,196 @@
+//! What the Owner writes into the job's log, what waits until that is durable, and how a job that was run before begins.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use super::actor::{JobOutcome, OwnerActor};
+use super::protocol::OwnerMsg;
+use crate::futures::Choice;
+use crate::ids::{NodeId, ObjectId, SetId, TaskId};
+use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Past, TaskDone, Trouble};
+use crate::merger::{self, MergerMsg};
+use crate::node_manager::{NodeMsg, small_values};
+use crate::shell::Scope;
+use crate::task::{Consumed, Output, Parts};
+
+/// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
+const STOCK_DEADLINE: Duration = Duration::from_secs(3);
+
+/// The log of a job that is about to run.
+pub(crate) struct OwnerLog {
+    pub(crate) logs: JobLogs,
+    /// The sequence of its last record.
+    pub(crate) last: u64,
+    /// What earlier runs have left; the choices are the program's.
+    pub(crate) past: Past,
+    /// Who is told when the program may begin.
+    pub(crate) settled: oneshot::Sender<()>,
+}
+
+/// What is to be freed on a node.
+#[derive(Debug)]
+pub(super) enum Freed {
+    Object(ObjectId),
+    Parts(SetId, Parts),
+}
+
+/// The log, while there is one.
+#[derive(Default)]
+pub(super) struct Logging {
+    begins: Option<OwnerLog>,
+    log: Option<JobLog>,
+    /// What is freed when the log is durable up to a position, in order.
+    held: VecDeque<(u64, NodeId, Freed)>,
+    /// Nodes that are to say what they hold, and who waits for that.
+    awaited: BTreeSet<NodeId>,
+    settled: Option<oneshot::Sender<()>>,
+}
+
+impl Logging {
+    pub(super) fn new(begins: Option<OwnerLog>) -> Self {
+        Self { begins, ..Self::default() }
+    }
+
+    fn add(&mut self, entry: Entry) {
+        if let Some(log) = &mut self.log {
+            log.add(entry);
+        }
+    }
+
+    /// A node has said all that it holds, or will not.
+    pub(super) fn heard(&mut self, node: &NodeId) {
+        self.awaited.remove(node);
+        if self.awaited.is_empty() {
+            self.settle();
+        }
+    }
+
+    /// The program may begin.
+    pub(super) fn settle(&mut self) {
+        if let Some(settled) = self.settled.take() {
+            let _ = settled.send(());
+        }
+    }
+}
+
+impl OwnerActor {
+    /// Opens the log and asks nodes what they hold of earlier runs.
+    pub(super) fn begin_log(&mut self, scope: &mut Scope<'_, Self>) {
+        let Some(OwnerLog { logs, last, past, settled }) = self.logging.begins.take() else { return };
+        let address = scope.address().clone();
+        let news = move |news| drop(address.send(OwnerMsg::Log(news)));
+        match JobLog::start(&logs, self.job, last, news) {
+            Ok(log) => self.logging.log = Some(log),
+            Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),
+        }
+        self.logging.settled = Some(settled);
+        let runs = past.runs;
+        if runs > 0 {
+            info!(job_id = %self.job, runs, done = past.done.len(), choices = past.choices.len(), "job is taken up again");
+            self.state.resume(past);
+            let (job, owner) = (self.job, self.post.node().clone());
+            for node in self.state.alive_nodes() {
+                let lanes = self.post.address::<MergerMsg>(&node, merger::ACTOR);
+                // What was pushed to it was advice of an earlier run.
+                let _ = lanes.send(MergerMsg::EndJob { job });
+                self.tell(&node, NodeMsg::TakeStock { job, owner: owner.clone() });
+                self.logging.awaited.insert(node);
+            }
+            scope.after(STOCK_DEADLINE, OwnerMsg::Settle);
+        }
+        if self.logging.awaited.is_empty() {
+            self.logging.settle();
+        }
+    }
+
+    pub(super) fn note_choice(&mut self, choice: Choice) {
+        self.logging.add(Entry::Choice(choice));
+    }
+
+    /// A task has completed for the first time.
+    pub(super) fn note_done(
+        &mut self,
+        (node, task): (&NodeId, TaskId),
+        outputs: Vec<Output>,
+        consumed: Vec<Consumed>,
+        mut values: Vec<(u32, Bytes)>,
+    ) {
+        if self.logging.log.is_none() {
+            return;
+        }
+        if node == self.post.node() {
+            values = small_values(&self.store, task, &outputs);
+        }
+        self.logging.add(Entry::Done(TaskDone { task, node: node.clone(), outputs, consumed, values }));
+    }
+
+    /// Frees something as soon as everything that was noted by now is durable: the completion of who read it last is.
+    pub(super) fn free_when_durable(&mut self, node: NodeId, freed: Freed) {
+        match &self.logging.log {
+            Some(log) if log.durable() < log.position() => {
+                self.logging.held.push_back((log.position(), node, freed));
+            }
+            _ => self.free_now(node, freed),
+        }
+    }
+
+    fn free_now(&mut self, node: NodeId, freed: Freed) {
+        match freed {
+            Freed::Object(object) => self.frees.entry(node).or_default().push(object),
+            Freed::Parts(set, parts) => {
+                let job = self.job;
+                self.tell(&node, NodeMsg::FreeParts { job, set, parts });
+            }
+        }
+    }
+
+    /// Frees what waits for this on a node, durable or not: what is made there next may have the same names.
+    pub(super) fn free_held_at(&mut self, node: &NodeId) {
+        let (here, others) = std::mem::take(&mut self.logging.held).into_iter().partition(|(_, at, _)| at == node);
+        self.logging.held = others;
+        let here: VecDeque<(u64, NodeId, Freed)> = here;
+        here.into_iter().for_each(|(_, node, freed)| self.free_now(node, freed));
+    }
+
+    fn free_held(&mut self, up_to: u64) {
+        while let Some((position, ..)) = self.logging.held.front()
+            && *position <= up_to
+            && let Some((_, node, freed)) = self.logging.held.pop_front()
+        {
+            self.free_now(node, freed);
+        }
+    }
+
+    pub(super) fn log_news(&mut self, news: LogNews, scope: &mut Scope<'_, Self>) {
+        match news {
+            LogNews::Durable(position) => {
+                if let Some(log) = &mut self.logging.log {
+                    log.is_durable(position);
+                }
+                self.free_held(position);
+            }
+            LogNews::Trouble(Trouble::TakenOver) => {
+                self.logging.log = None;
+                self.abandon("another node has taken the job up", scope);
+            }
+            LogNews::Trouble(Trouble::Refused(reason)) => {
+                warn!(job_id = %self.job, reason, "the job goes on, and can be taken up again only as far as it was logged");
+                self.logging.log = None;
+                self.free_held(u64::MAX);
+            }
+        }
+    }
+
+    /// Ends without a word: the job goes on elsewhere.
+    fn abandon(&mut self, reason: &str, scope: &mut Scope<'_, Self>) {
+        warn!(job_id = %self.job, reason, "the owner ends, the job does not");
+        if let Some(done) = self.done.take() {
+            let _ = done.send(JobOutcome::Abandoned { reason: reason.to_owned() });
+        }
+        scope.stop();
+    }
+}

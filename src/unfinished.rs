@@ -1,0 +1,130 @@
+//! Jobs that ran on this machine alone and were not finished: each has a log, a file in the user's state folder, as long as
+//! it is not over.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use exobus_actors::{
+    host::JobSpec,
+    ids::JobId,
+    joblog::{JobLogs, LogsLink},
+};
+use exobus_bus::{Bus, BusError, InProcessOptions, Subjects};
+use tracing::debug;
+
+use crate::exit::{Exit, Failure, OrExit};
+
+/// How long a file of logs may take to open.
+const OPEN_DEADLINE: Duration = Duration::from_secs(5);
+/// The cluster of a process that is alone.
+const CLUSTER: &str = "local";
+const ENDING: &str = "log";
+
+/// The log of one job, open; nobody else can have it open meanwhile.
+pub struct JobFile {
+    path: PathBuf,
+    bus: Bus,
+    subjects: Subjects,
+}
+
+/// A job that is not over.
+pub enum Unfinished {
+    /// Its process lives.
+    Runs(JobId),
+    /// Its process is gone.
+    Stopped(JobFile, Box<JobSpec>),
+    /// What its log says cannot be used.
+    Damaged(PathBuf, Failure),
+}
+
+/// Where the logs are: in the folder for state of the XDG base directory specification.
+fn folder() -> Option<PathBuf> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("exobus/jobs"))
+}
+
+fn path_of(folder: &Path, job: JobId) -> PathBuf {
+    folder.join(format!("{job}.{ENDING}"))
+}
+
+impl JobFile {
+    /// Makes the log of a new job. `None`: there is nowhere to keep it, so the job cannot be taken up again.
+    pub fn make(runtime: &tokio::runtime::Runtime, job: JobId) -> Option<Self> {
+        let folder = folder()?;
+        let made = make_private(&folder).map_err(|error| error.to_string());
+        let opened = made.and_then(|()| {
+            runtime.block_on(Self::open(path_of(&folder, job))).map_err(|error| error.to_string())
+        });
+        opened.inspect_err(|error| debug!(folder = %folder.display(), error, "the job is not logged")).ok()
+    }
+
+    async fn open(path: PathBuf) -> Result<Self, BusError> {
+        let bus = Bus::in_process_durable(InProcessOptions::default(), &path).await?;
+        Ok(Self { path, bus, subjects: Subjects::new(CLUSTER)? })
+    }
+
+    /// The way to it, for a node.
+    pub fn link(&self) -> LogsLink {
+        LogsLink::new(self.bus.clone(), self.subjects.clone())
+    }
+
+    /// Removes it: the job is over, or is not to be taken up again.
+    pub async fn remove(self) {
+        // What is in it is of no use any more.
+        let _ = self.bus.drain().await;
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// What was accepted, if it is not over.
+    async fn spec(&self) -> Result<Option<JobSpec>, Failure> {
+        let logs = JobLogs::open(&self.bus, &self.subjects, OPEN_DEADLINE).await.or_exit(Exit::InputOutput)?;
+        match logs {
+            Some(logs) => Ok(logs.unfinished().await.or_exit(Exit::InputOutput)?.pop()),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Only its user may read what jobs were told.
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The jobs of this user that are not over, the oldest first.
+pub async fn list() -> Vec<Unfinished> {
+    let Some(folder) = folder() else { return Vec::new() };
+    let mut paths: Vec<_> = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == ENDING));
+    // Ids begin with the time.
+    paths.sort();
+    let mut jobs = Vec::new();
+    for path in paths {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let job = name.parse::<JobId>().ok();
+        match (JobFile::open(path.clone()).await, job) {
+            (Ok(file), _) => match file.spec().await {
+                Ok(Some(spec)) => jobs.push(Unfinished::Stopped(file, Box::new(spec))),
+                // It was over, or had not begun.
+                Ok(None) => file.remove().await,
+                Err(failure) => jobs.push(Unfinished::Damaged(path, failure)),
+            },
+            (Err(error), Some(job)) if is_locked(&path) => {
+                debug!(%job, %error, "the job runs");
+                jobs.push(Unfinished::Runs(job));
+            }
+            (Err(error), _) => jobs.push(Unfinished::Damaged(path, Failure::new(Exit::InputOutput, error))),
+        }
+    }
+    jobs
+}
+
+/// Whether another process has the file open: it holds the lock that its database takes.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared).is_err()
+}
