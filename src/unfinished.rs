@@ -56,9 +56,8 @@ impl JobFile {
     pub fn make(runtime: &tokio::runtime::Runtime, job: JobId) -> Option<Self> {
         let folder = folder()?;
         let made = make_private(&folder).map_err(|error| error.to_string());
-        let opened = made.and_then(|()| {
-            runtime.block_on(Self::open(path_of(&folder, job))).map_err(|error| error.to_string())
-        });
+        let opened =
+            made.and_then(|()| runtime.block_on(Self::open(path_of(&folder, job))).map_err(|error| error.to_string()));
         opened.inspect_err(|error| debug!(folder = %folder.display(), error, "the job is not logged")).ok()
     }
 

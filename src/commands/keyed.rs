@@ -57,7 +57,12 @@ fn run<J: Registered>(
 }
 
 /// Goes on with a job that was not finished.
-pub(super) fn again<J: Registered>(session: Session, params: KeyedParams<J>, json: bool, words: KeyedWords) -> Result<Exit, Failure> {
+pub(super) fn again<J: Registered>(
+    session: Session,
+    params: KeyedParams<J>,
+    json: bool,
+    words: KeyedWords,
+) -> Result<Exit, Failure> {
     let output = params.output.display().to_string();
     run_and_print(session, params, json, words, &output)
 }

@@ -94,7 +94,9 @@ fn go_on(args: &ResumeArgs, file: JobFile, spec: JobSpec) -> Result<Exit, Failur
         WordCount::NAME => keyed_again::<WordCount>(args, file, spec, keyed::COUNTED),
         Aggregate::NAME => keyed_again::<Aggregate>(args, file, spec, keyed::AGGREGATED),
         RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, file, spec, keyed::SHUFFLED),
-        _ => Err(Failure::text(Exit::Usage, format!("job {} runs {program}, which this build does not have", spec.job))),
+        _ => {
+            Err(Failure::text(Exit::Usage, format!("job {} runs {program}, which this build does not have", spec.job)))
+        }
     }
 }
 

@@ -15,9 +15,9 @@ use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
 use crate::ids::{JobId, NodeId};
 use crate::joblog::{JobLogs, Past};
+use crate::membership::Change;
 use crate::node::NodeParts;
 use crate::owner::{self, JobOutcome, OwnerActor, OwnerLog, OwnerMsg, OwnerParts};
-use crate::membership::Change;
 use crate::scheduler::{NodeInfo, Reign, SchedulerMsg};
 use crate::shell::{self, Address};
 use crate::task::JobError;
@@ -168,7 +168,11 @@ fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
 }
 
 /// Tells the Owner what becomes of nodes and of the Scheduler, for ever.
-async fn tell_changes(mut changes: Receiver<Change>, mut reigns: watch::Receiver<Option<Reign>>, owner: &Address<OwnerMsg>) {
+async fn tell_changes(
+    mut changes: Receiver<Change>,
+    mut reigns: watch::Receiver<Option<Reign>>,
+    owner: &Address<OwnerMsg>,
+) {
     loop {
         let change = tokio::select! {
             change = changes.recv() => change,

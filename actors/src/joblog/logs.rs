@@ -159,7 +159,9 @@ impl JobLogs {
             last_of_subject_only: true,
             ..config(ENDS, &ends_prefix)?
         };
-        let open = async || Ok((Stream::open(bus, &jobs, CALL_DEADLINE).await?, Stream::open(bus, &ends, CALL_DEADLINE).await?));
+        let open = async || {
+            Ok((Stream::open(bus, &jobs, CALL_DEADLINE).await?, Stream::open(bus, &ends, CALL_DEADLINE).await?))
+        };
         match open_durable(deadline, open).await? {
             Ok((jobs, ends)) => Ok(Some(Self { jobs, ends, jobs_prefix, ends_prefix })),
             Err(error) => {
@@ -324,6 +326,5 @@ fn encode<T: Serialize + ?Sized>(value: &T) -> Result<bytes::Bytes, LogError> {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(job: JobId, record: &Record) -> Result<T, LogError> {
-    codec::decode(&record.message.payload)
-        .map_err(|source| LogError::Record { job, sequence: record.sequence, source })
+    codec::decode(&record.message.payload).map_err(|source| LogError::Record { job, sequence: record.sequence, source })
 }

@@ -126,7 +126,8 @@ impl Writer {
                 if entries == 0 {
                     break;
                 }
-                let record = entry::encode(&self.waiting[..entries]).map_err(|error| Trouble::Refused(error.to_string()))?;
+                let record =
+                    entry::encode(&self.waiting[..entries]).map_err(|error| Trouble::Refused(error.to_string()))?;
                 self.write(record).await?;
                 self.waiting.drain(..entries);
                 written += entries as u64;

@@ -36,11 +36,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) enum JobOutcome {
     /// With its job.
-    Over {
-        result: Result<Vec<u8>, JobError>,
-        nodes: BTreeMap<NodeId, NodeFigures>,
-        owner_bytes_peak: u64,
-    },
+    Over { result: Result<Vec<u8>, JobError>, nodes: BTreeMap<NodeId, NodeFigures>, owner_bytes_peak: u64 },
     /// Without it: the job goes on elsewhere.
     Abandoned { reason: String },
 }

@@ -23,6 +23,8 @@ mod replay;
 #[cfg(test)]
 mod replay_tests;
 mod resume;
+#[cfg(test)]
+mod resume_tests;
 mod run_times;
 mod state;
 #[cfg(test)]

@@ -68,6 +68,10 @@ impl OwnerState {
 
     /// A node is there: back from the dead, or in a new life. What it still has may spare work.
     pub(crate) fn node_up(&mut self, node: &NodeId, incarnation: Incarnation) {
+        // One that is new may have worked for an earlier run.
+        if self.attempts_from > 0 {
+            self.may_be_dead(node);
+        }
         let Some(index) = self.known_node(node) else { return };
         let index = self.node_index(&self.nodes[usize::from(index)].id.clone(), incarnation);
         let view = &mut self.nodes[usize::from(index)];

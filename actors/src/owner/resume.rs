@@ -65,7 +65,7 @@ impl OwnerState {
         }
     }
 
-    fn may_be_dead(&mut self, node: &NodeId) {
+    pub(super) fn may_be_dead(&mut self, node: &NodeId) {
         if self.known_node(node).is_none() {
             let index = self.node_index(node, Incarnation(0));
             let view = &mut self.nodes[usize::from(index)];

@@ -221,8 +221,13 @@ impl OwnerState {
             let error = JobError::program(format!("stream {id} was released"));
             return self.effects.push(Effect::Streamed { tracker, item: Err(error) });
         };
-        self.want(task);
-        for index in 0..self.tasks[task].outputs {
+        let made = |object: Index| self.objects[object].made;
+        let outputs = self.tasks[task].outputs;
+        // What was made is told of, whether or not it is there still.
+        if outputs == 0 || !(0..outputs).filter_map(|index| self.object_of(id.output(index))).all(made) {
+            self.want(task);
+        }
+        for index in 0..outputs {
             if let Some(object) = self.object_of(id.output(index)) {
                 self.objects[object].references += 1;
                 self.find_again(object);

@@ -422,15 +422,16 @@ impl OwnerState {
             return *index;
         }
         let shape = self.intern_shape(&options.resources);
-        let pinned = match &options.place {
+        let (mut pinned, mut kept) = (None, options.clone());
+        if let Place::Node { node, soft } = &mut kept.place
+            && !*soft
+        {
+            pinned = Some(self.node_or_add(node)).filter(|node| self.nodes[usize::from(*node)].alive);
             // What would bind it to a dead node is gone with that.
-            Place::Node { node, soft: false } => {
-                Some(self.node_or_add(&node.clone())).filter(|node| self.nodes[usize::from(*node)].alive)
-            }
-            _ => None,
-        };
+            *soft = pinned.is_none();
+        }
         let index = self.options.len() as u32;
-        self.options.push(OptionsEntry { options: options.clone(), key: Key { pinned, shape, function: None } });
+        self.options.push(OptionsEntry { options: kept, key: Key { pinned, shape, function: None } });
         self.option_index.insert(options, index);
         index
     }

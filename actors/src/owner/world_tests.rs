@@ -9,6 +9,7 @@ use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::joblog::TaskDone;
 use crate::task::{
     Arg, Consumed, Description, FailureKind, JobError, LostObject, Output, Parts, Resources, Returns, Source,
     TaskFailure, TaskFigures, TaskOptions, TaskSpec,
@@ -52,6 +53,8 @@ pub(super) struct World {
     pub(super) recalled: Vec<(TaskId, Attempt)>,
     pub(super) failed: Option<JobError>,
     pub(super) demand: Vec<Demand>,
+    /// Tasks as they completed for the first time.
+    pub(super) log: Vec<TaskDone>,
 }
 
 impl World {
@@ -81,6 +84,7 @@ impl World {
             recalled: Vec::new(),
             failed: None,
             demand: Vec::new(),
+            log: Vec::new(),
         }
     }
 
@@ -150,7 +154,7 @@ impl World {
     }
 
     /// A node says what it holds.
-    fn stock(&mut self, node: &NodeId) {
+    pub(super) fn stock(&mut self, node: &NodeId) {
         let life = self.life(node);
         let held: Vec<_> = self.stored.iter().filter(|(at, _)| at == node).map(|(_, object)| *object).collect();
         self.owner.stock(node, life, held.into_iter());
@@ -179,7 +183,7 @@ impl World {
         self.lend();
     }
 
-    fn lend(&mut self) {
+    pub(super) fn lend(&mut self) {
         let living = self.nodes.iter().filter(|(_, (_, _, lives))| *lives);
         let leases: Vec<_> =
             living.map(|(node, (slots, life, _))| (node.clone(), *life, Resources::cpu(slots * 1000))).collect();
@@ -214,7 +218,10 @@ impl World {
         self.stored.extend((0..outputs.len()).map(|index| (node.clone(), task.output(index as u32))));
         let figures = TaskFigures { micros: self.micros, ..TaskFigures::default() };
         let life = self.life(&node);
-        self.owner.completed((&node, life), task, attempt, outputs, consumed, figures);
+        if self.owner.completed((&node, life), task, attempt, outputs, consumed, figures) {
+            let (outputs, consumed, values) = (outputs.to_vec(), consumed.to_vec(), Vec::new());
+            self.log.push(TaskDone { task, node, outputs, consumed, values });
+        }
         self.settle();
     }
 

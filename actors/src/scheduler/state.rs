@@ -445,12 +445,7 @@ impl State {
 
     /// Jobs that nobody hosts, as far as is known, are given a host. What an Owner that was not heard of is still doing comes to
     /// nothing: whoever opens the log runs the job.
-    fn take_up(
-        &mut self,
-        now: Duration,
-        jobs: Vec<(JobId, Arc<str>, Vec<Arc<str>>)>,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn take_up(&mut self, now: Duration, jobs: Vec<(JobId, Arc<str>, Vec<Arc<str>>)>, effects: &mut Vec<Effect>) {
         for (id, tenant, functions) in jobs {
             if let Some((job, home)) = self.jobs.get(&id).and_then(|job| Some((job, job.home.as_ref()?))) {
                 // It may not have been told; where it was, it is told twice.
