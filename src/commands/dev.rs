@@ -64,8 +64,7 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
     let names: Vec<String> = (1..=args.nodes).map(|number| format!("n{number}")).collect();
     let program = std::env::current_exe().or_exit(Exit::InputOutput)?;
     for name in &names {
-        // The first one lends the slots of all.
-        let config = write_node_config(args, folder, name, &url, *name == names[0])?;
+        let config = write_node_config(args, folder, name, &url)?;
         let node: [&OsStr; 3] = ["node".as_ref(), "--config".as_ref(), config.as_os_str()];
         children.start(name, &program, &node, args.on_loss)?;
     }
@@ -134,13 +133,7 @@ fn start_nats(args: &DevArgs, server: &Path, folder: &Path, children: &mut Child
     }
 }
 
-fn write_node_config(
-    args: &DevArgs,
-    folder: &Path,
-    name: &str,
-    url: &str,
-    scheduler: bool,
-) -> Result<PathBuf, Failure> {
+fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
     let share = machine::available_memory_bytes() / u64::from(args.nodes);
     let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
     let executors = args.executors.unwrap_or((machine::executors() / args.nodes).max(1));
@@ -152,7 +145,7 @@ fn write_node_config(
     let text = format!(
         "# Made by `exobus dev`.\n\
          [cluster]\nnats_url = {url:?}\n\n\
-         [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nscheduler = {scheduler}\nspill_dirs = [{:?}]\n\n\
+         [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nscheduler = true\nspill_dirs = [{:?}]\n\n\
          [security]\ntoken_file = {token:?}\n",
         folder.join("spill"),
     );

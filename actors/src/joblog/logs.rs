@@ -22,8 +22,8 @@ use crate::task::JobError;
 const JOBS: &str = "jobs";
 const ENDS: &str = "ends";
 /// Bytes of the logs of all jobs that are not over. A million tasks take some 200 MB.
-const JOBS_BYTES_MAX: u64 = 512 << 20;
-const ENDS_BYTES_MAX: u64 = 64 << 20;
+const JOBS_BYTES_MAX: u64 = 256 << 20;
+const ENDS_BYTES_MAX: u64 = 32 << 20;
 /// For so long it is known how a job ended.
 const ENDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How long one call may take.
@@ -162,12 +162,13 @@ impl JobLogs {
         let open = async || {
             Ok((Stream::open(bus, &jobs, CALL_DEADLINE).await?, Stream::open(bus, &ends, CALL_DEADLINE).await?))
         };
-        match open_durable(deadline, open).await? {
-            Ok((jobs, ends)) => Ok(Some(Self { jobs, ends, jobs_prefix, ends_prefix })),
-            Err(error) => {
-                warn!(%error, "no durable streams: a job ends with the node that hosts it");
+        match open_durable(deadline, open).await {
+            Ok(Ok((jobs, ends))) => Ok(Some(Self { jobs, ends, jobs_prefix, ends_prefix })),
+            Ok(Err(error)) | Err(error @ BusError::StreamFull { .. }) => {
+                warn!(%error, "there is no log of jobs: a job ends with the node that hosts it");
                 Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 

@@ -98,21 +98,6 @@ struct Running {
     trail: Option<Trail>,
 }
 
-/// The bytes of a task's outputs that are small and in this store, by index.
-pub(crate) fn small_values(store: &Store, task: TaskId, outputs: &[Output]) -> Vec<(u32, Bytes)> {
-    if outputs.len() > VALUES_MAX {
-        return Vec::new();
-    }
-    let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES).contains(&output.bytes));
-    let value = |(index, _): (u32, &Output)| {
-        let id = task.output(index);
-        // What has several parts is put back without knowing where they end: it is made again.
-        store.meta(&id).filter(|meta| meta.parts.len() == 1)?;
-        Some((index, Bytes::copy_from_slice(&store.try_get(&id, Parts::All)?)))
-    };
-    small.filter_map(value).collect()
-}
-
 /// An attempt that runs on although it was cancelled.
 struct Cancelled {
     flags: Arc<Flags>,
@@ -276,7 +261,7 @@ impl NodeManager {
                     None => self.tell_of_outputs(job, task, index..index + 1, message),
                 }
             }
-            Report::Finished { job, task, attempt, outcome, mut figures } => {
+            Report::Finished { job, task, attempt, outcome, mut figures, value } => {
                 let key = (job, task, attempt);
                 let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
                     let outputs = self.cancelled.remove(&key).map_or(0, |cancelled| cancelled.outputs);
@@ -292,7 +277,7 @@ impl NodeManager {
                 figures.timing = TaskTiming { executor, started_us, ready_us, ..running.waited };
                 match outcome {
                     Ok((outputs, consumed)) => {
-                        let values = self.small(&running.owner, task, &outputs);
+                        let values = self.small(&running.owner, task, &outputs, value);
                         let message = OwnerMsg::Completed {
                             node,
                             incarnation,
@@ -320,10 +305,23 @@ impl NodeManager {
         }
     }
 
-    /// The bytes of small outputs, for an Owner on another node: what a job would have to begin anew for, should this node be
-    /// lost, is often a few bytes that say what was written where.
-    fn small(&self, owner: &NodeId, task: TaskId, outputs: &[Output]) -> Vec<(u32, Bytes)> {
-        if *owner == *self.post.node() { Vec::new() } else { small_values(&self.store, task, outputs) }
+    /// The bytes of small outputs, for the job's log, and for an Owner on another node: what a job would have to begin anew for,
+    /// should this node be lost, is often a few bytes that say what was written where.
+    fn small(&self, owner: &NodeId, task: TaskId, outputs: &[Output], value: Option<Bytes>) -> Vec<(u32, Bytes)> {
+        if let Some(value) = value.filter(|value| value.len() as u64 <= VALUE_MAX_BYTES) {
+            return vec![(0, value)];
+        }
+        if *owner == *self.post.node() || outputs.len() > VALUES_MAX {
+            return Vec::new();
+        }
+        let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES).contains(&output.bytes));
+        let value = |(index, _): (u32, &Output)| {
+            let id = task.output(index);
+            // What has several parts is put back without knowing where they end: it is made again.
+            self.store.meta(&id).filter(|meta| meta.parts.len() == 1)?;
+            Some((index, Bytes::copy_from_slice(&self.store.try_get(&id, Parts::All)?)))
+        };
+        small.filter_map(value).collect()
     }
 
     /// An attempt succeeded that had been cancelled. The Owner frees what it made, not this node: an output of another

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use exobus_store::{Clock, Scratch, Store};
 
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
-use crate::registry::{Argument, ContextParts, Function, Roots, SetupState, TaskContext, TaskError};
+use crate::registry::{Argument, ContextParts, Finished, Function, Roots, SetupState, TaskContext, TaskError};
 use crate::shell::Address;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
@@ -106,6 +107,8 @@ pub enum Report {
         outcome: Result<(Vec<Output>, Vec<Consumed>), TaskFailure>,
         /// Time and place, and bytes where it succeeded; what it waited for the NodeManager knows.
         figures: TaskFigures,
+        /// The bytes of its only output, where it returned a value.
+        value: Option<Bytes>,
     },
 }
 
@@ -208,19 +211,19 @@ impl Executor {
             let reports = work.reports.clone();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
             let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
-            let (outcome, figures) = match outcome {
-                Ok(Ok((outputs, consumed, figures))) => (Ok((outputs, consumed)), figures),
-                Ok(Err(error)) => (Err(error.into_failure()), TaskFigures::default()),
+            let (outcome, figures, value) = match outcome {
+                Ok(Ok(Finished { outputs, consumed, figures, value })) => (Ok((outputs, consumed)), figures, value),
+                Ok(Err(error)) => (Err(error.into_failure()), TaskFigures::default(), None),
                 Err(panic) => {
                     let failure = TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic));
-                    (Err(failure), TaskFigures::default())
+                    (Err(failure), TaskFigures::default(), None)
                 }
             };
             let (executor, started_us) = (self.index, started.as_micros() as u64);
             let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
             let figures = TaskFigures { micros, timing, ..figures };
             // A NodeManager that is gone needs no reports.
-            let _ = reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures }));
+            let _ = reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures, value }));
         }
     }
 
@@ -244,7 +247,7 @@ impl Executor {
         self.work.recv().ok()
     }
 
-    fn execute(&mut self, work: Work) -> Result<(Vec<Output>, Vec<Consumed>, TaskFigures), TaskError> {
+    fn execute(&mut self, work: Work) -> Result<Finished, TaskError> {
         let Work { spec, function, args, scratch, flags, reports, copies: _copies, .. } = work;
         let state = match function.setup {
             None => None,
@@ -273,7 +276,6 @@ impl Executor {
         };
         let mut context = TaskContext::new(parts, &mut announce, state);
         (function.call)(&mut context, &spec.params)?;
-        let finished = context.finish()?;
-        Ok((finished.outputs, finished.consumed, finished.figures))
+        context.finish()
     }
 }

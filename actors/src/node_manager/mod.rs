@@ -16,7 +16,6 @@ mod state;
 mod waits;
 mod why;
 
-pub(crate) use actor::small_values;
 pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use executor::SPIN;
 pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};

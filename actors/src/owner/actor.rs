@@ -537,7 +537,9 @@ impl Actor for OwnerActor {
             OwnerMsg::Program(call) => self.program(call),
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
                 let first = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
-                self.state.values(&node, task, &values);
+                if node != *self.post.node() {
+                    self.state.values(&node, task, &values);
+                }
                 if first {
                     self.note_done((&node, task), outputs, consumed, values);
                 }

@@ -13,7 +13,7 @@ use crate::futures::Choice;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Past, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
-use crate::node_manager::{NodeMsg, small_values};
+use crate::node_manager::NodeMsg;
 use crate::shell::Scope;
 use crate::task::{Consumed, Output, Parts};
 
@@ -117,13 +117,10 @@ impl OwnerActor {
         (node, task): (&NodeId, TaskId),
         outputs: Vec<Output>,
         consumed: Vec<Consumed>,
-        mut values: Vec<(u32, Bytes)>,
+        values: Vec<(u32, Bytes)>,
     ) {
         if self.logging.log.is_none() {
             return;
-        }
-        if node == self.post.node() {
-            values = small_values(&self.store, task, &outputs);
         }
         self.logging.add(Entry::Done(TaskDone { task, node: node.clone(), outputs, consumed, values }));
     }

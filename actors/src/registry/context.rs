@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use exobus_store::{Align, Block, ObjectReader, ObjectWriter, RowHash, Scratch, Store, StoreError, WriterOptions};
 use serde::Serialize;
 
@@ -37,6 +38,8 @@ pub struct TaskContext<'a> {
     announced: Vec<Output>,
     consumed: Vec<Consumed>,
     figures: TaskFigures,
+    /// What was returned.
+    value: Option<Bytes>,
 }
 
 /// What has become of an output.
@@ -67,6 +70,8 @@ pub(crate) struct Finished {
     pub(crate) outputs: Vec<Output>,
     pub(crate) consumed: Vec<Consumed>,
     pub(crate) figures: TaskFigures,
+    /// The bytes of the only output, where a value was returned: its object may be on disk by now.
+    pub(crate) value: Option<Bytes>,
 }
 
 impl<'a> TaskContext<'a> {
@@ -83,6 +88,7 @@ impl<'a> TaskContext<'a> {
             state,
             made: (0..outputs).map(|_| Made::Unwritten).collect(),
             announced: Vec::new(),
+            value: None,
             consumed: Vec::new(),
             figures: TaskFigures { args_bytes, ..TaskFigures::default() },
         }
@@ -338,6 +344,7 @@ impl<'a> TaskContext<'a> {
         writer.begin_part(Some(bytes.len() as u64))?;
         writer.write(&bytes)?;
         writer.end_part(1, RowHash::default());
+        self.value = Some(bytes.into());
         Ok(())
     }
 
@@ -347,10 +354,11 @@ impl<'a> TaskContext<'a> {
             if !matches!(self.made[0], Made::Unwritten) {
                 self.next_output()?;
             }
-            return Ok(Finished { outputs: self.announced, consumed: self.consumed, figures: self.figures });
+            let (outputs, consumed, figures) = (self.announced, self.consumed, self.figures);
+            return Ok(Finished { outputs, consumed, figures, value: None });
         }
         let outputs = self.made.into_iter().map(Made::seal).collect::<Result<_, _>>()?;
-        Ok(Finished { outputs, consumed: self.consumed, figures: self.figures })
+        Ok(Finished { outputs, consumed: self.consumed, figures: self.figures, value: self.value })
     }
 }
 

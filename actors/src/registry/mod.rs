@@ -15,8 +15,8 @@ mod error;
 mod in_place;
 mod roots;
 
-pub(crate) use context::ContextParts;
 pub use context::{Argument, TaskContext, Yield};
+pub(crate) use context::{ContextParts, Finished};
 pub use error::TaskError;
 pub use in_place::InPlace;
 pub use roots::{Roots, RootsError};

@@ -69,6 +69,13 @@ struct Raw {
     message: js::RawMessage,
 }
 
+fn same_settings(info: &js::Info, config: &StreamConfig) -> Result<(), BusError> {
+    match convert::own_config(&info.config, config)?.difference(config) {
+        Some(what) => Err(BusError::StreamDiffers { name: config.name.clone(), what }),
+        None => Ok(()),
+    }
+}
+
 #[async_trait]
 impl StreamBackend for NatsStreams {
     async fn usage(&self, deadline: Duration) -> Result<Usage, BusError> {
@@ -79,17 +86,18 @@ impl StreamBackend for NatsStreams {
     }
 
     async fn open(&self, config: &StreamConfig, deadline: Duration) -> Result<(), BusError> {
+        // A server counts what a stream asks for before it looks whether it is there: with little room left it would refuse.
+        match self.stream_info(&config.name, deadline).await {
+            Err(BusError::StreamMissing { .. }) => {}
+            other => return same_settings(&other?, config),
+        }
         let asked = convert::stream_config(config, self.jetstream.replicas);
         let made: Result<js::Info, _> =
             self.jetstream.ask(&format!("STREAM.CREATE.{}", config.name), &asked, deadline).await;
         match made {
             Ok(_) => Ok(()),
             Err(failure) if failure.is(code::STREAM_EXISTS) => {
-                let info: js::Info = self.stream_info(&config.name, deadline).await?;
-                match convert::own_config(&info.config, config)?.difference(config) {
-                    Some(what) => Err(BusError::StreamDiffers { name: config.name.clone(), what }),
-                    None => Ok(()),
-                }
+                same_settings(&self.stream_info(&config.name, deadline).await?, config)
             }
             Err(failure) => Err(failure.of_stream(&config.name)),
         }

@@ -1,0 +1,301 @@
+//! Jobs whose process, host, or whole cluster is killed: they are taken up again, and what was finished is not done again.
+
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Run, Running, Scratch, command, exobus, finish, names, node_process};
+
+/// A test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// What has been heard of a job so far.
+#[derive(Default)]
+struct Events(Vec<serde_json::Value>);
+
+impl Events {
+    fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a serde_json::Value> {
+        self.0.iter().filter_map(move |event| event["kind"].get(kind))
+    }
+
+    fn finished(&self, stage: &str) -> usize {
+        self.of("TaskFinished").filter(|event| event["stage"] == stage).count()
+    }
+
+    fn tasks(&self, kind: &str, stage: &str) -> BTreeSet<String> {
+        let tasks = self.of(kind).filter(|event| event["stage"] == stage);
+        tasks.map(|event| event["task"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The node that hosts the job.
+    fn host(&self) -> Option<String> {
+        let started = self.0.iter().rfind(|event| event["kind"].get("JobStarted").is_some())?;
+        Some(started["node"].as_str().unwrap().to_owned())
+    }
+
+    /// What was done before is not done again.
+    fn nothing_is_done_twice(&self, stage: &str) {
+        let resumed = self.tasks("TaskResumed", stage);
+        assert!(!resumed.is_empty(), "the log had some of {stage}");
+        let again: Vec<_> = resumed.intersection(&self.tasks("TaskFinished", stage)).cloned().collect();
+        assert_eq!(again, [""; 0], "of {resumed:?}");
+    }
+}
+
+/// Runs a command whose events go through a pipe, and calls `happening` for each of them with the process.
+fn watched(scratch: &Scratch, mut command: Command, mut happening: impl FnMut(&Events, Pid)) -> (Run, Events) {
+    let pipe = scratch.path("events");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    command.args(["--events", pipe.to_str().unwrap()]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    let ended = std::thread::Builder::new().spawn(move || child.wait_with_output().unwrap()).unwrap();
+    let mut events = Events::default();
+    for line in BufReader::new(fs::File::open(&pipe).unwrap()).lines() {
+        // The last line of a process that was killed may be half of one.
+        let Ok(event) = serde_json::from_str(&line.unwrap()) else { continue };
+        events.0.push(event);
+        happening(&events, pid);
+    }
+    fs::remove_file(&pipe).unwrap();
+    let output = ended.join().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }, events)
+}
+
+/// The output is the input, sorted, and nothing else.
+fn is_sorted(scratch: &Scratch) {
+    let sorted = exobus(&["validate", "--json", &scratch.text("out")]);
+    sorted.expect(0, &[]);
+    let input = exobus(&["validate", "--json", &scratch.text("in")]).json();
+    assert_eq!(sorted.json()["checksum"], input["checksum"]);
+    assert_eq!(names(&scratch.path("out")).len(), 12, "{:?}", names(&scratch.path("out")));
+}
+
+/// A command that keeps the logs of its jobs in the scratch folder.
+fn alone(scratch: &Scratch, args: &[&str]) -> Command {
+    let mut command = command(args);
+    command.env("XDG_STATE_HOME", scratch.path("state"));
+    command
+}
+
+fn logs(scratch: &Scratch) -> Vec<String> {
+    names(&scratch.path("state/exobus/jobs"))
+}
+
+/// Sorts in one process that is killed when so many tasks of a stage are done.
+fn killed_alone(scratch: &Scratch, strategy: &str, stage: &str, done: usize) -> Events {
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    exobus(&["generate", "--records", "1000000", "--files", "4", &input]).expect(0, &[]);
+    let mut command = alone(scratch, &["sort", &input, "--output", &output, "--strategy", strategy]);
+    command.args(["--partitions", "12", "--memory", "64MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
+    let mut killed = false;
+    let (run, events) = watched(scratch, command, |events, pid| {
+        if !killed && events.finished(stage) >= done {
+            kill_process(pid, Signal::KILL).unwrap();
+            killed = true;
+        }
+    });
+    assert_eq!((killed, run.code), (true, None), "{run:#?}");
+    assert_eq!(logs(scratch).len(), 1);
+    events
+}
+
+/// Goes on with the only job there is.
+fn resumed_alone(scratch: &Scratch) -> Events {
+    let command = alone(scratch, &["resume", "--json", "--spill", &scratch.text("spill")]);
+    let (run, events) = watched(scratch, command, |_, _| {});
+    run.expect(0, &[]);
+    let summary = run.json();
+    assert_eq!((&summary["rows"], &summary["row_hash_in"]), (&1_000_000.into(), &summary["row_hash_out"]));
+    is_sorted(scratch);
+    assert_eq!(logs(scratch), [""; 0], "it is over");
+    assert_eq!(names(&scratch.path("spill")), [""; 0]);
+    events
+}
+
+#[test]
+fn a_sort_that_is_killed_among_the_maps_is_resumed() {
+    let scratch = Scratch::new();
+    killed_alone(&scratch, "simple", "sort.map", 2);
+    resumed_alone(&scratch);
+}
+
+#[test]
+fn partitions_that_were_finished_before_the_kill_are_not_made_again() {
+    let scratch = Scratch::new();
+    killed_alone(&scratch, "simple", "sort.reduce", 7);
+    resumed_alone(&scratch).nothing_is_done_twice("sort.reduce");
+}
+
+#[test]
+fn a_sort_that_is_killed_twice_is_resumed_twice() {
+    let scratch = Scratch::new();
+    killed_alone(&scratch, "push", "sort.merge", 2);
+    let command = alone(&scratch, &["resume", "--spill", &scratch.text("spill")]);
+    let mut killed = false;
+    let (run, _) = watched(&scratch, command, |events, pid| {
+        if !killed && events.finished("sort.reduce") >= 4 {
+            kill_process(pid, Signal::KILL).unwrap();
+            killed = true;
+        }
+    });
+    assert_eq!((killed, run.code), (true, None), "{run:#?}");
+    resumed_alone(&scratch).nothing_is_done_twice("sort.reduce");
+}
+
+#[test]
+fn jobs_that_were_not_finished_are_listed_and_can_be_forgotten() {
+    let scratch = Scratch::new();
+    let resume = |args: &[&str]| finish(alone(&scratch, &[&["resume"], args].concat()));
+    resume(&[]).expect(2, &["every job of this machine was finished"]);
+    killed_alone(&scratch, "simple", "sort.map", 2);
+    let listed = resume(&["--list", "--json"]).json();
+    let job = listed["jobs"][0]["job"].as_str().unwrap().to_owned();
+    assert_eq!((listed["jobs"].as_array().unwrap().len(), &listed["jobs"][0]["program"]), (1, &"sort".into()));
+    resume(&["--list"]).expect(0, &[]);
+    resume(&["ffff"]).expect(2, &["no job whose id begins with ffff"]);
+    resume(&["--forget", &job[..12]]).expect(0, &["is forgotten"]);
+    assert_eq!(resume(&["--list", "--json"]).json()["jobs"], serde_json::json!([]));
+    assert_eq!(logs(&scratch), [""; 0]);
+}
+
+#[test]
+fn a_job_that_ends_by_itself_leaves_no_log() {
+    let scratch = Scratch::new();
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    exobus(&["generate", "--records", "1000", &input]).expect(0, &[]);
+    finish(alone(&scratch, &["sort", &input, "--output", &output])).expect(0, &[]);
+    assert_eq!(logs(&scratch), [""; 0]);
+    // Nor does one that fails.
+    finish(alone(&scratch, &["sort", &input, "--output", &output])).expect(3, &[]);
+    fs::write(scratch.path("odd"), "not a record").unwrap();
+    finish(alone(&scratch, &["sort", &scratch.text("odd"), "--output", &scratch.text("other")]));
+    assert_eq!(logs(&scratch), [""; 0]);
+}
+
+/// A cluster whose nodes may die.
+struct Cluster {
+    scratch: Scratch,
+    dev: Running,
+    url: String,
+}
+
+impl Cluster {
+    fn start(on_loss: &str) -> Self {
+        let scratch = Scratch::new();
+        let folder = scratch.text("cluster");
+        let mut command = command(&["dev", "--nodes", "3", "--port", "0", "--memory", "64MiB", "--executors", "1"]);
+        command.args(["--dir", &folder, "--on-loss", on_loss]);
+        let mut dev = Running::start(command);
+        let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
+        let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
+        exobus(&["generate", "--records", "1000000", "--files", "4", &scratch.text("in")]).expect(0, &[]);
+        Self { scratch, dev, url }
+    }
+
+    fn kill(&self, node: &str) {
+        let config = self.scratch.path(&format!("cluster/{node}.toml"));
+        kill_process(node_process(&config), Signal::KILL).unwrap();
+    }
+
+    fn sort(&self, strategy: &str, happening: impl FnMut(&Events, Pid)) -> (Run, Events) {
+        let (input, output) = (self.scratch.text("in"), self.scratch.text("out"));
+        let mut command = command(&["sort", &input, "--output", &output, "--cluster", &self.url, "--json"]);
+        command.args(["--strategy", strategy, "--partitions", "12"]);
+        watched(&self.scratch, command, happening)
+    }
+
+    fn end(self) {
+        self.dev.signal(Signal::INT);
+        let (code, said) = self.dev.end(PATIENCE);
+        assert_eq!(code, Some(0), "{said:#?}");
+    }
+}
+
+/// The node that hosts the job dies when so many tasks of a stage are done; the job goes on elsewhere, and its client with it.
+fn host_dies(strategy: &str, stage: &str, done: usize, on_loss: &str) -> Events {
+    let cluster = Cluster::start(on_loss);
+    let mut killed = None;
+    let (run, events) = cluster.sort(strategy, |events, _| {
+        if killed.is_none() && events.finished(stage) >= done {
+            let host = events.host().unwrap();
+            cluster.kill(&host);
+            killed = Some(host);
+        }
+    });
+    assert!(killed.is_some(), "it died while work went on");
+    run.expect(0, &[]);
+    assert_eq!(run.json()["row_hash_in"], run.json()["row_hash_out"]);
+    assert!(events.of("JobStarted").count() >= 2, "the client has heard of the second run");
+    is_sorted(&cluster.scratch);
+    cluster.end();
+    events
+}
+
+#[test]
+fn the_host_is_killed_among_the_maps() {
+    host_dies("simple", "sort.map", 2, "go-on");
+}
+
+#[test]
+fn the_host_is_killed_among_the_reduces() {
+    host_dies("simple", "sort.reduce", 6, "go-on").nothing_is_done_twice("sort.reduce");
+}
+
+#[test]
+fn the_host_is_killed_among_pushed_merges() {
+    host_dies("push", "sort.merge", 2, "go-on");
+}
+
+#[test]
+fn the_host_is_killed_and_comes_back() {
+    host_dies("two_stage", "sort.merge", 3, "restart");
+}
+
+#[test]
+fn all_nodes_are_killed_at_once_and_the_job_goes_on_when_they_are_back() {
+    let cluster = Cluster::start("restart");
+    let mut killed = false;
+    let (run, events) = cluster.sort("simple", |events, _| {
+        if !killed && events.finished("sort.reduce") >= 5 {
+            ["n1", "n2", "n3"].iter().for_each(|node| cluster.kill(node));
+            killed = true;
+        }
+    });
+    assert!(killed, "they died while work went on");
+    run.expect(0, &[]);
+    events.nothing_is_done_twice("sort.reduce");
+    is_sorted(&cluster.scratch);
+    cluster.end();
+}
+
+#[test]
+fn a_client_that_is_killed_is_no_loss() {
+    let cluster = Cluster::start("end");
+    let mut killed = false;
+    let (run, _) = cluster.sort("simple", |events, client| {
+        if !killed && events.finished("sort.map") >= 1 {
+            kill_process(client, Signal::KILL).unwrap();
+            killed = true;
+        }
+    });
+    assert_eq!((killed, run.code), (true, None));
+    let output = cluster.scratch.path("out");
+    let committed = |output: &Path| names(output).iter().filter(|name| name.starts_with("part-")).count();
+    let began = std::time::SystemTime::now();
+    while committed(&output) < 12 {
+        assert!(began.elapsed().unwrap() < PATIENCE, "{:?}", names(&output));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    cluster.end();
+}
