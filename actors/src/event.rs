@@ -3,6 +3,7 @@
 //! Events of tasks are frequent (one per task and state), so a sink must be cheap; nodes send the events of their
 //! tasks to the job's Owner in the messages that they send anyway, and the Owner emits them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -125,6 +126,13 @@ pub enum EventKind {
         task: TaskId,
         /// Name of its stage.
         stage: Arc<str>,
+    },
+    /// Where the job stands as somebody begins to listen to it.
+    Joined {
+        /// How many tasks of each stage are done.
+        done: BTreeMap<Arc<str>, u64>,
+        /// Of these: how many were when the job was taken up again.
+        resumed: u64,
     },
     /// A task was done when the job was taken up again, by its log.
     TaskResumed {

@@ -81,6 +81,11 @@ impl Progress {
         let at_ms = event.at_us / 1000;
         self.last_at_ms = self.last_at_ms.max(at_ms);
         match &event.kind {
+            EventKind::JobStarted { .. } if !self.stages.is_empty() => {
+                self.stages.clear();
+                self.resumed_tasks = 0;
+                return Some(format!("the job is taken up again on {}", event.node));
+            }
             EventKind::JobStarted { .. } | EventKind::JobFinished { .. } => {
                 self.finished = matches!(event.kind, EventKind::JobFinished { .. });
                 self.waiting = None;
@@ -123,6 +128,12 @@ impl Progress {
             EventKind::ObjectsLost { objects, bytes } => {
                 let bytes = text::bytes(*bytes);
                 return Some(format!("{objects} objects ({bytes}) lost on {}: made again where needed", event.node));
+            }
+            EventKind::Joined { done, resumed } => {
+                self.resumed_tasks = *resumed;
+                for (stage, done) in done {
+                    self.stage(stage).tasks_done = *done;
+                }
             }
             EventKind::TaskResumed { stage, .. } => {
                 self.resumed_tasks += 1;

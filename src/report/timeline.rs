@@ -145,7 +145,7 @@ impl Timeline {
                 let text = format!("{objects} objects ({}) lost on {}", text::bytes(*bytes), event.node);
                 self.marks.push(Mark { at_us: event.at_us, text });
             }
-            EventKind::TaskReplayed { .. } | EventKind::TaskResumed { .. } => {}
+            EventKind::TaskReplayed { .. } | EventKind::TaskResumed { .. } | EventKind::Joined { .. } => {}
             EventKind::FoldDue { blocks, bytes, tight } => {
                 let why = if *tight { ", since memory is short" } else { "" };
                 let bytes = text::bytes(*bytes);

@@ -380,31 +380,24 @@ impl Futures {
     /// # Errors
     /// The runtime has ended.
     pub async fn locations(&self, object: &ObjectRef) -> Result<Vec<NodeId>, JobError> {
-        let replayed = self.0.choices.borrow_mut().replayed();
-        match replayed {
-            Some(Choice::Locations(nodes)) => Ok(nodes),
-            Some(other) => Err(not_deterministic("locations", &other)),
-            None => {
-                let (answer, nodes) = oneshot::channel();
-                self.call(ProgramCall::Locations { object: object.id(), answer })?;
-                let nodes = nodes.await.map_err(|_| JobError::Cancelled)?;
-                self.learned(Choice::Locations(nodes.clone()));
-                Ok(nodes)
-            }
+        if let Some(nodes) = self.0.choices.borrow_mut().located(object.id()) {
+            return Ok(nodes);
         }
+        let (answer, nodes) = oneshot::channel();
+        self.call(ProgramCall::Locations { object: object.id(), answer })?;
+        let nodes = nodes.await.map_err(|_| JobError::Cancelled)?;
+        self.learned(Choice::Located(object.id(), nodes.clone()));
+        Ok(nodes)
     }
 
     /// The nodes that there were when the job started.
     pub fn nodes(&self) -> Vec<NodeShape> {
-        let replayed = self.0.choices.borrow_mut().replayed();
-        match replayed {
-            Some(Choice::Nodes(nodes)) => nodes,
-            Some(other) => panic!("{}", not_deterministic("nodes", &other)),
-            None => {
-                self.learned(Choice::Nodes(self.0.nodes.clone()));
-                self.0.nodes.clone()
-            }
+        let nodes = self.0.choices.borrow_mut().nodes();
+        if let Some(nodes) = nodes {
+            return nodes;
         }
+        self.learned(Choice::Nodes(self.0.nodes.clone()));
+        self.0.nodes.clone()
     }
 
     /// A random number; the same one when the program is run again.

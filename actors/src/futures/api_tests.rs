@@ -108,14 +108,22 @@ fn a_program_that_asks_for_something_else_is_told_that_it_is_not_deterministic()
         let panic = catch_unwind(AssertUnwindSafe(|| ask(&futures))).unwrap_err();
         crate::panic_text(&*panic)
     };
-    let cases = [
-        asked(Choice::Random(1), |futures| drop(futures.nodes())),
-        asked(Choice::Random(1), |futures| _ = futures.now()),
-        asked(Choice::Time(1), |futures| _ = futures.random()),
-    ];
+    let cases =
+        [asked(Choice::Random(1), |futures| _ = futures.now()), asked(Choice::Time(1), |futures| _ = futures.random())];
     for text in cases {
         assert!(text.contains("not deterministic"), "{text}");
     }
+}
+
+#[test]
+fn where_objects_are_is_learned_object_by_object_whoever_asks_first() {
+    let [a, b] = [1, 2].map(|id| (ObjectId(id), vec![NodeId::new(&format!("n{id}"))]));
+    let log = vec![Choice::Located(a.0, a.1.clone()), Choice::Random(7), Choice::Located(b.0, b.1.clone())];
+    let mut choices = Choices::replaying(log);
+    assert_eq!(choices.located(b.0), Some(b.1), "though others come before in the log");
+    assert_eq!(choices.replayed(), Some(Choice::Random(7)));
+    assert_eq!(choices.replayed(), None, "live");
+    assert_eq!((choices.located(a.0), choices.located(a.0)), (Some(a.1), None));
 }
 
 /// What folds were due and what was left to the program, by lane.

@@ -1,6 +1,6 @@
 //! The log of what a program learned and that could have been different (law 3).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,8 @@ pub enum Choice {
     Cancelled(Vec<ObjectId>),
     /// These nodes there are.
     Nodes(Vec<NodeShape>),
-    /// This node or these nodes hold an object.
-    Locations(Vec<NodeId>),
+    /// This node or these nodes hold this object.
+    Located(ObjectId, Vec<NodeId>),
     /// These blocks of these lanes were to be folded.
     Folds(Vec<FoldDue>),
     /// It was this time, milliseconds since the epoch.
@@ -45,7 +45,7 @@ impl Choice {
         match self {
             Self::Ready(objects) | Self::Cancelled(objects) => objects.len(),
             Self::Nodes(nodes) => nodes.len(),
-            Self::Locations(nodes) => nodes.len(),
+            Self::Located(_, nodes) => 1 + nodes.len(),
             Self::Folds(folds) => folds.iter().map(|(_, blocks)| 1 + blocks.len()).sum(),
             Self::Time(_) | Self::Random(_) => 0,
         }
@@ -53,8 +53,16 @@ impl Choice {
 }
 
 /// The log: first what an earlier run learned is given again, then what is new is appended.
+///
+/// Most choices are given in the order in which they were made, so a program makes them in one place. Where an object is
+/// may be asked by several at a time: each gets what was answered for its object. Which nodes there are is the same all
+/// along.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
+    nodes: Option<Vec<NodeShape>>,
+    /// Whether this run's log has them.
+    nodes_told: bool,
+    located: BTreeMap<ObjectId, VecDeque<Vec<NodeId>>>,
     replay: VecDeque<Choice>,
     log: Vec<Choice>,
 }
@@ -62,7 +70,15 @@ pub struct Choices {
 impl Choices {
     /// A log that gives the choices of an earlier run again.
     pub fn replaying(choices: Vec<Choice>) -> Self {
-        Self { replay: choices.into(), log: Vec::new() }
+        let mut replaying = Self::default();
+        for choice in choices {
+            match choice {
+                Choice::Nodes(nodes) => replaying.nodes = Some(nodes),
+                Choice::Located(object, nodes) => replaying.located.entry(object).or_default().push_back(nodes),
+                choice => replaying.replay.push_back(choice),
+            }
+        }
+        replaying
     }
 
     /// The next choice of the earlier run; `None` once the program is live. It is appended to this run's log as well.
@@ -72,12 +88,35 @@ impl Choices {
         Some(choice)
     }
 
+    /// Where an object was when that was asked in the earlier run, if it was.
+    pub fn located(&mut self, object: ObjectId) -> Option<Vec<NodeId>> {
+        let nodes = self.located.get_mut(&object)?.pop_front()?;
+        self.log.push(Choice::Located(object, nodes.clone()));
+        Some(nodes)
+    }
+
+    /// The nodes that there were in the earlier run, if that was asked.
+    pub fn nodes(&mut self) -> Option<Vec<NodeShape>> {
+        let nodes = self.nodes.clone()?;
+        if !std::mem::replace(&mut self.nodes_told, true) {
+            self.log.push(Choice::Nodes(nodes.clone()));
+        }
+        Some(nodes)
+    }
+
     /// Appends something new.
     ///
     /// # Panics
-    /// While choices of the earlier run are left: the program is not deterministic.
+    /// While choices of the earlier run are left that are made in order: the program is not deterministic.
     pub fn append(&mut self, choice: Choice) {
-        assert!(self.replay.is_empty(), "the program asked for {choice:?} where the log has {:?}", self.replay[0]);
+        match &choice {
+            Choice::Nodes(nodes) => (self.nodes, self.nodes_told) = (Some(nodes.clone()), true),
+            Choice::Located(..) => {}
+            _ => {
+                let left = self.replay.front();
+                assert!(left.is_none(), "the program asked for {choice:?} where the log has {left:?}");
+            }
+        }
         self.log.push(choice);
     }
 

@@ -133,13 +133,22 @@ struct Audience {
     clients: Vec<Address<ClientMsg>>,
     /// What the program is and plans.
     plan: Vec<Event>,
+    /// Tasks of each stage that are done, and how many of all were when the job was taken up again.
+    done: BTreeMap<Arc<str>, u64>,
+    resumed: u64,
     cancelled: bool,
 }
 
 impl Audience {
     fn tell(&mut self, event: Event) {
-        if matches!(event.kind, EventKind::JobStarted { .. } | EventKind::StagePlanned { .. }) {
-            self.plan.push(event.clone());
+        match &event.kind {
+            EventKind::JobStarted { .. } | EventKind::StagePlanned { .. } => self.plan.push(event.clone()),
+            EventKind::TaskFinished { stage, .. } => *self.done.entry(stage.clone()).or_default() += 1,
+            EventKind::TaskResumed { stage, .. } => {
+                *self.done.entry(stage.clone()).or_default() += 1;
+                self.resumed += 1;
+            }
+            _ => {}
         }
         for client in &self.clients {
             let _ = client.send(ClientMsg::Events(vec![event.clone()]));
@@ -149,8 +158,10 @@ impl Audience {
     fn join(&mut self, client: Address<ClientMsg>) {
         // The same client asks again where it is not sure.
         if self.clients.iter().all(|known| known.node() != client.node()) {
-            if !self.plan.is_empty() {
-                let _ = client.send(ClientMsg::Events(self.plan.clone()));
+            if let Some(first) = self.plan.first() {
+                let kind = EventKind::Joined { done: self.done.clone(), resumed: self.resumed };
+                let joined = Event { kind, ..first.clone() };
+                let _ = client.send(ClientMsg::Events(self.plan.iter().cloned().chain([joined]).collect()));
             }
             self.clients.push(client);
         }
