@@ -295,11 +295,9 @@ impl State {
     pub fn release_parts(&mut self, ids: &[ObjectId], parts: Parts) {
         let mut freed = Freed::default();
         for id in ids {
-            if let Ok((key, _, slice)) = self.find(id, parts) {
-                let bytes = byte_range(&slice);
-                if !bytes.is_empty() {
-                    self.table.release(key, bytes, &mut freed);
-                }
+            let Some(key) = self.table.key(id) else { continue };
+            if let Some(range) = self.table.object(key).directory.resolve(parts) {
+                self.table.release(key, range, &mut freed);
             }
         }
         self.freed(freed);

@@ -15,7 +15,7 @@ mod arena;
 mod lists;
 mod release;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use arena::Arena;
 pub(crate) use lists::{Links, LruList};
@@ -148,6 +148,8 @@ pub(crate) struct Table {
     clean: LruList,
     /// Memory of extents being written that nobody reads.
     writing_bytes: u64,
+    /// Of objects of which parts were released: which, a bit for each part.
+    released: HashMap<ObjectKey, Box<[u64]>>,
 }
 
 impl Table {
@@ -161,6 +163,7 @@ impl Table {
             dirty: LruList::new(),
             clean: LruList::new(),
             writing_bytes: 0,
+            released: HashMap::new(),
         }
     }
 
@@ -276,6 +279,7 @@ impl Table {
     pub fn remove(&mut self, key: ObjectKey, freed: &mut Freed) {
         let object = self.objects.remove(key);
         self.by_id.remove(&object.id());
+        self.released.remove(&key);
         if object.previous != NONE {
             self.objects.get_mut(object.previous).next = object.next;
         } else {

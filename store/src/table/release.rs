@@ -3,12 +3,34 @@
 use std::ops::Range;
 
 use super::{Freed, NONE, ObjectKey, Table};
+use crate::directory::byte_range;
 use crate::meta::PartMeta;
 
 impl Table {
-    /// Nobody reads these bytes of the object any more. An extent goes when all of its bytes were released; each byte
-    /// is released once.
-    pub fn release(&mut self, key: ObjectKey, bytes: Range<u64>, freed: &mut Freed) {
+    /// Nobody reads these parts of the object any more. An extent goes when all of its bytes were released. Said again of a
+    /// part, it changes nothing.
+    pub fn release(&mut self, key: ObjectKey, parts: Range<usize>, freed: &mut Freed) {
+        let count = self.objects.get(key).directory.len();
+        let released = self.released.entry(key).or_insert_with(|| vec![0; count.div_ceil(64)].into());
+        let mut new = Vec::new();
+        for part in parts {
+            let (word, bit) = (&mut released[part / 64], 1 << (part % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                new.push(part);
+            }
+        }
+        // Runs of parts that were not.
+        for run in new.chunk_by(|one, next| one + 1 == *next) {
+            let slice = self.objects.get(key).directory.slice(run[0]..run[run.len() - 1] + 1);
+            let bytes = byte_range(&slice);
+            if !bytes.is_empty() {
+                self.release_bytes(key, bytes, freed);
+            }
+        }
+    }
+
+    fn release_bytes(&mut self, key: ObjectKey, bytes: Range<u64>, freed: &mut Freed) {
         let mut previous = NONE;
         let mut extent = self.objects.get(key).first_extent;
         while extent != NONE {

@@ -243,6 +243,23 @@ fn a_released_part_frees_its_extent() {
     assert_eq!(store.stats().used_bytes, 0);
 }
 
+#[test]
+fn a_part_that_is_released_again_frees_nothing_of_others() {
+    let Fixture { store, .. } = fixture(32 * MIB);
+    let contents: Vec<Vec<u8>> = (0..8).map(|seed| bytes(seed, 1000)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    write(&store, 1, WriterOptions::new(1), &parts);
+    for _ in 0..10 {
+        store.release_parts(&[ObjectId(1)], Parts::Range(1, 3));
+        store.release_parts(&[ObjectId(1)], Parts::Range(0, 2));
+    }
+    for (part, content) in (0..).zip(&contents).skip(3) {
+        assert!(*store.get(&ObjectId(1), Parts::one(part)).wait().unwrap() == content[..], "part {part}");
+    }
+    store.release_parts(&[ObjectId(1)], Parts::Range(0, 8));
+    assert_eq!(store.stats().used_bytes, 0);
+}
+
 /// The rest may still be on its way to other nodes.
 #[test]
 fn what_is_not_released_is_still_sent() {
