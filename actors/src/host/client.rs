@@ -22,7 +22,9 @@ use crate::shell::{AskError, Post, PostOptions, Reply, mailbox};
 
 /// A host that says nothing for so long may have lost the job, as it reports at least twice a second: it is asked where the job
 /// is by now.
-const HOST_QUIET: Duration = Duration::from_secs(3);
+const HOST_QUIET: Duration = Duration::from_secs(2);
+/// How often it is looked whether it is silent.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When nothing was heard of a job for so long, it is not waited for any more. A cluster may be started anew meanwhile.
 const HOST_SILENCE: Duration = Duration::from_secs(60);
 /// A Scheduler that does not answer in this time may be over: whoever is it then is asked.
@@ -170,7 +172,7 @@ impl Client {
         loop {
             tokio::select! {
                 biased;
-                message = tokio::time::timeout(HOST_QUIET, self.inbox.recv()) => match message {
+                message = tokio::time::timeout(LOOK_EVERY, self.inbox.recv()) => match message {
                     Ok(Some(ClientMsg::Finished { job: finished, end })) if finished == job => return Ok(end),
                     Ok(Some(message)) => {
                         heard_at = self.post.clock().now();
@@ -184,7 +186,9 @@ impl Client {
                             return Err(ClientError::HostSilent { host: placement.node, silent });
                         }
                         // A Scheduler that does not answer may be over: the next one is asked.
-                        if let Ok(now) = self.submit(&spec, HOST_QUIET).await {
+                        if silent >= HOST_QUIET
+                            && let Ok(now) = self.submit(&spec, ANSWER_DEADLINE).await
+                        {
                             if cancelled && now != placement {
                                 self.cancel(&now, job);
                             }

@@ -20,6 +20,8 @@ pub enum Entry {
     Choice(Choice),
     /// A task completed for the first time.
     Done(TaskDone),
+    /// The program is over: from here on nobody else may take it up unseen.
+    End,
 }
 
 /// What is remembered of a task that completed.
@@ -53,6 +55,8 @@ impl Past {
         for entry in entries {
             match entry {
                 Entry::Run { .. } => self.runs += 1,
+                // How it ended was not noted: it ends again.
+                Entry::End => {}
                 Entry::Choice(choice) => self.choices.push(choice),
                 Entry::Done(done) => self.done.push(done),
             }

@@ -110,7 +110,7 @@ fn bytes_of(entry: &Entry) -> usize {
             values + ENTRY_BYTES / 2 * (done.outputs.len() + done.consumed.len())
         }
         Entry::Choice(choice) => choice.entries() * ENTRY_BYTES / 2,
-        Entry::Run { .. } => 0,
+        Entry::Run { .. } | Entry::End => 0,
     };
     ENTRY_BYTES + values
 }

@@ -437,7 +437,7 @@ impl OwnerActor {
     }
 
     /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.
-    fn end(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
+    pub(super) fn end(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
         self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
         let job = self.job;
         let mut awaited = BTreeSet::new();
@@ -626,8 +626,8 @@ impl Actor for OwnerActor {
             (None, other) => other,
         };
         if let Some(result) = result {
-            self.end(result, scope);
-            self.close(scope);
+            self.end_when_durable(result, scope);
         }
+        self.close(scope);
     }
 }

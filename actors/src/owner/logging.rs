@@ -15,7 +15,7 @@ use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Past, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
 use crate::shell::Scope;
-use crate::task::{Consumed, Output, Parts};
+use crate::task::{Consumed, JobError, Output, Parts};
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
 const STOCK_DEADLINE: Duration = Duration::from_secs(3);
@@ -45,6 +45,8 @@ pub(super) struct Logging {
     log: Option<JobLog>,
     /// What is freed when the log is durable up to a position, in order.
     held: VecDeque<(u64, NodeId, Freed)>,
+    /// How the job ends when the log is durable up to a position.
+    last_word: Option<(u64, Result<Vec<u8>, JobError>)>,
     /// Nodes that are to say what they hold, and who waits for that.
     awaited: BTreeSet<NodeId>,
     settled: Option<oneshot::Sender<()>>,
@@ -125,6 +127,26 @@ impl OwnerActor {
         self.logging.add(Entry::Done(TaskDone { task, node: node.clone(), outputs, consumed, values }));
     }
 
+    /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
+    pub(super) fn end_when_durable(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
+        match &mut self.logging.log {
+            _ if self.logging.last_word.is_some() => {}
+            None => self.end(result, scope),
+            Some(log) => {
+                log.add(Entry::End);
+                self.logging.last_word = Some((log.position(), result));
+            }
+        }
+    }
+
+    fn say_last_word(&mut self, up_to: u64, scope: &mut Scope<'_, Self>) {
+        if self.logging.last_word.as_ref().is_some_and(|(position, _)| *position <= up_to)
+            && let Some((_, result)) = self.logging.last_word.take()
+        {
+            self.end(result, scope);
+        }
+    }
+
     /// Frees something as soon as everything that was noted by now is durable: the completion of who read it last is.
     pub(super) fn free_when_durable(&mut self, node: NodeId, freed: Freed) {
         match &self.logging.log {
@@ -169,6 +191,7 @@ impl OwnerActor {
                     log.is_durable(position);
                 }
                 self.free_held(position);
+                self.say_last_word(position, scope);
             }
             LogNews::Trouble(Trouble::TakenOver) => {
                 self.logging.log = None;
@@ -178,6 +201,7 @@ impl OwnerActor {
                 warn!(job_id = %self.job, reason, "the job goes on, and can be taken up again only as far as it was logged");
                 self.logging.log = None;
                 self.free_held(u64::MAX);
+                self.say_last_word(u64::MAX, scope);
             }
         }
     }

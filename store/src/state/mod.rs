@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use crate::{
     alloc::{Allocator, Span},
     budget::{Budget, Ticket},
-    directory::{Directory, PartSlice, byte_range},
+    directory::{Directory, PartSlice},
     error::{DirState, StoreError},
     files::{FileWork, Files},
     ids::ObjectId,

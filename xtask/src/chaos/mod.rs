@@ -53,6 +53,9 @@ const ROWS: &[Row] = &[
     Row { number: 10, name: "NATS restart", root: false, run: nodes::bus_restarted },
     Row { number: 11, name: "NATS gone", root: false, run: nodes::bus_gone },
     Row { number: 13, name: "NATS frozen", root: false, run: nodes::bus_frozen },
+    Row { number: 16, name: "host SIGKILL among maps", root: false, run: nodes::host_killed_among_maps },
+    Row { number: 16, name: "host SIGKILL among reduces", root: false, run: nodes::host_killed_among_reduces },
+    Row { number: 16, name: "host SIGKILL among merges (push)", root: false, run: nodes::host_killed_among_pushes },
     Row { number: 17, name: "Scheduler SIGKILL", root: false, run: nodes::scheduler_killed },
     Row { number: 18, name: "full spill disk beside another", root: true, run: spill::full_beside_another },
     Row { number: 18, name: "full spill disk, no other", root: true, run: spill::full_alone },
@@ -64,6 +67,7 @@ const ROWS: &[Row] = &[
     Row { number: 35, name: "SIGTERM", root: false, run: nodes::told_to_stop },
     Row { number: 36, name: "second fault during recovery", root: false, run: nodes::second_fault },
     Row { number: 39, name: "thread limit", root: true, run: limits::few_threads },
+    Row { number: 40, name: "whole cluster SIGKILL", root: false, run: nodes::all_killed },
 ];
 
 /// Prints the rows.

@@ -142,6 +142,45 @@ pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// The node that hosts the job is killed, and is not started again.
+fn host_killed(ground: &Ground, strategy: &str, stage: &str, percent: u64) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean(strategy)?;
+    let victim = cluster.host()?;
+    let (run, events) = cluster.sort_and_signal((strategy, stage, percent), &victim, Signal::KILL)?;
+    let what = format!("{strategy}, the host at {percent} % of {stage}, begun {} times", events.runs());
+    let outcome = cluster.right(&clean, &run, &events, &what)?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+pub(super) fn host_killed_among_maps(ground: &Ground) -> Result<Outcome> {
+    host_killed(ground, "simple", "sort.map", 50)
+}
+
+pub(super) fn host_killed_among_reduces(ground: &Ground) -> Result<Outcome> {
+    host_killed(ground, "simple", "sort.reduce", 50)
+}
+
+pub(super) fn host_killed_among_pushes(ground: &Ground) -> Result<Outcome> {
+    host_killed(ground, "push", "sort.merge", 50)
+}
+
+pub(super) fn all_killed(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let (run, events) = cluster.sort("simple", |events| {
+        let now = events.are_done(30, "sort.reduce", "n1");
+        if now {
+            cluster.kill_all()?;
+        }
+        Ok(now)
+    })?;
+    let outcome = cluster.right(&clean, &run, &events, "all nodes and the nats-server killed and started again")?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
 pub(super) fn told_to_stop(ground: &Ground) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
