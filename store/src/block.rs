@@ -6,6 +6,7 @@ use crate::{
     directory::{PartSlice, byte_range},
     hold::Hold,
     ids::{ObjectId, RowHash},
+    lent::LentLoan,
     meta::PartMeta,
     region::View,
 };
@@ -41,12 +42,21 @@ pub struct BlockHeader {
 #[derive(Clone)]
 pub struct Block {
     view: Option<View>,
-    _hold: Option<Arc<Hold>>,
+    _keeper: Option<Keeper>,
     group: u128,
     object: ObjectId,
     attempt: u32,
     first_part: u32,
     parts: PartSlice,
+}
+
+/// What keeps the bytes where they are.
+#[derive(Clone)]
+pub(crate) enum Keeper {
+    /// A hold of this store; it is there to be dropped.
+    Own { _hold: Arc<Hold> },
+    /// A loan of the process that has the store.
+    Lent { _loan: Arc<LentLoan> },
 }
 
 /// Whose parts a block is about to show.
@@ -61,9 +71,13 @@ pub(crate) struct Origin {
 impl Block {
     /// `bytes`: the view of [`byte_range`] of the parts and what keeps it; `None` when they have no bytes.
     pub(crate) fn new(origin: Origin, parts: PartSlice, bytes: Option<(View, Arc<Hold>)>) -> Block {
-        let (view, hold) = bytes.unzip();
+        Block::kept(origin, parts, bytes.map(|(view, hold)| (view, Keeper::Own { _hold: hold })))
+    }
+
+    pub(crate) fn kept(origin: Origin, parts: PartSlice, bytes: Option<(View, Keeper)>) -> Block {
+        let (view, keeper) = bytes.unzip();
         let Origin { group, object, attempt, first_part } = origin;
-        Block { view, _hold: hold, group, object, attempt, first_part, parts }
+        Block { view, _keeper: keeper, group, object, attempt, first_part, parts }
     }
 
     /// No bytes at all, of no object: what stands for an object that was never stored because it is empty.
@@ -92,7 +106,7 @@ impl Block {
         let view =
             self.view.as_ref().filter(|_| meta.bytes > 0).map(|view| view.slice(from..from + meta.bytes as usize));
         Block {
-            _hold: self._hold.clone().filter(|_| view.is_some()),
+            _keeper: self._keeper.clone().filter(|_| view.is_some()),
             view,
             first_part: self.first_part + index as u32,
             parts: self.parts.slice(index..index + 1),

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::ObjectId;
 
 /// Errors of the store.
@@ -154,13 +156,16 @@ pub enum StoreError {
     /// Another process uses this node's directory.
     #[error("{} is in use by another process", .0.display())]
     DirectoryLocked(PathBuf),
+    /// What the store of another process said, where it fits none of the others.
+    #[error("{0}")]
+    Lender(String),
     /// The wait was given up: the store closed or the ticket was dropped.
     #[error("the wait was cancelled")]
     Cancelled,
 }
 
 /// State of one spill directory, for errors and reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirState {
     /// The directory.
     pub path: PathBuf,
@@ -204,6 +209,7 @@ impl StoreError {
                 | StoreError::Lost { .. }
                 | StoreError::Incomplete { .. }
                 | StoreError::Disk { .. }
+                | StoreError::Lender(_)
                 | StoreError::Cancelled
         )
     }

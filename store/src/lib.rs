@@ -75,8 +75,8 @@
 //! Decisions, pure: `table/` (objects, extents, lists), `budget.rs` (who has and waits for how many bytes), `alloc/` (who
 //! lies where), `files.rs` (what is in which file), `spill.rs` (when to write), put together in `state/`. Around them:
 //! `shared.rs` (the lock and the effects), `io.rs` (disk threads), `dirs.rs`, `index.rs`, `recover.rs` (directories),
-//! `region.rs` and `hold.rs` (all `unsafe`). What callers see: `store.rs`, `writer.rs`, `stage.rs`, `fill.rs`,
-//! `reader.rs`, `range_read.rs`, `block.rs`, `scratch.rs`.
+//! `region.rs`, `hold.rs` and `lent/span.rs` (all `unsafe`). What callers see: `store.rs`, `writer/`, `stage.rs`, `fill.rs`,
+//! `reader/`, `range_read.rs`, `block.rs`, `scratch.rs`; the same in a process that maps the region: `lent/`.
 //!
 //! Deliberately absent: compression, encryption, moving pinned blocks, giving memory back before the store closes,
 //! writing dirty objects out at shutdown.
@@ -100,6 +100,7 @@ mod hold;
 mod ids;
 mod index;
 mod io;
+pub mod lent;
 mod load_queue;
 pub mod measure;
 mod meta;

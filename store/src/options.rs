@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 /// How a store is set up. Two settings matter to most: `memory_bytes` and `spill_dirs`.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -63,7 +65,7 @@ impl fmt::Debug for StoreOptions {
 }
 
 /// How an object is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterOptions {
     /// Whose object it is, usually the job: everything of a group can be deleted at once.
     pub group: u128,
@@ -84,7 +86,7 @@ impl WriterOptions {
 }
 
 /// Where parts of an object may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Align {
     /// At any byte: parts touch each other, so that a range of parts is one run of bytes without gaps.
     #[default]

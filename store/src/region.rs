@@ -23,7 +23,12 @@
 //! - both keep the mapping alive, and the mapping never moves;
 //! - reading a byte that nobody wrote is defined: memory of the kernel starts as zeros.
 //!
-//! Both constructors are `unsafe`, and called in `hold.rs` only, beside the table that knows who owns what.
+//! Both constructors are `unsafe`, and called in `hold.rs`, beside the table that knows who owns what, and in
+//! `lent/span.rs`, on the word of the process that has that table.
+//!
+//! Another process maps the same file ([`Region::of_other`]) without the right to store to it. It gets that right for the
+//! pages of each span that it may write ([`Region::allow_stores`]) and for no longer: a stray pointer there ends that
+//! process, and no sealed byte changes.
 #![allow(unsafe_code)]
 
 use std::{
@@ -43,7 +48,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, SealFlags},
     io::Errno,
-    mm::{Advice, MapFlags, ProtFlags},
+    mm::{Advice, MapFlags, MprotectFlags, ProtFlags},
 };
 
 use crate::{
@@ -157,11 +162,26 @@ impl Region {
         rustix::fs::ftruncate(&file, bytes)?;
         // Nobody who maps it can cut it short under us.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Region::over(file, blocks, reserve, clock)
+        Region::over(file, blocks, reserve, clock, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps the region of another process, to read. That process sees to it that there is memory behind whatever it says is
+    /// somewhere.
+    pub fn of_other(file: OwnedFd, clock: Arc<dyn Clock>) -> io::Result<Region> {
+        let bytes = u64::try_from(rustix::fs::fstat(&file)?.st_size).map_err(|_| io::ErrorKind::InvalidData)?;
+        let region = Region::over(file, bytes, 0, clock, ProtFlags::READ)?;
+        region.zones[0].backed.store(bytes, Ordering::Release);
+        Ok(region)
     }
 
     /// Maps a file of as many bytes.
-    fn over(file: OwnedFd, blocks: u64, reserve: u64, clock: Arc<dyn Clock>) -> io::Result<Region> {
+    fn over(
+        file: OwnedFd,
+        blocks: u64,
+        reserve: u64,
+        clock: Arc<dyn Clock>,
+        protection: ProtFlags,
+    ) -> io::Result<Region> {
         let bytes = blocks + reserve;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone has.
@@ -169,7 +189,7 @@ impl Region {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
                 length,
-                ProtFlags::READ | ProtFlags::WRITE,
+                protection,
                 MapFlags::SHARED | MapFlags::NORESERVE,
                 &file,
                 0,
@@ -274,6 +294,34 @@ impl Region {
             // What a store instruction would have ended with: no memory, or no room in the file system of the file.
             Err(Errno::FAULT) => return Err(io::ErrorKind::OutOfMemory.into()),
             other => other?,
+        }
+        Ok(())
+    }
+
+    /// Where bytes lie that are in this mapping.
+    pub fn offset_of(&self, bytes: &[u8]) -> Option<u64> {
+        let offset = (bytes.as_ptr() as usize).checked_sub(self.start.as_ptr() as usize)? as u64;
+        (offset + bytes.len() as u64 <= self.bytes).then_some(offset)
+    }
+
+    /// Of the region of another process: whether this one may store to the pages of a span. Neighbours are never allowed at
+    /// the same time on the same page: what is written lies in whole pages.
+    ///
+    /// # Errors
+    /// The kernel has too many mappings of this process.
+    pub fn allow_stores(&self, span: Span, allow: bool) -> io::Result<()> {
+        let from = span.offset / PAGE * PAGE;
+        let bytes = span.end().next_multiple_of(PAGE) - from;
+        assert!(from + bytes <= self.bytes, "{span:?} is beyond the region of {} bytes", self.bytes);
+        let flags = if allow { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
+        // SAFETY: the range is inside the mapping, and what may be stored to is what leases are made of.
+        unsafe {
+            let start = self.start.as_ptr().add(from as usize).cast();
+            rustix::mm::mprotect(start, bytes as usize, flags)?;
+            // The memory is there; without this each page of it would be a fault of its own. Only speed depends on it.
+            if allow {
+                let _ = rustix::mm::madvise(start, bytes as usize, Advice::LinuxPopulateWrite);
+            }
         }
         Ok(())
     }
@@ -502,7 +550,9 @@ mod tests {
             let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
             let file = rustix::fs::open(path.join("region"), OFlags::RDWR | OFlags::CREATE, mode).unwrap();
             rustix::fs::ftruncate(&file, 65 << 20).unwrap();
-            let region = Arc::new(Region::over(file, 64 << 20, 1 << 20, Arc::new(SystemClock::new())).unwrap());
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let clock = Arc::new(SystemClock::new());
+            let region = Arc::new(Region::over(file, 64 << 20, 1 << 20, clock, protection).unwrap());
             let error = region.back(32 << 20).unwrap_err();
             let backed = region.backed();
             assert!(backed > 0 && backed < 6 << 20, "{backed}");

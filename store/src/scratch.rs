@@ -5,20 +5,32 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use crate::hold::OwnedSpan;
+use crate::{hold::OwnedSpan, lent::LentSpan};
 
 /// Zero or more bytes of the region, beginning at a page; content unspecified at first. Given back when dropped.
 ///
 /// The law is: no large memory without asking. What a task sorts, hashes or decompresses in comes from here
 /// ([`Store::scratch`](crate::Store::scratch)).
 pub struct Scratch {
-    span: Option<OwnedSpan>,
+    memory: Memory,
     bytes: usize,
+}
+
+enum Memory {
+    None,
+    Own(OwnedSpan),
+    Lent(LentSpan),
 }
 
 impl Scratch {
     pub(crate) fn new(span: Option<OwnedSpan>, bytes: usize) -> Scratch {
-        Scratch { span, bytes }
+        Scratch { memory: span.map_or(Memory::None, Memory::Own), bytes }
+    }
+
+    /// Memory that another process has lent.
+    pub(crate) fn lent(span: Option<LentSpan>) -> Scratch {
+        let bytes = span.as_ref().map_or(0, |span| span.bytes().len());
+        Scratch { memory: span.map_or(Memory::None, Memory::Lent), bytes }
     }
 }
 
@@ -26,13 +38,21 @@ impl Deref for Scratch {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.span.as_ref().map_or(&[], |span| &span.bytes()[..self.bytes])
+        match &self.memory {
+            Memory::None => &[],
+            Memory::Own(span) => &span.bytes()[..self.bytes],
+            Memory::Lent(span) => span.bytes(),
+        }
     }
 }
 
 impl DerefMut for Scratch {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.span.as_mut().map_or(&mut [], |span| &mut span.bytes_mut()[..self.bytes])
+        match &mut self.memory {
+            Memory::None => &mut [],
+            Memory::Own(span) => &mut span.bytes_mut()[..self.bytes],
+            Memory::Lent(span) => span.bytes_mut(),
+        }
     }
 }
 

@@ -24,10 +24,11 @@ use crate::{
     hold::{Held, Hold},
     ids::{ObjectId, RowHash},
     io,
+    lent::Place,
     meta::{ObjectMeta, PartMeta, Parts},
     options::{Class, StoreOptions, StoreStats, WriterOptions},
     range_read::{self, RangeRead},
-    reader::ObjectReader,
+    reader::{LocalReader, ObjectReader},
     recover,
     region::Region,
     reserve::{RESERVE_MIN, Reserve},
@@ -36,7 +37,7 @@ use crate::{
     stage::{GetFuture, StageItem, StageRequest, StageTicket},
     state::{Sealed, State},
     table::{ExtentKey, NewExtent},
-    writer::ObjectWriter,
+    writer::{LocalWriter, ObjectWriter},
 };
 
 /// Memory for objects beside the reserve that a store must have.
@@ -130,7 +131,7 @@ impl Store {
 
     /// Begins an object.
     pub fn writer(&self, id: ObjectId, options: WriterOptions) -> ObjectWriter {
-        ObjectWriter::new(self.shared.clone(), id, options)
+        LocalWriter::new(self.shared.clone(), id, options).into()
     }
 
     /// Stores a copy of bytes as an object of one part without rows; its id is the hash of the content, so the same
@@ -274,7 +275,7 @@ impl Store {
     /// # Errors
     /// `NotFound`, `NoSuchPart`; `ReserveExhausted` when not even a small window is left.
     pub fn reader(&self, id: &ObjectId, parts: Parts, window_bytes: u64) -> Result<ObjectReader, StoreError> {
-        ObjectReader::open(&self.shared, id, parts, window_bytes)
+        Ok(LocalReader::open(&self.shared, id, parts, window_bytes)?.into())
     }
 
     /// Any run of bytes of an object, for sending; see [`RangeRead`].
@@ -411,6 +412,12 @@ impl Store {
     /// The file behind the region, for executors in other processes to map. Never write to sealed bytes.
     pub fn region_fd(&self) -> BorrowedFd<'_> {
         self.shared.region.fd()
+    }
+
+    /// Where bytes that this store shows or lets write lie in the region: what a process that maps it is told.
+    pub fn place_of(&self, bytes: &[u8]) -> Option<Place> {
+        let offset = self.shared.region.offset_of(bytes)?;
+        Some(Place { offset, bytes: bytes.len() as u64 })
     }
 
     /// Waits until no disk request is queued or under way: for tests and measurements.

@@ -1,7 +1,4 @@
-//! An object as a stream: for arguments larger than memory, and for merging many at a time.
-//!
-//! What lies in memory is shown in place, one extent pinned at a time; what lies on disk is read ahead into a window of
-//! the executor's reserve, one half while the other is consumed. A stream never waits for memory.
+//! Reading where the store is, see [`ObjectReader`](super::ObjectReader).
 
 use std::{
     fmt,
@@ -35,11 +32,8 @@ const WINDOW_MAX: u64 = 16 << 20;
 /// What is in memory is shown in pieces, so that one slow consumer of a large part is seen to move.
 const PIECE_MAX: u64 = 4 << 20;
 
-/// See the module. Made by [`Store::reader`](crate::Store::reader).
-///
-/// Chunks never cross from one part to the next. Bytes from disk are compared with their checksums as they go by: an
-/// error comes before the last chunk of a corrupt part is shown, so nobody reads a corrupt part to its end unawares.
-pub struct ObjectReader {
+/// See [`ObjectReader`](super::ObjectReader).
+pub(crate) struct LocalReader {
     shared: Arc<Shared>,
     object: ObjectId,
     parts: PartSlice,
@@ -87,16 +81,16 @@ enum Chunk {
     Window(Range<usize>),
 }
 
-impl ObjectReader {
+impl LocalReader {
     pub(crate) fn open(
         shared: &Arc<Shared>,
         id: &ObjectId,
         parts: Parts,
         window_bytes: u64,
-    ) -> Result<ObjectReader, StoreError> {
+    ) -> Result<LocalReader, StoreError> {
         let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };
         let parts = shared.with(|state| state.find(id, parts).map(|(_, _, parts)| parts))?;
-        let mut reader = ObjectReader {
+        let mut reader = LocalReader {
             shared: shared.clone(),
             object: *id,
             parts,
@@ -144,17 +138,6 @@ impl ObjectReader {
     /// The parts that the stream has, in order.
     pub fn parts(&self) -> &[PartMeta] {
         &self.parts
-    }
-
-    /// The offsets in the stream where its parts begin, and where the last one ends. Gaps between parts are not in the
-    /// stream.
-    pub fn part_boundaries(&self) -> Vec<u64> {
-        let mut ends = vec![0];
-        ends.extend(self.parts.iter().scan(0, |end, part| {
-            *end += part.bytes;
-            Some(*end)
-        }));
-        ends
     }
 
     /// Number, in the stream, of the part that the next chunk is of; the number of parts at the end.
@@ -348,7 +331,7 @@ impl Window {
     }
 }
 
-impl Read for ObjectReader {
+impl Read for LocalReader {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         if to.is_empty() {
             return Ok(0);
@@ -369,7 +352,7 @@ impl Read for ObjectReader {
     }
 }
 
-impl fmt::Debug for ObjectReader {
+impl fmt::Debug for LocalReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectReader")
             .field("object", &self.object)

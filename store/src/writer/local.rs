@@ -1,4 +1,4 @@
-//! Writing an object, part by part: into memory while there is any, else right to disk.
+//! Writing where the store is: into memory while there is any, else right to disk.
 //!
 //! A writer never waits for a grant or for another task. When the budget is used up it waits at most for disk requests
 //! of the store itself that are bound to set memory free, which takes no longer than writing its own bytes to disk;
@@ -15,6 +15,7 @@ use crate::{
     error::StoreError,
     hold::OwnedSpan,
     ids::{ObjectId, RowHash},
+    lent::Medium,
     meta::{ObjectMeta, PartMeta},
     options::WriterOptions,
     shared::Shared,
@@ -23,17 +24,11 @@ use crate::{
 };
 
 /// Memory that a writer takes at a time when it does not know how much it will need.
-const EXTENT_MIN: u64 = 64 << 10;
+pub(crate) const EXTENT_MIN: u64 = 64 << 10;
 const EXTENT_MAX: u64 = 8 << 20;
 
-/// See the module. Made by [`Store::writer`](crate::Store::writer).
-///
-/// ```text
-/// (begin_part  (spare advance | write)*  end_part)*  seal
-/// ```
-///
-/// Dropped without [`ObjectWriter::seal`], everything it wrote is freed.
-pub struct ObjectWriter {
+/// See the module, and [`ObjectWriter`](super::ObjectWriter) for what its methods promise.
+pub(crate) struct LocalWriter {
     shared: Arc<Shared>,
     id: ObjectId,
     options: WriterOptions,
@@ -75,9 +70,9 @@ impl OpenPart {
     }
 }
 
-impl ObjectWriter {
-    pub(crate) fn new(shared: Arc<Shared>, id: ObjectId, options: WriterOptions) -> ObjectWriter {
-        ObjectWriter {
+impl LocalWriter {
+    pub(crate) fn new(shared: Arc<Shared>, id: ObjectId, options: WriterOptions) -> LocalWriter {
+        LocalWriter {
             shared,
             id,
             options,
@@ -135,7 +130,7 @@ impl ObjectWriter {
 
     /// The next writable bytes: the whole rest of the part while it is in memory, a chunk on its way to disk otherwise.
     /// Empty only when the part has reached its announced length. Say how many were written with
-    /// [`ObjectWriter::advance`].
+    /// [`LocalWriter::advance`].
     ///
     /// # Errors
     /// No part is open. No memory, and no directory to write to.
@@ -168,7 +163,21 @@ impl ObjectWriter {
         })
     }
 
-    /// The first `count` bytes of the last [`ObjectWriter::spare`] are written.
+    /// All room that there is without asking again, for the open part and those behind it, and whether it lies in memory or is
+    /// a chunk on its way to disk.
+    ///
+    /// # Errors
+    /// As [`LocalWriter::spare`].
+    pub fn room(&mut self) -> Result<(&mut [u8], Medium), StoreError> {
+        self.spare()?;
+        Ok(match &mut self.current {
+            Current::None => (&mut [], Medium::Memory),
+            Current::Memory { span, used } => (&mut span.bytes_mut()[*used as usize..], Medium::Memory),
+            Current::Disk(tail) => (tail.spare()?, Medium::Disk),
+        })
+    }
+
+    /// The first `count` bytes of the last [`LocalWriter::spare`] are written.
     ///
     /// # Panics
     /// There was no room for so many, or no part is open.
@@ -195,7 +204,7 @@ impl ObjectWriter {
     /// Copies bytes into the part, any number.
     ///
     /// # Errors
-    /// As [`ObjectWriter::spare`]; `PartTooLong` beyond the announced length.
+    /// As [`LocalWriter::spare`]; `PartTooLong` beyond the announced length.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         if let Some(OpenPart { bytes: written, bytes_max: Some(most), .. }) = &self.part
             && written + bytes.len() as u64 > *most
@@ -241,11 +250,6 @@ impl ObjectWriter {
         self.part.as_ref().map_or(0, |part| part.bytes)
     }
 
-    /// Parts that were ended so far.
-    pub fn parts(&self) -> &[PartMeta] {
-        &self.parts
-    }
-
     /// Bytes of all parts so far, the open one included: to see when a target size is reached.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum::<u64>() + self.part_bytes()
@@ -263,7 +267,7 @@ impl ObjectWriter {
         }
         self.finish_extent()?;
         self.compact();
-        let ObjectWriter { shared, id, options, parts, done, .. } = self;
+        let LocalWriter { shared, id, options, parts, done, .. } = self;
         let directory = Directory::new(&parts);
         let extents: Vec<NewExtent> = done.iter().map(Done::describe).collect();
         let result = shared.with(|state| {
@@ -437,7 +441,7 @@ fn same_content(one: &[PartMeta], other: &[PartMeta]) -> bool {
     one.iter().map(key).eq(other.iter().map(key))
 }
 
-impl fmt::Debug for ObjectWriter {
+impl fmt::Debug for LocalWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectWriter")
             .field("id", &self.id)

@@ -1,0 +1,181 @@
+//! A store that lends to a second mapping of its region in the same process.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::{Parts, RealDisk, Store, StoreOptions, SystemClock};
+
+/// Asks the desk directly.
+struct Direct(Mutex<Desk>);
+
+impl Lender for Direct {
+    fn room(&self, writer: u32, steps: &[WriterStep]) -> Result<Room, StoreError> {
+        self.0.lock().unwrap().room(writer, steps, &|object, _| object.0 < 100)
+    }
+
+    fn seal(&self, writer: u32, steps: &[WriterStep]) -> Result<ObjectMeta, StoreError> {
+        self.0.lock().unwrap().seal(writer, steps, &|object, _| object.0 < 100)
+    }
+
+    fn next_chunk(&self, reader: u32) -> Result<Option<Place>, StoreError> {
+        self.0.lock().unwrap().next_chunk(reader)
+    }
+
+    fn scratch(&self, bytes: u64) -> Result<(u32, Place), StoreError> {
+        self.0.lock().unwrap().scratch(bytes)
+    }
+
+    fn given_back(&self, loan: Loan) {
+        self.0.lock().unwrap().given_back(loan);
+    }
+}
+
+struct World {
+    store: Store,
+    desk: Arc<Direct>,
+    lent: LentStore,
+    _spill: tempfile::TempDir,
+}
+
+impl World {
+    fn new(memory_bytes: u64) -> World {
+        let spill = tempfile::tempdir().unwrap();
+        let spill_dirs = vec![spill.path().to_owned()];
+        let options = StoreOptions { memory_bytes, spill_dirs, executors: 1, ..StoreOptions::default() };
+        let clock = Arc::new(SystemClock::new());
+        let store = Store::open(options, Arc::new(RealDisk::new()), clock.clone()).unwrap();
+        let desk = Arc::new(Direct(Mutex::new(Desk::new(store.clone()))));
+        let region = store.region_fd().try_clone_to_owned().unwrap();
+        let lent = LentStore::map(region, desk.clone(), clock).unwrap();
+        World { store, desk, lent, _spill: spill }
+    }
+
+    fn used(&self) -> u64 {
+        self.store.stats().used_bytes
+    }
+}
+
+/// Bytes that differ from part to part.
+fn content(part: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + part * 131 + (at >> 8)) as u8).collect()
+}
+
+/// Writes parts of these lengths, announced or not, in pieces of `piece` bytes, and reads them in every way.
+fn check(world: &World, object: u128, lengths: &[usize], announced: bool, piece: usize) {
+    let id = ObjectId(object);
+    let mut writer = world.lent.writer(id, WriterOptions::new(7));
+    for (part, length) in lengths.iter().enumerate() {
+        let bytes = content(part, *length);
+        writer.begin_part(announced.then_some(*length as u64)).unwrap();
+        for piece in bytes.chunks(piece) {
+            writer.write(piece).unwrap();
+        }
+        assert_eq!(writer.part_bytes(), *length as u64);
+        writer.end_part(part as u64, RowHash::of(&bytes));
+    }
+    let total: usize = lengths.iter().sum();
+    assert_eq!(writer.bytes(), total as u64);
+    let meta = writer.seal().unwrap();
+    assert_eq!((meta.bytes, meta.parts.len()), (total as u64, lengths.len()));
+    world.store.verify(&id).unwrap();
+
+    let reader = world.store.reader(&id, Parts::All, 1 << 20).unwrap();
+    let lent = world.desk.0.lock().unwrap().lend_stream(reader);
+    let mut reader = world.lent.reader(lent.clone());
+    assert_eq!((reader.remaining(), reader.parts()), (total as u64, &meta.parts[..]));
+    let mut read = vec![Vec::new(); lengths.len()];
+    while reader.remaining() > 0 {
+        let part = reader.part_index();
+        // The part is that of the next bytes once those with none were passed.
+        let chunk = reader.next_chunk().unwrap().unwrap().to_vec();
+        let part = (part..).find(|part| read[*part].len() < lengths[*part]).unwrap();
+        read[part].extend(chunk);
+    }
+    assert!(reader.next_chunk().unwrap().is_none());
+    for (part, read) in read.iter().enumerate() {
+        assert!(*read == content(part, lengths[part]), "part {part} of {object}");
+    }
+}
+
+#[test]
+fn what_is_written_through_a_second_mapping_is_what_was_meant() {
+    let world = World::new(64 << 20);
+    check(&world, 1, &[10, 0, 100, 5], true, 3);
+    check(&world, 2, &[10, 0, 100, 5], false, 1000);
+    check(&world, 3, &[3 << 20, 1, 5 << 20, 0, 70_000], true, 300_000);
+    check(&world, 4, &[3 << 20, 1, 5 << 20, 0, 70_000], false, 99_999);
+    check(&world, 5, &vec![50; 20_000], true, 50);
+    check(&world, 6, &[], true, 1);
+}
+
+#[test]
+fn what_finds_no_memory_goes_to_disk_through_the_same_calls() {
+    let world = World::new(14 << 20);
+    // Somebody reads all of it, so nothing can be spilled.
+    let mut held = Vec::new();
+    while let Ok(scratch) = world.store.scratch(256 << 10) {
+        held.push(scratch);
+    }
+    check(&world, 1, &[1 << 20, 10, 3 << 20], true, 100_000);
+    check(&world, 2, &[10, 3 << 20, 0, 20], false, 1 << 20);
+    check(&world, 3, &vec![100; 30_000], true, 100);
+    assert!(world.store.stats().written_through_bytes > 0);
+}
+
+#[test]
+fn what_is_lent_stays_until_it_is_given_back() {
+    let world = World::new(64 << 20);
+    check(&world, 1, &[1 << 20, 1 << 20], true, 1 << 20);
+    let id = ObjectId(1);
+    let block = world.store.try_get(&id, Parts::one(1)).unwrap();
+    let lent = world.desk.0.lock().unwrap().lend_block(block);
+    let block = world.lent.block(lent);
+    let clone = block.part(0);
+    drop(block);
+    world.store.delete(&[id]);
+    assert!(world.used() > 0, "a block of it is lent");
+    assert!(*clone == *content(1, 1 << 20));
+    assert_eq!((clone.header().first_part, clone.verify()), (1, Ok(())));
+    drop(clone);
+    assert_eq!(world.used(), 0);
+
+    let mut scratch = world.lent.scratch(100_000).unwrap();
+    scratch.fill(9);
+    assert_eq!((scratch.len(), world.used()), (100_000, 102_400));
+    drop(scratch);
+    assert_eq!(world.used(), 0);
+
+    let mut writer = world.lent.writer(ObjectId(2), WriterOptions::new(7));
+    writer.begin_part(Some(1 << 20)).unwrap();
+    writer.write(&[1; 1000]).unwrap();
+    assert!(world.used() > 0);
+    drop(writer);
+    assert_eq!(world.used(), 0);
+    assert!(!world.store.contains(&ObjectId(2)));
+}
+
+#[test]
+fn everything_comes_back_with_the_desk() {
+    let World { store, desk, lent, _spill } = World::new(64 << 20);
+    let mut writer = lent.writer(ObjectId(2), WriterOptions::new(7));
+    writer.begin_part(None).unwrap();
+    writer.write(&[1; 1000]).unwrap();
+    let scratch = lent.scratch(100_000).unwrap();
+    // The other process is no more: nobody tells.
+    std::mem::forget((writer, scratch));
+    *desk.0.lock().unwrap() = Desk::new(store.clone());
+    assert_eq!(store.stats().used_bytes, 0);
+}
+
+#[test]
+fn errors_keep_what_callers_tell_apart() {
+    let world = World::new(16 << 20);
+    assert!(matches!(world.lent.scratch(1 << 40), Err(StoreError::Denied { bytes, .. }) if bytes == 1 << 40));
+    let mut writer = world.lent.writer(ObjectId(1), WriterOptions::new(7));
+    writer.begin_part(Some(3)).unwrap();
+    assert!(matches!(writer.write(b"four"), Err(StoreError::PartTooLong { part: 0, announced: 3, .. })));
+    assert!(matches!(writer.begin_part(None), Err(StoreError::WriterMisused { .. })));
+    let foreign = world.lent.writer(ObjectId(100), WriterOptions::new(7));
+    assert!(matches!(foreign.seal(), Err(StoreError::Lender(_))), "no output of what runs");
+    assert!(!world.store.contains(&ObjectId(100)));
+}
