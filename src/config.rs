@@ -18,6 +18,7 @@ use std::{
 };
 
 use config::{Config, Environment, File, FileFormat};
+use exobus_actors::isolation::ExecutorKind;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -67,6 +68,7 @@ pub struct NodeSection {
     #[serde(default)]
     pub spill_dirs: Vec<PathBuf>,
     pub executors: u32,
+    pub executor: ExecutorKind,
     pub scheduler: bool,
     #[serde(default)]
     pub resources: ResourcesSection,

@@ -29,7 +29,7 @@ pub use exobus_actors::{
     host::{Client, ClientOptions, JobEnd, JobSpec},
     ids,
     ids::{JobId, NodeId, ObjectId, TaskId},
-    inventory, node,
+    inventory, isolation, node,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
     program, random, registry,
     registry::{TaskContext, TaskError},

@@ -7,10 +7,14 @@ use exobus::{
     cli::{Cli, Command},
     commands,
     exit::{Exit, Failure},
-    limits, logging,
+    isolation, limits, logging,
 };
 
 fn main() -> ExitCode {
+    if isolation::is_executor() {
+        logging::start("warn");
+        isolation::enter();
+    }
     let cli = Cli::parse();
     logging::start(match cli.command {
         // These run for long, and their log is what there is to see.

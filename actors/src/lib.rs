@@ -10,6 +10,7 @@ pub mod futures;
 pub mod fuzzing;
 pub mod host;
 pub mod ids;
+pub mod isolation;
 pub mod joblog;
 pub mod membership;
 pub mod merger;

@@ -108,6 +108,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         resources: Resources::cpu(1000),
         scratch_bytes: Vec::new(),
         whole_max_bytes: u64::MAX,
+        memory_max_bytes: 0,
         timeout_ms: 0,
     };
     let (start, total) = (0, many as u32);

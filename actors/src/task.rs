@@ -97,8 +97,12 @@ pub struct TaskOptions {
     pub scratch_bytes: Vec<u64>,
     /// How often it is tried before its failure is final; default 3.
     pub attempts: u32,
-    /// How long one attempt may run; `None`: as long as it takes.
+    /// How long one attempt may run; `None`: as long as it takes. A function in a process that does not look whether it is
+    /// cancelled is killed then, see [`isolation`](crate::isolation).
     pub timeout: Option<Duration>,
+    /// Memory that the function may have besides what it got from the node's budget, bytes; 0: no limit. Such a task runs in a
+    /// process, which is killed when it has more, and is refused by nodes without processes.
+    pub memory_max_bytes: u64,
     /// Makes two otherwise equal descriptions two tasks.
     pub salt: u64,
     /// Most bytes of arguments that are taken [`Either`](crate::registry::Mode::Either) way which come whole, all of them
@@ -120,6 +124,7 @@ impl Default for TaskOptions {
             whole_max_bytes: 0,
             attempts: 3,
             timeout: None,
+            memory_max_bytes: 0,
             salt: 0,
             speculate: true,
         }
@@ -235,6 +240,9 @@ pub struct TaskSpec {
     /// Most bytes of arguments of either kind that come whole; 0: no limit but the memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub whole_max_bytes: u64,
+    /// Most memory of its own that the function may have, bytes; 0: no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub memory_max_bytes: u64,
     /// Longest time of the attempt, milliseconds; 0: no limit.
     pub timeout_ms: u64,
 }
@@ -399,6 +407,8 @@ pub enum FailureKind {
     Final,
     /// The function panicked.
     Panic,
+    /// The process that it ran in died, was stopped, or took more memory than it may.
+    ExecutorLost,
     /// It ran longer than its timeout.
     Timeout,
     /// It was cancelled.
@@ -420,7 +430,13 @@ impl FailureKind {
     /// Whether another attempt is of use.
     pub fn retry(self) -> bool {
         match self {
-            Self::Error | Self::Panic | Self::Timeout | Self::NodeLost | Self::Denied | Self::ArgumentLost => true,
+            Self::Error
+            | Self::Panic
+            | Self::ExecutorLost
+            | Self::Timeout
+            | Self::NodeLost
+            | Self::Denied
+            | Self::ArgumentLost => true,
             Self::Final | Self::Cancelled | Self::Rejected | Self::DiskFull => false,
         }
     }
@@ -433,6 +449,7 @@ impl fmt::Display for TaskFailure {
                 f.write_str(&self.message)
             }
             FailureKind::Panic => write!(f, "panicked: {}", self.message),
+            FailureKind::ExecutorLost => write!(f, "lost with its executor: {}", self.message),
             FailureKind::Timeout => write!(f, "timed out: {}", self.message),
             FailureKind::Cancelled => f.write_str("cancelled"),
             FailureKind::Rejected => write!(f, "refused: {}", self.message),

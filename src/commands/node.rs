@@ -4,6 +4,7 @@ use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
 
 use exobus_actors::{
     ids::NodeId,
+    isolation::Isolation,
     joblog::LogsLink,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
@@ -101,6 +102,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
     NodeOptions {
         name,
         executors: executors as usize,
+        isolation: Isolation { executor: section.executor, ..Isolation::default() },
         resources,
         labels: section.labels.clone(),
         functions: None,

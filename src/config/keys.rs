@@ -3,6 +3,8 @@
 
 use std::{net::SocketAddr, path::Path};
 
+use exobus_actors::isolation::ExecutorKind;
+
 use super::units::{MemoryBudget, parse_duration};
 
 /// A section of the file, in the order of `configs/default.toml`.
@@ -58,6 +60,8 @@ pub enum Kind {
     Listen,
     /// `nats://` or `tls://`, without a password.
     NatsUrl,
+    /// Where functions run.
+    Executor,
 }
 
 impl Kind {
@@ -78,6 +82,7 @@ impl Kind {
             Self::NatsUrl => {
                 r#"a URL such as "nats://127.0.0.1:4222" or "tls://nats.example.org:4222", without user and password"#
             }
+            Self::Executor => r#""thread", "process" or "process-all""#,
         }
     }
 
@@ -91,6 +96,7 @@ impl Kind {
             Self::Path => !text.is_empty() && !Path::new(text).as_os_str().is_empty(),
             Self::Listen => text.parse::<SocketAddr>().is_ok(),
             Self::NatsUrl => is_nats_url(text),
+            Self::Executor => text.parse::<ExecutorKind>().is_ok(),
             Self::Flag | Self::Count | Self::Replicas | Self::Paths | Self::Texts => false,
         }
     }
@@ -258,6 +264,13 @@ pub const SECTIONS: &[Section] = &[
                 "Folders for spill files, best one for each disk; not on a memory file system.\nNot set: exobus in /var/tmp (a sort in one process: a temporary folder there).",
             ),
             key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: two for each cpu."),
+            key(
+                "executor",
+                Kind::Executor,
+                Some(r#""thread""#),
+                "",
+                "Where functions run: \"thread\": in this process; \"process\": those of users, and tasks with a memory limit, in\nprocesses of their own, which may crash; \"process-all\": all of them.",
+            ),
             key(
                 "scheduler",
                 Kind::Flag,

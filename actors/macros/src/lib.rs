@@ -170,6 +170,7 @@ fn expand_task(options: Options, function: ItemFn) -> syn::Result<Tokens> {
                     modes: &[#(#modes),*],
                     setup: #setup,
                     deterministic: #deterministic,
+                    module: ::core::module_path!(),
                     call,
                 }
             }

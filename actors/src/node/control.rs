@@ -21,6 +21,7 @@ use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::event::NodeFigures;
 use crate::host::{self, Host};
 use crate::ids::{Epoch, Incarnation};
+use crate::isolation;
 use crate::joblog::LogsLink;
 use crate::membership::{
     Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, Renewal, State as MembershipState,
@@ -174,6 +175,10 @@ struct Base {
 
 impl Base {
     fn open(options: &NodeOptions, post: Post) -> Result<Self, NodeError> {
+        if isolation::is_executor() {
+            let text = "this process was started as an executor: main has to call exobus::isolation::enter() first";
+            return Err(NodeError::Other(text.into()));
+        }
         let disk = Arc::new(exobus_store::RealDisk::default());
         let merger = Arc::<RwLock<Option<Address<MergerMsg>>>>::default();
         let store_options = exobus_store::StoreOptions {
@@ -193,7 +198,9 @@ impl Base {
         let transfer = TransferClient::with(fetching, &token, options.clock.clone());
         let server = options.cluster.as_ref().map(|cluster| serve_objects(options, cluster, &store)).transpose()?;
         let (spin, gate) = (Self::spin(options), Gate::default());
-        let executors = ThreadExecutors::start(options.executors, spin, &store, &options.roots, &options.clock, &gate);
+        let isolation = Arc::new(options.isolation.clone());
+        let (roots, clock) = (&options.roots, &options.clock);
+        let executors = ThreadExecutors::start(options.executors, spin, &store, roots, clock, &gate, &isolation);
         let executors = executors.map_err(|source| {
             let what = format!("start {} executors", options.executors);
             NodeError::Io { what, source }

@@ -9,6 +9,7 @@ use exobus_bus::{Bus, BusError, Subjects};
 use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
+use crate::isolation::Isolation;
 use crate::joblog::LogsLink;
 use crate::membership::MembershipOptions;
 use crate::random::{Random, SystemRandom};
@@ -22,6 +23,8 @@ pub struct NodeOptions {
     pub name: NodeId,
     /// How many tasks run at a time.
     pub executors: usize,
+    /// Which functions run in processes of their own. Default: none.
+    pub isolation: Isolation,
     /// What it lends to jobs; usually `cpu` 1000 for each executor.
     pub resources: Resources,
     /// key=value labels.
@@ -51,6 +54,7 @@ impl NodeOptions {
         Self {
             name: NodeId::new("local"),
             executors,
+            isolation: Isolation::default(),
             resources: Resources::cpu(1000 * executors as u64),
             labels: BTreeMap::new(),
             functions: None,

@@ -1,5 +1,5 @@
-//! Executors: what runs one task at a time. Spoken to by messages only, threads too, so that child processes fit behind
-//! the same link.
+//! Executors: what runs one task at a time: a thread, which calls the function itself or has a process call it
+//! ([`isolation`](crate::isolation)). Spoken to by messages only.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,10 @@ use bytes::Bytes;
 use exobus_store::{Clock, Scratch, Store};
 
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
-use crate::registry::{Argument, ContextParts, Finished, Function, Roots, SetupState, TaskContext, TaskError};
+use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
+use crate::registry::{
+    Argument, ContextParts, Finished, Function, Objects, Roots, SetupState, TaskContext, TaskError, state_of,
+};
 use crate::shell::Address;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
@@ -130,7 +133,8 @@ pub struct ThreadExecutors {
 }
 
 impl ThreadExecutors {
-    /// Starts `count` threads that look for work for `spin` before they sleep, and start none while `gate` is closed.
+    /// Starts `count` threads that look for work for `spin` before they sleep, and start none while `gate` is closed. Each has
+    /// a process for the functions that `isolation` says, from the first one on.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -141,6 +145,7 @@ impl ThreadExecutors {
         roots: &Roots,
         clock: &Arc<dyn Clock>,
         gate: &Gate,
+        isolation: &Arc<Isolation>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = crossbeam_channel::unbounded::<Work>();
         let awake = Arc::new(AtomicBool::new(false));
@@ -153,6 +158,8 @@ impl ThreadExecutors {
                 clock: clock.clone(),
                 gate: gate.clone(),
                 states: HashMap::new(),
+                kind: isolation.executor,
+                isolated: IsolatedExecutor::new(isolation.clone(), store.clone(), roots.clone(), clock.clone()),
                 awake: awake.clone(),
                 spin,
             };
@@ -194,6 +201,8 @@ struct Executor {
     clock: Arc<dyn Clock>,
     gate: Gate,
     states: HashMap<&'static str, SetupState>,
+    kind: ExecutorKind,
+    isolated: IsolatedExecutor,
     /// Whether one of the idle executors is looking for work instead of sleeping.
     awake: Arc<AtomicBool>,
     spin: Duration,
@@ -213,7 +222,7 @@ impl Executor {
             let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
             let (outcome, figures, value) = match outcome {
                 Ok(Ok(Finished { outputs, consumed, figures, value })) => (Ok((outputs, consumed)), figures, value),
-                Ok(Err(error)) => (Err(error.into_failure()), TaskFigures::default(), None),
+                Ok(Err(failure)) => (Err(failure), TaskFigures::default(), None),
                 Err(panic) => {
                     let failure = TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic));
                     (Err(failure), TaskFigures::default(), None)
@@ -247,35 +256,38 @@ impl Executor {
         self.work.recv().ok()
     }
 
-    fn execute(&mut self, work: Work) -> Result<Finished, TaskError> {
+    fn execute(&mut self, work: Work) -> Result<Finished, TaskFailure> {
         let Work { spec, function, args, scratch, flags, reports, copies: _copies, .. } = work;
-        let state = match function.setup {
-            None => None,
-            Some(setup) => {
-                if !self.states.contains_key(function.name) {
-                    self.states.insert(function.name, setup()?);
-                }
-                self.states.get_mut(function.name)
-            }
-        };
         let mut announce = |index: u32, output: Output| {
             let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
             let _ = reports.send(NodeMsg::Executor(report));
         };
-        let parts = ContextParts {
-            store: self.store.clone(),
-            roots: self.roots.clone(),
-            job: spec.job,
-            task: spec.id,
-            attempt: spec.attempt,
-            args,
-            scratch,
-            returns: spec.returns,
-            target_bytes: spec.target_bytes,
-            cancelled: flags.cancelled.clone(),
+        if self.kind.isolates(function, &spec) {
+            let (cancelled, announce) = (&*flags.cancelled, &mut announce);
+            return self.isolated.run(Attempted { spec: &spec, args, scratch, cancelled, announce });
+        }
+        if spec.memory_max_bytes > 0 {
+            let text = "it has a memory limit, and this node has no executor processes (node.executor = \"process\")";
+            return Err(TaskFailure::new(FailureKind::Rejected, text));
+        }
+        let call = || {
+            let state = state_of(function, &mut self.states)?;
+            let parts = ContextParts {
+                store: Objects::Here(self.store.clone()),
+                roots: self.roots.clone(),
+                job: spec.job,
+                task: spec.id,
+                attempt: spec.attempt,
+                args,
+                scratch,
+                returns: spec.returns,
+                target_bytes: spec.target_bytes,
+                cancelled: flags.cancelled.clone(),
+            };
+            let mut context = TaskContext::new(parts, &mut announce, state);
+            (function.call)(&mut context, &spec.params)?;
+            context.finish()
         };
-        let mut context = TaskContext::new(parts, &mut announce, state);
-        (function.call)(&mut context, &spec.params)?;
-        context.finish()
+        call().map_err(TaskError::into_failure)
     }
 }

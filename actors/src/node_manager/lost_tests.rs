@@ -22,7 +22,15 @@ const MIB: usize = 1 << 20;
 
 fn function(modes: &'static [Mode]) -> &'static Function {
     let call = |_: &mut crate::registry::TaskContext<'_>, _: &[u8]| Ok(());
-    Box::leak(Box::new(Function { name: "test", version: 1, modes, setup: None, deterministic: true, call }))
+    Box::leak(Box::new(Function {
+        name: "test",
+        version: 1,
+        modes,
+        setup: None,
+        deterministic: true,
+        module: module_path!(),
+        call,
+    }))
 }
 
 struct Node {
@@ -124,6 +132,7 @@ fn spec(args: Vec<LocatedArg>) -> TaskSpec {
         resources: crate::task::Resources::cpu(1000),
         scratch_bytes: Vec::new(),
         whole_max_bytes: 0,
+        memory_max_bytes: 0,
         timeout_ms: 0,
     }
 }

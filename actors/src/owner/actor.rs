@@ -422,6 +422,7 @@ impl OwnerActor {
     fn nodes_said(&mut self, nodes: Vec<NodeInfo>) {
         for NodeInfo { spec, .. } in nodes.into_iter().filter(|info| info.up) {
             self.state.offers(&spec.node, spec.incarnation, spec.functions.into_iter().collect());
+            self.state.could_lend(&spec.node, spec.incarnation, spec.resources);
         }
     }
 

@@ -80,6 +80,7 @@ impl OwnerState {
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
         (self.tasks[task].state, self.tasks[task].counted) = (State::Done, true);
         self.denials.remove(&task);
+        self.poison.remove(&task);
         self.unreference_args(task);
         self.retire_if_unused(task);
         first
@@ -216,6 +217,7 @@ impl OwnerState {
         if self.not_its_fault(task, attempt, node, &failure) {
             return;
         }
+        let poison = failure.kind == FailureKind::ExecutorLost && self.executor_lost(task, node);
         let alone = self.tasks[task].live.is_empty();
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
@@ -223,8 +225,8 @@ impl OwnerState {
         let attempts_max = self.options[entry.options as usize].options.attempts;
         // What only this node cannot do, the other attempt may.
         let last = match alone {
-            true => !failure.kind.retry() || entry.tries >= attempts_max,
-            false => failure.kind == FailureKind::Final,
+            true => poison || !failure.kind.retry() || entry.tries >= attempts_max,
+            false => poison || failure.kind == FailureKind::Final,
         };
         let (id, error) = (entry.id, failure.to_string());
         let (micros, timing) = (figures.map_or(0, |figures| figures.micros), figures.map(|figures| figures.timing));

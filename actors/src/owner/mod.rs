@@ -15,6 +15,7 @@ mod placement;
 mod placing;
 #[cfg(test)]
 mod placing_tests;
+mod poison;
 #[cfg(test)]
 mod property_tests;
 mod protocol;

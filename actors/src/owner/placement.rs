@@ -30,6 +30,8 @@ pub(super) struct NodeView {
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
     pub(super) leased: Resources,
+    /// What the Scheduler could lend there at most, as far as it is known.
+    pub(super) could_lend: Resources,
     /// Tasks handed over and not yet back, by shape and function.
     pub(super) in_flight: BTreeMap<(Shape, FunctionIndex), u64>,
     /// Tasks given so far, by function: what `Place::Spread` evens out.
@@ -51,6 +53,7 @@ impl NodeView {
             incarnation,
             alive: true,
             leased: Resources::default(),
+            could_lend: Resources::default(),
             in_flight: BTreeMap::new(),
             given: BTreeMap::new(),
             functions: None,

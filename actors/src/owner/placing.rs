@@ -109,6 +109,9 @@ impl OwnerState {
     }
 
     fn wish(&mut self, task: Index) -> Wish {
+        if let Some(node) = self.apart(task) {
+            return Wish::Hard(node);
+        }
         if let Some(node) = self.rather_at.get(&task) {
             return Wish::Soft(*node);
         }
@@ -207,6 +210,7 @@ impl OwnerState {
             resources: options.resources.clone(),
             scratch_bytes: options.scratch_bytes.clone(),
             whole_max_bytes: options.whole_max_bytes,
+            memory_max_bytes: options.memory_max_bytes,
             timeout_ms: options.timeout.map_or(0, |timeout| (timeout.as_millis() as u64).max(1)),
         }
     }

@@ -133,7 +133,7 @@ impl OwnerState {
 
     /// Tasks that were bound to a node are no longer: what bound them, objects that lie there, is gone with it.
     fn unpin(&mut self, node: NodeIndex) {
-        let (id, mut unpinned) = (self.nodes[usize::from(node)].id.clone(), false);
+        let (id, mut unpinned) = (self.nodes[usize::from(node)].id.clone(), self.apart_no_more(node));
         for entry in self.options.iter_mut().filter(|entry| entry.key.pinned == Some(node)) {
             (entry.key.pinned, unpinned) = (None, true);
             entry.options.place = Place::Node { node: id.clone(), soft: true };

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::exchange::{Exchange, Ledger};
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::poison::Poison;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
@@ -184,6 +185,8 @@ pub(crate) struct OwnerState {
     pub(super) failures: HashMap<Index, JobError>,
     /// How often attempts of tasks that have not completed since ended without any fault of theirs.
     pub(super) denials: HashMap<Index, u32>,
+    /// Tasks under which executors have died.
+    pub(super) poison: Poison,
     /// The node of the Owner itself, once it has said so.
     pub(super) home: Option<NodeIndex>,
     /// Bytes of small outputs that are on other nodes.
@@ -251,6 +254,7 @@ impl OwnerState {
             streams: HashMap::new(),
             failures: HashMap::new(),
             denials: HashMap::new(),
+            poison: Poison::new(),
             home: None,
             values: HashMap::new(),
             wanted: Vec::new(),
@@ -343,7 +347,8 @@ impl OwnerState {
 
     pub(super) fn key(&self, task: Index) -> Key {
         let entry = &self.tasks[task];
-        Key { function: self.if_scarce(entry.function), ..self.options[entry.options as usize].key }
+        let key = self.options[entry.options as usize].key;
+        Key { function: self.if_scarce(entry.function), pinned: self.apart(task).or(key.pinned), ..key }
     }
 
     pub(super) fn is_stream(&self, task: Index) -> bool {

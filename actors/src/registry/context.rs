@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use exobus_store::lent::LentStore;
 use exobus_store::{Align, Block, ObjectReader, ObjectWriter, RowHash, Scratch, Store, StoreError, WriterOptions};
 use serde::Serialize;
 
 use super::error::TaskError;
 use super::in_place::InPlace;
 use super::roots::Roots;
-use crate::ids::{Attempt, JobId, TaskId};
+use crate::ids::{Attempt, JobId, ObjectId, TaskId};
 use crate::task::{Consumed, Output, Returns, TaskFigures};
 
 /// One argument of a running task.
@@ -51,9 +52,33 @@ enum Made {
     Failed,
 }
 
+/// Where objects are made.
+pub(crate) enum Objects {
+    /// In the store of this process.
+    Here(Store),
+    /// In the store of the node, which has lent its region to this process.
+    Lent(LentStore),
+}
+
+impl Objects {
+    fn writer(&self, id: ObjectId, options: WriterOptions) -> ObjectWriter {
+        match self {
+            Self::Here(store) => store.writer(id, options),
+            Self::Lent(store) => store.writer(id, options),
+        }
+    }
+
+    fn scratch(&self, bytes: u64) -> Result<Scratch, StoreError> {
+        match self {
+            Self::Here(store) => store.scratch(bytes),
+            Self::Lent(store) => store.scratch(bytes),
+        }
+    }
+}
+
 /// What an executor makes a context of.
 pub(crate) struct ContextParts {
-    pub(crate) store: Store,
+    pub(crate) store: Objects,
     pub(crate) roots: Roots,
     pub(crate) job: JobId,
     pub(crate) task: TaskId,
@@ -178,6 +203,9 @@ impl<'a> TaskContext<'a> {
     pub fn release(&mut self, index: usize) {
         if let Argument::Whole(blocks) = &mut self.parts.args[index] {
             blocks.clear();
+        }
+        if let Objects::Lent(store) = &self.parts.store {
+            store.flush();
         }
     }
 

@@ -5,7 +5,7 @@
 //! is submitted.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::LocalBoxFuture;
@@ -16,7 +16,7 @@ mod in_place;
 mod roots;
 
 pub use context::{Argument, TaskContext, Yield};
-pub(crate) use context::{ContextParts, Finished};
+pub(crate) use context::{ContextParts, Finished, Objects};
 pub use error::TaskError;
 pub use in_place::InPlace;
 pub use roots::{Roots, RootsError};
@@ -43,6 +43,21 @@ pub enum Mode {
 /// State that lives in an executor from the first task of a function to the end (a model, say).
 pub type SetupState = Box<dyn Any + Send>;
 
+/// The state of a function in an executor that keeps `states`, made when it is first needed.
+pub(crate) fn state_of<'a>(
+    function: &Function,
+    states: &'a mut HashMap<&'static str, SetupState>,
+) -> Result<Option<&'a mut SetupState>, TaskError> {
+    let Some(setup) = function.setup else { return Ok(None) };
+    if !states.contains_key(function.name) {
+        states.insert(function.name, setup()?);
+    }
+    Ok(states.get_mut(function.name))
+}
+
+/// The crates of exobus: their functions are no code of users.
+const BUILT_IN: [&str; 4] = ["exobus", "exobus_actors", "exobus_pipelines", "exobus_shuffle"];
+
 /// A task function as the registry keeps it.
 pub struct Function {
     /// Dotted name, "sort.map".
@@ -57,6 +72,8 @@ pub struct Function {
     /// and may run at the same time (what is written besides the outputs has a name of its attempt). Attempts of such a
     /// function are checked against each other (law 4), and one that takes too long is copied.
     pub deterministic: bool,
+    /// The module that it is written in: `module_path!()`.
+    pub module: &'static str,
     /// Runs it: decodes the parameters, calls the function, writes what it returns.
     pub call: fn(&mut TaskContext<'_>, &[u8]) -> Result<(), TaskError>,
 }
@@ -67,6 +84,11 @@ impl Function {
     /// "name@version".
     pub fn key(&self) -> String {
         format!("{}@{}", self.name, self.version)
+    }
+
+    /// Whether it is of exobus itself, and no code of a user.
+    pub fn is_built_in(&self) -> bool {
+        BUILT_IN.contains(&self.module.split("::").next().unwrap_or_default())
     }
 
     /// How argument `index` is taken.

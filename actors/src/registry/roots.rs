@@ -78,6 +78,11 @@ impl Roots {
         self.0.is_empty()
     }
 
+    /// The roots as they were configured.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|root| root.path.clone()).collect()
+    }
+
     /// Checks a path of a job. What is not there yet is checked as far as it is.
     ///
     /// # Errors

@@ -135,6 +135,7 @@ macro_rules! keyed_job {
                     modes: &[$crate::actors::registry::Mode::$mode],
                     setup: None,
                     deterministic: false,
+                    module: ::core::module_path!(),
                     call: $crate::keyed::call::$stage::<$job>,
                 }
             }

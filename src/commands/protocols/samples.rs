@@ -296,6 +296,7 @@ fn node_manager() -> Vec<NodeMsg> {
         resources: Resources::cpu(1000),
         scratch_bytes: vec![8_192_000; 2],
         whole_max_bytes: 64 << 20,
+        memory_max_bytes: 0,
         timeout_ms: 0,
     };
     vec![

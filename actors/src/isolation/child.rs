@@ -1,0 +1,302 @@
+//! The executor process's side: maps the region, runs what it is told, asks for the rest.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use exobus_store::lent::{Lender, LentStore, Loan, Place, Room, WriterStep};
+use exobus_store::{ObjectMeta, StoreError, SystemClock};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use super::wire::{
+    Answer, Done, Frames, FromChild, LentArgument, LentInPlace, Run, Said, ToChild, receive_descriptors,
+};
+use crate::registry::{
+    Argument, ContextParts, Finished, Function, InPlace, Objects, Roots, SetupState, TaskContext, TaskError, functions,
+    state_of,
+};
+use crate::task::{FailureKind, Output, TaskFailure};
+
+/// What an executor process is called.
+pub(super) const NAME: &str = "exobus-executor";
+/// In its environment: the process that started it.
+pub(super) const PARENT: &str = "EXOBUS_EXECUTOR_OF";
+/// Loans that are given back wait for the next message, but not more of them.
+const GIVEN_BACK_MAX: usize = 256;
+
+/// Whether a node has started this process as an executor.
+pub fn is_executor() -> bool {
+    // What an executor starts inherits its environment, and not its name.
+    std::env::args_os().next().is_some_and(|name| name == NAME) && std::env::var_os(PARENT).is_some()
+}
+
+/// Makes this process an executor, where a node has started it as one, and then never returns; else does nothing.
+///
+/// A binary whose nodes run functions in processes ([`Isolation`](super::Isolation)) calls this first thing in `main`: nodes
+/// start the binary again for each executor, with the same functions in it.
+///
+/// ```no_run
+/// exobus_actors::isolation::enter();
+/// // Everything else that main does.
+/// ```
+pub fn enter() {
+    if !is_executor() {
+        return;
+    }
+    let code = match serve() {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("error: executor process: {error}");
+            1
+        }
+    };
+    std::process::exit(code);
+}
+
+fn serve() -> io::Result<()> {
+    // Also when the node is killed. It may have been before this.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = std::env::var(PARENT).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    if parent.is_none() || getppid() != parent {
+        return Err(io::Error::other("the node is gone"));
+    }
+    let stdin = io::stdin();
+    let credentials = rustix::net::sockopt::socket_peercred(stdin.as_fd())?;
+    if Some(credentials.pid) != parent || credentials.uid != rustix::process::getuid() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the socket is not the node's"));
+    }
+    // From here on stdin is at its end: functions that read from it find nothing.
+    let [region, calls, control] = receive_descriptors(stdin.as_fd())?;
+    // When memory is short, this process goes before the node; where the kernel does not let it, it is as any other.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let cancels = Arc::new(Cancels::default());
+    let listening = cancels.clone();
+    std::thread::Builder::new().name("exobus-control".into()).spawn(move || listening.listen(control.into()))?;
+
+    let connection = Arc::new(Connection::new(calls.into()));
+    let ToChild::Start { roots } = connection.wait()? else { return Err(io::Error::other("no greeting")) };
+    let roots = Roots::open(&roots).map_err(io::Error::other)?;
+    let store = LentStore::map(region, connection.clone(), Arc::new(SystemClock::new()))?;
+    let mut executor = ChildExecutor { connection: connection.clone(), store, roots, states: HashMap::new() };
+    connection.say(Said::Ready)?;
+    loop {
+        match connection.wait() {
+            Ok(ToChild::Run(run)) => {
+                let cancelled = cancels.begin(run.serial);
+                let outcome = executor.run(*run, cancelled);
+                connection.say(Said::Finished(outcome))?;
+            }
+            Ok(ToChild::Ping) => connection.say(Said::Ready)?,
+            Ok(_) => return Err(io::Error::other("the node said something out of turn")),
+            // The node needs it no more.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+struct ChildExecutor {
+    connection: Arc<Connection>,
+    store: LentStore,
+    roots: Roots,
+    states: HashMap<&'static str, SetupState>,
+}
+
+impl ChildExecutor {
+    fn run(&mut self, run: Run, cancelled: Arc<AtomicBool>) -> Result<Done, TaskFailure> {
+        let key: Arc<str> = run.function.as_str().into();
+        let Some(function) = functions().get(&key).copied() else {
+            let message = format!("function {key} is not known to the executor process");
+            return Err(TaskFailure::new(FailureKind::Rejected, message));
+        };
+        match catch_unwind(AssertUnwindSafe(|| self.execute(function, run, cancelled))) {
+            Ok(outcome) => outcome.map_err(TaskError::into_failure),
+            Err(panic) => Err(TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic))),
+        }
+    }
+
+    fn execute(&mut self, function: &Function, run: Run, cancelled: Arc<AtomicBool>) -> Result<Done, TaskError> {
+        let state = state_of(function, &mut self.states)?;
+        let connection = &self.connection;
+        let args = run.args.into_iter().map(|argument| borrowed(&self.store, connection, argument)).collect();
+        let scratch = run.scratch.into_iter().map(|(loan, place)| self.store.lent_scratch(loan, place));
+        let parts = ContextParts {
+            store: Objects::Lent(self.store.clone()),
+            roots: self.roots.clone(),
+            job: run.job,
+            task: run.task,
+            attempt: run.attempt,
+            args,
+            scratch: scratch.collect::<Result<_, _>>()?,
+            returns: run.returns,
+            target_bytes: run.target_bytes,
+            cancelled,
+        };
+        // A node that is gone ends this process.
+        let mut announce = |index: u32, output: Output| drop(connection.say(Said::Yielded { index, output }));
+        let mut context = TaskContext::new(parts, &mut announce, state);
+        (function.call)(&mut context, &run.params)?;
+        let finished = context.finish()?;
+        let Finished { outputs, consumed, figures, value } = finished;
+        Ok(Done { outputs, consumed, figures, value })
+    }
+}
+
+fn borrowed(store: &LentStore, connection: &Arc<Connection>, argument: LentArgument) -> Argument {
+    match argument {
+        LentArgument::Whole(blocks) => Argument::Whole(blocks.into_iter().map(|block| store.block(block)).collect()),
+        LentArgument::Stream(readers) => {
+            Argument::Stream(readers.into_iter().map(|reader| store.reader(reader)).collect())
+        }
+        LentArgument::InPlace(objects) => {
+            let in_place = |LentInPlace { number, meta, parts }: LentInPlace| {
+                let connection = connection.clone();
+                let read = move |offset, to: &mut [u8]| connection.read_in_place(number, offset, to);
+                InPlace::lent(meta, parts.0 as usize..parts.1 as usize, Box::new(read))
+            };
+            Argument::InPlace(objects.into_iter().map(in_place).collect())
+        }
+    }
+}
+
+/// The attempt that runs, and those that were cancelled.
+#[derive(Default)]
+struct Cancels(Mutex<Cancelled>);
+
+#[derive(Default)]
+struct Cancelled {
+    running: u64,
+    /// The latest attempt that is cancelled; it may not have begun here.
+    serial: u64,
+    flag: Arc<AtomicBool>,
+}
+
+impl Cancels {
+    /// An attempt begins: where it sees that it should end.
+    fn begin(&self, serial: u64) -> Arc<AtomicBool> {
+        let mut state = self.0.lock();
+        state.running = serial;
+        state.flag = Arc::new(AtomicBool::new(state.serial >= serial));
+        state.flag.clone()
+    }
+
+    fn cancel(&self, serial: u64) {
+        let mut state = self.0.lock();
+        state.serial = state.serial.max(serial);
+        if state.running == serial {
+            state.flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Until the node closes its end: then the process ends, whatever it does.
+    fn listen(&self, mut control: UnixStream) {
+        use std::io::Read as _;
+        let mut serial = [0; 8];
+        while control.read_exact(&mut serial).is_ok() {
+            self.cancel(u64::from_le_bytes(serial));
+        }
+        std::process::exit(0);
+    }
+}
+
+/// The way to the node.
+struct Connection {
+    frames: Mutex<Frames>,
+    given_back: Mutex<Vec<Loan>>,
+}
+
+impl Connection {
+    fn new(calls: UnixStream) -> Self {
+        Self { frames: Mutex::new(Frames::new(calls)), given_back: Mutex::default() }
+    }
+
+    fn wait(&self) -> io::Result<ToChild> {
+        self.frames.lock().receive(&mut || true)
+    }
+
+    fn say(&self, said: Said) -> io::Result<()> {
+        self.say_over(&mut self.frames.lock(), said)
+    }
+
+    fn say_over(&self, frames: &mut Frames, said: Said) -> io::Result<()> {
+        let given_back = std::mem::take(&mut *self.given_back.lock());
+        frames.send(&FromChild { given_back, said }, &mut || true)
+    }
+
+    /// Asks, one thread at a time. The function ends with its process when the node is gone, so that error is for the moment.
+    fn ask(&self, said: Said) -> Result<Answer, StoreError> {
+        let mut frames = self.frames.lock();
+        let answer = self.say_over(&mut frames, said).and_then(|()| frames.receive(&mut || true));
+        match answer {
+            Ok(ToChild::Answer(Answer::Failed(error))) => Err(error.into_store_error()),
+            Ok(ToChild::Answer(answer)) => Ok(answer),
+            Ok(_) => Err(unexpected()),
+            Err(error) => Err(StoreError::Lender(format!("the node: {error}"))),
+        }
+    }
+
+    fn read_in_place(&self, number: u32, offset: u64, to: &mut [u8]) -> Result<(), StoreError> {
+        match self.ask(Said::ReadInPlace { number, offset, bytes: to.len() as u64 })? {
+            Answer::Bytes(bytes) if bytes.len() == to.len() => {
+                to.copy_from_slice(&bytes);
+                Ok(())
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn unexpected() -> StoreError {
+    StoreError::Lender("the node answered something else".into())
+}
+
+impl Lender for Connection {
+    fn room(&self, writer: u32, steps: &[WriterStep]) -> Result<Room, StoreError> {
+        match self.ask(Said::Room { writer, steps: steps.to_vec() })? {
+            Answer::Room(room) => Ok(room),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn seal(&self, writer: u32, steps: &[WriterStep]) -> Result<ObjectMeta, StoreError> {
+        match self.ask(Said::Seal { writer, steps: steps.to_vec() })? {
+            Answer::Sealed(meta) => Ok(meta),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn next_chunk(&self, reader: u32) -> Result<Option<Place>, StoreError> {
+        match self.ask(Said::NextChunk { reader })? {
+            Answer::Chunk(place) => Ok(place),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn scratch(&self, bytes: u64) -> Result<(u32, Place), StoreError> {
+        match self.ask(Said::Scratch { bytes })? {
+            Answer::Scratch(loan, place) => Ok((loan, place)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn given_back(&self, loan: Loan) {
+        let many = {
+            let mut given_back = self.given_back.lock();
+            given_back.push(loan);
+            given_back.len() >= GIVEN_BACK_MAX
+        };
+        if many {
+            self.flush();
+        }
+    }
+
+    fn flush(&self) {
+        // The node takes back all of it when this process ends.
+        let _ = self.say(Said::Nothing);
+    }
+}

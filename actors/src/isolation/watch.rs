@@ -1,0 +1,86 @@
+//! What is looked at while an attempt runs in a process: whether it should, whether it can, and what it takes.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use exobus_store::Clock;
+
+use super::GRACE;
+use super::death::{self, Verdict};
+use super::wire::TICK;
+
+/// A process that was found stopped so often in a row stays so: a second. One look more or less is nobody's fault, since this
+/// process may have been stopped with it.
+const STOPPED_LOOKS: u32 = 50;
+
+/// Looks after one attempt.
+pub(super) struct Watch<'a> {
+    pub(super) clock: &'a dyn Clock,
+    pub(super) process: u32,
+    /// What the attempt is called on the control socket.
+    pub(super) serial: u64,
+    pub(super) control: &'a UnixStream,
+    pub(super) cancelled: &'a AtomicBool,
+    /// Memory of its own that the process may have, bytes; 0: no limit.
+    pub(super) memory_max_bytes: u64,
+    /// When it last looked.
+    pub(super) looked: Duration,
+    /// When the process was told that the attempt is cancelled.
+    pub(super) told: Option<Duration>,
+    pub(super) stopped_looks: u32,
+    /// Why it should not go on.
+    pub(super) verdict: Option<Verdict>,
+}
+
+impl Watch<'_> {
+    /// Looks when the last look is a while ago.
+    pub(super) fn look_now_and_then(&mut self) -> bool {
+        if self.clock.now().saturating_sub(self.looked) >= TICK { self.look() } else { true }
+    }
+
+    /// Whether it may go on.
+    pub(super) fn look(&mut self) -> bool {
+        let now = self.clock.now();
+        self.looked = now;
+        if self.cancelled.load(Ordering::Relaxed) {
+            match self.told {
+                None => {
+                    self.told = Some(now);
+                    // A process that cannot be told is gone, or is killed when its time has come.
+                    let _ = self.control.write_all(&self.serial.to_le_bytes());
+                }
+                Some(told) if now.saturating_sub(told) >= GRACE => self.verdict = Some(Verdict::Cancelled),
+                Some(_) => {}
+            }
+        }
+        let stopped = matches!(state_of(self.process), Some('T' | 't'));
+        self.stopped_looks = if stopped { self.stopped_looks + 1 } else { 0 };
+        if self.stopped_looks >= STOPPED_LOOKS {
+            self.verdict = Some(Verdict::Stopped);
+        }
+        if self.memory_max_bytes > 0
+            && let Some(used_bytes) = own_bytes(self.process)
+            && used_bytes > self.memory_max_bytes
+        {
+            self.verdict = Some(Verdict::Memory { used_bytes, max_bytes: self.memory_max_bytes });
+        }
+        self.verdict.is_none()
+    }
+}
+
+fn state_of(process: u32) -> Option<char> {
+    death::state_of(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// Memory of a process that is its own.
+pub(super) fn own_bytes(process: u32) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
+    death::own_bytes(&statm, rustix::param::page_size() as u64)
+}
+
+/// How often the kernel of this machine has killed for want of memory.
+pub(super) fn oom_kills() -> u64 {
+    std::fs::read_to_string("/proc/vmstat").ok().and_then(|text| death::oom_kills(&text)).unwrap_or(0)
+}

@@ -1,0 +1,269 @@
+//! What the tests run: functions that end in every way, and honest ones.
+
+use std::hint::black_box;
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use exobus_actors::ids::RowHash;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use serde::{Deserialize, Serialize};
+
+/// How a function ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum End {
+    Well,
+    Abort,
+    Exit(i32),
+    Panic,
+    /// Stores to an argument, which nobody may.
+    Scribble,
+    /// Calls itself for ever.
+    Overflow,
+    /// Writes its process id to a file and waits to be killed.
+    Wait(PathBuf),
+    /// Takes memory until it is killed.
+    Hog(PathBuf),
+}
+
+/// Ends so in its first attempts, and well after these; writes something before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ends {
+    pub how: End,
+    pub attempts: u32,
+    pub salt: u64,
+}
+
+impl Ends {
+    pub fn once(how: End) -> Self {
+        Self { how, attempts: 1, salt: 0 }
+    }
+
+    pub fn always(how: End) -> Self {
+        Self { how, attempts: u32::MAX, salt: 0 }
+    }
+}
+
+/// Returns the length of its argument, if it gets that far.
+#[task(name = "test.ends")]
+pub fn ends(context: &mut TaskContext<'_>, params: Ends) -> Result<u64, TaskError> {
+    let argument = (context.args() > 0).then(|| context.block(0));
+    let length = argument.as_ref().map_or(0, |block| block.len() as u64);
+    eprintln!("the last words of attempt {}", context.attempt());
+    if context.attempt().0 > params.attempts {
+        return Ok(length);
+    }
+    // What is under way goes with the process.
+    let scratch = context.scratch(1 << 20)?;
+    let output = context.output()?;
+    output.begin_part(None)?;
+    output.write(&scratch[..1000])?;
+    match params.how {
+        End::Well => {}
+        End::Abort => std::process::abort(),
+        End::Exit(code) => std::process::exit(code),
+        End::Panic => panic!("on purpose"),
+        End::Scribble => scribble(&argument.expect("an argument")),
+        End::Overflow => drop(black_box(overflow(black_box(1)))),
+        End::Wait(path) => {
+            write_pid(&path);
+            loop {
+                std::thread::park_timeout(Duration::from_secs(1));
+            }
+        }
+        End::Hog(path) => {
+            write_pid(&path);
+            let mut taken = Vec::new();
+            // Not faster than anybody can look.
+            loop {
+                taken.push(vec![black_box(7_u8); 1 << 20]);
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+    }
+    output.end_part(1, RowHash::default());
+    Ok(length)
+}
+
+fn write_pid(path: &std::path::Path) {
+    let mut file = std::fs::File::create(path).unwrap();
+    writeln!(file, "{}", std::process::id()).unwrap();
+}
+
+#[allow(unsafe_code, reason = "a stray pointer is what is to be survived")]
+fn scribble(bytes: &[u8]) {
+    // SAFETY: none; the page cannot be stored to, so that this ends the process before anything is changed.
+    unsafe { bytes.as_ptr().cast_mut().write_volatile(!bytes[0]) };
+}
+
+#[allow(unconditional_recursion)]
+fn overflow(depth: u64) -> [u64; 64] {
+    let mut frame = overflow(black_box(depth + 1));
+    frame[0] += depth;
+    frame
+}
+
+/// Where it runs.
+#[task(name = "test.where")]
+pub fn whereabouts(_context: &mut TaskContext<'_>, _number: u64) -> Result<u32, TaskError> {
+    Ok(std::process::id())
+}
+
+/// Goes on until it is cancelled, and says in a file that it has seen it.
+#[task(name = "test.looks")]
+pub fn looks(context: &mut TaskContext<'_>, paths: (PathBuf, PathBuf)) -> Result<u64, TaskError> {
+    write_pid(&paths.0);
+    while !context.cancelled() {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    write_pid(&paths.1);
+    Err(TaskError::Cancelled)
+}
+
+/// What a map of the shuffle makes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Make {
+    pub map: u64,
+    pub parts: u32,
+    pub rows: u64,
+}
+
+fn row(map: u64, part: u32, row: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (at, word) in [map, u64::from(part), row, map ^ row.wrapping_mul(0x9e37_79b9_7f4a_7c15)].iter().enumerate() {
+        bytes[at * 8..][..8].copy_from_slice(&word.to_be_bytes());
+    }
+    bytes
+}
+
+/// Rows for each part, by the ways that there are to write them.
+#[task(name = "test.make", deterministic = true)]
+pub fn make(context: &mut TaskContext<'_>, params: Make) -> Result<(), TaskError> {
+    let mut scratch = context.scratch(params.rows * 32)?;
+    for part in 0..params.parts {
+        // Parts differ in length; one is empty.
+        let rows = params.rows * u64::from(part) / u64::from(params.parts);
+        let mut hash = 0_u128;
+        for number in 0..rows {
+            let row = row(params.map, part, number);
+            scratch[number as usize * 32..][..32].copy_from_slice(&row);
+            hash = hash.wrapping_add(RowHash::of(&row).0);
+        }
+        let bytes = &scratch[..rows as usize * 32];
+        let output = context.output()?;
+        output.begin_part((part % 2 == 0).then_some(bytes.len() as u64))?;
+        if part % 3 == 0 {
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let spare = output.spare()?;
+                let count = spare.len().min(rest.len()).min(1000);
+                spare[..count].copy_from_slice(&rest[..count]);
+                output.advance(count);
+                rest = &rest[count..];
+            }
+        } else {
+            bytes.chunks(100).try_for_each(|piece| output.write(piece))?;
+        }
+        output.end_part(rows, RowHash(hash));
+    }
+    Ok(())
+}
+
+fn rows_of(bytes: &[u8]) -> (u64, RowHash) {
+    let rows = bytes.as_chunks::<32>().0;
+    let hash = rows.iter().fold(0_u128, |sum, row| sum.wrapping_add(RowHash::of(row).0));
+    (rows.len() as u64, RowHash(hash))
+}
+
+/// Puts one part of every member together: whole.
+#[task(name = "test.join", arguments = [whole], deterministic = true)]
+pub fn join(context: &mut TaskContext<'_>, _params: u64) -> Result<(), TaskError> {
+    let blocks = context.blocks(0);
+    let all: Vec<u8> = blocks.iter().flat_map(|block| block.iter().copied()).collect();
+    drop(blocks);
+    context.release(0);
+    finish_join(context, all)
+}
+
+/// The same: as streams, one of them by `Read`.
+#[task(name = "test.join_stream", arguments = [stream], deterministic = true)]
+pub fn join_stream(context: &mut TaskContext<'_>, _params: u64) -> Result<(), TaskError> {
+    let mut all = Vec::new();
+    for (number, mut reader) in context.readers(0).into_iter().enumerate() {
+        if number == 0 {
+            reader.read_to_end(&mut all)?;
+        }
+        while let Some(chunk) = reader.next_chunk()? {
+            all.extend_from_slice(chunk);
+        }
+        if reader.remaining() > 0 {
+            return Err(TaskError::fatal("a stream ended early"));
+        }
+    }
+    finish_join(context, all)
+}
+
+fn finish_join(context: &mut TaskContext<'_>, all: Vec<u8>) -> Result<(), TaskError> {
+    let (rows, hash) = rows_of(&all);
+    context.consumed(0, all.len() as u64, rows, hash);
+    let output = context.output_sized(all.len() as u64)?;
+    output.begin_part(Some(all.len() as u64))?;
+    output.write(&all)?;
+    output.end_part(rows, hash);
+    Ok(())
+}
+
+/// Lengths of the parts of an argument in place, and the first bytes of each.
+#[task(name = "test.peek", arguments = [in_place])]
+pub fn peek(context: &mut TaskContext<'_>, _params: u64) -> Result<Vec<(u64, Vec<u8>)>, TaskError> {
+    let mut seen = Vec::new();
+    for object in context.in_place(0) {
+        for part in object.parts() {
+            let mut bytes = vec![0; part.bytes.min(8) as usize];
+            object.read(part.offset, &mut bytes)?;
+            seen.push((part.bytes, bytes));
+        }
+    }
+    Ok(seen)
+}
+
+/// A stream of outputs.
+#[task(name = "test.count_up")]
+pub fn count_up(context: &mut TaskContext<'_>, to: u64) -> Result<(), TaskError> {
+    for number in 0..to {
+        let output = context.output()?;
+        output.begin_part(None)?;
+        output.write(&rmp_serde::to_vec(&number).map_err(TaskError::fatal)?)?;
+        output.end_part(1, RowHash::default());
+        context.next_output()?;
+    }
+    Ok(())
+}
+
+/// Several outputs, one sealed ahead and one never written.
+#[task(name = "test.several")]
+pub fn several(context: &mut TaskContext<'_>, number: u64) -> Result<(), TaskError> {
+    for index in [1, 0] {
+        let output = context.output_at(index)?;
+        output.begin_part(None)?;
+        output.write(&rmp_serde::to_vec(&(number + index as u64)).map_err(TaskError::fatal)?)?;
+        output.end_part(1, RowHash::default());
+        if index == 1 {
+            context.seal_output(1)?;
+        }
+    }
+    Ok(())
+}
+
+fn begin() -> Result<u64, TaskError> {
+    Ok(0)
+}
+
+/// How often this process has run it.
+#[task(name = "test.remembers", setup = begin)]
+pub fn remembers(context: &mut TaskContext<'_>, _number: u64) -> Result<u64, TaskError> {
+    let count = context.state::<u64>();
+    *count += 1;
+    Ok(*count)
+}

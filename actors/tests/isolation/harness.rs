@@ -1,0 +1,147 @@
+//! Nodes whose executors are processes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_actors::event::{Event, EventKind, EventSink};
+use exobus_actors::futures::Futures;
+use exobus_actors::isolation::{ExecutorKind, Isolation};
+use exobus_actors::node::{Node, NodeOptions};
+use exobus_actors::task::JobError;
+use parking_lot::Mutex;
+
+/// How long something may take that is bound to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Processes that run [`executor_process`](crate::executor_process).
+pub fn isolation(executor: ExecutorKind) -> Isolation {
+    let arguments = ["--exact", "executor_process", "--nocapture", "--test-threads=1"];
+    Isolation { executor, arguments: arguments.map(Into::into).to_vec(), ..Isolation::default() }
+}
+
+pub struct World {
+    pub node: Arc<Node>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub fn new(executor: ExecutorKind, executors: usize, memory_bytes: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = NodeOptions::alone(executors, memory_bytes);
+        options.store.spill_dirs = vec![folder.path().join("spill")];
+        options.isolation = isolation(executor);
+        Self { node: Arc::new(Node::start(options).unwrap()), folder }
+    }
+
+    /// One executor with a process.
+    pub fn one() -> Self {
+        Self::new(ExecutorKind::Process, 1, 64 << 20)
+    }
+
+    /// A path that nothing is at.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a program; also what the failed attempts said.
+    pub fn run<T, P>(&self, program: P) -> (Result<T, JobError>, Vec<String>)
+    where
+        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (result, events) = run_on(&self.node, program);
+        let failure = |event: Event| match event.kind {
+            EventKind::TaskFailed { error, .. } => Some(error),
+            _ => None,
+        };
+        (result, events.into_iter().filter_map(failure).collect())
+    }
+
+    /// Nothing is held once jobs are over, whatever became of their processes.
+    pub fn assert_nothing_is_held(&self) {
+        until(|| self.node.store().stats().used_bytes == 0);
+    }
+}
+
+/// Runs a program on a node.
+pub fn run_on<T, P>(node: &Node, program: P) -> (Result<T, JobError>, Vec<Event>)
+where
+    P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
+    T: Send + 'static,
+{
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = {
+        let events = events.clone();
+        EventSink::new(move |event| events.lock().push(event))
+    };
+    let (result, _) = futures::executor::block_on(node.run(node.new_job(), "test", Some(sink), program));
+    let events = std::mem::take(&mut *events.lock());
+    (result, events)
+}
+
+/// Gives others their turn until this is so.
+#[track_caller]
+pub fn until(mut so: impl FnMut() -> bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, wait).await }).is_ok(),
+        "it comes about within its time"
+    );
+}
+
+/// What a file has, once it has a whole line.
+pub fn line_of(path: &Path) -> String {
+    let mut text = String::new();
+    until(|| {
+        text = std::fs::read_to_string(path).unwrap_or_default();
+        text.ends_with('\n')
+    });
+    text.trim().to_owned()
+}
+
+/// The same, for programs.
+pub async fn line_in(path: &Path) -> String {
+    let line = async {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if text.ends_with('\n') {
+                return text.trim().to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, line).await.expect("it is written within its time")
+}
+
+/// Whether there is a process of this id that has not ended.
+pub fn lives(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Processes that this one has started and not taken leave of, dead ones included.
+pub fn children() -> Vec<u32> {
+    let me = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.split_whitespace().nth(1) == Some(&me))
+    };
+    processes.filter(is_child).collect()
+}
+
+/// What this process has open, but for the folder that is looked at.
+pub fn descriptors() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut open: Vec<_> = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
+    open.retain(|path| !path.ends_with("fd"));
+    open.sort();
+    open
+}
