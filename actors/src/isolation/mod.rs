@@ -21,7 +21,7 @@
 //!
 //! An executor has at most one process, which serves one attempt after the other. There is no path that anybody could
 //! connect to: the process inherits one end of a socket pair, over which come the descriptors of the region and of two
-//! more sockets. See `docs/decisions/011-executors-are-the-same-binary.md`.
+//! more sockets. See `docs/decisions/012-executors-are-the-same-binary.md`.
 //!
 //! A binary that runs nodes calls [`enter`] first thing in `main`; where it has asked for processes and does not, nodes say
 //! so.
