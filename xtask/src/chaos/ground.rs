@@ -184,6 +184,12 @@ impl Ground {
         Ok(Cost { seconds: run.seconds, attempts, spilled_bytes })
     }
 
+    /// Whether a process with this environment belongs to a run of the binary on this ground.
+    pub fn is_in_environment(&self, environment: &[u8]) -> bool {
+        let ours = format!("TMPDIR={}", self.folder.display());
+        environment.split(|byte| *byte == 0).any(|variable| variable == ours.as_bytes())
+    }
+
     /// Neither files nor processes.
     pub fn nothing_is_left(&self) -> Result<()> {
         for entry in std::fs::read_dir(&self.folder)?.flatten() {
@@ -195,7 +201,9 @@ impl Ground {
         for process in std::fs::read_dir("/proc")?.flatten() {
             let Ok(line) = std::fs::read(process.path().join("cmdline")) else { continue };
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            if line.contains(&folder) {
+            // Executor processes say in their environment whose they are.
+            let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+            if line.contains(&folder) || self.is_in_environment(&environment) {
                 bail!("process {} is left: {line}", process.file_name().display());
             }
         }

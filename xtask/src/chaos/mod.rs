@@ -6,6 +6,7 @@
 //! nothing is left behind. To add one: a function in a file of this folder, and a line in [`ROWS`].
 
 mod cluster;
+mod executors;
 mod ground;
 mod limits;
 mod nodes;
@@ -43,6 +44,9 @@ pub struct Row {
 
 /// All rows, in order.
 const ROWS: &[Row] = &[
+    Row { number: 1, name: "executor SIGKILL", root: false, run: executors::killed },
+    Row { number: 1, name: "executor aborts", root: false, run: executors::aborting },
+    Row { number: 1, name: "executor stopped", root: false, run: executors::stopped },
     Row { number: 3, name: "node killed early among maps", root: false, run: nodes::killed_among_maps },
     Row { number: 3, name: "node killed late among maps", root: false, run: nodes::killed_halfway },
     Row { number: 3, name: "node killed among reduces", root: false, run: nodes::killed_among_reduces },
