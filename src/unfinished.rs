@@ -40,6 +40,14 @@ pub enum Unfinished {
     Damaged(PathBuf, Failure),
 }
 
+/// What the files are opened and removed on: it has no threads of its own, so it needs none of the system's.
+///
+/// # Errors
+/// The system has no descriptors left.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().or_exit(Exit::InputOutput)
+}
+
 /// Where the logs are: in the folder for state of the XDG base directory specification.
 fn folder() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -14,7 +14,6 @@ use serde_json::json;
 use super::{keyed, session::Session, sort};
 use crate::{
     cli::ResumeArgs,
-    cluster,
     exit::{Exit, Failure, OrExit},
     report::duration,
     unfinished::{self, JobFile, Unfinished},
@@ -37,7 +36,7 @@ impl Row {
 
 /// Lists them, forgets one, or goes on with one.
 pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
-    let runtime = cluster::runtime()?;
+    let runtime = unfinished::runtime()?;
     let mut stopped = Vec::new();
     let mut running: Vec<JobId> = Vec::new();
     for job in runtime.block_on(unfinished::list()) {

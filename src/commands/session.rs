@@ -12,12 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{embedded, generate::interrupted, job_failure, submit};
 use crate::{
     cli::{JobArgs, ResumeArgs, SetupArgs},
-    cluster,
     config::{NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
     report::{Reporter, Style, Views, count},
-    unfinished::JobFile,
+    unfinished::{self, JobFile},
 };
 
 /// A job that is about to run.
@@ -133,7 +132,7 @@ impl Session {
                 },
             )
         } else {
-            let runtime = cluster::runtime()?;
+            let runtime = unfinished::runtime()?;
             let again = matches!(logged, Logged::Again(..));
             let (spec, file) = match logged {
                 Logged::Again(file, spec) => (*spec, Some(file)),
