@@ -94,8 +94,12 @@ fn logs(scratch: &Scratch) -> Vec<String> {
 
 /// Sorts in one process that is killed when so many tasks of a stage are done.
 fn killed_alone(scratch: &Scratch, strategy: &str, stage: &str, done: usize) -> Events {
+    exobus(&["generate", "--records", "1000000", "--files", "4", &scratch.text("in")]).expect(0, &[]);
+    killed_with_input(scratch, strategy, stage, done)
+}
+
+fn killed_with_input(scratch: &Scratch, strategy: &str, stage: &str, done: usize) -> Events {
     let (input, output) = (scratch.text("in"), scratch.text("out"));
-    exobus(&["generate", "--records", "1000000", "--files", "4", &input]).expect(0, &[]);
     let mut command = alone(scratch, &["sort", &input, "--output", &output, "--strategy", strategy]);
     command.args(["--partitions", "12", "--memory", "64MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
     let mut killed = false;
@@ -134,6 +138,15 @@ fn a_sort_that_is_killed_among_the_maps_is_resumed() {
 fn partitions_that_were_finished_before_the_kill_are_not_made_again() {
     let scratch = Scratch::new();
     killed_alone(&scratch, "simple", "sort.reduce", 7);
+    resumed_alone(&scratch).nothing_is_done_twice("sort.reduce");
+}
+
+/// What lists them is more than the log keeps: it is made again, though there is something in the output folder by now.
+#[test]
+fn a_sort_of_many_files_is_resumed() {
+    let scratch = Scratch::new();
+    exobus(&["generate", "--records", "1000000", "--files", "100", &scratch.text("in")]).expect(0, &[]);
+    killed_with_input(&scratch, "simple", "sort.reduce", 5);
     resumed_alone(&scratch).nothing_is_done_twice("sort.reduce");
 }
 

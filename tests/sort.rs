@@ -90,7 +90,8 @@ fn a_timeline_and_a_plot_show_every_task_once() {
     assert_eq!(trace.outcome, "finished");
     assert_eq!((trace.count("sort.list"), trace.count("sort.reduce"), trace.count("sort.commit")), (1, 9, 1));
     assert!(trace.count("sort.map") >= 3 && trace.count("sort.sample") >= 1, "{:?}", trace.attempts);
-    let helpers = ["sort.list", "sort.sample", "shuffle.sizes", "sort.commit"].map(|stage| trace.count(stage));
+    let helpers =
+        ["sort.list", "shuffle.prepare", "sort.sample", "shuffle.sizes", "sort.commit"].map(|stage| trace.count(stage));
     let helpers: usize = helpers.iter().sum();
     assert_eq!(trace.attempts.len(), trace.count("sort.map") + 9 + helpers, "nothing else");
     for (_, process, lane) in &trace.attempts {

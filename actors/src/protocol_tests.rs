@@ -60,6 +60,7 @@ fn owner_messages(
         OwnerMsg::Recalled { node: node(), task, attempt },
         OwnerMsg::Stopped { node: node(), incarnation, task, outputs: u32::MAX },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
+        OwnerMsg::TakenOver { run: 1 },
         OwnerMsg::Stock { node: node(), incarnation, objects: [ObjectId(1)].into_iter().collect(), last: true },
         OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
         OwnerMsg::NodeFigures {

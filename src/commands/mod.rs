@@ -32,12 +32,16 @@ fn is_disk_full(failure: &TaskFailure) -> bool {
     failure.kind == FailureKind::DiskFull || failure.message.contains(": disk full at offset ")
 }
 
+/// Whether a task looks at what the user named, and writes nothing but a folder.
+fn is_look(function: &str) -> bool {
+    function.ends_with(".list") || function == "shuffle.prepare"
+}
+
 /// What a job that failed means for the shell.
 fn job_failure(error: JobError) -> Failure {
     let exit = match &error {
         JobError::Task { failure, .. } if is_disk_full(failure) => Exit::InputOutput,
-        // It looks at what the user named, and writes nothing but a folder.
-        JobError::Task { function, .. } if function.split('@').next().is_some_and(|name| name.ends_with(".list")) => {
+        JobError::Task { function, .. } if function.split('@').next().is_some_and(|name| is_look(name)) => {
             Exit::InputOutput
         }
         _ => Exit::JobFailed,

@@ -14,7 +14,7 @@ use super::JobEnd;
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
 use crate::ids::{JobId, NodeId};
-use crate::joblog::{JobLogs, Past};
+use crate::joblog::Run;
 use crate::membership::Change;
 use crate::node::NodeParts;
 use crate::owner::{self, JobOutcome, OwnerActor, OwnerLog, OwnerMsg, OwnerParts};
@@ -31,8 +31,8 @@ pub(crate) struct JobRun {
     pub(crate) tenant: Arc<str>,
     pub(crate) name: String,
     pub(crate) events: Option<EventSink>,
-    /// Where it is logged, if it is, what earlier runs have left, and the log's last record.
-    pub(crate) log: Option<(JobLogs, Past, u64)>,
+    /// Its log, if it has one.
+    pub(crate) log: Option<Run>,
 }
 
 /// How a run ended.
@@ -62,6 +62,8 @@ impl JobRun {
     ) -> RunEnd {
         let infos = match node.scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, NODES_DEADLINE).await {
             Ok(infos) => infos,
+            // It may be run elsewhere, or later.
+            Err(error) if self.log.is_some() => return RunEnd::Abandoned(error.to_string()),
             Err(error) => return RunEnd::Over(JobEnd::failed(JobError::Runtime { reason: error.to_string() })),
         };
         let Self { job, tenant, name, events, log } = self;
@@ -71,12 +73,11 @@ impl JobRun {
         }
         let (done, ended) = oneshot::channel();
         let (settled, may_begin) = oneshot::channel();
-        let (logged, runs) = (log.is_some(), log.as_ref().map_or(0, |(_, past, _)| past.runs));
+        let (logged, runs) = (log.is_some(), log.as_ref().map_or(0, |run| run.past.runs));
         let mut choices = Choices::default();
-        let log = log.map(|(logs, mut past, last)| {
-            choices = Choices::replaying(past.choices.clone());
-            past.choices.shrink_to_fit();
-            OwnerLog { logs, last, past, settled }
+        let log = log.map(|run| {
+            choices = Choices::replaying(run.past.choices.clone());
+            OwnerLog { run, settled }
         });
         let (functions, nodes) = (offers(&infos), shapes(&infos));
         let owner = shell::spawn(
@@ -136,7 +137,7 @@ impl JobRun {
                     nodes,
                 })
             }
-            Ok(JobOutcome::Abandoned { reason }) if logged => {
+            Ok(JobOutcome::Abandoned { reason }) | Err(reason) if logged => {
                 handle.abandon();
                 RunEnd::Abandoned(reason)
             }

@@ -30,7 +30,7 @@ use job::{JobRun, RunEnd};
 use crate::event::{Event, EventKind, EventSink, NodeFigures};
 use crate::futures::Futures;
 use crate::ids::{JobId, NodeId};
-use crate::joblog::{JobLogs, LogError, Opened, Past};
+use crate::joblog::{JobLogs, LogError, Opened, Run};
 use crate::node::NodeParts;
 use crate::owner::{self, OwnerMsg};
 use crate::registry::programs;
@@ -212,15 +212,15 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
         Ok(Accepted::Runs(spec, log)) => (spec, log),
         Ok(Accepted::Over(end)) => return Some(*end),
         Ok(Accepted::Unknown) => return None,
-        // Nobody is told that it was accepted.
-        Err(error) if known => return Some(JobEnd::failed(JobError::Runtime { reason: causes(&error) })),
         Err(error) => {
             warn!(job_id = %job, error = causes(&error), "job not taken up");
-            return None;
+            // One that was accepted before goes on, later or elsewhere: its client asks again.
+            let unknown = known && !may_be_accepted(node, job).await;
+            return unknown.then(|| JobEnd::failed(JobError::Runtime { reason: causes(&error) }));
         }
     };
     info!(job_id = %job, program = spec.program, logged = log.is_some(), "job accepted");
-    let logs = log.as_ref().map(|(logs, ..)| logs.clone());
+    let logs = log.as_ref().map(|run| run.logs.clone());
     let events = {
         let audience = audience.clone();
         // Events of single tasks are for those who run in this process; a client gets what progress is made of.
@@ -281,7 +281,7 @@ pub(crate) async fn run_here(
             Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
         },
     };
-    let logs = log.as_ref().map(|(logs, ..)| logs.clone());
+    let logs = log.as_ref().map(|run| run.logs.clone());
     let end = JobRun { job, tenant, name, events, log }.run(node, program).await;
     if let (RunEnd::Over(end), Some(logs)) = (&end, logs) {
         close(&logs, job, end).await;
@@ -290,7 +290,7 @@ pub(crate) async fn run_here(
 }
 
 enum Accepted {
-    Runs(JobSpec, Option<(JobLogs, Past, u64)>),
+    Runs(JobSpec, Option<Run>),
     Over(Box<JobEnd>),
     Unknown,
 }
@@ -313,10 +313,19 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
             None => return Ok(Accepted::Unknown),
         },
     };
-    Ok(match logs.open_job(job, node.post.node()).await? {
+    Ok(match logs.open_job(job, node.post.node(), node.post.incarnation()).await? {
         Opened::Over(end) => Accepted::Over(end),
-        Opened::Runs(past, last) => Accepted::Runs(accepted, Some((logs, past, last))),
+        Opened::Runs(run) => Accepted::Runs(accepted, Some(run)),
     })
+}
+
+/// Whether a job may have been written down, as far as that can be known.
+async fn may_be_accepted(node: &NodeParts, job: JobId) -> bool {
+    match node.logs.get().await {
+        Ok(Some(logs)) => !matches!(logs.spec(job).await, Ok(None)),
+        Ok(None) => false,
+        Err(_) => true,
+    }
 }
 
 /// Writes down how a job ended, before anybody is told: else who takes it up again would do it again.
@@ -337,7 +346,12 @@ fn causes(error: &dyn std::error::Error) -> String {
 
 impl JobEnd {
     pub(crate) fn failed(error: JobError) -> Self {
-        Self { result: Err(error), nodes: BTreeMap::new(), owner_bytes: 0, control_messages: 0 }
+        Self::of(Err(error))
+    }
+
+    /// Of a job of which nothing else is known.
+    pub(crate) fn of(result: Result<Bytes, JobError>) -> Self {
+        Self { result, nodes: BTreeMap::new(), owner_bytes: 0, control_messages: 0 }
     }
 }
 

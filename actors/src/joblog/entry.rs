@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::futures::Choice;
 use crate::ids::{NodeId, TaskId};
-use crate::task::{Consumed, Output};
+use crate::task::{Consumed, JobError, Output};
 
 /// One thing that is known of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Entry {
     /// The program begins, on this node: for the first time, or again.
     Run {
@@ -20,8 +20,8 @@ pub enum Entry {
     Choice(Choice),
     /// A task completed for the first time.
     Done(TaskDone),
-    /// The program is over: from here on nobody else may take it up unseen.
-    End,
+    /// The job is over, and this is what its program returned.
+    End(Result<Bytes, JobError>),
 }
 
 /// What is remembered of a task that completed.
@@ -40,7 +40,7 @@ pub struct TaskDone {
 }
 
 /// What earlier runs of a program have left, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
     /// How many runs began before this one; 0: it is the first.
     pub runs: u32,
@@ -48,6 +48,8 @@ pub struct Past {
     pub choices: Vec<Choice>,
     /// What they got done.
     pub done: Vec<TaskDone>,
+    /// How the job ended, where whoever ran it could not note that elsewhere.
+    pub end: Option<Result<Bytes, JobError>>,
 }
 
 impl Past {
@@ -55,8 +57,7 @@ impl Past {
         for entry in entries {
             match entry {
                 Entry::Run { .. } => self.runs += 1,
-                // How it ended was not noted: it ends again.
-                Entry::End => {}
+                Entry::End(result) => self.end = Some(result),
                 Entry::Choice(choice) => self.choices.push(choice),
                 Entry::Done(done) => self.done.push(done),
             }

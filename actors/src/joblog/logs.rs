@@ -9,12 +9,13 @@ use exobus_bus::message::{DEDUPE_ID, Message};
 use exobus_bus::streams::{Append, Expect, Purge, ReadFrom, Record, Stream, StreamConfig};
 use exobus_bus::{Bus, BusError, Pattern, Subject, SubjectError, Subjects};
 use serde::Serialize;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::entry::{Entry, Past};
 use crate::host::{JobEnd, JobSpec};
-use crate::ids::{JobId, NodeId};
+use crate::ids::{Incarnation, JobId, NodeId};
 use crate::node::open_durable;
 use crate::task::JobError;
 
@@ -28,6 +29,8 @@ const ENDS_BYTES_MAX: u64 = 32 << 20;
 const ENDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How long one call may take.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// For so long it is believed that there are none.
+const ABSENT_FOR: Duration = Duration::from_secs(30);
 /// How often who opens a log tries while an earlier run still writes it.
 const TAKEOVERS_MAX: usize = 32;
 /// How long to wait for a spec that should be there: the last one may have gone meanwhile.
@@ -57,7 +60,15 @@ pub struct LogsLink(Option<Arc<Unopened>>);
 struct Unopened {
     bus: Bus,
     subjects: Subjects,
-    opened: OnceCell<Option<JobLogs>>,
+    opened: Mutex<Known>,
+}
+
+/// What the bus has said of the logs.
+enum Known {
+    Nothing,
+    There(JobLogs),
+    /// It has none; a server that has just been started may say so, too.
+    Absent(Instant),
 }
 
 impl fmt::Debug for LogsLink {
@@ -69,7 +80,7 @@ impl fmt::Debug for LogsLink {
 impl LogsLink {
     /// To the logs on this bus.
     pub fn new(bus: Bus, subjects: Subjects) -> Self {
-        Self(Some(Arc::new(Unopened { bus, subjects, opened: OnceCell::new() })))
+        Self(Some(Arc::new(Unopened { bus, subjects, opened: Mutex::new(Known::Nothing) })))
     }
 
     /// The logs; `None` where there are none. The first call may take seconds.
@@ -78,8 +89,15 @@ impl LogsLink {
     /// The bus does not answer: the next call tries again.
     pub async fn get(&self) -> Result<Option<JobLogs>, BusError> {
         let Some(link) = &self.0 else { return Ok(None) };
-        let open = || JobLogs::open(&link.bus, &link.subjects, CALL_DEADLINE);
-        link.opened.get_or_try_init(open).await.cloned()
+        let mut known = link.opened.lock().await;
+        match &*known {
+            Known::There(logs) => return Ok(Some(logs.clone())),
+            Known::Absent(since) if since.elapsed() < ABSENT_FOR => return Ok(None),
+            Known::Absent(_) | Known::Nothing => {}
+        }
+        let opened = JobLogs::open(&link.bus, &link.subjects, CALL_DEADLINE).await?;
+        *known = opened.clone().map_or_else(|| Known::Absent(Instant::now()), Known::There);
+        Ok(opened)
     }
 }
 
@@ -118,8 +136,20 @@ impl From<SubjectError> for LogError {
 pub enum Opened {
     /// It is over.
     Over(Box<JobEnd>),
-    /// It is to run, after this; the log goes on after the record with this sequence.
-    Runs(Past, u64),
+    /// It is to run.
+    Runs(Run),
+}
+
+/// A run of a job that is about to begin.
+#[derive(Debug)]
+pub struct Run {
+    pub(crate) logs: JobLogs,
+    /// What earlier runs have left.
+    pub(crate) past: Past,
+    /// As nobody else names it.
+    pub(crate) name: String,
+    /// The sequence of the log's last record.
+    pub(crate) last: u64,
 }
 
 /// Appends once, however often it is tried: `Conflict` means that somebody else has.
@@ -206,17 +236,23 @@ impl JobLogs {
     ///
     /// # Errors
     /// See [`LogError`].
-    pub async fn open_job(&self, job: JobId, node: &NodeId) -> Result<Opened, LogError> {
+    pub async fn open_job(&self, job: JobId, node: &NodeId, incarnation: Incarnation) -> Result<Opened, LogError> {
         let subject = self.subject(job, "log")?;
         for _ in 0..TAKEOVERS_MAX {
             if let Some(end) = self.end(job).await? {
                 return Ok(Opened::Over(Box::new(end)));
             }
-            let (past, last) = self.past(job, &subject).await?;
+            let (mut past, last) = self.past(job, &subject).await?;
+            if let Some(result) = past.end.take() {
+                let end = JobEnd::of(result);
+                self.close_job(job, &end).await?;
+                return Ok(Opened::Over(Box::new(end)));
+            }
             let run = encode(&[Entry::Run { node: node.clone() }])?;
-            let id = format!("{job}-{}-{last}-{node}", past.runs);
+            let name = format!("{}-{node}-{}", past.runs, incarnation.0);
+            let id = format!("{job}-{name}-opens-{last}");
             match append(&self.jobs, &subject, run, Expect::LastOfSubject(last), &id).await {
-                Ok(sequence) => return Ok(Opened::Runs(past, sequence)),
+                Ok(last) => return Ok(Opened::Runs(Run { logs: self.clone(), past, name, last })),
                 // What was appended meanwhile counts, too.
                 Err(BusError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -249,6 +285,15 @@ impl JobLogs {
         Ok((self.jobs.clone(), self.subject(job, "log")?))
     }
 
+    /// Whether the record with this sequence is still the last one of a job's log: nobody else has opened it.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn is_last(&self, job: JobId, sequence: u64) -> Result<bool, LogError> {
+        let last = self.jobs.last(&self.subject(job, "log")?).await?;
+        Ok(last.is_some_and(|record| record.sequence == sequence))
+    }
+
     /// How a job ended, as long as it is remembered.
     ///
     /// # Errors
@@ -273,7 +318,17 @@ impl JobLogs {
                 encode(&end)?
             }
         };
-        append(&self.ends, &subject, encoded, Expect::Any, &format!("{job}-end")).await?;
+        let id = format!("{job}-end");
+        match append(&self.ends, &subject, encoded.clone(), Expect::Any, &id).await {
+            Err(BusError::StreamFull { .. }) => {
+                // The older half is of interest to fewer.
+                let state = self.ends.state().await?;
+                let before = Some(state.first_sequence + (state.last_sequence - state.first_sequence) / 2 + 1);
+                self.ends.purge(&Purge { subjects: None, before }).await?;
+                append(&self.ends, &subject, encoded, Expect::Any, &id).await?;
+            }
+            other => drop(other?),
+        }
         self.forget(job).await
     }
 

@@ -35,6 +35,6 @@ mod logs;
 mod writer;
 
 pub use entry::{Entry, Past, TaskDone, decode};
-pub use logs::{JobLogs, LogError, LogsLink, Opened};
+pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
 pub(crate) use writer::JobLog;
 pub use writer::{LogNews, Trouble};

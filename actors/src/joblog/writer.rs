@@ -36,7 +36,12 @@ pub enum Trouble {
     /// Another run has begun: this one must end.
     TakenOver,
     /// The bus does not take it, and will not.
-    Refused(String),
+    Refused {
+        /// Why.
+        reason: String,
+        /// The sequence of its last record.
+        last: u64,
+    },
 }
 
 /// The log of a job, for the Owner that writes it.
@@ -48,19 +53,19 @@ pub(crate) struct JobLog {
 }
 
 impl JobLog {
-    /// Goes on after the record `last`, on the current arbiter. `news` hears what became of it.
+    /// Goes on after the record `last`, on the current arbiter; `run` names the run as nobody else does. `news` hears what became of it.
     ///
     /// # Errors
     /// The job has no subject.
     pub(crate) fn start(
         logs: &JobLogs,
         job: JobId,
-        last: u64,
+        (run, last): (String, u64),
         news: impl Fn(LogNews) + 'static,
     ) -> Result<Self, LogError> {
         let (stream, subject) = logs.continued(job)?;
         let (entries, queue) = mpsc::unbounded_channel();
-        let writer = Writer { job, stream, subject, last, queue, waiting: Vec::new() };
+        let writer = Writer { job, stream, subject, run, last, queue, waiting: Vec::new() };
         tokio::task::spawn_local(async move {
             if let Err(trouble) = writer.run(&news).await {
                 news(LogNews::Trouble(trouble));
@@ -96,6 +101,8 @@ struct Writer {
     job: JobId,
     stream: Stream,
     subject: Subject,
+    /// What its records are told from those of other runs by.
+    run: String,
     /// The sequence of the last record.
     last: u64,
     queue: mpsc::UnboundedReceiver<Entry>,
@@ -110,7 +117,8 @@ fn bytes_of(entry: &Entry) -> usize {
             values + ENTRY_BYTES / 2 * (done.outputs.len() + done.consumed.len())
         }
         Entry::Choice(choice) => choice.entries() * ENTRY_BYTES / 2,
-        Entry::Run { .. } | Entry::End => 0,
+        Entry::End(Ok(value)) => value.len(),
+        Entry::Run { .. } | Entry::End(Err(_)) => 0,
     };
     ENTRY_BYTES + values
 }
@@ -127,7 +135,7 @@ impl Writer {
                     break;
                 }
                 let record =
-                    entry::encode(&self.waiting[..entries]).map_err(|error| Trouble::Refused(error.to_string()))?;
+                    entry::encode(&self.waiting[..entries]).map_err(|error| self.refused(error.to_string()))?;
                 self.write(record).await?;
                 self.waiting.drain(..entries);
                 written += entries as u64;
@@ -144,9 +152,13 @@ impl Writer {
         }
         let bytes: usize = self.waiting.iter().map(bytes_of).sum();
         if bytes > WAITING_BYTES_MAX {
-            return Err(Trouble::Refused(format!("{bytes} bytes wait to be logged")));
+            return Err(self.refused(format!("{bytes} bytes wait to be logged")));
         }
         Ok(())
+    }
+
+    fn refused(&self, reason: String) -> Trouble {
+        Trouble::Refused { reason, last: self.last }
     }
 
     /// How many entries the next record has.
@@ -161,7 +173,7 @@ impl Writer {
     }
 
     async fn write(&mut self, record: bytes::Bytes) -> Result<(), Trouble> {
-        let id = format!("{}-{}", self.job, self.last);
+        let id = format!("{}-{}-{}", self.job, self.run, self.last);
         loop {
             let expect = Expect::LastOfSubject(self.last);
             match append(&self.stream, &self.subject, record.clone(), expect, &id).await {
@@ -176,7 +188,7 @@ impl Writer {
                 }
                 Err(error) => {
                     warn!(job_id = %self.job, %error, "log cannot be written any more");
-                    return Err(Trouble::Refused(error.to_string()));
+                    return Err(self.refused(error.to_string()));
                 }
             }
         }

@@ -186,7 +186,10 @@ impl Node {
         let sent = self.work.as_ref().is_some_and(|queue| queue.send(work).is_ok());
         match if sent { outcome.await.ok() } else { None } {
             Some((Some(value), end)) if end.result.is_ok() => (Ok(value), end),
-            Some((_, end)) => (Err(end.result.clone().err().unwrap_or(JobError::Cancelled)), end),
+            Some((_, end)) => {
+                let known = "the job had ended well before; what it returned is not known here";
+                (Err(end.result.clone().err().unwrap_or_else(|| JobError::program(known))), end)
+            }
             None => {
                 let reason = self.fatal.lock().clone();
                 let reason =

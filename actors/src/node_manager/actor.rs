@@ -71,6 +71,8 @@ pub struct NodeManager {
     cancelled: HashMap<Key, Cancelled>,
     sets: HashMap<(JobId, SetId), Arc<Members>>,
     owners: HashMap<JobId, Address<OwnerMsg>>,
+    /// The latest run of jobs that were taken up again.
+    runs: HashMap<JobId, u32>,
     /// Who hears of this node's figures, and how often, milliseconds; 0: with every tick.
     watched: BTreeMap<JobId, u64>,
     /// Whether a [`NodeMsg::Sample`] is under way.
@@ -127,6 +129,7 @@ impl NodeManager {
             cancelled: HashMap::new(),
             sets: HashMap::new(),
             owners: HashMap::new(),
+            runs: HashMap::new(),
             watched: BTreeMap::new(),
             sampling: false,
             received_told: BTreeMap::new(),
@@ -404,8 +407,20 @@ impl NodeManager {
 
     /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, or held the node
     /// dead.
-    fn take_stock(&mut self, job: JobId, owner: &NodeId) {
-        self.owners.insert(job, self.post.address(owner, &owner::actor_name(job)));
+    fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32) {
+        let latest = self.runs.entry(job).or_default();
+        let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));
+        if run < *latest {
+            // An Owner of an earlier run that does not know yet.
+            let _ = asks.send(OwnerMsg::TakenOver { run: *latest });
+            return;
+        }
+        *latest = run;
+        if let Some(before) = self.owners.insert(job, asks)
+            && before.node() != owner
+        {
+            let _ = before.send(OwnerMsg::TakenOver { run });
+        }
         for key in self.state.keys_of(job) {
             self.cancel(key);
         }
@@ -430,6 +445,7 @@ impl NodeManager {
             self.say(job, (self.figures)(), &self.stager.received.read(), true);
         }
         self.owners.remove(&job);
+        self.runs.remove(&job);
     }
 
     fn tick(&mut self) {
@@ -583,7 +599,7 @@ impl Actor for NodeManager {
             NodeMsg::Free { objects, .. } => self.store.delete(&objects.iter().collect::<Vec<_>>()),
             NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
-            NodeMsg::TakeStock { job, owner } => self.take_stock(job, &owner),
+            NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run),
             NodeMsg::Doing { job, attempts, reply } => self.post.answer(reply, self.doing(job, &attempts)),
             NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms, scope),
             NodeMsg::Sample => {

@@ -136,6 +136,9 @@ pub enum NodeMsg {
         job: JobId,
         /// The node of the job's Owner.
         owner: NodeId,
+        /// Which run of the job it is, from 0; Owners of earlier ones are told that they are over.
+        #[serde(default)]
+        run: u32,
     },
     /// What do these attempts do, or wait for? Asked when the job stands still, or somebody wants to know.
     Doing {

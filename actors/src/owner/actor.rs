@@ -259,7 +259,7 @@ impl OwnerActor {
             Effect::Run { node, spec } => {
                 if spec.attempt > Attempt(1) {
                     // What an earlier attempt left there goes first: a later order could hit what this one makes.
-                    self.free_held_at(&node);
+                    self.free_held_of(&node, &spec);
                     self.send_frees(&node);
                 }
                 let owner = self.post.node().clone();
@@ -283,10 +283,10 @@ impl OwnerActor {
                 }
             }
             Effect::TakeStock { node } => {
-                let (job, owner) = (self.job, self.post.node().clone());
+                let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
                 // It is another process, or another life: it knows nothing of this job.
                 self.nodes.remove(&node);
-                self.tell(&node, NodeMsg::TakeStock { job, owner });
+                self.tell(&node, NodeMsg::TakeStock { job, owner, run });
             }
             Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts)),
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),
@@ -563,6 +563,8 @@ impl Actor for OwnerActor {
                 }
             }
             OwnerMsg::Settle => self.logging.settle(),
+            OwnerMsg::TakenOver { run } if run > self.state.run() => self.taken_over(scope),
+            OwnerMsg::TakenOver { .. } => {}
             OwnerMsg::Log(news) => self.log_news(news, scope),
             OwnerMsg::Unreadable { object, parts, node, answer } => {
                 self.state.unreadable(object, &node);

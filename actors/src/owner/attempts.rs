@@ -50,7 +50,7 @@ impl OwnerState {
     ) -> bool {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else {
-            self.free_outputs(from, id, outputs.len() as u32);
+            self.free_outputs(node, id, outputs.len() as u32);
             return false;
         };
         if !self.end_attempt(task, attempt, node, incarnation) {
@@ -127,6 +127,7 @@ impl OwnerState {
             // An attempt after the first one gives again what was announced.
             Some(task) if index <= self.tasks[task].outputs => self.seal(task, index, output, node),
             Some(_) => {}
+            None if self.resumed.is_at(id.output(index), node) => {}
             None => self.effects.push(Effect::Free { node: from.clone(), object: id.output(index) }),
         }
     }
@@ -156,14 +157,17 @@ impl OwnerState {
         let node = self.node_index(from, incarnation);
         match self.find_task(id) {
             Some(task) => self.free_leftovers(task, node),
-            None => self.free_outputs(from, id, outputs),
+            None => self.free_outputs(node, id, outputs),
         }
     }
 
     /// Frees outputs of a task that nobody remembers.
-    fn free_outputs(&mut self, node: &NodeId, id: TaskId, outputs: u32) {
-        let free = |index| Effect::Free { node: node.clone(), object: id.output(index) };
-        self.effects.extend((0..outputs).map(free));
+    fn free_outputs(&mut self, node: NodeIndex, id: TaskId, outputs: u32) {
+        // What the log remembers may be submitted yet.
+        let unknown = (0..outputs).map(|index| id.output(index)).filter(|object| !self.resumed.is_at(*object, node));
+        let node = &self.nodes[usize::from(node)].id;
+        let free: Vec<_> = unknown.map(|object| Effect::Free { node: node.clone(), object }).collect();
+        self.effects.extend(free);
     }
 
     /// Frees what attempts that do not count may have left on a node where one of them has just ended.

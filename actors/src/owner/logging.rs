@@ -11,22 +11,19 @@ use super::actor::{JobOutcome, OwnerActor};
 use super::protocol::OwnerMsg;
 use crate::futures::Choice;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
-use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Past, TaskDone, Trouble};
+use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Run, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
 use crate::shell::Scope;
-use crate::task::{Consumed, JobError, Output, Parts};
+use crate::task::{Consumed, JobError, Output, Parts, Returns, TaskSpec};
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
 const STOCK_DEADLINE: Duration = Duration::from_secs(3);
 
 /// The log of a job that is about to run.
 pub(crate) struct OwnerLog {
-    pub(crate) logs: JobLogs,
-    /// The sequence of its last record.
-    pub(crate) last: u64,
-    /// What earlier runs have left; the choices are the program's.
-    pub(crate) past: Past,
+    /// The choices of its past are the program's.
+    pub(crate) run: Run,
     /// Who is told when the program may begin.
     pub(crate) settled: oneshot::Sender<()>,
 }
@@ -42,7 +39,10 @@ pub(super) enum Freed {
 #[derive(Default)]
 pub(super) struct Logging {
     begins: Option<OwnerLog>,
+    logs: Option<JobLogs>,
     log: Option<JobLog>,
+    /// The last record of a log that cannot be written any more.
+    refused_after: Option<u64>,
     /// What is freed when the log is durable up to a position, in order.
     held: VecDeque<(u64, NodeId, Freed)>,
     /// How the job ends when the log is durable up to a position.
@@ -82,24 +82,27 @@ impl Logging {
 impl OwnerActor {
     /// Opens the log and asks nodes what they hold of earlier runs.
     pub(super) fn begin_log(&mut self, scope: &mut Scope<'_, Self>) {
-        let Some(OwnerLog { logs, last, past, settled }) = self.logging.begins.take() else { return };
+        let Some(OwnerLog { run: Run { logs, past, name, last }, settled }) = self.logging.begins.take() else {
+            return;
+        };
         let address = scope.address().clone();
         let news = move |news| drop(address.send(OwnerMsg::Log(news)));
-        match JobLog::start(&logs, self.job, last, news) {
+        match JobLog::start(&logs, self.job, (name, last), news) {
             Ok(log) => self.logging.log = Some(log),
             Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),
         }
         self.logging.settled = Some(settled);
+        self.logging.logs = Some(logs);
         let runs = past.runs;
         if runs > 0 {
             info!(job_id = %self.job, runs, done = past.done.len(), choices = past.choices.len(), "job is taken up again");
             self.state.resume(past);
-            let (job, owner) = (self.job, self.post.node().clone());
+            let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
             for node in self.state.alive_nodes() {
                 let lanes = self.post.address::<MergerMsg>(&node, merger::ACTOR);
                 // What was pushed to it was advice of an earlier run.
                 let _ = lanes.send(MergerMsg::EndJob { job });
-                self.tell(&node, NodeMsg::TakeStock { job, owner: owner.clone() });
+                self.tell(&node, NodeMsg::TakeStock { job, owner: owner.clone(), run });
                 self.logging.awaited.insert(node);
             }
             scope.after(STOCK_DEADLINE, OwnerMsg::Settle);
@@ -129,13 +132,24 @@ impl OwnerActor {
 
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
     pub(super) fn end_when_durable(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
-        match &mut self.logging.log {
-            _ if self.logging.last_word.is_some() => {}
-            None => self.end(result, scope),
-            Some(log) => {
-                log.add(Entry::End);
-                self.logging.last_word = Some((log.position(), result));
+        let Logging { log, logs, last_word, refused_after, .. } = &mut self.logging;
+        match (log, logs, *refused_after) {
+            _ if last_word.is_some() => {}
+            (Some(log), ..) => {
+                log.add(Entry::End(result.clone().map(Bytes::from)));
+                *last_word = Some((log.position(), result));
             }
+            (None, Some(logs), Some(last)) => {
+                *last_word = Some((u64::MAX, result));
+                let (logs, job) = (logs.clone(), self.job);
+                scope.later(async move {
+                    // Where that cannot be known, it ends as it would without a log.
+                    let ours = logs.is_last(job, last).await.unwrap_or(true);
+                    let trouble = LogNews::Trouble(Trouble::TakenOver);
+                    Some(OwnerMsg::Log(if ours { LogNews::Durable(u64::MAX) } else { trouble }))
+                });
+            }
+            _ => self.end(result, scope),
         }
     }
 
@@ -167,9 +181,21 @@ impl OwnerActor {
         }
     }
 
-    /// Frees what waits for this on a node, durable or not: what is made there next may have the same names.
-    pub(super) fn free_held_at(&mut self, node: &NodeId) {
-        let (here, others) = std::mem::take(&mut self.logging.held).into_iter().partition(|(_, at, _)| at == node);
+    /// Frees outputs of a task that wait for this on a node, durable or not: what it makes there next has the same names.
+    pub(super) fn free_held_of(&mut self, node: &NodeId, spec: &TaskSpec) {
+        let outputs = match spec.returns {
+            Returns::One => 1,
+            Returns::Many(outputs) => outputs,
+            // As many as it likes.
+            Returns::Stream => u32::MAX,
+        };
+        let is_output = |freed: &Freed| match freed {
+            Freed::Object(_) if outputs == u32::MAX => true,
+            Freed::Object(object) => (0..outputs).any(|index| spec.id.output(index) == *object),
+            Freed::Parts(..) => false,
+        };
+        let held = std::mem::take(&mut self.logging.held);
+        let (here, others) = held.into_iter().partition(|(_, at, freed)| at == node && is_output(freed));
         self.logging.held = others;
         let here: VecDeque<(u64, NodeId, Freed)> = here;
         here.into_iter().for_each(|(_, node, freed)| self.free_now(node, freed));
@@ -194,16 +220,22 @@ impl OwnerActor {
                 self.say_last_word(position, scope);
             }
             LogNews::Trouble(Trouble::TakenOver) => {
-                self.logging.log = None;
-                self.abandon("another node has taken the job up", scope);
+                self.taken_over(scope);
             }
-            LogNews::Trouble(Trouble::Refused(reason)) => {
+            LogNews::Trouble(Trouble::Refused { reason, last }) => {
                 warn!(job_id = %self.job, reason, "the job goes on, and can be taken up again only as far as it was logged");
-                self.logging.log = None;
+                (self.logging.log, self.logging.refused_after) = (None, Some(last));
                 self.free_held(u64::MAX);
-                self.say_last_word(u64::MAX, scope);
+                if let Some((_, result)) = self.logging.last_word.take() {
+                    self.end_when_durable(result, scope);
+                }
             }
         }
+    }
+
+    pub(super) fn taken_over(&mut self, scope: &mut Scope<'_, Self>) {
+        self.logging.log = None;
+        self.abandon("another node has taken the job up", scope);
     }
 
     /// Ends without a word: the job goes on elsewhere.

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::placement::NodeIndex;
+use super::placement::{NodeIndex, NodeView};
 use super::state::Effect;
 use super::tables::{EntrySource, OwnerState, Value};
 use crate::arena::Index;
@@ -40,6 +40,11 @@ impl Resumed {
         self.outputs.values_mut().filter(|at| **at == Some(node)).for_each(|at| *at = None);
     }
 
+    /// Whether an object is where a node has said that it holds it, and its task has not been submitted.
+    pub(super) fn is_at(&self, object: ObjectId, node: NodeIndex) -> bool {
+        self.outputs.get(&object) == Some(&Some(node))
+    }
+
     /// The maker of an object was cancelled.
     pub(super) fn was_cancelled(&mut self, object: ObjectId) {
         self.cancelled.remove(&object);
@@ -67,11 +72,16 @@ impl OwnerState {
 
     pub(super) fn may_be_dead(&mut self, node: &NodeId) {
         if self.known_node(node).is_none() {
-            let index = self.node_index(node, Incarnation(0));
-            let view = &mut self.nodes[usize::from(index)];
+            let mut view = NodeView::new(node.clone(), Incarnation(0));
             // Should it come, it is asked what it has.
             (view.alive, view.lost) = (false, true);
+            self.nodes.push(view);
         }
+    }
+
+    /// Which run of the job this is, from 0.
+    pub(crate) fn run(&self) -> u32 {
+        self.attempts_from / ATTEMPTS_PER_RUN
     }
 
     /// What the log has of a task that is submitted now.

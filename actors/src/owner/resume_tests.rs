@@ -19,7 +19,7 @@ fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
     world.owner.is_at_home(&node("home"), super::world_tests::LIFE);
-    world.owner.resume(Past { runs: 1, choices, done });
+    world.owner.resume(Past { runs: 1, choices, done, end: None });
     world
 }
 
@@ -265,7 +265,7 @@ impl Shuffle {
             next.owner.offers(node, *life, super::world_tests::offer(&["f@1"]));
         }
         next.lend();
-        next.owner.resume(Past { runs, choices: Vec::new(), done: log });
+        next.owner.resume(Past { runs, choices: Vec::new(), done: log, end: None });
         for node in living.iter().map(|(node, _)| node).chain([&node("home")]) {
             next.stock(node);
         }

@@ -403,6 +403,10 @@ impl OwnerState {
             return index;
         }
         self.nodes.push(NodeView::new(id.clone(), incarnation));
+        // It may have worked for an earlier run.
+        if self.attempts_from > 0 && incarnation != Incarnation(0) {
+            self.effects.push(Effect::TakeStock { node: id.clone() });
+        }
         (self.nodes.len() - 1) as NodeIndex
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use exobus_actors::futures::Futures;
 use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
 use serde::Deserialize;
 
 use crate::files::{self, FileError, InputFile, IoBuffer, Token};
@@ -19,14 +20,13 @@ impl From<FileError> for TaskError {
     }
 }
 
-/// Lists the inputs with `listing`, and prepares the output directory if there is one: true when it was made for this job.
+/// Lists the inputs with `listing`.
 pub(crate) fn list(
     context: &TaskContext<'_>,
     inputs: &[PathBuf],
-    output: Option<&Path>,
     listing: impl FnOnce(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
-) -> Result<(Vec<InputFile>, bool), TaskError> {
-    for path in inputs.iter().map(PathBuf::as_path).chain(output) {
+) -> Result<Vec<InputFile>, TaskError> {
+    for path in inputs {
         context.check_path(path)?;
     }
     let files = listing(inputs)?;
@@ -34,9 +34,16 @@ pub(crate) fn list(
         // A link in an input folder may lead anywhere.
         context.check_path(&file.path)?;
     }
-    // A second attempt of this task finds the directory that the first one made: empty, as it must be.
-    let created = output.map_or(Ok(false), files::prepare_output_dir)?;
-    Ok((files, created))
+    Ok(files)
+}
+
+/// Prepares the output directory: true when it was made for this job. A task of its own, since what it returns always fits the
+/// job's log: run again when a job is taken up, it would find what the job itself has written there.
+#[task(name = "shuffle.prepare")]
+pub(crate) fn prepare(context: &mut TaskContext<'_>, output: PathBuf) -> Result<bool, TaskError> {
+    context.check_path(&output)?;
+    // A second attempt finds the directory that the first one made: empty, as it must be.
+    Ok(files::prepare_output_dir(&output)?)
 }
 
 /// Removes temporaries unless the job got to its end.

@@ -11,7 +11,7 @@ use super::register::{KeyedFunction, Registered, stage};
 use super::tasks::{Found, ListParams, Listed, ProbeParams, Probed, SplitParams};
 use super::{KeyedJob, Split};
 use crate::files::InputFile;
-use crate::jobs::outputs::Cleanup;
+use crate::jobs::outputs::{Cleanup, prepare};
 use crate::plan::{Plan, Sizes};
 use crate::strategies::auto::{self, Estimate};
 
@@ -51,10 +51,16 @@ impl Layout {
         output: Option<&Path>,
         partitions: Option<u32>,
     ) -> Result<Self, JobError> {
-        let listing = ListParams { job: job.clone(), inputs, output: output.map(Path::to_owned) };
+        let listing = ListParams { job: job.clone(), inputs };
         let listed = futures.submit(KeyedFunction::<J, stage::List>::new(), &listing, &[])?;
-        let Listed { files, created } = futures.get_value(&listed).await?;
-        let cleanup = output.map(|output| Cleanup::new(futures, output, created));
+        let Listed { files } = futures.get_value(&listed).await?;
+        let cleanup = match output {
+            Some(output) => {
+                let created = futures.get_value(&futures.submit(prepare, &output.to_owned(), &[])?).await?;
+                Some(Cleanup::new(futures, output, created))
+            }
+            None => None,
+        };
 
         let input_bytes = files.iter().map(|file| file.bytes).sum();
         let sizes = Sizes::of(&futures.nodes(), input_bytes);

@@ -52,16 +52,12 @@ pub mod call {
 pub struct ListParams<J> {
     pub(super) job: Arc<J>,
     pub(super) inputs: Vec<PathBuf>,
-    /// `None`: nothing is going to be written.
-    pub(super) output: Option<PathBuf>,
 }
 
 /// What `list` found.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Listed {
     pub(super) files: Vec<InputFile>,
-    /// Whether the output directory was made for this job.
-    pub(super) created: bool,
 }
 
 fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> Result<Listed, TaskError> {
@@ -72,8 +68,7 @@ fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> 
         }
         Ok(files)
     };
-    let (files, created) = outputs::list(context, &params.inputs, params.output.as_deref(), listing)?;
-    Ok(Listed { files, created })
+    Ok(Listed { files: outputs::list(context, &params.inputs, listing)? })
 }
 
 /// What `split` is told.

@@ -232,6 +232,7 @@ fn owner() -> Vec<OwnerMsg> {
             objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
             last: true,
         },
+        OwnerMsg::TakenOver { run: 1 },
         OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),
@@ -273,6 +274,7 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Why { .. } => "Why",
         OwnerMsg::Told(..) => "Told",
         OwnerMsg::Cancel => "Cancel",
+        OwnerMsg::TakenOver { .. } => "TakenOver",
         OwnerMsg::Log(_) => "Log",
         OwnerMsg::Settle => "Settle",
         OwnerMsg::Close => "Close",
@@ -316,7 +318,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::FreeParts { job: job(), set, parts: Parts::one(7) },
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
-        NodeMsg::TakeStock { job: job(), owner: node() },
+        NodeMsg::TakeStock { job: job(), owner: node(), run: 1 },
         NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt(1))], reply: Reply::to(node(), 4) },
         NodeMsg::Tick,
     ]
@@ -406,9 +408,9 @@ mod tests {
             given,
             [
                 ("scheduler", 9),
-                ("host", 2),
+                ("host", 3),
                 ("client", 2),
-                ("owner", 15),
+                ("owner", 16),
                 ("node", 11),
                 ("merger", 3),
                 ("membership", 3)

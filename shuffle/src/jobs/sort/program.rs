@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::ranges::{draw, split};
 use super::tasks::{
-    Key, ListParams, Listed, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map,
-    merge_blocks, reduce, sample,
+    Key, ListParams, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map, merge_blocks,
+    reduce, sample,
 };
 use crate::cuts::Cuts;
 use crate::files::{Chunk, InputFile, chunks, part_name, range_name};
 use crate::job::{Draw, Job, KeyRanges};
-use crate::jobs::outputs::Cleanup;
+use crate::jobs::outputs::{Cleanup, prepare};
 use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
@@ -275,8 +275,12 @@ impl Layout {
         output: Option<&Path>,
         partitions: Option<u32>,
     ) -> Result<Self, JobError> {
-        let listing = ListParams { inputs: inputs.to_vec(), output: output.map(Path::to_owned) };
-        let Listed { files, created } = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
+        let listing = ListParams { inputs: inputs.to_vec() };
+        let files: Vec<InputFile> = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
+        let created = match output {
+            Some(output) => futures.get_value(&futures.submit(prepare, &output.to_owned(), &[])?).await?,
+            None => false,
+        };
         let sizes = Sizes::of(&futures.nodes(), files.iter().map(|file| file.bytes).sum());
         let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
         let chunks = chunks(&files, plan.chunk_bytes);

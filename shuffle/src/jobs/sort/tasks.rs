@@ -23,23 +23,12 @@ use crate::records::{KEY_BYTES, RECORD_BYTES};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ListParams {
     pub(super) inputs: Vec<PathBuf>,
-    /// `None`: nothing is going to be written.
-    pub(super) output: Option<PathBuf>,
 }
 
-/// What `list` found.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Listed {
-    pub(super) files: Vec<InputFile>,
-    /// Whether the output directory was made for this job.
-    pub(super) created: bool,
-}
-
-/// Lists the inputs, and prepares the output directory if there is one.
+/// Lists the inputs.
 #[task(name = "sort.list")]
-pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<Listed, TaskError> {
-    let (files, created) = outputs::list(context, &params.inputs, params.output.as_deref(), files::list_inputs)?;
-    Ok(Listed { files, created })
+pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<Vec<InputFile>, TaskError> {
+    outputs::list(context, &params.inputs, files::list_inputs)
 }
 
 /// What `sample` is told: where records begin.
