@@ -344,15 +344,31 @@ impl Dirs {
     /// Deletes what killed processes left in the spill directories and nobody will come back for.
     pub fn sweep(&self, spill_dirs: &[PathBuf]) {
         for sibling in spill_dirs.iter().flat_map(|dir| self.disk.list(dir).unwrap_or_default()) {
-            if self.dirs.iter().any(|dir| dir.path == sibling)
-                || self.disk.read_small(&sibling.join(TEMPORARY)).is_err()
-            {
+            if self.dirs.iter().any(|dir| dir.path == sibling) {
+                self.sweep_own(&sibling);
+                continue;
+            }
+            if self.disk.read_small(&sibling.join(TEMPORARY)).is_err() {
                 continue;
             }
             // Only with the lock: its process is gone.
             if let Ok(_lock) = self.disk.lock(&sibling.join(LOCK)) {
                 info!(path = %sibling.display(), "removing spill files that a killed process left");
                 let _ = self.disk.remove_dir(&sibling);
+            }
+        }
+    }
+
+    /// Deletes what an earlier process of this node left, if nothing is to be kept: it may be long until this one spills. Who
+    /// the node is, and its index, stay.
+    fn sweep_own(&self, own: &Path) {
+        let left = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "spill");
+        if !self.keep
+            && let Ok(_lock) = self.disk.lock(&own.join(LOCK))
+        {
+            for file in self.disk.list(own).unwrap_or_default().iter().filter(|path| left(path)) {
+                // What cannot be removed now is looked at when the directory is used.
+                let _ = self.disk.remove(file);
             }
         }
     }

@@ -423,6 +423,9 @@ impl NodeManager {
         }
         for key in self.state.keys_of(job) {
             self.cancel(key);
+            // Should it count one after all, it hands it out again.
+            let (node, (_, task, attempt)) = (self.node(), key);
+            self.tell(job, owner, OwnerMsg::Recalled { node, task, attempt });
         }
         let held = self.store.ids_of(job.group());
         // Nothing is said, too.

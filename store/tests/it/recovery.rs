@@ -187,6 +187,19 @@ fn what_a_killed_process_left_for_nobody_is_deleted() {
 }
 
 #[test]
+fn what_a_killed_process_of_the_same_node_left_is_deleted_at_once_where_nothing_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    first_life(dir.path());
+    let spilled = || {
+        let entries = std::fs::read_dir(dir.path().join("n1")).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "spill")).count()
+    };
+    assert!(spilled() > 0);
+    let _store = open(StoreOptions { keep_files: false, ..kept(dir.path()) });
+    assert_eq!(spilled(), 0, "before this one spills anything");
+}
+
+#[test]
 fn a_directory_that_cannot_be_used_at_start_is_quarantined_while_there_is_another() {
     let dir = tempfile::tempdir().unwrap();
     let metas = first_life(dir.path());
