@@ -18,7 +18,7 @@ use super::protocol::OwnerMsg;
 use super::watchdog::{Look, STALLED};
 use crate::event::EventKind;
 use crate::ids::{NodeId, ObjectId};
-use crate::node_manager::NodeMsg;
+use crate::node_manager::{Doing, NodeMsg};
 use crate::shell::{AskError, Reply, Scope};
 
 /// How long a node may take to say what it does: less than it takes to declare it dead, which may end the job.
@@ -135,6 +135,9 @@ impl OwnerActor {
 
     /// The nodes have answered, or had their time.
     pub(super) fn told(&mut self, Told { asked, answers, question }: Told) {
+        if question.is_none() {
+            self.hand_out_again(&answers);
+        }
         let why = self.why(asked, answers);
         if let Some(question) = question {
             if let Some(reply) = self.questions.remove(&question) {
@@ -155,6 +158,18 @@ impl OwnerActor {
             }
         }
         self.emit_here(EventKind::Waiting { what: format!("job {}", self.job), reason, for_ms: why.still_ms });
+    }
+
+    /// Attempts that their nodes do not have, in a job that has made no progress for a while, were lost on the way: a session
+    /// that is made anew with the next life of a node forgets what was under way (law 7). Should one have ended just now,
+    /// what it says later is as late as any other.
+    fn hand_out_again(&mut self, answers: &BTreeMap<NodeId, Answer>) {
+        for (node, states) in answers.iter().filter_map(|(node, answer)| Some((node, answer.as_ref().ok()?))) {
+            for state in states.iter().filter(|state| state.doing == Doing::NotHere) {
+                warn!(job_id = %self.job, task_id = %state.task, node = %node, "attempt lost on the way: handed out again");
+                self.state.recalled(node, state.task, state.attempt);
+            }
+        }
     }
 
     /// The job is over: nobody waits for the answers of its nodes any more.
