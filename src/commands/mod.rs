@@ -41,9 +41,7 @@ fn is_look(function: &str) -> bool {
 fn job_failure(error: JobError) -> Failure {
     let exit = match &error {
         JobError::Task { failure, .. } if is_disk_full(failure) => Exit::InputOutput,
-        JobError::Task { function, .. } if function.split('@').next().is_some_and(|name| is_look(name)) => {
-            Exit::InputOutput
-        }
+        JobError::Task { function, .. } if function.split('@').next().is_some_and(is_look) => Exit::InputOutput,
         _ => Exit::JobFailed,
     };
     Failure::new(exit, error)

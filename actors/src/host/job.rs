@@ -32,7 +32,7 @@ pub(crate) struct JobRun {
     pub(crate) name: String,
     pub(crate) events: Option<EventSink>,
     /// Its log, if it has one.
-    pub(crate) log: Option<Run>,
+    pub(crate) log: Option<Box<Run>>,
 }
 
 /// How a run ended.
@@ -77,7 +77,7 @@ impl JobRun {
         let mut choices = Choices::default();
         let log = log.map(|run| {
             choices = Choices::replaying(run.past.choices.clone());
-            OwnerLog { run, settled }
+            OwnerLog { run: *run, settled }
         });
         let (functions, nodes) = (offers(&infos), shapes(&infos));
         let owner = shell::spawn(

@@ -209,7 +209,7 @@ impl Host {
 async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Shared<Audience>) -> Option<JobEnd> {
     let known = spec.is_some();
     let (spec, log) = match accept(node, job, spec).await {
-        Ok(Accepted::Runs(spec, log)) => (spec, log),
+        Ok(Accepted::Runs(spec, log)) => (*spec, log),
         Ok(Accepted::Over(end)) => return Some(*end),
         Ok(Accepted::Unknown) => return None,
         Err(error) => {
@@ -290,7 +290,7 @@ pub(crate) async fn run_here(
 }
 
 enum Accepted {
-    Runs(JobSpec, Option<Run>),
+    Runs(Box<JobSpec>, Option<Box<Run>>),
     Over(Box<JobEnd>),
     Unknown,
 }
@@ -298,7 +298,7 @@ enum Accepted {
 /// Writes down that a job is accepted, or looks up what was.
 async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<Accepted, LogError> {
     let Some(logs) = node.logs.get().await? else {
-        return Ok(spec.map_or(Accepted::Unknown, |spec| Accepted::Runs(spec, None)));
+        return Ok(spec.map_or(Accepted::Unknown, |spec| Accepted::Runs(Box::new(spec), None)));
     };
     let accepted = match spec {
         Some(spec) => {
@@ -315,7 +315,7 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
     };
     Ok(match logs.open_job(job, node.post.node(), node.post.incarnation()).await? {
         Opened::Over(end) => Accepted::Over(end),
-        Opened::Runs(run) => Accepted::Runs(accepted, Some(run)),
+        Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),
     })
 }
 

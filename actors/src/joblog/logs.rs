@@ -137,7 +137,7 @@ pub enum Opened {
     /// It is over.
     Over(Box<JobEnd>),
     /// It is to run.
-    Runs(Run),
+    Runs(Box<Run>),
 }
 
 /// A run of a job that is about to begin.
@@ -252,7 +252,7 @@ impl JobLogs {
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);
             let id = format!("{job}-{name}-opens-{last}");
             match append(&self.jobs, &subject, run, Expect::LastOfSubject(last), &id).await {
-                Ok(last) => return Ok(Opened::Runs(Run { logs: self.clone(), past, name, last })),
+                Ok(last) => return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, name, last }))),
                 // What was appended meanwhile counts, too.
                 Err(BusError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
