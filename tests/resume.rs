@@ -302,6 +302,7 @@ fn all_nodes_are_killed_at_once_and_the_job_goes_on_when_they_are_back() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a job of other processes is waited for, and nobody tells this one")]
 fn a_client_that_is_killed_is_no_loss() {
     let cluster = Cluster::start("end");
     let mut killed = false;
