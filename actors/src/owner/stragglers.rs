@@ -37,18 +37,23 @@ const TIMES_MEDIAN: u64 = 3;
 const DONE_MIN: u64 = 5;
 /// There is one copy at most for so many attempts that run.
 const RUNNING_PER_COPY: u64 = 10;
-/// What has run for so long while no task of the job finished is overdue, whatever the median.
+/// What has run on for so long while no task of the job finished is overdue, whatever the median.
 const STANDSTILL: Duration = Duration::from_secs(10);
 
 impl OwnerState {
     /// A node says what it has been running for a while; the later replaces the earlier.
     pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
         let Some(node) = self.known_node(from) else { return };
-        let finished = |running: &StillRunning| {
-            let before = self.told_running(running.task, running.attempt, node);
-            before.map_or(self.counts.finished, |told| told.finished)
+        let finished = self.counts.finished;
+        let told = |running: &StillRunning| {
+            let finished_at = match self.told_running(running.task, running.attempt, node) {
+                None => 0,
+                Some(before) if before.finished == finished => before.finished_at,
+                Some(_) => running.micros,
+            };
+            Told { running: *running, finished, finished_at }
         };
-        let told = running.iter().map(|running| Told { running: *running, finished: finished(running) }).collect();
+        let told = running.iter().map(told).collect();
         self.long_running.insert(node, told);
         let lingering = running.iter().filter(|running| self.live_task(running, node).is_none()).count() as u64;
         self.linger(node, lingering);
@@ -118,10 +123,11 @@ impl OwnerState {
         entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
     }
 
-    /// Whether nothing at all has finished while the attempt ran. Where such attempts hold every executor, no task of
-    /// their function will ever be done to measure them by.
+    /// Whether nothing at all has finished for long while the attempt ran. Where such attempts hold every executor, no task
+    /// of their function will ever be done to measure them by.
     fn stands_still(&self, told: &Told) -> bool {
-        told.running.micros >= STANDSTILL.as_micros() as u64 && told.finished == self.counts.finished
+        let since = told.running.micros.saturating_sub(told.finished_at);
+        since >= STANDSTILL.as_micros() as u64 && told.finished == self.counts.finished
     }
 
     /// What the node has last said of an attempt that it had been running for a while by then.

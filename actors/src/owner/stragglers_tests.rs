@@ -403,6 +403,11 @@ fn what_finishes_while_a_task_runs_shows_that_the_job_goes_on() {
     world.complete(other);
     runs_for(&mut world, task, 100 * SECOND);
     assert_eq!(cancel_overdue(&mut world, &[task]), []);
+    // And later it does not.
+    runs_for(&mut world, task, 110 * SECOND - 1);
+    assert_eq!(cancel_overdue(&mut world, &[task]), []);
+    runs_for(&mut world, task, 110 * SECOND);
+    assert_eq!(cancel_overdue(&mut world, &[task]), [task]);
 }
 
 /// Law 1 where a merge is done without: each part is read once, by a merge or by the reduce.

@@ -140,8 +140,11 @@ pub(super) struct FunctionStats {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) running: StillRunning,
-    /// How many tasks had finished when it was said for the first time.
+    /// How many tasks have finished, ...
     pub(super) finished: u64,
+    /// ... and for how long it had been running when there was another one, microseconds; 0: there was none since it began, as far
+    /// as is known.
+    pub(super) finished_at: u64,
 }
 
 /// Numbers about a job.
