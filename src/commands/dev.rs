@@ -63,26 +63,15 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
 
     let names: Vec<String> = (1..=args.nodes).map(|number| format!("n{number}")).collect();
     let program = std::env::current_exe().or_exit(Exit::InputOutput)?;
-    for name in &names {
-        let config = write_node_config(args, folder, name, &url)?;
-        let node: [&OsStr; 3] = ["node".as_ref(), "--config".as_ref(), config.as_os_str()];
-        children.start(name, &program, &node, args.on_loss)?;
-    }
-    let mut missing: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut all_ready = |who: &str, line: &str| {
-        if line.starts_with(READY) {
-            missing.retain(|name| *name != who);
+    // The first one lends the slots of all, as long as it lives: it is the first candidate that there is.
+    for together in [&names[..1], &names[1..]] {
+        for name in together {
+            let config = write_node_config(args, folder, name, &url)?;
+            let node: [&OsStr; 3] = ["node".as_ref(), "--config".as_ref(), config.as_os_str()];
+            children.start(name, &program, &node, args.on_loss)?;
         }
-        missing.is_empty()
-    };
-    match children.watch_until(Some(NODES_READY), &mut all_ready)? {
-        Happening::Found => {}
-        Happening::Interrupted => return Ok(()),
-        Happening::TooLate => {
-            return Err(Failure::text(
-                Exit::Unreachable,
-                format!("not in the cluster after {} s: {}", NODES_READY.as_secs(), missing.join(", ")),
-            ));
+        if !are_ready(together, children)? {
+            return Ok(());
         }
     }
 
@@ -98,6 +87,28 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
     ));
     children.watch_until(None, &mut |_, _| false)?;
     Ok(())
+}
+
+/// Waits until these nodes are in the cluster; false when interrupted.
+fn are_ready(names: &[String], children: &mut Children) -> Result<bool, Failure> {
+    let mut missing: Vec<&str> = names.iter().map(String::as_str).collect();
+    if missing.is_empty() {
+        return Ok(true);
+    }
+    let mut all_ready = |who: &str, line: &str| {
+        if line.starts_with(READY) {
+            missing.retain(|name| *name != who);
+        }
+        missing.is_empty()
+    };
+    match children.watch_until(Some(NODES_READY), &mut all_ready)? {
+        Happening::Found => Ok(true),
+        Happening::Interrupted => Ok(false),
+        Happening::TooLate => Err(Failure::text(
+            Exit::Unreachable,
+            format!("not in the cluster after {} s: {}", NODES_READY.as_secs(), missing.join(", ")),
+        )),
+    }
 }
 
 /// Starts the server; its port, or nothing when interrupted.
