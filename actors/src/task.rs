@@ -247,6 +247,18 @@ pub struct TaskSpec {
     pub timeout_ms: u64,
 }
 
+impl TaskSpec {
+    /// Whether the task may make this object: it is one of its outputs. A stream has as many as it likes.
+    pub(crate) fn may_make(&self, object: ObjectId) -> bool {
+        let outputs = match self.returns {
+            Returns::One => 1,
+            Returns::Many(outputs) => outputs,
+            Returns::Stream => return true,
+        };
+        (0..outputs).any(|index| self.id.output(index) == object)
+    }
+}
+
 /// An argument and the node that holds its object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LocatedArg {

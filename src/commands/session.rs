@@ -1,5 +1,7 @@
 //! What all commands that run a job do alike: configuration, views, progress, interrupts, and where it runs.
 
+use std::path::Path;
+
 use exobus_actors::{
     futures::Futures,
     host::{JobEnd, JobSpec},
@@ -67,7 +69,6 @@ impl Session {
     }
 
     fn with_views(args: &SetupArgs, views: impl FnOnce() -> Result<Views, Failure>) -> Result<Self, Failure> {
-        let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
         let overrides = Overrides {
             nats_url: args.cluster.clone(),
             memory: args.memory,
@@ -75,23 +76,31 @@ impl Session {
             executors: args.executors,
             ..Overrides::default()
         };
-        let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
-        let (on_cluster, logged) = (args.cluster.is_some(), Logged::Anew);
-        Ok(Self { interrupt, config, views: views()?, on_cluster, logged })
+        Self::configured(args.config.as_deref(), &overrides, views, Logged::Anew)
     }
 
     /// For a job that was not finished, and is taken up again in this process.
     pub(super) fn again(args: &ResumeArgs, file: JobFile, spec: JobSpec) -> Result<Self, Failure> {
-        let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
         let overrides = Overrides {
             memory: args.memory,
             spill_dirs: args.spill.clone(),
             executors: args.executors,
             ..Overrides::default()
         };
-        let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
         let logged = Logged::Again(file, Box::new(spec));
-        Ok(Self { interrupt, config, views: args.views.open()?, on_cluster: false, logged })
+        Self::configured(args.config.as_deref(), &overrides, || args.views.open(), logged)
+    }
+
+    /// It is on a cluster where its server is given.
+    fn configured(
+        config: Option<&Path>,
+        overrides: &Overrides,
+        views: impl FnOnce() -> Result<Views, Failure>,
+        logged: Logged,
+    ) -> Result<Self, Failure> {
+        let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
+        let config = NodeConfig::load(config, overrides).or_exit(Exit::Usage)?;
+        Ok(Self { interrupt, config, views: views()?, on_cluster: overrides.nats_url.is_some(), logged })
     }
 
     /// The job is not to be taken up again: what it works on goes with this process.

@@ -1,6 +1,8 @@
 //! Runs the real binary.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
+pub mod cluster;
+
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Read},

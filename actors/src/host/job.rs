@@ -10,7 +10,7 @@ use futures::future::LocalBoxFuture;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::{oneshot, watch};
 
-use super::JobEnd;
+use super::{JobEnd, close};
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
 use crate::ids::{JobId, NodeId};
@@ -54,7 +54,8 @@ impl RunEnd {
 }
 
 impl JobRun {
-    /// Runs `program` on the current arbiter, and returns when everything of the job is over, or the life of the node is.
+    /// Runs `program` on the current arbiter, and returns when everything of the job is over, and noted in its log, or the life
+    /// of the node is.
     pub(crate) async fn run<'a>(
         self,
         node: &NodeParts,
@@ -73,7 +74,7 @@ impl JobRun {
         }
         let (done, ended) = oneshot::channel();
         let (settled, may_begin) = oneshot::channel();
-        let (logged, runs) = (log.is_some(), log.as_ref().map_or(0, |run| run.past.runs));
+        let (logs, runs) = log.as_ref().map_or((None, 0), |run| (Some(run.logs.clone()), run.past.runs));
         let mut choices = Choices::default();
         let log = log.map(|run| {
             choices = Choices::replaying(run.past.choices.clone());
@@ -130,14 +131,18 @@ impl JobRun {
         match outcome {
             Ok(JobOutcome::Over { result, nodes, owner_bytes_peak }) => {
                 node.over.add(job);
-                RunEnd::Over(JobEnd {
+                let end = JobEnd {
                     result: result.map(bytes::Bytes::from),
                     owner_bytes: owner_bytes_peak,
                     control_messages: nodes.values().map(|figures| figures.control_messages).sum(),
                     nodes,
-                })
+                };
+                if let Some(logs) = logs {
+                    close(&logs, job, &end).await;
+                }
+                RunEnd::Over(end)
             }
-            Ok(JobOutcome::Abandoned { reason }) | Err(reason) if logged => {
+            Ok(JobOutcome::Abandoned { reason }) | Err(reason) if logs.is_some() => {
                 handle.abandon();
                 RunEnd::Abandoned(reason)
             }

@@ -220,7 +220,6 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
         }
     };
     info!(job_id = %job, program = spec.program, logged = log.is_some(), "job accepted");
-    let logs = log.as_ref().map(|run| run.logs.clone());
     let events = {
         let audience = audience.clone();
         // Events of single tasks are for those who run in this process; a client gets what progress is made of.
@@ -247,16 +246,15 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
         }
         None => {
             let lacking = vec![node.post.node().to_string()];
-            RunEnd::Over(JobEnd::failed(JobError::UnknownFunction { function: program, lacking }))
+            let end = JobEnd::failed(JobError::UnknownFunction { function: program, lacking });
+            if let Some(run) = log {
+                close(&run.logs, job, &end).await;
+            }
+            RunEnd::Over(end)
         }
     };
     match end {
-        RunEnd::Over(end) => {
-            if let Some(logs) = logs {
-                close(&logs, job, &end).await;
-            }
-            Some(end)
-        }
+        RunEnd::Over(end) => Some(end),
         RunEnd::Abandoned(reason) => {
             info!(job_id = %job, reason, "job abandoned here");
             None
@@ -264,29 +262,24 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
     }
 }
 
-/// Runs a job whose program is at hand; with a `spec` as one that can be taken up again.
+/// Runs a job whose program is at hand; where it is `logged`, it can be taken up again.
 pub(crate) async fn run_here(
     node: &NodeParts,
-    (job, tenant, name): (JobId, Arc<str>, String),
-    spec: Option<JobSpec>,
+    spec: JobSpec,
+    logged: bool,
     events: Option<EventSink>,
     program: impl FnOnce(Futures) -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>>,
 ) -> JobEnd {
-    let log = match spec {
-        None => None,
-        Some(spec) => match accept(node, job, Some(spec)).await {
-            Ok(Accepted::Runs(_, log)) => log,
-            Ok(Accepted::Over(end)) => return *end,
-            Ok(Accepted::Unknown) => None,
-            Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
-        },
+    let (job, tenant) = (spec.job, spec.tenant.clone());
+    let name = spec.program.split('@').next().unwrap_or_default().to_owned();
+    let accepted = if logged { accept(node, job, Some(spec)).await } else { Ok(Accepted::Unknown) };
+    let log = match accepted {
+        Ok(Accepted::Runs(_, log)) => log,
+        Ok(Accepted::Over(end)) => return *end,
+        Ok(Accepted::Unknown) => None,
+        Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
     };
-    let logs = log.as_ref().map(|run| run.logs.clone());
-    let end = JobRun { job, tenant, name, events, log }.run(node, program).await;
-    if let (RunEnd::Over(end), Some(logs)) = (&end, logs) {
-        close(&logs, job, end).await;
-    }
-    end.job_end()
+    JobRun { job, tenant, name, events, log }.run(node, program).await.job_end()
 }
 
 enum Accepted {
@@ -302,9 +295,6 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
     };
     let accepted = match spec {
         Some(spec) => {
-            if let Some(end) = logs.end(job).await? {
-                return Ok(Accepted::Over(Box::new(end)));
-            }
             logs.accept(&spec).await?;
             spec
         }
@@ -314,7 +304,11 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
         },
     };
     Ok(match logs.open_job(job, node.post.node(), node.post.incarnation()).await? {
-        Opened::Over(end) => Accepted::Over(end),
+        Opened::Over(end) => {
+            // It may have been written down once more just now.
+            logs.forget(job).await?;
+            Accepted::Over(end)
+        }
         Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),
     })
 }

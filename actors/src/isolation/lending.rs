@@ -8,7 +8,7 @@ use exobus_store::{Scratch, Store, StoreError, WriterOptions};
 use super::wire::{Answer, LentArgument, LentInPlace, Run, Said};
 use crate::ids::ObjectId;
 use crate::registry::{Argument, InPlace};
-use crate::task::{Returns, TaskSpec};
+use crate::task::TaskSpec;
 
 /// Most bytes of an object in place that are read at a time: they are copied.
 const IN_PLACE_MAX_BYTES: u64 = 1 << 20;
@@ -98,14 +98,7 @@ impl Lending {
 
 /// Whether an attempt may make an object: one of its own outputs, in its own name.
 fn may_write(spec: &TaskSpec, object: ObjectId, options: &WriterOptions) -> bool {
-    let its_own = options.group == spec.job.group() && options.attempt == spec.attempt.0;
-    let outputs = match spec.returns {
-        Returns::One => 1,
-        Returns::Many(outputs) => outputs,
-        // As many as it likes.
-        Returns::Stream => return its_own,
-    };
-    its_own && (0..outputs).any(|index| spec.id.output(index) == object)
+    options.group == spec.job.group() && options.attempt == spec.attempt.0 && spec.may_make(object)
 }
 
 /// An error for what the other side should not have said.

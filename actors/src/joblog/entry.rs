@@ -1,7 +1,6 @@
 //! What a log says.
 
 use bytes::Bytes;
-use exobus_bus::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
 use crate::futures::Choice;
@@ -63,16 +62,4 @@ impl Past {
             }
         }
     }
-}
-
-pub(super) fn encode(entries: &[Entry]) -> Result<Bytes, CodecError> {
-    codec::encode(entries)
-}
-
-/// The entries of a record.
-///
-/// # Errors
-/// It is no record of a log, or one of another version.
-pub fn decode(record: &[u8]) -> Result<Vec<Entry>, CodecError> {
-    codec::decode(record)
 }

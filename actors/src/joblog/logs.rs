@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::codec::{self, CodecError};
-use exobus_bus::message::{DEDUPE_ID, Message};
+use exobus_bus::message::Message;
 use exobus_bus::streams::{Append, Expect, Purge, ReadFrom, Record, Stream, StreamConfig};
 use exobus_bus::{Bus, BusError, Pattern, Subject, SubjectError, Subjects};
 use serde::Serialize;
@@ -161,15 +161,7 @@ pub(super) async fn append(
     id: &str,
 ) -> Result<u64, BusError> {
     let append = Append::new(subject.clone(), payload).expect(expect).dedupe(id)?;
-    match stream.append(append, CALL_DEADLINE).await {
-        Ok(appended) => Ok(appended.sequence),
-        // It may be our own, tried again after its id was forgotten.
-        Err(error @ BusError::Conflict { .. }) => match stream.last(subject).await? {
-            Some(record) if record.message.headers.get(DEDUPE_ID) == Some(id) => Ok(record.sequence),
-            _ => Err(error),
-        },
-        Err(error) => Err(error),
-    }
+    Ok(stream.append(append, CALL_DEADLINE).await?.sequence)
 }
 
 impl JobLogs {

@@ -34,7 +34,7 @@ mod entry;
 mod logs;
 mod writer;
 
-pub use entry::{Entry, Past, TaskDone, decode};
+pub use entry::{Entry, Past, TaskDone};
 pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
 pub(crate) use writer::JobLog;
 pub use writer::{LogNews, Trouble};

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::entry::{self, Entry};
+use super::entry::Entry;
 use super::logs::{JobLogs, LogError, append};
 use crate::ids::JobId;
 
@@ -86,8 +86,8 @@ impl JobLog {
         self.position
     }
 
-    /// Everything up to this position is durable.
-    pub(crate) fn is_durable(&mut self, position: u64) {
+    /// Everything up to this position has become durable.
+    pub(crate) fn became_durable(&mut self, position: u64) {
         self.durable = self.durable.max(position);
     }
 
@@ -135,7 +135,7 @@ impl Writer {
                     break;
                 }
                 let record =
-                    entry::encode(&self.waiting[..entries]).map_err(|error| self.refused(error.to_string()))?;
+                    codec::encode(&self.waiting[..entries]).map_err(|error| self.refused(error.to_string()))?;
                 self.write(record).await?;
                 self.waiting.drain(..entries);
                 written += entries as u64;

@@ -133,7 +133,9 @@ impl Node {
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
         T: Send + 'static,
     {
-        self.work_on((job, "local".into(), name.to_owned()), None, events, program).await
+        let (tenant, params) = ("local".into(), Default::default());
+        let spec = JobSpec { job, tenant, program: name.to_owned(), params, sample_ms: 0 };
+        self.work_on(spec, false, events, program).await
     }
 
     /// The same for a program that can be run again: it is logged where this node logs jobs
@@ -152,14 +154,13 @@ impl Node {
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
         T: Send + 'static,
     {
-        let name = spec.program.split('@').next().unwrap_or_default().to_owned();
-        self.work_on((spec.job, spec.tenant.clone(), name), Some(spec), events, program).await
+        self.work_on(spec, true, events, program).await
     }
 
     async fn work_on<T, P>(
         &self,
-        (job, tenant, name): (JobId, Arc<str>, String),
-        spec: Option<JobSpec>,
+        spec: JobSpec,
+        logged: bool,
         events: Option<EventSink>,
         program: P,
     ) -> (Result<T, JobError>, JobEnd)
@@ -179,7 +180,7 @@ impl Node {
                         Ok(Vec::new())
                     })
                 };
-                let end = host::run_here(&node, (job, tenant, name), spec, events, program).await;
+                let end = host::run_here(&node, spec, logged, events, program).await;
                 let _ = answer.send((value.take(), end));
             })
         });

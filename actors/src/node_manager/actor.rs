@@ -21,7 +21,7 @@ use super::why::{self, ATTEMPTS_ASKED_MAX, AttemptState, Doing, Step, Trail};
 use crate::event::{NodeFigures, Received};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{self, OwnerMsg};
-use crate::registry::Function;
+use crate::registry::{Function, VALUE_MAX_BYTES};
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{
     Consumed, FailureKind, Output, Parts, Resources, Returns, StillRunning, TaskFailure, TaskFigures, TaskSpec,
@@ -30,9 +30,7 @@ use crate::task::{
 
 /// How often timeouts are looked after and figures are sent.
 const TICK: Duration = Duration::from_millis(500);
-/// Outputs of so many bytes at most are told to the Owner with the completion, ...
-const VALUE_MAX_BYTES: u64 = 2048;
-/// ... where there are so many outputs at most.
+/// Small outputs are told to the Owner with the completion where there are so many outputs at most.
 const VALUES_MAX: usize = 16;
 /// Figures are not taken more often than this: taking them costs some 50 us.
 const SAMPLE_MIN_MS: u64 = 20;
@@ -311,13 +309,13 @@ impl NodeManager {
     /// The bytes of small outputs, for the job's log, and for an Owner on another node: what a job would have to begin anew for,
     /// should this node be lost, is often a few bytes that say what was written where.
     fn small(&self, owner: &NodeId, task: TaskId, outputs: &[Output], value: Option<Bytes>) -> Vec<(u32, Bytes)> {
-        if let Some(value) = value.filter(|value| value.len() as u64 <= VALUE_MAX_BYTES) {
+        if let Some(value) = value {
             return vec![(0, value)];
         }
         if *owner == *self.post.node() || outputs.len() > VALUES_MAX {
             return Vec::new();
         }
-        let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES).contains(&output.bytes));
+        let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES as u64).contains(&output.bytes));
         let value = |(index, _): (u32, &Output)| {
             let id = task.output(index);
             // What has several parts is put back without knowing where they end: it is made again.

@@ -110,7 +110,7 @@ pub enum Report {
         outcome: Result<(Vec<Output>, Vec<Consumed>), TaskFailure>,
         /// Time and place, and bytes where it succeeded; what it waited for the NodeManager knows.
         figures: TaskFigures,
-        /// The bytes of its only output, where it returned a value.
+        /// The bytes of its only output, where it returned a small value.
         value: Option<Bytes>,
     },
 }

@@ -283,10 +283,9 @@ impl OwnerActor {
                 }
             }
             Effect::TakeStock { node } => {
-                let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
                 // It is another process, or another life: it knows nothing of this job.
                 self.nodes.remove(&node);
-                self.tell(&node, NodeMsg::TakeStock { job, owner, run });
+                self.take_stock(&node);
             }
             Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts)),
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),

@@ -15,7 +15,7 @@ use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Run, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
 use crate::shell::Scope;
-use crate::task::{Consumed, JobError, Output, Parts, Returns, TaskSpec};
+use crate::task::{Consumed, JobError, Output, Parts, TaskSpec};
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
 const STOCK_DEADLINE: Duration = Duration::from_secs(3);
@@ -97,12 +97,12 @@ impl OwnerActor {
         if runs > 0 {
             info!(job_id = %self.job, runs, done = past.done.len(), choices = past.choices.len(), "job is taken up again");
             self.state.resume(past);
-            let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
+            let job = self.job;
             for node in self.state.alive_nodes() {
                 let lanes = self.post.address::<MergerMsg>(&node, merger::ACTOR);
                 // What was pushed to it was advice of an earlier run.
                 let _ = lanes.send(MergerMsg::EndJob { job });
-                self.tell(&node, NodeMsg::TakeStock { job, owner: owner.clone(), run });
+                self.take_stock(&node);
                 self.logging.awaited.insert(node);
             }
             scope.after(STOCK_DEADLINE, OwnerMsg::Settle);
@@ -110,6 +110,12 @@ impl OwnerActor {
         if self.logging.awaited.is_empty() {
             self.logging.settle();
         }
+    }
+
+    /// Asks a node what it holds of the job.
+    pub(super) fn take_stock(&mut self, node: &NodeId) {
+        let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
+        self.tell(node, NodeMsg::TakeStock { job, owner, run });
     }
 
     pub(super) fn note_choice(&mut self, choice: Choice) {
@@ -183,17 +189,7 @@ impl OwnerActor {
 
     /// Frees outputs of a task that wait for this on a node, durable or not: what it makes there next has the same names.
     pub(super) fn free_held_of(&mut self, node: &NodeId, spec: &TaskSpec) {
-        let outputs = match spec.returns {
-            Returns::One => 1,
-            Returns::Many(outputs) => outputs,
-            // As many as it likes.
-            Returns::Stream => u32::MAX,
-        };
-        let is_output = |freed: &Freed| match freed {
-            Freed::Object(_) if outputs == u32::MAX => true,
-            Freed::Object(object) => (0..outputs).any(|index| spec.id.output(index) == *object),
-            Freed::Parts(..) => false,
-        };
+        let is_output = |freed: &Freed| matches!(freed, Freed::Object(object) if spec.may_make(*object));
         let held = std::mem::take(&mut self.logging.held);
         let (here, others) = held.into_iter().partition(|(_, at, freed)| at == node && is_output(freed));
         self.logging.held = others;
@@ -214,7 +210,7 @@ impl OwnerActor {
         match news {
             LogNews::Durable(position) => {
                 if let Some(log) = &mut self.logging.log {
-                    log.is_durable(position);
+                    log.became_durable(position);
                 }
                 self.free_held(position);
                 self.say_last_word(position, scope);

@@ -99,9 +99,6 @@ fn drop_held(world: &mut World, held: Held) {
 }
 
 fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Description>, step: Step) {
-    let running = |world: &World, at: &prop::sample::Index| {
-        (!world.running.is_empty()).then(|| *world.running.keys().nth(at.index(world.running.len())).unwrap())
-    };
     match step {
         Step::Submit { args, outputs } => {
             let args: Vec<_> =
@@ -141,23 +138,23 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             }
         }
         Step::Complete(at) => {
-            if let Some(attempt) = running(world, &at) {
+            if let Some(attempt) = world.any_running(&at) {
                 complete_all(world, attempt);
             }
         }
         Step::Fail(at) => {
-            if let Some((task, attempt)) = running(world, &at) {
+            if let Some((task, attempt)) = world.any_running(&at) {
                 world.fail_attempt(task, attempt, FailureKind::Error);
             }
         }
         Step::Recall(at) => {
-            if let Some((task, attempt)) = running(world, &at) {
+            if let Some((task, attempt)) = world.any_running(&at) {
                 let (at, _) = world.running.remove(&(task, attempt)).unwrap();
                 world.owner.recalled(&at, task, attempt);
             }
         }
         Step::Slow(at) => {
-            if let Some((task, attempt)) = running(world, &at) {
+            if let Some((task, attempt)) = world.any_running(&at) {
                 let node = world.running[&(task, attempt)].0.clone();
                 world.owner.still_running(&node, &[StillRunning { task, attempt, micros: u64::MAX }]);
             }
@@ -174,18 +171,8 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
                 world.stop(attempt);
             }
         }
-        Step::Crash(at, keeps) => {
-            let node = world.nodes.keys().nth(at.index(world.nodes.len())).unwrap().clone();
-            if world.nodes[&node].2 {
-                world.crash(&node, keeps);
-            }
-        }
-        Step::Restart(at) => {
-            let node = world.nodes.keys().nth(at.index(world.nodes.len())).unwrap().clone();
-            if !world.nodes[&node].2 {
-                world.restart(&node);
-            }
-        }
+        Step::Crash(at, keeps) => world.crash_one(&at, keeps),
+        Step::Restart(at) => world.restart_one(&at),
         Step::Lost(attempt, object) => {
             let reads = |spec: &TaskSpec| !spec.args.is_empty();
             let reading: Vec<_> =
@@ -205,7 +192,7 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             }
         }
         Step::Cancel(at) => {
-            if let Some((task, _)) = running(world, &at) {
+            if let Some((task, _)) = world.any_running(&at) {
                 world.owner.cancel(task);
             }
         }
@@ -231,8 +218,7 @@ proptest! {
             prop_assert!(what_counts_is_stored(&world));
         }
         prop_assert_eq!(&world.failed, &None);
-        let dead: Vec<_> = world.nodes.iter().filter(|(_, (_, _, lives))| !lives).map(|(node, _)| node.clone()).collect();
-        dead.iter().for_each(|node| world.restart(node));
+        world.restart_all();
         // Everything that runs completes, and with it all that waits.
         while let Some(attempt) = world.running.keys().next().copied() {
             complete_all(&mut world, attempt);

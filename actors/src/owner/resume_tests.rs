@@ -289,22 +289,13 @@ proptest! {
         let mut runs = 0;
         for step in steps {
             match step {
-                Step::Complete(at) if !world.running.is_empty() => {
-                    let attempt = *world.running.keys().nth(at.index(world.running.len())).unwrap();
-                    shuffle.complete(&mut world, attempt);
-                }
-                Step::Crash(at, keeps) => {
-                    let node = world.nodes.keys().nth(at.index(world.nodes.len())).unwrap().clone();
-                    if world.nodes[&node].2 {
-                        world.crash(&node, keeps);
+                Step::Complete(at) => {
+                    if let Some(attempt) = world.any_running(&at) {
+                        shuffle.complete(&mut world, attempt);
                     }
                 }
-                Step::Restart(at) => {
-                    let node = world.nodes.keys().nth(at.index(world.nodes.len())).unwrap().clone();
-                    if !world.nodes[&node].2 {
-                        world.restart(&node);
-                    }
-                }
+                Step::Crash(at, keeps) => world.crash_one(&at, keeps),
+                Step::Restart(at) => world.restart_one(&at),
                 Step::Die(lost) => {
                     runs += 1;
                     world = shuffle.again(world, lost, runs);
@@ -314,12 +305,10 @@ proptest! {
                         prop_assert!(!again, "a partition that was finished runs again");
                     }
                 }
-                Step::Complete(_) => {}
             }
             prop_assert_eq!(&world.failed, &None);
         }
-        let dead: Vec<_> = world.nodes.iter().filter(|(_, (_, _, lives))| !lives).map(|(node, _)| node.clone()).collect();
-        dead.iter().for_each(|node| world.restart(node));
+        world.restart_all();
         while let Some(attempt) = world.running.keys().next().copied() {
             shuffle.complete(&mut world, attempt);
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use proptest::sample::Index;
 
 use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
@@ -181,6 +182,33 @@ impl World {
         self.owner.node_up(node, life);
         self.owner.offers(node, life, offer(&["f@1"]));
         self.lend();
+    }
+
+    /// Some node dies, if it lives, with or without what it held.
+    pub(super) fn crash_one(&mut self, at: &Index, keeps: bool) {
+        let (node, (.., lives)) = self.nodes.iter().nth(at.index(self.nodes.len())).expect("there are nodes");
+        if *lives {
+            self.crash(&node.clone(), keeps);
+        }
+    }
+
+    /// Some node comes back, if it is dead.
+    pub(super) fn restart_one(&mut self, at: &Index) {
+        let (node, (.., lives)) = self.nodes.iter().nth(at.index(self.nodes.len())).expect("there are nodes");
+        if !*lives {
+            self.restart(&node.clone());
+        }
+    }
+
+    /// All that are dead come back.
+    pub(super) fn restart_all(&mut self) {
+        let dead: Vec<_> = self.nodes.iter().filter(|(_, (.., lives))| !lives).map(|(node, _)| node.clone()).collect();
+        dead.iter().for_each(|node| self.restart(node));
+    }
+
+    /// Some attempt that runs.
+    pub(super) fn any_running(&self, at: &Index) -> Option<(TaskId, Attempt)> {
+        (!self.running.is_empty()).then(|| *self.running.keys().nth(at.index(self.running.len())).expect("so many run"))
     }
 
     pub(super) fn lend(&mut self) {

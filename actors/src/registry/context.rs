@@ -15,6 +15,9 @@ use super::roots::Roots;
 use crate::ids::{Attempt, JobId, ObjectId, TaskId};
 use crate::task::{Consumed, Output, Returns, TaskFigures};
 
+/// Outputs of so many bytes at most are told to the Owner with the completion.
+pub(crate) const VALUE_MAX_BYTES: usize = 2048;
+
 /// One argument of a running task.
 pub enum Argument {
     /// In memory: one block for an object, one for each member of a set.
@@ -39,7 +42,7 @@ pub struct TaskContext<'a> {
     announced: Vec<Output>,
     consumed: Vec<Consumed>,
     figures: TaskFigures,
-    /// What was returned.
+    /// What was returned, where it is small.
     value: Option<Bytes>,
 }
 
@@ -95,7 +98,7 @@ pub(crate) struct Finished {
     pub(crate) outputs: Vec<Output>,
     pub(crate) consumed: Vec<Consumed>,
     pub(crate) figures: TaskFigures,
-    /// The bytes of the only output, where a value was returned: its object may be on disk by now.
+    /// The bytes of the only output, where a small value was returned: its object may be on disk by now.
     pub(crate) value: Option<Bytes>,
 }
 
@@ -372,7 +375,9 @@ impl<'a> TaskContext<'a> {
         writer.begin_part(Some(bytes.len() as u64))?;
         writer.write(&bytes)?;
         writer.end_part(1, RowHash::default());
-        self.value = Some(bytes.into());
+        if bytes.len() <= VALUE_MAX_BYTES {
+            self.value = Some(bytes.into());
+        }
         Ok(())
     }
 

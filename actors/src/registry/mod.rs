@@ -16,7 +16,7 @@ mod in_place;
 mod roots;
 
 pub use context::{Argument, TaskContext, Yield};
-pub(crate) use context::{ContextParts, Finished, Objects};
+pub(crate) use context::{ContextParts, Finished, Objects, VALUE_MAX_BYTES};
 pub use error::TaskError;
 pub use in_place::InPlace;
 pub use roots::{Roots, RootsError};

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_actors::event::{Event, EventKind, EventSink};
+use exobus_actors::event::{Event, EventKind};
 use exobus_actors::futures::Futures;
 use exobus_actors::isolation::{ExecutorKind, Isolation};
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
-use parking_lot::Mutex;
+
+use crate::common::run_on;
 
 /// How long something may take that is bound to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ impl World {
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
         T: Send + 'static,
     {
-        let (result, events) = run_on(&self.node, program);
+        let (result, _, events) = run_on(&self.node, program);
         let failure = |event: Event| match event.kind {
             EventKind::TaskFailed { error, .. } => Some(error),
             _ => None,
@@ -62,22 +63,6 @@ impl World {
     pub fn assert_nothing_is_held(&self) {
         until(|| self.node.store().stats().used_bytes == 0);
     }
-}
-
-/// Runs a program on a node.
-pub fn run_on<T, P>(node: &Node, program: P) -> (Result<T, JobError>, Vec<Event>)
-where
-    P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-    T: Send + 'static,
-{
-    let events = Arc::new(Mutex::new(Vec::new()));
-    let sink = {
-        let events = events.clone();
-        EventSink::new(move |event| events.lock().push(event))
-    };
-    let (result, _) = futures::executor::block_on(node.run(node.new_job(), "test", Some(sink), program));
-    let events = std::mem::take(&mut *events.lock());
-    (result, events)
 }
 
 /// Gives others their turn until this is so.

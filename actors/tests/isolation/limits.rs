@@ -177,7 +177,7 @@ fn a_main_that_does_not_enter_starts_no_node() {
         let task = futures.submit(ends, &Ends::once(End::Well), &[])?;
         futures.get_value::<u64>(&task).await
     };
-    let error = crate::harness::run_on(&node, program).0.unwrap_err().to_string();
+    let error = crate::common::run_on(&node, program).0.unwrap_err().to_string();
     assert!(error.contains("this process was started as an executor: main has to call"), "{error}");
 }
 
@@ -206,7 +206,7 @@ fn a_program_that_is_no_executor_is_named() {
         let task = futures.submit(ends, &Ends::once(End::Well), &[])?;
         futures.get_value::<u64>(&task).await
     };
-    let (result, _) = crate::harness::run_on(&node, program);
+    let (result, ..) = crate::common::run_on(&node, program);
     let error = result.unwrap_err().to_string();
     assert!(error.contains("/bin/false did not become an executor"), "{error}");
     assert!(error.contains("it exited with code 1") && error.contains("isolation::enter()"), "{error}");

@@ -10,8 +10,9 @@ use exobus_actors::node::{ClusterOptions, Node, NodeOptions};
 use exobus_actors::task::{FailureKind, JobError, TaskOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common::run_on;
 use crate::functions::{End, Ends, ends, remembers, whereabouts};
-use crate::harness::{World, children, descriptors, isolation, line_of, lives, run_on, until};
+use crate::harness::{World, children, descriptors, isolation, line_of, lives, until};
 
 fn kill(process: &str, signal: Signal) {
     kill_process(Pid::from_raw(process.parse().unwrap()).unwrap(), signal).unwrap();
@@ -151,7 +152,7 @@ fn a_poison_task_is_tried_on_more_than_one_node() {
         let poison = futures.submit(ends, &Ends::always(End::Abort), &[])?;
         futures.get_value::<u64>(&poison).await
     };
-    let (result, events) = run_on(&first, program);
+    let (result, _, events) = run_on(&first, program);
     assert!(result.unwrap_err().to_string().contains("SIGABRT"));
     let mut tried = BTreeMap::<_, u32>::new();
     for event in events.iter().filter(|event| matches!(event.kind, EventKind::TaskPlaced { .. })) {

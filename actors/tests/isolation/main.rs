@@ -1,5 +1,8 @@
 //! Functions in processes of their own: real processes that crash, hang, are killed, and do what others do.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod functions;
 mod harness;
 mod limits;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_actors::event::{Event, EventSink};
+use exobus_actors::event::Event;
 use exobus_actors::futures::Futures;
 use exobus_actors::host::JobEnd;
 use exobus_actors::ids::NodeId;
@@ -13,7 +13,9 @@ use exobus_actors::registry::functions;
 use exobus_actors::task::JobError;
 use exobus_actors::transfer::network::{MemoryNetwork, Network};
 use exobus_bus::{Bus, Subjects};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
+
+use crate::common::run_on;
 
 /// Bytes of each node's store.
 pub const MEMORY_BYTES: u64 = 64 << 20;
@@ -120,16 +122,7 @@ impl Cluster {
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
         T: Send + 'static,
     {
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let sink = {
-            let events = events.clone();
-            EventSink::new(move |event| events.lock().push(event))
-        };
-        let host = self.node(host);
-        let running = host.run(host.new_job(), "test", Some(sink), program);
-        let (result, end) = futures::executor::block_on(running);
-        let events = std::mem::take(&mut *events.lock());
-        (result, end, events)
+        run_on(&self.node(host), program)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Several nodes in one process, over an in-process bus and a network in memory.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod arguments;
 mod election;
 mod figures;

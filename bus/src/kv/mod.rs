@@ -27,7 +27,7 @@ pub use watch::{Change, Watch, WatchEvent};
 
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::message::{DEDUPE_ID, Message};
+use crate::message::Message;
 use crate::streams::{Append, Expect, ReadFrom, Record, Stream, StreamConfig};
 use crate::subject::{Pattern, Subject, SubjectError, unique_token};
 
@@ -222,18 +222,8 @@ impl Kv {
     }
 
     async fn write(&self, key: &str, message: Message, expect: Expect, ttl: Option<Duration>) -> Result<u64, BusError> {
-        let subject = self.subject(key)?;
-        let id = unique_token();
-        let append = Append { subject: subject.clone(), message, expect, ttl }.dedupe(&id)?;
-        match self.stream.append(append, self.config.deadline).await {
-            Ok(appended) => Ok(appended.sequence),
-            Err(error @ BusError::Conflict { .. }) => match self.stream.last(&subject).await? {
-                // Repeated after its id was forgotten: the record is our own.
-                Some(record) if record.message.headers.get(DEDUPE_ID) == Some(&id) => Ok(record.sequence),
-                _ => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let append = Append { subject: self.subject(key)?, message, expect, ttl }.dedupe(&unique_token())?;
+        Ok(self.stream.append(append, self.config.deadline).await?.sequence)
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::bus::Bus;
 use crate::error::BusError;
+use crate::message::DEDUPE_ID;
 use crate::subject::{Pattern, Subject};
 
 /// How long calls without a deadline of their own wait.
@@ -96,9 +97,17 @@ impl Stream {
         }
         // Soon enough that the id of a lost one is still known.
         let again_after = TRY_MAX.min(self.inner.config.dedupe_window / 2);
-        repeated!(Tries::new(deadline, again_after), left => {
+        let appended = repeated!(Tries::new(deadline, again_after), left => {
             self.inner.backend.append(self.name(), append.clone(), left)
-        })
+        });
+        let Err(error @ BusError::Conflict { .. }) = appended else { return appended };
+        match self.last(&append.subject).await? {
+            // Repeated after its id was forgotten: the record is our own.
+            Some(record) if record.message.headers.get(DEDUPE_ID) == append.dedupe_id() => {
+                Ok(Appended { sequence: record.sequence, duplicate: true })
+            }
+            _ => Err(error),
+        }
     }
 
     /// The last record of a subject.

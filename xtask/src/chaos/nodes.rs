@@ -10,35 +10,43 @@ use super::Outcome;
 use super::cluster::Cluster;
 use super::ground::Ground;
 
-/// A node that is neither host nor Scheduler is killed when so many hundredths of a stage are done, and is not started again.
-fn killed(ground: &Ground, strategy: &str, stage: &str, percent: u64) -> Result<Outcome> {
+/// A node is killed when so many hundredths of a stage are done, and is not started again.
+fn killed<'a>(
+    ground: &'a Ground,
+    whom: fn(&Cluster<'a>) -> Result<String>,
+    (strategy, stage, percent): (&str, &str, u64),
+) -> Result<Outcome> {
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean(strategy)?;
-    let victim = cluster.bystander()?;
+    let victim = whom(&cluster)?;
     let (run, events) = cluster.sort_and_signal((strategy, stage, percent), &victim, Signal::KILL)?;
-    let outcome = cluster.right(&clean, &run, &events, &format!("{strategy}, at {percent} % of {stage}"))?;
+    let mut what = format!("{strategy}, at {percent} % of {stage}");
+    if events.runs() > 1 {
+        what += &format!(", begun {} times", events.runs());
+    }
+    let outcome = cluster.right(&clean, &run, &events, &what)?;
     cluster.end()?;
     Ok(outcome)
 }
 
 pub(super) fn killed_among_maps(ground: &Ground) -> Result<Outcome> {
-    killed(ground, "simple", "sort.map", 10)
+    killed(ground, Cluster::bystander, ("simple", "sort.map", 10))
 }
 
 pub(super) fn killed_halfway(ground: &Ground) -> Result<Outcome> {
-    killed(ground, "simple", "sort.map", 90)
+    killed(ground, Cluster::bystander, ("simple", "sort.map", 90))
 }
 
 pub(super) fn killed_among_reduces(ground: &Ground) -> Result<Outcome> {
-    killed(ground, "simple", "sort.reduce", 50)
+    killed(ground, Cluster::bystander, ("simple", "sort.reduce", 50))
 }
 
 pub(super) fn killed_among_merges(ground: &Ground) -> Result<Outcome> {
-    killed(ground, "two_stage", "sort.merge", 50)
+    killed(ground, Cluster::bystander, ("two_stage", "sort.merge", 50))
 }
 
 pub(super) fn killed_among_pushes(ground: &Ground) -> Result<Outcome> {
-    killed(ground, "push", "sort.merge", 50)
+    killed(ground, Cluster::bystander, ("push", "sort.merge", 50))
 }
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
@@ -142,28 +150,16 @@ pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The node that hosts the job is killed, and is not started again.
-fn host_killed(ground: &Ground, strategy: &str, stage: &str, percent: u64) -> Result<Outcome> {
-    let cluster = Cluster::start(ground)?;
-    let clean = cluster.clean(strategy)?;
-    let victim = cluster.host()?;
-    let (run, events) = cluster.sort_and_signal((strategy, stage, percent), &victim, Signal::KILL)?;
-    let what = format!("{strategy}, the host at {percent} % of {stage}, begun {} times", events.runs());
-    let outcome = cluster.right(&clean, &run, &events, &what)?;
-    cluster.end()?;
-    Ok(outcome)
-}
-
 pub(super) fn host_killed_among_maps(ground: &Ground) -> Result<Outcome> {
-    host_killed(ground, "simple", "sort.map", 50)
+    killed(ground, Cluster::host, ("simple", "sort.map", 50))
 }
 
 pub(super) fn host_killed_among_reduces(ground: &Ground) -> Result<Outcome> {
-    host_killed(ground, "simple", "sort.reduce", 50)
+    killed(ground, Cluster::host, ("simple", "sort.reduce", 50))
 }
 
 pub(super) fn host_killed_among_pushes(ground: &Ground) -> Result<Outcome> {
-    host_killed(ground, "push", "sort.merge", 50)
+    killed(ground, Cluster::host, ("push", "sort.merge", 50))
 }
 
 pub(super) fn all_killed(ground: &Ground) -> Result<Outcome> {
