@@ -439,7 +439,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// Whether another attempt is of use.
+    /// Whether another attempt is of use, wherever it runs.
     pub fn retry(self) -> bool {
         match self {
             Self::Error

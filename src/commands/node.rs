@@ -40,6 +40,9 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
 
     let runtime = cluster::runtime()?;
     let (bus, subjects) = runtime.block_on(cluster::connect(&config.cluster, name.as_str()))?;
+    let mut options = options(&config.node, name.clone());
+    // One with a made-up name has another one next time.
+    options.store.keep_files = config.node.name.is_some();
     let node = Node::start(NodeOptions {
         cluster: Some(ClusterOptions {
             bus: bus.clone(),
@@ -52,7 +55,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
         }),
         labels: config.node.labels.clone(),
         roots: roots(&config.security)?,
-        ..options(&config.node, name.clone())
+        ..options
     })
     .map_err(failure)?;
 

@@ -1,4 +1,5 @@
-//! The node's directory below each spill directory: made when first needed, locked, removed at the end.
+//! The node's directory below each spill directory: made when first needed, locked, removed at the end unless there are
+//! files to be kept.
 //!
 //! ```text
 //! <spill_dir>/<node>/lock                 held by the process that uses the directory
@@ -323,22 +324,21 @@ impl Dirs {
         }
     }
 
-    /// Removes everything that this process made, unless it is to be kept.
+    /// Removes everything that this process made, but spill files that are to be kept and what belongs to them.
     pub fn remove(&self) {
         self.handles.lock().clear();
-        for dir in &self.dirs {
-            let mut open = dir.open.lock();
-            if open.is_none() {
-                continue;
-            }
-            if !self.keep
+        for (number, dir) in self.dirs.iter().enumerate() {
+            let Some(opened) = &mut *dir.open.lock() else { continue };
+            opened.index = None;
+            let empty = || self.spill_files(number).is_ok_and(|files| files.is_empty());
+            if (!self.keep || empty())
                 && let Err(error) = self.disk.remove_dir(&dir.path)
             {
                 warn!(path = %dir.path.display(), %error, "spill directory cannot be removed");
             }
-            // Index and lock end here: the lock after the files are gone.
-            *open = None;
         }
+        // Locks end when the files are gone.
+        self.dirs.iter().for_each(|dir| drop(dir.open.lock().take()));
     }
 
     /// Deletes what killed processes left in the spill directories and nobody will come back for.

@@ -396,6 +396,15 @@ impl Store {
         })
     }
 
+    /// The groups that have sealed objects, in order.
+    pub fn groups(&self) -> Vec<u128> {
+        self.shared.with(|state| {
+            let table = &state.table;
+            let group = |id| Some(table.group_id(table.object(table.key(id)?)));
+            table.ids().filter_map(group).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+        })
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> StoreStats {
         let indexes_rebuilt = self.shared.indexes_rebuilt.load(Ordering::Relaxed);

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::joining::{ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
+use super::leftovers::Leftovers;
 use super::{ClusterOptions, JobsOver, Life, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::event::NodeFigures;
@@ -169,6 +170,7 @@ struct Base {
     link: SchedulerLink,
     jobs_over: JobsOver,
     logs: LogsLink,
+    leftovers: Leftovers,
     /// Whom the store tells that memory is tight, while it is there.
     merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
 }
@@ -206,8 +208,10 @@ impl Base {
             NodeError::Io { what, source }
         })?;
         let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
+        let logs = logs.unwrap_or_else(|| options.logs.clone());
         Ok(Self {
-            logs: logs.unwrap_or_else(|| options.logs.clone()),
+            leftovers: Leftovers::of(&store, logs.clone()),
+            logs,
             link: SchedulerLink::new(post.clone()),
             post,
             store,
@@ -316,8 +320,10 @@ impl Running {
 
         let spec = node_spec(base, options);
         if first {
+            base.leftovers.first_look().await;
             register(&base.link, &spec, cluster.join_deadline, base.post.clock()).await?;
         }
+        actix_rt::spawn(base.leftovers.clone().keep_looking());
         actix_rt::spawn(keep_registered(base.link.clone(), spec, base.jobs_over.clone()));
         info!(node = %options.name, incarnation = base.post.incarnation().0, "joined the cluster");
         let cluster = Joined { endpoint, membership, campaign, renewals };

@@ -8,6 +8,7 @@
 mod control;
 mod durable;
 mod joining;
+mod leftovers;
 mod life;
 mod options;
 mod over;

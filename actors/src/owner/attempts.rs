@@ -80,7 +80,7 @@ impl OwnerState {
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
         (self.tasks[task].state, self.tasks[task].counted) = (State::Done, true);
         self.denials.remove(&task);
-        self.poison.remove(&task);
+        self.elsewhere.remove(&task);
         self.unreference_args(task);
         self.retire_if_unused(task);
         first
@@ -221,7 +221,11 @@ impl OwnerState {
         if self.not_its_fault(task, attempt, node, &failure) {
             return;
         }
-        let poison = failure.kind == FailureKind::ExecutorLost && self.executor_lost(task, node);
+        let again = match failure.kind {
+            FailureKind::ExecutorLost => self.executor_lost(task, node),
+            FailureKind::DiskFull => self.disk_full(task, node),
+            kind => kind.retry(),
+        };
         let alone = self.tasks[task].live.is_empty();
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
@@ -229,8 +233,8 @@ impl OwnerState {
         let attempts_max = self.options[entry.options as usize].options.attempts;
         // What only this node cannot do, the other attempt may.
         let last = match alone {
-            true => poison || !failure.kind.retry() || entry.tries >= attempts_max,
-            false => poison || failure.kind == FailureKind::Final,
+            true => !again || entry.tries >= attempts_max,
+            false => !again && matches!(failure.kind, FailureKind::ExecutorLost | FailureKind::Final),
         };
         let (id, error) = (entry.id, failure.to_string());
         let (micros, timing) = (figures.map_or(0, |figures| figures.micros), figures.map(|figures| figures.timing));

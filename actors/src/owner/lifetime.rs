@@ -383,7 +383,7 @@ impl OwnerState {
         self.attempts_before = self.attempts_before.max(attempts);
         self.failures.remove(&task);
         self.denials.remove(&task);
-        self.poison.remove(&task);
+        self.elsewhere.remove(&task);
         self.replays.remove(&task);
         self.rather_at.remove(&task);
         let removed = self.tasks.remove(task);

@@ -4,6 +4,7 @@ mod actor;
 mod asking;
 mod attempts;
 mod chain;
+mod elsewhere;
 mod exchange;
 mod facts;
 mod figures;
@@ -15,7 +16,6 @@ mod placement;
 mod placing;
 #[cfg(test)]
 mod placing_tests;
-mod poison;
 #[cfg(test)]
 mod property_tests;
 mod protocol;

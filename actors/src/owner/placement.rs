@@ -20,6 +20,8 @@ const QUEUED_MICROS: u64 = 4_000;
 const QUEUED_PER_SLOT_MIN: u64 = 2;
 /// At most this many are queued per slot, however short they are.
 const QUEUED_PER_SLOT_MAX: u64 = 256;
+/// For so many seconds, a node on which a task found no room on any disk gets no others as long as there are nodes that have.
+pub(super) const FULL_TICKS: u8 = 10;
 /// Slots of a node for tasks that need nothing.
 const FREE_SLOTS: u64 = 64;
 
@@ -44,6 +46,8 @@ pub(super) struct NodeView {
     pub(super) lingering: u64,
     /// Whether what an earlier life had, or this one when it was called dead, was given up: it may be there still.
     pub(super) lost: bool,
+    /// For so many seconds more its disks are held for full.
+    pub(super) full_ticks: u8,
 }
 
 impl NodeView {
@@ -60,7 +64,13 @@ impl NodeView {
             lacks: BTreeSet::new(),
             lingering: 0,
             lost: false,
+            full_ticks: 0,
         }
+    }
+
+    /// A task found no room on any disk.
+    pub(super) fn is_full(&mut self) {
+        self.full_ticks = FULL_TICKS;
     }
 
     /// Whether it is known to have the function.
@@ -188,9 +198,13 @@ pub(super) fn choose(
     mean_micros: u64,
     wish: &Wish,
 ) -> Option<NodeIndex> {
-    let accepts = |index: NodeIndex| nodes[usize::from(index)].accepts(function, shape, shapes, mean_micros);
+    let full = |node: &NodeView| node.full_ticks > 0;
+    let could = |node: &NodeView| node.alive && node.has(function) && node.slots(&shapes[usize::from(shape)]) > 0;
+    let avoid_full = nodes.iter().any(full) && nodes.iter().any(|node| could(node) && !full(node));
+    let takes = |index: NodeIndex| nodes[usize::from(index)].accepts(function, shape, shapes, mean_micros);
+    let accepts = |index: NodeIndex| takes(index) && !(avoid_full && full(&nodes[usize::from(index)]));
     match wish {
-        Wish::Hard(node) => return accepts(*node).then_some(*node),
+        Wish::Hard(node) => return takes(*node).then_some(*node),
         Wish::Soft(node) if accepts(*node) => return Some(*node),
         // A node that is merely closer is not worth a queue while another one idles.
         Wish::Near(near) => {
@@ -222,7 +236,7 @@ pub(super) fn idle(
     let starts = |index: &NodeIndex| {
         let node = &nodes[usize::from(*index)];
         let slots = node.slots(&shapes[usize::from(shape)]);
-        *index != not && node.alive && node.has(function) && slots > 0 && node.load(shapes) + 1000 / slots <= 1000
+        *index != not && node.alive && node.full_ticks == 0 && node.has(function) && slots > 0 && node.load(shapes) + 1000 / slots <= 1000
     };
     let order = |index: &NodeIndex| {
         let node = &nodes[usize::from(*index)];

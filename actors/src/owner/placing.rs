@@ -38,6 +38,7 @@ impl OwnerState {
     /// A second has passed: an idle job asks for less, and when some node idles while others queue, what was queued too
     /// deep is taken back.
     pub(crate) fn rebalance(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.full_ticks = node.full_ticks.saturating_sub(1));
         if self.counts.running == 0 && self.ready.is_empty() && self.demanded.values().any(|n| *n > 1) {
             self.demanded.values_mut().for_each(|n| *n = 1);
             self.demand_effect();
@@ -48,7 +49,7 @@ impl OwnerState {
         let load: Vec<_> = self.nodes.iter().map(|node| node.load(&self.shapes)).collect();
         let idles = |index: &usize| {
             let node = &self.nodes[*index];
-            node.alive && !node.leased.0.is_empty() && load[*index] < 1000
+            node.alive && node.full_ticks == 0 && !node.leased.0.is_empty() && load[*index] < 1000
         };
         let idle: Vec<usize> = (0..load.len()).filter(idles).collect();
         if idle.is_empty() {

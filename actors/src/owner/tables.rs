@@ -7,9 +7,9 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
+use super::elsewhere::Elsewhere;
 use super::exchange::{Exchange, Ledger};
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
-use super::poison::Poison;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
@@ -189,7 +189,7 @@ pub(crate) struct OwnerState {
     /// How often attempts of tasks that have not completed since ended without any fault of theirs.
     pub(super) denials: HashMap<Index, u32>,
     /// Tasks under which executors have died.
-    pub(super) poison: Poison,
+    pub(super) elsewhere: Elsewhere,
     /// The node of the Owner itself, once it has said so.
     pub(super) home: Option<NodeIndex>,
     /// Bytes of small outputs that are on other nodes.
@@ -257,7 +257,7 @@ impl OwnerState {
             streams: HashMap::new(),
             failures: HashMap::new(),
             denials: HashMap::new(),
-            poison: Poison::new(),
+            elsewhere: Elsewhere::new(),
             home: None,
             values: HashMap::new(),
             wanted: Vec::new(),

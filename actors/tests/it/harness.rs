@@ -1,5 +1,6 @@
 //! A cluster in this process.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,8 @@ impl Cluster {
         let mut options = NodeOptions::alone(1, memory_bytes);
         options.name = NodeId::new(name);
         options.functions = Some(kept.map(ToString::to_string).collect());
-        options.store.spill_dirs = vec![self.spill.path().join(name)];
+        options.store.spill_dirs = vec![self.spill.path().to_owned()];
+        options.store.keep_files = true;
         options.network = self.network.clone();
         options.cluster = Some(ClusterOptions {
             bus: bus.clone(),
@@ -105,6 +107,17 @@ impl Cluster {
         });
         let node = Arc::new(Node::start(options).unwrap());
         self.nodes.write().push(node);
+    }
+
+    /// Where a node spills.
+    pub fn spill_dir(&self, name: &str) -> PathBuf {
+        self.spill.path().join(name)
+    }
+
+    /// Files there.
+    pub fn spill_files(&self, name: &str) -> usize {
+        let entries = std::fs::read_dir(self.spill_dir(name)).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "spill")).count()
     }
 
     /// Starts a node with one executor.

@@ -12,5 +12,6 @@ mod lives;
 mod outputs;
 mod pushes;
 mod refused;
+mod restarts;
 mod simulated;
 mod why;

@@ -1,0 +1,91 @@
+//! A node whose process is stopped and started again, and what it still has on disk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::host::JobSpec;
+use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_actors::task::{Place, TaskOptions};
+
+use crate::harness::{Cluster, MEMORY_BYTES, until};
+
+const BLOCK_BYTES: u64 = 4 << 20;
+/// Three times what the node holds in memory.
+const BLOCKS: u64 = 3 * MEMORY_BYTES / BLOCK_BYTES;
+
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+#[task(name = "test.kept_block")]
+fn kept_block(context: &mut TaskContext<'_>, number: u64) -> Result<(), TaskError> {
+    MADE.fetch_add(1, Ordering::SeqCst);
+    let content = vec![number as u8; BLOCK_BYTES as usize];
+    let writer = context.output_sized(BLOCK_BYTES)?;
+    writer.begin_part(Some(BLOCK_BYTES))?;
+    writer.write(&content)?;
+    writer.end_part(0, Default::default());
+    Ok(())
+}
+
+#[task(name = "test.sum_block")]
+fn sum_block(context: &mut TaskContext<'_>) -> Result<u64, TaskError> {
+    Ok(context.blocks(0).iter().flat_map(|block| block.iter()).map(|byte| u64::from(*byte)).sum())
+}
+
+fn rather_on(node: &str, soft: bool) -> TaskOptions {
+    TaskOptions { place: Place::Node { node: NodeId::new(node), soft }, ..TaskOptions::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_restarted_is_asked_what_it_still_has() {
+    let cluster = Arc::new(Cluster::new());
+    cluster.start("a");
+    cluster.start("b");
+    let host = cluster.node("a");
+    // Of a job that nobody runs any more: it is in the way of nobody.
+    let foreign = JobId::from_u128(77);
+    for number in 0..BLOCKS {
+        cluster.node("b").store().put(foreign.group(), &vec![100 + number as u8; BLOCK_BYTES as usize]).unwrap();
+    }
+
+    let restarted = cluster.clone();
+    let program = async move |futures: Futures| {
+        let blocks = (0..BLOCKS).map(|number| futures.submit_with(kept_block, &number, &[], rather_on("b", true)));
+        let blocks: Vec<ObjectRef> = blocks.collect::<Result<_, _>>()?;
+        futures.wait_all(&blocks).await?;
+        let again = restarted.clone();
+        tokio::task::spawn_blocking(move || {
+            again.stop("b");
+            assert!(again.spill_files("b") > 0);
+            again.start("b");
+        })
+        .await
+        .unwrap();
+        let b = restarted.node("b");
+        assert!(!b.store().ids_of(futures.job().group()).is_empty(), "what was spilled is there");
+        assert!(b.store().ids_of(foreign.group()).is_empty(), "and nothing of a job that is over");
+        let mut sum = 0;
+        for block in &blocks {
+            let whole = futures.submit_with(sum_block, &(), &[block.arg()], rather_on("b", true))?;
+            sum += futures.get_value::<u64>(&whole).await?;
+        }
+        Ok(sum)
+    };
+    let spec = JobSpec {
+        job: host.new_job(),
+        tenant: "local".into(),
+        program: "test".into(),
+        params: Default::default(),
+        sample_ms: 0,
+    };
+    let (sum, _) = host.run_logged(spec, None, program).await;
+    assert_eq!(sum.unwrap(), (0..BLOCKS).sum::<u64>() * BLOCK_BYTES);
+    let again = MADE.load(Ordering::SeqCst) - BLOCKS;
+    // What was in memory only is lost.
+    assert!(again < BLOCKS / 2, "{again} of {BLOCKS} were made again");
+    until(|| cluster.node("b").store().ids().is_empty()).await;
+    cluster.stop("b");
+    assert!(!cluster.spill_dir("b").exists(), "nothing is kept for nobody");
+}
