@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::{JobEnd, close};
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
-use crate::ids::{JobId, NodeId};
+use crate::ids::{Incarnation, JobId, NodeId};
 use crate::joblog::Run;
 use crate::membership::Change;
 use crate::node::NodeParts;
@@ -110,7 +110,7 @@ impl JobRun {
             clock: node.post.clock().clone(),
         });
         let handle = futures.clone();
-        let (changes, reigns) = (node.directory.changes(), node.scheduler.changes());
+        let changes = (node.directory.changes(), node.directory.resets(), node.scheduler.changes());
         // Dropped at the end, when the program may know why.
         let mut drive = std::pin::pin!(async {
             // Nobody holds the other end where nothing has to be found again.
@@ -126,7 +126,7 @@ impl JobRun {
             outcome = ended => outcome.map_err(|_| "the job's owner ended without a word".to_owned()),
             reason = node.life.over() => Ok(JobOutcome::Abandoned { reason: reason.to_string() }),
             () = &mut drive => unreachable!("it waits for ever after it has told the Owner"),
-            () = tell_changes(changes, reigns, &owner) => unreachable!("it waits for ever"),
+            () = tell_changes(changes, &owner) => unreachable!("it waits for ever"),
         };
         match outcome {
             Ok(JobOutcome::Over { result, nodes, owner_bytes_peak }) => {
@@ -173,15 +173,18 @@ fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
     infos.iter().filter(|info| info.up).map(shape).collect()
 }
 
-/// Tells the Owner what becomes of nodes and of the Scheduler, for ever.
-async fn tell_changes(
-    mut changes: Receiver<Change>,
-    mut reigns: watch::Receiver<Option<Reign>>,
-    owner: &Address<OwnerMsg>,
-) {
+/// What an Owner is told of while its job runs: what becomes of nodes, of sessions with them, and of the Scheduler.
+type Changes = (Receiver<Change>, Receiver<(NodeId, Incarnation)>, watch::Receiver<Option<Reign>>);
+
+/// Tells the Owner, for ever.
+async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Address<OwnerMsg>) {
     loop {
         let change = tokio::select! {
             change = changes.recv() => change,
+            Ok((node, incarnation)) = resets.recv() => {
+                let _ = owner.send(OwnerMsg::SessionReset { node, incarnation });
+                continue;
+            }
             Ok(()) = reigns.changed() => {
                 let _ = owner.send(OwnerMsg::NewReign);
                 continue;

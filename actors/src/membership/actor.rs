@@ -18,6 +18,7 @@ use crate::ids::{Incarnation, NodeId};
 use crate::node_manager::Gate;
 use crate::scheduler::{SchedulerLink, SchedulerMsg};
 use crate::shell::{Actor, Address, Fatal, Post, Scope, Wire};
+use crate::transfer::network::Network;
 
 impl Wire for MembershipMsg {
     const PROTOCOL: &'static str = "membership";
@@ -25,6 +26,8 @@ impl Wire for MembershipMsg {
 
 const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_millis(500);
+/// How long a probe may take: whoever is not there is refused at once.
+const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// What became of a node, for those who listen.
 #[derive(Clone, Debug)]
@@ -42,11 +45,12 @@ pub struct Change {
 pub struct Directory {
     members: Arc<RwLock<BTreeMap<NodeId, Member>>>,
     changes: broadcast::Sender<Change>,
+    resets: broadcast::Sender<(NodeId, Incarnation)>,
 }
 
 impl Default for Directory {
     fn default() -> Self {
-        Self { members: Arc::default(), changes: broadcast::channel(256).0 }
+        Self { members: Arc::default(), changes: broadcast::channel(256).0, resets: broadcast::channel(256).0 }
     }
 }
 
@@ -77,6 +81,17 @@ impl Directory {
         self.members.read().values().cloned().collect()
     }
 
+    /// The session with a life of a node was made anew: what was said last, either way, is lost.
+    pub(crate) fn session_reset(&self, node: NodeId, incarnation: Incarnation) {
+        // Nobody listens when no job runs.
+        let _ = self.resets.send((node, incarnation));
+    }
+
+    /// With which nodes sessions are made anew from now on.
+    pub(crate) fn resets(&self) -> broadcast::Receiver<(NodeId, Incarnation)> {
+        self.resets.subscribe()
+    }
+
     /// What becomes of nodes from now on.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
@@ -88,6 +103,7 @@ pub(crate) struct MembershipParts {
     pub(crate) post: Post,
     pub(crate) state: State,
     pub(crate) bus: Bus,
+    pub(crate) network: Arc<dyn Network>,
     pub(crate) subject: Subject,
     pub(crate) store: Store,
     pub(crate) peak: Arc<MemoryPeak>,
@@ -165,7 +181,24 @@ impl Membership {
         let _ = self.parts.directory.changes.send(Change { node, incarnation, state });
     }
 
-    fn act(&mut self, effect: Effect) {
+    /// Looks whether the process of a silent node is there, on a thread of its own: connecting may take a while.
+    fn probe(&self, node: NodeId, incarnation: Incarnation, address: String, scope: &mut Scope<'_, Self>) {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let network = self.parts.network.clone();
+        let connect = move || {
+            let outcome = network.connect(&address, PROBE_DEADLINE);
+            let _ = tell.send(outcome.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused));
+        };
+        // Without a thread for it, the silence decides.
+        if std::thread::Builder::new().name("exobus-look".into()).spawn(connect).is_ok() {
+            scope.later(async move {
+                let refused = told.await.unwrap_or(false);
+                refused.then_some(MembershipMsg::Refused { node, incarnation })
+            });
+        }
+    }
+
+    fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
         match effect {
             Effect::Publish { incarnation, sequence, stopping, zombies } => {
                 self.publish(incarnation, sequence, stopping, zombies);
@@ -173,6 +206,7 @@ impl Membership {
             Effect::Changed { node, incarnation, health, silent, .. } => {
                 self.changed(node, incarnation, health, silent);
             }
+            Effect::Probe { node, incarnation, address } => self.probe(node, incarnation, address, scope),
             Effect::Fence { silent } => {
                 warn!(silent_ms = silent.as_millis() as u64, "this node is not heard: it starts nothing");
                 self.parts.gate.close();
@@ -220,6 +254,7 @@ impl Actor for Membership {
             MembershipMsg::Tick => Event::Tick,
             MembershipMsg::Leave => Event::Leave,
             MembershipMsg::Speak => Event::Speak,
+            MembershipMsg::Refused { node, incarnation } => Event::Refused { node, incarnation },
         };
         let tick = event == Event::Tick;
         self.parts.state.on(now, event, &mut self.effects);
@@ -229,7 +264,7 @@ impl Actor for Membership {
         }
     }
 
-    fn flush(&mut self, _scope: &mut Scope<'_, Self>) {
+    fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         if self.over {
             return;
         }
@@ -238,7 +273,7 @@ impl Actor for Membership {
         *self.parts.directory.members.write() =
             members.into_iter().map(|member| (member.node.clone(), member)).collect();
         for effect in std::mem::take(&mut self.effects) {
-            self.act(effect);
+            self.act(effect, scope);
         }
     }
 }

@@ -6,8 +6,9 @@
 //! | `Tick`  | this node's timer                   | –              | harmless                            | the next one does its work     |
 //! | `Leave` | this node, at shutdown              | –              | harmless                            | the others wait for the silence |
 //! | `Speak` | the election on this node           | –              | harmless                            | the next beat says the same    |
+//! | `Refused` | a probe of this node              | –              | harmless                            | the node is dead after 3 s     |
 //!
-//! `Tick`, `Leave` and `Speak` are local: when they arrive from another process they are counted and dropped.
+//! `Tick`, `Leave`, `Speak` and `Refused` are local: when they arrive from another process they are counted and dropped.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,14 @@ pub enum MembershipMsg {
     /// There is news in the next beat: let it come now.
     #[serde(skip)]
     Speak,
+    /// Nobody listens at the address of a silent node.
+    #[serde(skip)]
+    Refused {
+        /// The node.
+        node: NodeId,
+        /// The life that listened there.
+        incarnation: Incarnation,
+    },
 }
 
 /// A sign of life.

@@ -6,6 +6,8 @@
 //! | beat, newer sequence, of an alive node            | alive                           | –                               |
 //! | no beat for 3 beats and a half                    | suspected                       | `Changed`                       |
 //! | beat of a suspected node                          | alive                           | `Changed`                       |
+//! | no beat for a beat and a half, and then each beat | as before                       | `Probe`                         |
+//! | nobody listens at the address of a silent node    | dead                            | `Changed`                       |
 //! | no beat for 3 s                                   | dead                            | `Changed`                       |
 //! | beat of a dead incarnation                        | dead still                      | told in the next own beat       |
 //! | beat of a newer incarnation                       | alive, the older one is over    | `Changed`                       |
@@ -49,6 +51,11 @@ impl Default for MembershipOptions {
 }
 
 impl MembershipOptions {
+    /// Silence after which it is looked whether the node's process is there: a beat is late.
+    pub fn probe_after(&self) -> Duration {
+        self.beat_every + self.beat_every / 2
+    }
+
     /// Silence after which a node is suspected. Half a beat is added: the third beat is missing only when it is late.
     pub fn suspect_after(&self) -> Duration {
         self.beat_every * self.suspect_after_missed + self.beat_every / 2
@@ -67,6 +74,13 @@ pub enum Event {
     Tick,
     /// A beat arrived, this node's own included.
     Beat(Beat),
+    /// Nobody listens where the Transfer of a node was, as its machine says: the process is gone.
+    Refused {
+        /// The node.
+        node: NodeId,
+        /// The life that listened there.
+        incarnation: Incarnation,
+    },
     /// This node is about to stop.
     Leave,
     /// This node has something to say.
@@ -99,6 +113,16 @@ pub enum Effect {
         before: Option<(Incarnation, Health)>,
         /// How long it had been silent.
         silent: Duration,
+    },
+    /// A node is silent: connect to where its Transfer listens. When that is refused, say [`Event::Refused`]; anything else,
+    /// an answer or none, says nothing (it may be frozen, or cut off from the bus only).
+    Probe {
+        /// The node.
+        node: NodeId,
+        /// Which life of it.
+        incarnation: Incarnation,
+        /// Where it listens.
+        address: String,
     },
     /// Start no tasks and commit nothing outside: the others may hold this node dead. Running tasks and serving of
     /// objects go on.
@@ -182,6 +206,8 @@ struct Peer {
     /// When it was heard: by the clock, and in audible time.
     heard_at: Duration,
     heard_audible: Duration,
+    /// After how much silence it is probed next.
+    probe_after: Duration,
     /// When this incarnation last beat after it was called dead.
     zombie_at: Option<Duration>,
     figures: Figures,
@@ -265,6 +291,7 @@ impl State {
                     self.on_peer(now, beat, effects);
                 }
             }
+            Event::Refused { node, incarnation } => self.on_refused(now, node, incarnation, effects),
             Event::Leave => {
                 self.left = true;
                 self.publish(now, effects);
@@ -287,6 +314,7 @@ impl State {
                 Health::Suspected => self.options.dead_after,
                 Health::Dead | Health::Left => return None,
             };
+            let limit = if peer.data_address.is_empty() { limit } else { limit.min(peer.probe_after) };
             let still = (peer.heard_audible + limit).saturating_sub(self.audible);
             (still <= self.options.stretch_max()).then(|| self.heard_at + still)
         });
@@ -403,6 +431,7 @@ impl State {
             health,
             heard_at: now,
             heard_audible: audible,
+            probe_after: self.options.probe_after(),
             zombie_at: (over && health == Health::Dead && !beat.stopping).then_some(now),
             figures: beat.figures,
             data_address: beat.data_address,
@@ -456,11 +485,16 @@ impl State {
         }
     }
 
+    /// Audible time by now.
+    fn audible_at(&self, now: Duration) -> Duration {
+        self.audible + now.saturating_sub(self.heard_at).min(self.options.stretch_max())
+    }
+
     fn judge_peers(&mut self, now: Duration, effects: &mut Vec<Effect>) {
         if self.bus_silent {
             return;
         }
-        let audible = self.audible + now.saturating_sub(self.heard_at).min(self.options.stretch_max());
+        let audible = self.audible_at(now);
         for (node, peer) in &mut self.peers {
             let silent = audible.saturating_sub(peer.heard_audible);
             let health = match peer.health {
@@ -468,17 +502,34 @@ impl State {
                 Health::Alive if silent >= self.options.suspect_after() => Health::Suspected,
                 unchanged => unchanged,
             };
-            if health != peer.health {
-                let before = Some((peer.incarnation, peer.health));
-                peer.health = health;
-                effects.push(Effect::Changed {
-                    node: node.clone(),
-                    incarnation: peer.incarnation,
-                    health,
-                    before,
-                    silent,
-                });
+            peer.becomes(node, health, silent, effects);
+            if !health.is_gone() && silent >= peer.probe_after && !peer.data_address.is_empty() {
+                peer.probe_after = silent + self.options.beat_every;
+                let (incarnation, address) = (peer.incarnation, peer.data_address.clone());
+                effects.push(Effect::Probe { node: node.clone(), incarnation, address });
             }
+        }
+    }
+
+    /// Silent *and* nobody there: neither alone is enough. A process that is there listens, and one that beats is there,
+    /// whatever a firewall says.
+    fn on_refused(&mut self, now: Duration, node: NodeId, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        let audible = self.audible_at(now);
+        let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.incarnation == incarnation) else { return };
+        let silent = audible.saturating_sub(peer.heard_audible);
+        if !self.bus_silent && !peer.health.is_gone() && silent >= self.options.probe_after() {
+            peer.becomes(&node, Health::Dead, silent, effects);
+        }
+    }
+}
+
+impl Peer {
+    fn becomes(&mut self, node: &NodeId, health: Health, silent: Duration, effects: &mut Vec<Effect>) {
+        if health != self.health {
+            let before = Some((self.incarnation, self.health));
+            self.health = health;
+            let (node, incarnation) = (node.clone(), self.incarnation);
+            effects.push(Effect::Changed { node, incarnation, health, before, silent });
         }
     }
 }

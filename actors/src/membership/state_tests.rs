@@ -109,6 +109,63 @@ fn a_suspected_node_that_is_heard_again_is_alive() {
     );
 }
 
+/// A beat that says where the node listens.
+fn beat_at(name: &str, incarnation: u64, sequence: u64) -> Beat {
+    Beat { data_address: format!("{name}:1"), ..beat(name, incarnation, sequence) }
+}
+
+fn probes(world: &Alone, name: &str) -> Vec<u64> {
+    let of_node = |(at, effect): &(Duration, Effect)| match effect {
+        Effect::Probe { node, address, .. } if node.as_str() == name && *address == format!("{name}:1") => {
+            Some(at.as_millis() as u64)
+        }
+        _ => None,
+    };
+    world.log.iter().filter_map(of_node).collect()
+}
+
+#[test]
+fn a_silent_node_is_probed_and_dead_at_once_when_nobody_listens_there() {
+    let refused = |incarnation| Event::Refused { node: node("n1"), incarnation: Incarnation(incarnation) };
+    let mut world = Alone::new();
+    world.run(ms(100));
+    world.on(ms(100), Event::Beat(beat_at("n1", 1, 1)));
+    world.run(ms(900));
+    assert_eq!(probes(&world, "n1"), [850]);
+    // Of an earlier life.
+    world.on(ms(900), refused(0));
+    assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
+    world.on(ms(901), refused(1));
+    assert_eq!(world.story("n1"), [(100, 1, Health::Alive), (901, 1, Health::Dead)]);
+    world.run(ms(10_000));
+    assert_eq!(probes(&world, "n1"), [850], "it is over");
+    // Who answers, or does not, is dead when it has been silent for long.
+    let mut world = Alone::new();
+    world.run(ms(100));
+    world.on(ms(100), Event::Beat(beat_at("n1", 1, 1)));
+    world.run(ms(10_000));
+    assert_eq!(probes(&world, "n1"), [850, 1350, 1850, 2350, 2850]);
+    assert_eq!(world.story("n1").last(), Some(&(3100, 1, Health::Dead)));
+}
+
+#[test]
+fn a_node_that_is_heard_lives_whatever_a_probe_says() {
+    let mut world = Alone::new();
+    world.on(ms(0), Event::Beat(beat_at("n1", 1, 1)));
+    world.run(ms(800));
+    assert_eq!(probes(&world, "n1"), [750]);
+    world.on(ms(810), Event::Beat(beat_at("n1", 1, 2)));
+    world.on(ms(820), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
+    assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
+    // Nor is anybody dead because the bus is away.
+    let mut world = Alone::new();
+    world.echo = false;
+    world.on(ms(0), Event::Beat(beat_at("n1", 1, 1)));
+    world.run(ms(5000));
+    world.on(ms(5000), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
+    assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
+}
+
 #[test]
 fn late_and_repeated_beats_change_nothing() {
     // (beat, counted as): after incarnation 3, sequence 10 was heard.

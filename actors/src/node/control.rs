@@ -32,6 +32,7 @@ use crate::node_manager::{self, Gate, NodeManager, NodeManagerParts, Pushed, SPI
 use crate::registry::{Function, functions, programs};
 use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerLink, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
+use crate::transfer::network::Network;
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
 /// How long the farewell to the other processes may take.
@@ -286,7 +287,7 @@ impl Running {
         });
         let first = renewal.is_none();
         let (renew, renewals) = mpsc::unbounded_channel();
-        let membership = spawn_membership(base, cluster, scheduler.clone(), renewal, renew)?;
+        let membership = spawn_membership(base, (cluster, &options.network), scheduler.clone(), renewal, renew)?;
         hear_beats(cluster, &base.post, membership.clone()).await?;
         // Before it registers: who was never heard cannot fall silent, and a Scheduler would count on it for ever.
         let _ = membership.send(MembershipMsg::Speak);
@@ -556,7 +557,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
 
 fn spawn_membership(
     base: &Base,
-    cluster: &ClusterOptions,
+    (cluster, network): (&ClusterOptions, &Arc<dyn Network>),
     scheduler: Option<Address<SchedulerMsg>>,
     renewal: Option<Renewal>,
     renewals: mpsc::UnboundedSender<Renewal>,
@@ -569,6 +570,7 @@ fn spawn_membership(
         post: base.post.clone(),
         state: renewal.map_or_else(fresh, |renewal| renewal.state),
         bus: cluster.bus.clone(),
+        network: network.clone(),
         subject,
         store: base.store.clone(),
         peak: base.peak.clone(),

@@ -168,8 +168,13 @@ pub(crate) async fn pump(mut events: EndpointEvents, post: Post, directory: Dire
             }
             // Counted and logged by the session, and sent by a build that is not ours: nothing of it can be answered.
             SessionEvent::Undecodable { .. } => {}
-            // Membership says what became of the peer, and the jobs act on that.
-            SessionEvent::Reset { peer, reason } => info!(node = peer.node, ?reason, "session reset"),
+            // Membership says what became of the peer; jobs exchange with it what was lost.
+            SessionEvent::Reset { peer, reason } => {
+                info!(node = peer.node, ?reason, "session reset");
+                if NodeId::is_valid(&peer.node) {
+                    directory.session_reset(NodeId::new(&peer.node), Incarnation(peer.incarnation));
+                }
+            }
             SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),
             SessionEvent::Unsupported { peer, theirs } => {
                 warn!(node = peer.node, ?theirs, "peer speaks no version of ours")

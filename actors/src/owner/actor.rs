@@ -581,6 +581,7 @@ impl Actor for OwnerActor {
                 self.nodes_said(nodes);
             }
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
+            OwnerMsg::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerMsg::NodeFigures { node, figures, received, last, running } => {
                 if let Some(ending) = self.ending.as_mut().filter(|_| last) {
                     ending.awaited.remove(&node);

@@ -214,7 +214,10 @@ mod tests {
             }
             assert_eq!(tried.len(), nodes.len().min(DISKS_FULL_MAX));
             let error = world.resolved[&1].clone().unwrap_err();
-            assert!(matches!(&error, JobError::Task { failure, .. } if failure.kind == FailureKind::DiskFull), "{error}");
+            assert!(
+                matches!(&error, JobError::Task { failure, .. } if failure.kind == FailureKind::DiskFull),
+                "{error}"
+            );
             assert!(world.owner.elsewhere.is_empty());
             // Full everywhere is no reason to place nothing: others may need no disk.
             let next = world.submit("next", &[]);

@@ -236,7 +236,12 @@ pub(super) fn idle(
     let starts = |index: &NodeIndex| {
         let node = &nodes[usize::from(*index)];
         let slots = node.slots(&shapes[usize::from(shape)]);
-        *index != not && node.alive && node.full_ticks == 0 && node.has(function) && slots > 0 && node.load(shapes) + 1000 / slots <= 1000
+        *index != not
+            && node.alive
+            && node.full_ticks == 0
+            && node.has(function)
+            && slots > 0
+            && node.load(shapes) + 1000 / slots <= 1000
     };
     let order = |index: &NodeIndex| {
         let node = &nodes[usize::from(*index)];

@@ -36,6 +36,8 @@ enum Step {
     Crash(prop::sample::Index, bool),
     /// A node comes back.
     Restart(prop::sample::Index),
+    /// What was said last to a node, and by it, is lost.
+    Reset(prop::sample::Index),
     /// An argument of an attempt is not where it should be.
     Lost(prop::sample::Index, prop::sample::Index),
 }
@@ -56,6 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any().prop_map(Step::Stop),
         1 => (any(), proptest::bool::ANY).prop_map(|(node, keeps)| Step::Crash(node, keeps)),
         2 => any().prop_map(Step::Restart),
+        1 => any().prop_map(Step::Reset),
         1 => (any(), any()).prop_map(|(attempt, object)| Step::Lost(attempt, object)),
     ]
 }
@@ -173,6 +176,7 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
         }
         Step::Crash(at, keeps) => world.crash_one(&at, keeps),
         Step::Restart(at) => world.restart_one(&at),
+        Step::Reset(at) => world.reset_one(&at),
         Step::Lost(attempt, object) => {
             let reads = |spec: &TaskSpec| !spec.args.is_empty();
             let reading: Vec<_> =

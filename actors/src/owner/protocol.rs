@@ -18,6 +18,7 @@
 //! | `Log`         | its log      | –                | –                                  | never leaves the process            |
 //! | `Settle`      | itself       | –                | ignored                            | never leaves the process            |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
+//! | `SessionReset` | this process | –               | asked again what is there          | never leaves the process            |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
 //! | `Why`         | client       | `Why`            | answered again                     | asked again after the deadline      |
@@ -196,6 +197,14 @@ pub enum OwnerMsg {
         incarnation: Incarnation,
         /// What became of it.
         state: NodeState,
+    },
+    /// The session with a node was made anew, and what was said last, either way, is lost.
+    #[serde(skip)]
+    SessionReset {
+        /// The node.
+        node: NodeId,
+        /// The life of it that the new session is with.
+        incarnation: Incarnation,
     },
     /// Figures of a node that works for this job.
     NodeFigures {

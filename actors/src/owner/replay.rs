@@ -85,6 +85,28 @@ impl OwnerState {
         }
     }
 
+    /// The session with a node was made anew: an unknown end of what this life of it was told, and of what it said, is lost.
+    /// So no attempt there counts (none of them has failed), and it is asked what it holds.
+    pub(crate) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
+        let Some(index) = self.known_node(node) else { return };
+        let view = &self.nodes[usize::from(index)];
+        if !view.alive || view.incarnation != incarnation {
+            return;
+        }
+        let leased = view.leased.clone();
+        let live = self.tasks.iter().filter_map(|(_, task)| {
+            let (attempt, _) = task.live.iter().find(|(_, at)| *at == index)?;
+            Some((task.id, *attempt))
+        });
+        for (task, attempt) in live.collect::<Vec<_>>() {
+            self.recalled(node, task, attempt);
+        }
+        self.life_over(index);
+        let view = &mut self.nodes[usize::from(index)];
+        (view.leased, view.lost) = (leased, false);
+        self.effects.push(Effect::TakeStock { node: node.clone() });
+    }
+
     /// Everything that a life of a node had is gone.
     pub(super) fn life_over(&mut self, node: NodeIndex) {
         let view = &mut self.nodes[usize::from(node)];

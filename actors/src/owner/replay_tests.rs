@@ -50,6 +50,27 @@ fn tasks_of_a_dead_node_run_elsewhere() {
 }
 
 #[test]
+fn what_was_lost_with_a_session_is_handed_out_and_asked_again_and_is_no_failure() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let done = world.submit_with("done", &[], at("a"));
+    world.complete(done);
+    let under_way = world.submit_with("under way", &[], TaskOptions { attempts: 1, ..at("a") });
+    assert_eq!(world.attempt_of(under_way), (Attempt(1), node("a")));
+    world.owner.session_reset(&node("a"), Incarnation(0));
+    world.settle();
+    assert_eq!(world.attempt_of(under_way).0, Attempt(1), "that was an earlier life");
+    world.owner.session_reset(&node("a"), LIFE);
+    // Whatever the node does with it does not count any more.
+    world.running.remove(&(under_way, Attempt(1)));
+    world.settle();
+    assert_eq!(world.attempt_of(under_way), (Attempt(2), node("a")), "its one try is not used up, its slot not gone");
+    let next = world.submit("next", &[whole(done)]);
+    assert!(world.runs(next) && !world.runs(done), "the node has said that it has it");
+    [under_way, next].into_iter().for_each(|task| world.complete(task));
+    assert_eq!(world.failed, None);
+}
+
+#[test]
 fn what_a_dead_node_held_is_made_again_only_for_who_needs_it_and_backwards_as_far_as_it_takes() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let first = world.submit_with("first", &[], at("a"));

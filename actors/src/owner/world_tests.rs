@@ -200,6 +200,20 @@ impl World {
         }
     }
 
+    /// The session with some node is made anew, if it lives; when it is asked what it holds, it ends what it runs.
+    pub(super) fn reset_one(&mut self, at: &Index) {
+        let (node, (_, life, lives)) = self.nodes.iter().nth(at.index(self.nodes.len())).expect("there are nodes");
+        if *lives {
+            let (node, life) = (node.clone(), *life);
+            self.owner.session_reset(&node, life);
+            let (ended, others) = std::mem::take(&mut self.running).into_iter().partition(|(_, (at, _))| *at == node);
+            self.running = others;
+            self.zombies.extend::<BTreeMap<_, _>>(ended);
+            self.defined.retain(|(at, _), _| *at != node);
+            self.settle();
+        }
+    }
+
     /// All that are dead come back.
     pub(super) fn restart_all(&mut self) {
         let dead: Vec<_> = self.nodes.iter().filter(|(_, (.., lives))| !lives).map(|(node, _)| node.clone()).collect();

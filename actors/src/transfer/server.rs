@@ -203,6 +203,8 @@ pub(super) const BUSY: &str = "busy";
 fn serve(service: &Service, mut link: Link, from: SocketAddr) {
     let caller = match welcome(service, &mut link) {
         Ok(caller) => caller,
+        // It only looked whether somebody is there (`membership`).
+        Err(LinkError::Ended) => return,
         Err(error) => {
             service.counters.refused.add(1);
             warn!(%from, %error, "connection refused");

@@ -269,6 +269,7 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Stock { .. } => "Stock",
         OwnerMsg::Unreadable { .. } => "Unreadable",
         OwnerMsg::NodeState { .. } => "NodeState",
+        OwnerMsg::SessionReset { .. } => "SessionReset",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
         OwnerMsg::FoldDue { .. } => "FoldDue",
         OwnerMsg::Why { .. } => "Why",
@@ -390,6 +391,7 @@ fn membership_variant(message: &MembershipMsg) -> &'static str {
         MembershipMsg::Tick => "Tick",
         MembershipMsg::Leave => "Leave",
         MembershipMsg::Speak => "Speak",
+        MembershipMsg::Refused { .. } => "Refused",
     }
 }
 
