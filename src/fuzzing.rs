@@ -46,7 +46,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 25] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -63,6 +63,8 @@ pub const TARGETS: [Target; 23] = [
     target("membership", actors::message::<MembershipMsg>),
     target("answers", actors::answers),
     target("post_item", actors::post_item),
+    target("joblog", actors::joblog),
+    target("executor", actors::executor),
     target("transfer_server", actors::transfer_server),
     target("transfer_client", actors::transfer_client),
     target("transfer_directory", actors::transfer_directory),
@@ -140,6 +142,8 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
             let owner = samples("owner")?.into_iter().map(|sample| message(0, sample));
             owner.chain(samples("node")?.into_iter().map(|sample| about(1, sample))).chain([reply, rejected]).collect()
         }
+        "joblog" => actors::joblogs(),
+        "executor" => actors::executor_messages(),
         "session_frame" => session_frames(),
         "session" => vec![session_frames().iter().flat_map(|frame| length_and(frame)).collect()],
         "subject" => {

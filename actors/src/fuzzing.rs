@@ -5,11 +5,16 @@ use std::sync::Arc;
 use exobus_bus::codec;
 use exobus_store::SystemClock;
 
-use crate::ids::{Incarnation, NodeId};
+use crate::futures::Choice;
+use crate::host::{JobEnd, JobSpec};
+use crate::ids::{Incarnation, NodeId, RowHash, TaskId};
+use crate::isolation;
+use crate::joblog::{Entry, Past, TaskDone};
 use crate::node_manager::{AttemptState, NodeMsg};
 use crate::owner::{OwnerMsg, Why};
 use crate::scheduler::{JobInfo, NodeInfo, Placement, Refusal};
 use crate::shell::{Post, PostOptions, Wire, mailbox};
+use crate::task::{Consumed, JobError, Output};
 use crate::transfer::wire;
 
 /// A message, decoded and encoded again: what can be read can be written and read again.
@@ -30,6 +35,50 @@ pub fn answers(bytes: &[u8]) {
     let _ = codec::decode::<Vec<JobInfo>>(bytes);
     let _ = codec::decode::<Result<Placement, Refusal>>(bytes);
     let _ = codec::decode::<NodeId>(bytes);
+}
+
+/// Records of the log of a job, in order: each one's length in two bytes, and it.
+pub fn joblog(mut bytes: &[u8]) {
+    let (mut past, mut read) = (Past::default(), 0);
+    while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
+        let (record, rest) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*length))));
+        bytes = rest;
+        let _ = codec::decode::<JobSpec>(record);
+        let _ = codec::decode::<JobEnd>(record);
+        if let Ok(entries) = codec::decode::<Vec<Entry>>(record) {
+            read += entries.len();
+            past.add(entries);
+        }
+    }
+    assert!(past.choices.len() + past.done.len() <= read, "nothing is made up");
+}
+
+/// Logs as they are written: seeds for [`joblog`].
+pub fn joblogs() -> Vec<Vec<u8>> {
+    let node = NodeId::new("n");
+    let task = TaskId::from_u128(1);
+    let output = Output { bytes: 8, rows: 1, row_hash: RowHash(9) };
+    let consumed = vec![Consumed { arg: 0, read: output }];
+    let done =
+        TaskDone { task, node: node.clone(), outputs: vec![output], consumed, values: vec![(0, "value".into())] };
+    let records = [
+        codec::encode(&[Entry::Run { node }][..]),
+        codec::encode(&[Entry::Choice(Choice::Nodes(Vec::new())), Entry::Done(done)][..]),
+        codec::encode(&[Entry::End(Err(JobError::program("why")))][..]),
+    ];
+    let record = |record: Result<bytes::Bytes, _>| record.expect("it is small");
+    let records = records.map(record).map(|record| [&(record.len() as u16).to_le_bytes()[..], &record].concat());
+    vec![records.concat()]
+}
+
+/// What a node and its executor processes tell each other.
+pub fn executor(bytes: &[u8]) {
+    isolation::read_either(bytes);
+}
+
+/// Seeds for [`executor`].
+pub fn executor_messages() -> Vec<Vec<u8>> {
+    isolation::samples()
 }
 
 /// An item of a session for actors of this process: the first byte says which.

@@ -40,6 +40,8 @@ use std::time::Duration;
 
 pub use child::{enter, is_executor};
 pub(crate) use process::{Attempted, IsolatedExecutor};
+#[cfg(feature = "fuzzing")]
+pub(crate) use wire::{read_either, samples};
 
 use serde::Deserialize;
 

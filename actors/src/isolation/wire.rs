@@ -197,6 +197,54 @@ impl Frames {
     }
 }
 
+/// What the other side may say, from either end; what can be read can be written and read again.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_either(bytes: &[u8]) {
+    fn read<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
+        let Ok(message) = rmp_serde::from_slice::<T>(bytes) else { return };
+        let again = rmp_serde::to_vec(&message).expect("it was read");
+        assert!(rmp_serde::from_slice::<T>(&again).is_ok(), "what was written cannot be read");
+    }
+    read::<FromChild>(bytes);
+    read::<ToChild>(bytes);
+}
+
+/// Messages of both sides: seeds for the above.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn samples() -> Vec<Vec<u8>> {
+    let failure = TaskFailure::new(crate::task::FailureKind::Error, "why");
+    let said = [
+        Said::Ready,
+        Said::Nothing,
+        Said::Room { writer: 1, steps: Vec::new() },
+        Said::NextChunk { reader: 2 },
+        Said::Scratch { bytes: 4096 },
+        Said::ReadInPlace { number: 3, offset: 64, bytes: 128 },
+        Said::Finished(Err(failure)),
+    ];
+    let run = Run {
+        serial: 1,
+        function: "f@1".to_owned(),
+        params: Bytes::from_static(b"params"),
+        job: JobId::from_u128(1),
+        task: TaskId::from_u128(2),
+        attempt: Attempt(1),
+        returns: Returns::One,
+        target_bytes: 1 << 20,
+        args: vec![LentArgument::InPlace(vec![LentInPlace { number: 0, meta: None, parts: (0, 1) }])],
+        scratch: Vec::new(),
+    };
+    let told = [
+        ToChild::Start { roots: vec!["/data".into()] },
+        ToChild::Ping,
+        ToChild::Run(Box::new(run)),
+        ToChild::Answer(Answer::Chunk(None)),
+        ToChild::Answer(Answer::Bytes(vec![1, 2, 3])),
+    ];
+    let from = said.into_iter().map(|said| rmp_serde::to_vec(&FromChild { given_back: Vec::new(), said }));
+    from.chain(told.iter().map(rmp_serde::to_vec)).map(|encoded| encoded.expect("it is small and flat")).collect()
+}
+
 /// An error that is none: it took long, or a signal came.
 fn waits_on(error: io::Error, go_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
     match error.kind() {

@@ -52,7 +52,7 @@ pub struct Past {
 }
 
 impl Past {
-    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+    pub(crate) fn add(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             match entry {
                 Entry::Run { .. } => self.runs += 1,
