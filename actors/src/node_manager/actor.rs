@@ -13,8 +13,8 @@ use tracing::{debug, warn};
 
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::losses::objects_of;
-use super::protocol::{NodeMsg, SET_MEMBERS_PER_MESSAGE};
-use super::staging::{Members, Prepared, Stager, StagingDone};
+use super::protocol::{NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use super::staging::{Located, Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
 use super::why::{self, ATTEMPTS_ASKED_MAX, AttemptState, Doing, Step, Trail};
@@ -383,16 +383,23 @@ impl NodeManager {
         }
     }
 
-    fn define(&mut self, set: (JobId, SetId), start: u32, total: u32, members: Vec<(ObjectId, Option<NodeId>)>) {
+    /// `members`: where they are, or `None` for those that are lost.
+    fn define(&mut self, set: (JobId, SetId), start: u32, total: u32, members: Vec<(ObjectId, Option<Located>)>) {
         let entry = self.sets.entry(set).or_default();
         let known = Arc::make_mut(entry);
         known.total = total as usize;
         if start == 0 {
             // Told again: members have moved.
             known.members.clear();
+            known.lost = None;
         }
         if known.members.len() == start as usize {
-            known.members.extend(members);
+            for (object, located) in members {
+                if located.is_none() {
+                    known.lost = Some(object);
+                }
+                known.members.push(located.unwrap_or((object, None)));
+            }
         }
     }
 
@@ -587,8 +594,10 @@ impl Actor for NodeManager {
             NodeMsg::Executor(report) => self.report(report),
             NodeMsg::Staged(done) => self.staged(done),
             NodeMsg::DefineSet { job, set, start, total, members, nodes, at } => {
-                let locate = |(object, at): (ObjectId, &u16)| (object, nodes.get(usize::from(*at)).cloned());
-                let members = members.iter().zip(&at).map(locate).collect();
+                // LOST, like whatever else is no node of the list.
+                let locate = |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
+                let members = members.iter().zip(&at);
+                let members = members.map(|(object, at)| (object, locate(*at).map(|at| (object, at)))).collect();
                 self.define((job, set), start, total, members);
             }
             NodeMsg::Recall { job, tasks } => {

@@ -158,7 +158,7 @@ async fn stage_set(
     objects: &[(ObjectId, &Node)],
 ) -> Result<Prepared, TaskFailure> {
     let members: Vec<_> = objects.iter().map(|(object, node)| (*object, Some(node.name.clone()))).collect();
-    let set = Arc::new(Members { total: members.len(), members });
+    let set = Arc::new(Members { total: members.len(), members, lost: None });
     let spec = spec(vec![LocatedArg { arg: Arg { source: Source::Set(SET), parts: Parts::All }, at: None }]);
     here.stager.stage(&spec, function(modes), &|id| (id == SET).then(|| set.clone()), trail(&here.stager)).await
 }
@@ -199,6 +199,24 @@ async fn a_corrupt_or_unreadable_argument_of_this_node_is_lost_by_name() {
         assert_eq!(node.stager.store.stats().lost_objects, 1);
         let other = if failure.lost[0].object == objects[0] { objects[2] } else { objects[0] };
         assert_eq!(whole(&stage_set(&node, &[Mode::Whole], &[(other, &node)]).await.unwrap()), [content_of(other)]);
+    }
+}
+
+/// It must not be taken for one without bytes.
+#[tokio::test]
+async fn a_set_of_which_a_member_is_lost_is_not_read() {
+    let world = World::new(memory());
+    let node = world.node("n1");
+    let objects = world.fill(&node);
+    let members = vec![(objects[0], Some(node.name.clone())), (objects[1], None)];
+    let set = Arc::new(Members { total: 2, members, lost: Some(objects[1]) });
+    let sets = |id| (id == SET).then(|| set.clone());
+    let spec = spec(vec![LocatedArg { arg: Arg { source: Source::Set(SET), parts: Parts::All }, at: None }]);
+    for mode in [&[Mode::Whole], &[Mode::Stream], &[Mode::InPlace]] {
+        assert!(node.stager.at_once(&spec, function(mode), &sets).is_none());
+        let staged = node.stager.stage(&spec, function(mode), &sets, trail(&node.stager)).await;
+        let failure = staged.err().expect("a member is lost");
+        assert_eq!((failure.kind, failure.lost.len()), (FailureKind::ArgumentLost, 0), "{failure}");
     }
 }
 

@@ -20,7 +20,7 @@ pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use executor::SPIN;
 pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
 pub use gate::Gate;
-pub use protocol::{ACTOR, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+pub use protocol::{ACTOR, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;

@@ -56,6 +56,11 @@ impl ObjectIds {
 /// Members of one `DefineSet`: 16 bytes and a node index each, far below the message limit.
 pub const SET_MEMBERS_PER_MESSAGE: usize = 4096;
 
+/// In `at` of [`NodeMsg::DefineSet`]: the member has no bytes.
+pub const NO_BYTES: u16 = u16::MAX;
+/// In `at` of [`NodeMsg::DefineSet`]: the member is lost, and is being made again.
+pub const LOST: u16 = u16::MAX - 1;
+
 /// Everything a NodeManager can be told.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum NodeMsg {
@@ -80,7 +85,7 @@ pub enum NodeMsg {
         members: ObjectIds,
         /// The nodes that hold them ...
         nodes: Vec<NodeId>,
-        /// ... and which of these nodes holds each.
+        /// ... and which of these nodes holds each, [`NO_BYTES`] or [`LOST`].
         at: Vec<u16>,
     },
     /// Give back attempts that have not started.

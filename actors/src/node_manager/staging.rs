@@ -74,6 +74,8 @@ pub(super) type Located = (ObjectId, Option<NodeId>);
 pub(super) struct Members {
     pub(super) members: Vec<Located>,
     pub(super) total: usize,
+    /// One of them that is lost, and is being made again: until this is told anew, nobody can read the set.
+    pub(super) lost: Option<ObjectId>,
 }
 
 /// Where the Transfer of a node listens, as far as it is known.
@@ -188,6 +190,10 @@ fn wanted(
                 let set = set.ok_or_else(|| {
                     TaskFailure::new(FailureKind::Error, format!("set {id} was not defined on this node"))
                 })?;
+                if let Some(object) = set.lost {
+                    let message = format!("object {object} of set {id} is lost, and not made again yet");
+                    return Err(TaskFailure::new(FailureKind::ArgumentLost, message));
+                }
                 set.members.iter().map(|(object, at)| Piece { object: *object, parts, at: at.clone() }).collect()
             }
         };

@@ -16,12 +16,12 @@ use super::logging::{Freed, Logging, OwnerLog};
 use super::protocol::OwnerMsg;
 use super::reading::Waiter;
 use super::state::{Demand, Effect, Tracker};
-use super::tables::OwnerState;
+use super::tables::{OwnerState, Whereabouts};
 use super::watchdog::Watchdog;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
-use crate::node_manager::{self, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
+use crate::node_manager::{self, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, NodeInfo, SchedulerLink, SchedulerMsg, Shape};
 use crate::shell::{Actor, Address, Post, Reply, Scope};
 use crate::task::JobError;
@@ -112,12 +112,12 @@ struct Ending {
     awaited: BTreeSet<NodeId>,
 }
 
-/// Each node once, and which of them is at each position; `u16::MAX`: none.
-pub(super) fn positions<'a>(at: impl Iterator<Item = Option<&'a NodeId>>) -> (Vec<NodeId>, Vec<u16>) {
+/// Each node once, and which of them is at each position; `Err`: what is said where there is none.
+pub(super) fn positions<'a>(at: impl Iterator<Item = Result<&'a NodeId, u16>>) -> (Vec<NodeId>, Vec<u16>) {
     let mut nodes: Vec<NodeId> = Vec::new();
-    let position = |at: Option<&NodeId>| match at {
-        None => u16::MAX,
-        Some(at) => nodes.iter().position(|node| node == at).unwrap_or_else(|| {
+    let position = |at: Result<&NodeId, u16>| match at {
+        Err(none) => none,
+        Ok(at) => nodes.iter().position(|node| node == at).unwrap_or_else(|| {
             nodes.push(at.clone());
             nodes.len() - 1
         }) as u16,
@@ -333,7 +333,11 @@ impl OwnerActor {
         // A set without members is told, too: one message without any.
         let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
         for (index, chunk) in chunks.enumerate() {
-            let (nodes, at) = positions(chunk.iter().map(|(_, at)| at.as_ref()));
+            let (nodes, at) = positions(chunk.iter().map(|(_, at)| match at {
+                Whereabouts::At(node) => Ok(node),
+                Whereabouts::NoBytes => Err(NO_BYTES),
+                Whereabouts::Lost => Err(LOST),
+            }));
             let ids: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
             let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
             self.tell(node, NodeMsg::DefineSet { job, set, start, total, members: ids, nodes, at });

@@ -11,7 +11,7 @@ use super::tables::OwnerState;
 use crate::futures::FoldDue;
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::merger::{self, MergerMsg};
-use crate::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::node_manager::{NO_BYTES, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 use crate::shell::Address;
 use crate::task::Parts;
 
@@ -41,7 +41,7 @@ impl Lanes {
         for (number, lane) in &mut self.0 {
             for chunk in std::mem::take(&mut lane.pushed).chunks(SET_MEMBERS_PER_MESSAGE) {
                 let objects: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
-                let (nodes, at) = super::actor::positions(chunk.iter().map(|(_, at)| at.as_ref()));
+                let (nodes, at) = super::actor::positions(chunk.iter().map(|(_, at)| at.as_ref().ok_or(NO_BYTES)));
                 tell(&lane.merger, MergerMsg::Push { job, lane: *number, objects, nodes, at });
             }
         }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::exchange::Exchange;
+use super::tables::Whereabouts;
 use super::world_tests::{LIFE, World, node, output, whole};
 use crate::ids::{Attempt, Incarnation, ObjectId, RowHash, SetId, TaskId};
 use crate::task::{
@@ -129,7 +130,7 @@ fn tasks_that_wait_for_a_slot_wait_for_their_arguments_again() {
     assert_eq!(spec.args[0].arg, part(set, 0));
     assert_eq!(
         world.owner.set_members(set).iter().map(|(_, at)| at.clone()).collect::<Vec<_>>(),
-        vec![Some(node("b")); 2]
+        vec![Whereabouts::At(node("b")); 2]
     );
 }
 
@@ -153,6 +154,26 @@ fn a_reader_of_parts_that_were_freed_makes_whole_objects_again_and_counts_once()
     world.owner.release_set(set);
     world.settle();
     assert_eq!((world.failed.clone(), world.owner.close()), (None, Ok(())), "the books balance");
+}
+
+/// What was read frees its parts, for which nodes are told of the set; attempts that wait there read what they are told then.
+#[test]
+fn a_node_that_is_told_of_a_set_while_a_member_is_lost_is_told_that_it_is_lost() {
+    let mut world = World::new(&[("a", 3), ("b", 3)]);
+    let (maps, set) = two_maps(&mut world);
+    let reduces = [0, 1].map(|n| world.submit_with(&format!("reduce{n}"), &[part(set, n)], at("a")));
+    let unreadable = LostObject { object: maps[1].output(0), node: node("b"), loss: Loss::Gone };
+    let reader = world.submit_with("reader", &[whole(maps[1])], at("b"));
+    world.lose_argument(reader, Attempt(1), unreadable);
+    assert!(world.runs(maps[1]), "it is made again");
+    world.complete_with(reduces[0], &[output(8, 1)], &[read(8)]);
+    let told = &world.defined[&(node("a"), set)];
+    assert_eq!(told.iter().map(|(_, at)| at).collect::<Vec<_>>(), [&Whereabouts::At(node("a")), &Whereabouts::Lost]);
+    // Who reads it then cannot, and waits until it is there.
+    world.fail(reduces[1], FailureKind::ArgumentLost);
+    assert!(!world.runs(reduces[1]));
+    world.complete_with(maps[1], &[output(100, 10)], &[]);
+    assert!(world.runs(reduces[1]) && world.failed.is_none());
 }
 
 #[test]

@@ -235,6 +235,16 @@ pub(crate) struct OwnerState {
     pub(super) effects: Vec<Effect>,
 }
 
+/// Where a member of a set is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    At(NodeId),
+    /// It has no bytes, so it is nowhere.
+    NoBytes,
+    /// It has bytes, and they are nowhere just now. Who is told so must not take it for one without.
+    Lost,
+}
+
 impl OwnerState {
     pub(crate) fn new(job: JobId) -> Self {
         Self {
@@ -299,11 +309,18 @@ impl OwnerState {
     }
 
     /// Members of a set and where each is, by position.
-    /// `None`: the object has no bytes, or is lost, so it is nowhere.
-    pub(crate) fn set_members(&self, set: SetId) -> Vec<(ObjectId, Option<NodeId>)> {
+    pub(crate) fn set_members(&self, set: SetId) -> Vec<(ObjectId, Whereabouts)> {
         let Some(set) = self.by_set.get(&set) else { return Vec::new() };
         let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
-        members.map(|object| (object.id, self.holder(object))).collect()
+        members.map(|object| (object.id, self.whereabouts(object))).collect()
+    }
+
+    fn whereabouts(&self, object: &Object) -> Whereabouts {
+        match self.holder(object) {
+            Some(node) => Whereabouts::At(node),
+            None if object.output.bytes > 0 => Whereabouts::Lost,
+            None => Whereabouts::NoBytes,
+        }
     }
 
     /// The books of a set, where it is an exchange.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::sample::Index;
 
 use super::state::{Demand, Effect, Tracker};
-use super::tables::OwnerState;
+use super::tables::{OwnerState, Whereabouts};
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::joblog::TaskDone;
@@ -28,7 +28,7 @@ pub(super) fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
 }
 
 /// Members of a set, and where each is.
-type Members = Vec<(ObjectId, Option<NodeId>)>;
+type Members = Vec<(ObjectId, Whereabouts)>;
 
 /// An Owner with nodes that do what they are told.
 pub(super) struct World {
