@@ -27,6 +27,9 @@ pub enum CodecError {
         /// The byte found.
         found: u8,
     },
+    /// Not the bytes that were written.
+    #[error("another checksum than the value was written with")]
+    Checksum,
     /// Larger than [`SIZE_BYTES_MAX`].
     #[error("value of {bytes} bytes, at most {SIZE_BYTES_MAX} are allowed")]
     TooLarge {
@@ -84,6 +87,29 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
 pub fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecError> {
     check(bytes)?;
     Ok(rmp_serde::from_slice(&bytes[1..])?)
+}
+
+/// Encodes a value for where no frame of a session has a checksum around it: its CRC-32 follows. A heartbeat of which one
+/// bit flipped could be one of a later life, and end the node that it names.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_checked<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
+    let mut bytes = encode(value)?.to_vec();
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    Ok(bytes.into())
+}
+
+/// Decodes what [`encode_checked`] wrote.
+///
+/// # Errors
+/// `Checksum`: it is not what was written. As [`decode`].
+pub fn decode_checked<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecError> {
+    let (value, sum) = bytes.split_last_chunk().ok_or(CodecError::Checksum)?;
+    if crc32fast::hash(value) != u32::from_le_bytes(*sum) {
+        return Err(CodecError::Checksum);
+    }
+    decode(value)
 }
 
 /// Checks version byte, size, nesting and lengths without decoding.

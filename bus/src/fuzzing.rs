@@ -20,8 +20,19 @@ pub fn value(bytes: &[u8]) {
     let _ = codec::decode::<Vec<(u64, String)>>(bytes);
 }
 
+/// With the right checksum: what is behind it is to be reached, too.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = bytes.to_vec();
+    if frame.len() >= frame::HEADER_BYTES {
+        frame::seal(&mut frame);
+    }
+    frame
+}
+
 /// A frame of a session, and its items.
 pub fn session_frame(bytes: &[u8]) {
+    let _ = frame::Header::read(bytes);
+    let bytes = &sealed(bytes)[..];
     let Ok(header) = frame::Header::read(bytes) else { return };
     let _ = frame::versions(bytes);
     let body = Bytes::copy_from_slice(&bytes[frame::HEADER_BYTES..]);
@@ -39,7 +50,7 @@ pub fn session(mut bytes: &[u8]) {
         let (one, rest) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
         bytes = rest;
         now += Duration::from_millis(30);
-        let _ = session.on_frame(now, &Bytes::copy_from_slice(one), &mut outbox, &mut effects);
+        let _ = session.on_frame(now, &Bytes::from(sealed(one)), &mut outbox, &mut effects);
         for effect in effects.drain(..) {
             if let terms::Effect::Deliver { body, items, .. } = effect {
                 let _ = frame::read_items(&body, items, &mut actors);

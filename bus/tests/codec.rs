@@ -146,3 +146,19 @@ fn a_newer_sender_may_have_more_fields_and_an_older_one_fewer() {
     let bytes = codec::encode(&New { job: 7, hurry: true, more: vec!["x".to_owned()] }).unwrap();
     assert_eq!(codec::decode::<Old>(&bytes).unwrap(), Old { job: 7, retired: None });
 }
+
+#[test]
+fn a_flipped_bit_anywhere_in_a_checked_value_is_found() {
+    let value = ("beat", 7_u64, vec![1_u8, 2, 3]);
+    let mut bytes = codec::encode_checked(&value).unwrap().to_vec();
+    let read = |bytes: &[u8]| codec::decode_checked::<(String, u64, Vec<u8>)>(bytes);
+    assert_eq!(read(&bytes).unwrap().1, 7);
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(matches!(read(&bytes), Err(CodecError::Checksum)), "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    for length in 0..bytes.len() {
+        assert!(read(&bytes[..length]).is_err(), "cut after {length} bytes");
+    }
+}

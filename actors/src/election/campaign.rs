@@ -285,7 +285,7 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
 async fn serve_where(bus: &Bus, subjects: &Subjects, reign: &Reign) -> Result<tokio::task::JoinHandle<()>, BusError> {
     let pattern = subjects.ctl_all("scheduler")?;
     let mut asked = bus.subscribe(pattern, SubscribeOptions::queue("scheduler")).await?;
-    let answer = codec::encode(reign).map_err(|error| BusError::Config(error.to_string()))?;
+    let answer = codec::encode_checked(reign).map_err(|error| BusError::Config(error.to_string()))?;
     Ok(tokio::task::spawn_local(async move {
         while let Some(question) = asked.recv().await {
             let _ = question.try_reply(Message::new(answer.clone()));

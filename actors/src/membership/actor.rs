@@ -158,7 +158,7 @@ impl Membership {
         let data_address = self.parts.data_address.clone();
         let reign = self.parts.link.reign();
         let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, reign, zombies };
-        let bytes = codec::encode(&MembershipMsg::Beat(beat)).expect("a beat is small and flat");
+        let bytes = codec::encode_checked(&MembershipMsg::Beat(beat)).expect("a beat is small and flat");
         // A beat that cannot go out now is skipped: a late one says nothing.
         let _ = self.parts.bus.try_publish(self.parts.subject.clone(), Message::new(bytes));
     }

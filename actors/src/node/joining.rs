@@ -47,7 +47,7 @@ pub(super) async fn hear_beats(
 
 /// A heartbeat, if it is one and of the node in whose name it was published.
 fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Result<MembershipMsg, String> {
-    let message = codec::decode::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
+    let message = codec::decode_checked::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
     let MembershipMsg::Beat(beat) = &message else { return Err("no heartbeat".to_owned()) };
     match subjects.node(beat.node.as_str(), "beat") {
         Ok(own) if own == *subject => Ok(message),
@@ -59,7 +59,7 @@ fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Resul
 pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
     let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
     let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), WHERE_DEADLINE).await;
-    Ok(match answer.map(|message| codec::decode::<Reign>(&message.payload)) {
+    Ok(match answer.map(|message| codec::decode_checked::<Reign>(&message.payload)) {
         Ok(Ok(reign)) => Some(reign),
         Ok(Err(error)) => {
             refusals.refuse(subject.as_str(), "find the scheduler", &error);

@@ -1,4 +1,4 @@
-//! What travels: one message on `node.<to>.session.<from>` is one frame, a header of 64 bytes and a body.
+//! What travels: one message on `node.<to>.session.<from>` is one frame, a header of 68 bytes and a body.
 //!
 //! | bytes  | field                                                                          |
 //! |--------|--------------------------------------------------------------------------------|
@@ -13,12 +13,16 @@
 //! | 44..52 | credit: so many items in all may be sent here                                  |
 //! | 52..60 | credit: so many body bytes in all may be sent here                             |
 //! | 60..64 | data: how many items the body holds                                            |
-//! | 64..   | data: items; hello, welcome, refuse: lowest and highest version spoken, u16 each |
+//! | 64..68 | CRC-32 of all other bytes of the frame                                        |
+//! | 68..   | data: items; hello, welcome, refuse: lowest and highest version spoken, u16 each |
 //!
 //! Numbers are little-endian. An item is: actor, length (varint), bytes. The actor is a varint: 0 and then length
 //! (varint) and text, which enters the frame's own table; n > 0 for the n-th entry of that table. Nothing refers to
 //! another frame, so a frame can be sent again as it is. Sending node and receiving node are named by the subject
 //! only, where the server's permissions can check them. Header and hello keep their layout for ever.
+//!
+//! The checksum is there since one flipped bit in a half would end a session for good: who hears of a later life of its
+//! peer drops what the real one says from then on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +33,8 @@ use super::Item;
 use crate::subject::check_token;
 
 /// Bytes before the body.
-pub(crate) const HEADER_BYTES: usize = 64;
+pub(crate) const HEADER_BYTES: usize = 68;
+const CHECKSUM_AT: usize = 64;
 const MAGIC: u8 = 0xe5;
 const FLAG_GAP: u8 = 1;
 const FLAG_ACK_NOW: u8 = 2;
@@ -81,6 +86,9 @@ pub enum FrameError {
     /// Shorter than a header, or another magic byte.
     #[error("no frame of a session")]
     NotAFrame,
+    /// It is not what was sent.
+    #[error("frame with another checksum than it was sent with")]
+    Checksum,
     /// A kind, half or length that nothing produces.
     #[error("frame header makes no sense: {0}")]
     Header(&'static str),
@@ -95,6 +103,23 @@ pub enum FrameError {
         /// What is wrong there.
         why: &'static str,
     },
+}
+
+/// Of a frame, without the place where it stands.
+fn checksum(frame: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame[..CHECKSUM_AT]);
+    hasher.update(&frame[HEADER_BYTES..]);
+    hasher.finalize()
+}
+
+/// Ends a frame: nothing in it may change after.
+///
+/// # Panics
+/// It is shorter than a header.
+pub(crate) fn seal(frame: &mut [u8]) {
+    let checksum = checksum(frame);
+    frame[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
 impl Header {
@@ -126,6 +151,9 @@ impl Header {
         };
         let long = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
         let short = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk));
+        if short(CHECKSUM_AT) != checksum(frame) {
+            return Err(FrameError::Checksum);
+        }
         let kind = match bytes[2] {
             0 => Kind::Hello,
             1 => Kind::Welcome,
@@ -257,4 +285,40 @@ fn read_item(body: &Bytes, at: &mut usize, table: &mut Vec<Arc<str>>, actors: &m
     };
     let range = take(at)?;
     Ok((actor, body.slice(range)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_anywhere_makes_it_no_frame() {
+        let half = |incarnation| Half { incarnation, epoch: 1 };
+        let header = Header {
+            version: 1,
+            kind: Kind::Data,
+            gap: false,
+            ack_now: false,
+            from: half(7),
+            to: half(9),
+            seq: 3,
+            ack: 2,
+            credit_items: 100,
+            credit_bytes: 1000,
+            items: 1,
+        };
+        let mut frame = vec![0; HEADER_BYTES];
+        header.write(&mut frame);
+        frame.extend([0, 1, b'a', 2, 5, 6]);
+        seal(&mut frame);
+        assert_eq!(Header::read(&frame), Ok(header));
+        for bit in 0..frame.len() * 8 {
+            frame[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::read(&frame).is_err(), "bit {bit}");
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+        for length in 0..frame.len() {
+            assert!(Header::read(&frame[..length]).is_err(), "cut after {length} bytes");
+        }
+    }
 }

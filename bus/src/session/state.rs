@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{FrameError, HEADER_BYTES, Half, Header, Kind, versions};
+use super::frame::{FrameError, HEADER_BYTES, Half, Header, Kind, seal, versions};
 use super::outbox::Outbox;
 use super::terms::{Consumed, Counts, Effect, ResetReason, Settings};
 
@@ -376,6 +376,7 @@ impl Session {
             let Some(mut draft) = outbox.pop() else { break };
             let header = Header { seq: self.next_seq, items, ..self.header(Kind::Data, version, peer) };
             header.write(&mut draft.bytes);
+            seal(&mut draft.bytes);
             let frame = draft.bytes.freeze();
             self.unacked.push_back(Unacked { seq: self.next_seq, frame: frame.clone(), sent_at: now, resent: false });
             self.next_seq += 1;
@@ -513,12 +514,14 @@ impl Session {
         Header { ack: 0, ..self.header(kind, HELLO_VERSION, to) }.write(&mut bytes);
         bytes.extend_from_slice(&self.settings.versions.0.to_le_bytes());
         bytes.extend_from_slice(&self.settings.versions.1.to_le_bytes());
+        seal(&mut bytes);
         effects.push(Effect::Send(bytes.freeze()));
     }
 
     fn send_bare(&self, header: Header, effects: &mut Vec<Effect>) {
         let mut bytes = BytesMut::zeroed(HEADER_BYTES);
         header.write(&mut bytes);
+        seal(&mut bytes);
         effects.push(Effect::Send(bytes.freeze()));
     }
 
