@@ -8,6 +8,28 @@ use crate::exit::{Exit, Failure};
 /// A node that is alone opens some 20 files and sockets; one of a cluster, with a few peers, some 50.
 const OPEN_FILES_MIN: u64 = 64;
 
+/// What a process takes beside its byte budget: buffers of the disk threads, stacks, tables of jobs.
+const BESIDE_BUDGET_BYTES: u64 = 16 << 20;
+
+/// Refuses a byte budget that the control group of this process, which may have `group_bytes`, would be killed for.
+///
+/// # Errors
+/// The group may not have so much.
+pub fn memory(budget_bytes: u64, group_bytes: Option<u64>) -> Result<(), Failure> {
+    let needed_bytes = budget_bytes.saturating_add(BESIDE_BUDGET_BYTES);
+    match group_bytes {
+        Some(group_bytes) if group_bytes < needed_bytes => Err(Failure::text(
+            Exit::Usage,
+            format!(
+                "a memory budget of {budget_bytes} bytes needs {needed_bytes} with all that is beside it, and the control \
+                 group of this process has {group_bytes}: lower the budget (--memory, node.memory), or raise the limit of \
+                 the group"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Raises the limit of open files as far as this process may, and refuses to go on with too few.
 ///
 /// # Errors
@@ -25,5 +47,20 @@ pub fn check() -> Result<(), Failure> {
             ),
         )),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_beyond_the_control_group_is_refused_with_both_sizes() {
+        const MIB: u64 = 1 << 20;
+        assert!(memory(64 * MIB, None).is_ok());
+        assert!(memory(64 * MIB, Some(80 * MIB)).is_ok());
+        let refused = memory(64 * MIB, Some(79 * MIB)).unwrap_err().to_string();
+        assert!(refused.contains("67108864") && refused.contains("82837504"), "{refused}");
+        assert!(memory(u64::MAX, Some(79 * MIB)).is_err());
     }
 }

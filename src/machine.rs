@@ -26,6 +26,14 @@ pub fn available_memory_bytes() -> u64 {
     limit.map_or(free, |limit| limit.min(free))
 }
 
+/// Bytes that the control group of this process may have in all; `None`: it is in none, or nobody knows.
+pub fn group_memory_bytes() -> Option<u64> {
+    let own = sysinfo::get_current_pid().ok()?;
+    let mut system = System::new_with_specifics(RefreshKind::nothing()).ok()?;
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[own]), false, ProcessRefreshKind::nothing());
+    Some(system.process(own)?.cgroup_limits()?.total_memory)
+}
+
 /// Cpus that this process may run on; at least 1.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, NonZero::get).try_into().unwrap_or(u32::MAX)

@@ -32,7 +32,7 @@ pub(super) fn run<T: Send + 'static>(
     interrupt: &Interrupt,
 ) -> Result<(Result<T, JobError>, JobEnd), Failure> {
     let spill = SpillFolders::make(section)?;
-    let mut options = options(section, NodeId::new("local"));
+    let mut options = options(section, NodeId::new("local"))?;
     options.store.spill_dirs = spill.paths();
     options.logs = logs;
     let node = Node::start(options).map_err(failure)?;

@@ -22,7 +22,7 @@ use crate::{
     config::{NodeConfig, NodeSection, SecuritySection},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
-    machine,
+    limits, machine,
 };
 
 /// How the line begins that a node writes to stdout once it is in the cluster; `exobus dev` waits for it.
@@ -40,7 +40,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
 
     let runtime = cluster::runtime()?;
     let (bus, subjects) = runtime.block_on(cluster::connect(&config.cluster, name.as_str()))?;
-    let mut options = options(&config.node, name.clone());
+    let mut options = options(&config.node, name.clone())?;
     // One with a made-up name has another one next time.
     options.store.keep_files = config.node.name.is_some();
     let node = Node::start(NodeOptions {
@@ -92,17 +92,21 @@ fn roots(section: &SecuritySection) -> Result<Roots, Failure> {
 }
 
 /// The options of a node that are the same whether it is alone or in a cluster.
-pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
+///
+/// # Errors
+/// The memory budget is more than this process may have.
+pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions, Failure> {
     let executors = match section.executors {
         0 => machine::executors(),
         executors => executors,
     };
     let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
+    limits::memory(memory_bytes, machine::group_memory_bytes())?;
     let mut resources = Resources::cpu(section.resources.cpu_milli.map_or(1000 * u64::from(executors), u64::from));
     if !section.resources.gpus.is_empty() {
         resources = resources.with("gpu", 1000 * section.resources.gpus.len() as u64);
     }
-    NodeOptions {
+    Ok(NodeOptions {
         name,
         executors: executors as usize,
         isolation: Isolation { executor: section.executor, ..Isolation::default() },
@@ -120,7 +124,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> NodeOptions {
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),
         network: Arc::new(RealNetwork::new()),
-    }
+    })
 }
 
 /// Where a node spills unless its configuration says where.

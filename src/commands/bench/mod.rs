@@ -81,7 +81,7 @@ fn params(args: &BenchArgs) -> BenchParams {
 }
 
 fn embedded(config: &NodeConfig, params: BenchParams) -> Result<Figures, Failure> {
-    let mut options = node::options(&config.node, NodeId::new("local"));
+    let mut options = node::options(&config.node, NodeId::new("local"))?;
     // Nothing here is larger than memory; what does spill shall not lie around.
     let spill = Temporary::make(&crate::machine::big_temporary_folder(), "exobus-bench-").or_exit(Exit::InputOutput)?;
     options.store.spill_dirs = vec![spill.path().to_owned()];

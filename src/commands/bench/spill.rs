@@ -48,7 +48,7 @@ pub(super) fn measure(section: &NodeSection, memory_given: bool, total: u64) -> 
     ]);
     for (object_bytes, name) in [(100_000, "100kb"), (1_000_000, "1mb")] {
         eprintln!("{} as objects of {}", bytes(total), bytes(object_bytes));
-        let mut options = node::options(section, NodeId::new("bench")).store;
+        let mut options = node::options(section, NodeId::new("bench"))?.store;
         if !memory_given {
             options.memory_bytes = MEMORY_BYTES;
         }
