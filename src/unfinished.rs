@@ -90,7 +90,7 @@ impl JobFile {
     async fn spec(&self) -> Result<Option<JobSpec>, Failure> {
         let logs = JobLogs::open(&self.bus, &self.subjects, OPEN_DEADLINE).await.or_exit(Exit::InputOutput)?;
         match logs {
-            Some(logs) => Ok(logs.unfinished().await.or_exit(Exit::InputOutput)?.pop()),
+            Some(logs) => Ok(logs.unfinished_if_readable().await.or_exit(Exit::InputOutput)?.pop()),
             None => Ok(None),
         }
     }

@@ -334,11 +334,28 @@ impl JobLogs {
         Ok(())
     }
 
-    /// The jobs that were accepted and are not over, the oldest first.
+    /// The jobs that were accepted and are not over, the oldest first. One whose record cannot be read does not keep others
+    /// from going on: it is left out.
     ///
     /// # Errors
     /// See [`LogError`].
     pub async fn unfinished(&self) -> Result<Vec<JobSpec>, LogError> {
+        let leave_out = |error: LogError| {
+            warn!(error = &error as &dyn std::error::Error, "a job that was accepted cannot be read");
+            Ok(())
+        };
+        self.accepted(leave_out).await
+    }
+
+    /// The same where there is one job only: that its record cannot be read is not that there is none.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn unfinished_if_readable(&self) -> Result<Vec<JobSpec>, LogError> {
+        self.accepted(Err).await
+    }
+
+    async fn accepted(&self, unreadable: impl Fn(LogError) -> Result<(), LogError>) -> Result<Vec<JobSpec>, LogError> {
         let specs = Pattern::parse(&format!("{}.*.spec", self.jobs_prefix))?;
         let mut jobs = Vec::new();
         if self.jobs.state().await?.records == 0 {
@@ -348,10 +365,12 @@ impl JobLogs {
         loop {
             let batch = reader.next(RECORDS, SPEC_WAIT).await?;
             for record in &batch.records {
-                let spec = match codec::decode::<JobSpec>(&record.message.payload) {
+                // `...<job>.spec`
+                let job = record.subject.as_str().rsplit('.').nth(1).and_then(|job| job.parse().ok());
+                let spec: JobSpec = match decode(job.unwrap_or(JobId::from_u128(0)), record) {
                     Ok(spec) => spec,
                     Err(error) => {
-                        warn!(subject = %record.subject, %error, "no spec of a job");
+                        unreadable(error)?;
                         continue;
                     }
                 };
@@ -370,9 +389,30 @@ impl JobLogs {
 }
 
 fn encode<T: Serialize + ?Sized>(value: &T) -> Result<bytes::Bytes, LogError> {
-    codec::encode(value).map_err(LogError::Encode)
+    codec::encode_checked(value).map_err(LogError::Encode)
 }
 
 fn decode<T: serde::de::DeserializeOwned>(job: JobId, record: &Record) -> Result<T, LogError> {
-    codec::decode(&record.message.payload).map_err(|source| LogError::Record { job, sequence: record.sequence, source })
+    codec::decode_checked(&record.message.payload).map_err(|source| LogError::Record {
+        job,
+        sequence: record.sequence,
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_that_cannot_be_read_is_not_taken_for_none() {
+        let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+        let logs = JobLogs::open(&bus, &subjects, CALL_DEADLINE).await.unwrap().unwrap();
+        assert_eq!(logs.unfinished_if_readable().await.unwrap().len(), 0);
+        let subject = logs.subject(JobId::from_u128(7), "spec").unwrap();
+        append(&logs.jobs, &subject, bytes::Bytes::from_static(b"damaged"), Expect::Any, "1").await.unwrap();
+        let error = logs.unfinished_if_readable().await.unwrap_err();
+        assert!(matches!(error, LogError::Record { job, .. } if job == JobId::from_u128(7)), "{error}");
+        assert_eq!(logs.unfinished().await.unwrap().len(), 0, "others go on");
+    }
 }

@@ -135,7 +135,7 @@ impl Writer {
                     break;
                 }
                 let record =
-                    codec::encode(&self.waiting[..entries]).map_err(|error| self.refused(error.to_string()))?;
+                    codec::encode_checked(&self.waiting[..entries]).map_err(|error| self.refused(error.to_string()))?;
                 self.write(record).await?;
                 self.waiting.drain(..entries);
                 written += entries as u64;
