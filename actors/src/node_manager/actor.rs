@@ -595,7 +595,8 @@ impl Actor for NodeManager {
             NodeMsg::Staged(done) => self.staged(done),
             NodeMsg::DefineSet { job, set, start, total, members, nodes, at } => {
                 // LOST, like whatever else is no node of the list.
-                let locate = |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
+                let locate =
+                    |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
                 let members = members.iter().zip(&at);
                 let members = members.map(|(object, at)| (object, locate(*at).map(|at| (object, at)))).collect();
                 self.define((job, set), start, total, members);

@@ -25,6 +25,8 @@ pub(super) struct Cluster<'a> {
     port: u16,
     nats: RefCell<Option<Child>>,
     nodes: RefCell<Vec<(String, Option<Child>)>>,
+    /// What nodes find in their environment; `{name}` stands for the node's.
+    environment: Vec<(&'static str, String)>,
 }
 
 /// What a job has said so far.
@@ -57,6 +59,18 @@ impl Events {
         self.of("TaskReplayed").count()
     }
 
+    /// Tasks of a stage that are done, by name.
+    pub(super) fn tasks_done(&self, stage: &str) -> std::collections::BTreeSet<String> {
+        self.of("TaskFinished").filter(|(_, it)| it["stage"] == stage).map(|(_, it)| it["task"].to_string()).collect()
+    }
+
+    /// Tasks that were done twice.
+    pub(super) fn finished_twice(&self) -> Vec<String> {
+        let mut seen = std::collections::HashSet::new();
+        let again = self.of("TaskFinished").filter(|(_, it)| !seen.insert(it["task"].as_str().unwrap_or_default()));
+        again.map(|(_, it)| format!("{} of {}", it["task"], it["stage"])).collect()
+    }
+
     /// Seconds on executors of tasks that had been done before.
     fn seconds_redone(&self) -> f64 {
         let mut seen = std::collections::HashSet::new();
@@ -84,8 +98,13 @@ impl Events {
 
 impl<'a> Cluster<'a> {
     /// Three nodes with an executor each, all of them candidates for the Scheduler; they are ready.
-    #[allow(clippy::disallowed_methods, reason = "a port of this machine, for a server of its own")]
     pub(super) fn start(ground: &'a Ground) -> Result<Self> {
+        Self::start_with(ground, Vec::new())
+    }
+
+    /// The same, with variables in the environment of the nodes; `{name}` stands for the node's.
+    #[allow(clippy::disallowed_methods, reason = "a port of this machine, for a server of its own")]
+    pub(super) fn start_with(ground: &'a Ground, environment: Vec<(&'static str, String)>) -> Result<Self> {
         let folder = ground.path("cluster");
         fs::create_dir(&folder)?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -95,7 +114,7 @@ impl<'a> Cluster<'a> {
              jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
         );
         fs::write(folder.join("nats.conf"), config)?;
-        let cluster = Self { ground, folder, port, nats: RefCell::default(), nodes: RefCell::default() };
+        let cluster = Self { ground, folder, port, nats: RefCell::default(), nodes: RefCell::default(), environment };
         cluster.start_nats()?;
         let token = cluster.folder.join("token");
         let made = super::ground::finish(ground.command(&["config", "token", &token.display().to_string()]))?;
@@ -131,6 +150,9 @@ impl<'a> Cluster<'a> {
         let (config, log) = (self.folder.join(format!("{name}.toml")), self.folder.join(format!("{name}.log")));
         let mut command = self.ground.command(&["node", "--config", &config.display().to_string()]);
         command.env("EXOBUS_LOG", "info,async_nats=error");
+        for (variable, value) in &self.environment {
+            command.env(variable, value.replace("{name}", name));
+        }
         let log = File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
         let mut nodes = self.nodes.borrow_mut();
@@ -140,7 +162,13 @@ impl<'a> Cluster<'a> {
         wait(|| Ok(self.log_of(name)?.contains("ready "))).with_context(|| format!("{name}: {:?}", self.log_of(name)))
     }
 
-    fn log_of(&self, name: &str) -> Result<String> {
+    /// Where its nats-server listens.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What a node has said in this life.
+    pub(super) fn log_of(&self, name: &str) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(self.folder.join(format!("{name}.log")))?).into_owned())
     }
 
@@ -224,43 +252,23 @@ impl<'a> Cluster<'a> {
         names.iter().try_for_each(|name| self.start_node(name))
     }
 
+    /// A sort on this cluster.
+    pub(super) fn sort_command(&self, inputs: &[&str], output: &str, strategy: &str) -> Command {
+        let url = format!("nats://127.0.0.1:{}", self.port);
+        let mut command = self.ground.command(&[&["sort"], inputs].concat());
+        command.args(["--output", output, "--cluster", &url, "--strategy", strategy, "--json", "--partitions", "24"]);
+        command
+    }
+
     /// Sorts with a strategy. `harm` is called with the events again and again, until it says that it is done.
-    #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
     pub(super) fn sort(&self, strategy: &str, mut harm: impl FnMut(&Events) -> Result<bool>) -> Result<(Run, Events)> {
-        let ground = self.ground;
-        let [input, output, trace] = ["in", "out", "trace"].map(|name| ground.text(name));
-        let (events, url) = (self.folder.join("events"), format!("nats://127.0.0.1:{}", self.port));
+        let events = self.folder.join("events");
         let _ = fs::remove_file(&events);
-        let mut args = vec!["sort", &input, "--output", &output, "--cluster", &url, "--strategy", strategy];
-        let events_text = events.display().to_string();
-        args.extend(["--json", "--partitions", "24", "--timeline", &trace, "--events", &events_text]);
-        let mut command = ground.command(&args);
-        let (out, err) = (self.folder.join("sort.out"), self.folder.join("sort.err"));
-        let begun = Instant::now();
-        let mut child = command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?).spawn()?;
-        let (mut done, mut left_then) = (false, false);
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if !done {
-                let so_far = read(&events);
-                left_then = so_far.work_is_left() || so_far.of("StagePlanned").next().is_none();
-                done = harm(&so_far).inspect_err(|_| drop(child.kill()))?;
-            }
-            if begun.elapsed() > PATIENCE * 2 {
-                let _ = child.kill();
-                let _ = child.wait();
-                bail!("the sort did not end: {}", fs::read_to_string(err)?);
-            }
-            std::thread::sleep(LOOK_EVERY);
-        };
-        let seconds = begun.elapsed().as_secs_f64();
-        let (stdout, stderr) = (fs::read_to_string(out)?, fs::read_to_string(err)?);
-        let events = read(&events);
-        ensure!(done, "the fault never fired: {stderr}");
-        ensure!(status.code() != Some(0) || left_then, "no work was left when the fault fired");
-        Ok((Run { code: status.code(), stdout, stderr, seconds }, events))
+        let [input, output, trace] = ["in", "out", "trace"].map(|name| self.ground.text(name));
+        let mut command = self.sort_command(&[&input], &output, strategy);
+        command.args(["--timeline", &trace, "--events"]).arg(&events);
+        let told = [self.folder.join("sort.out"), self.folder.join("sort.err")];
+        watched(command, &told, &events, |events, _| harm(events))
     }
 
     /// A sort with a strategy; `victim` is signalled when so many hundredths of a stage are done, some of them there.
@@ -343,6 +351,43 @@ impl Drop for Cluster<'_> {
 
 fn pid(child: &Child) -> Result<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")
+}
+
+/// Runs a command that tells its events, and what it says in two files. `harm` is called with the events and the process
+/// again and again, until it says that it is done: before all work is.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+pub(super) fn watched(
+    mut command: Command,
+    [out, err]: &[PathBuf; 2],
+    events: &PathBuf,
+    mut harm: impl FnMut(&Events, Pid) -> Result<bool>,
+) -> Result<(Run, Events)> {
+    let begun = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(File::create(out)?).stderr(File::create(err)?).spawn()?;
+    let (mut done, mut left_then) = (false, false);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if !done {
+            let so_far = read(events);
+            left_then = so_far.work_is_left() || so_far.of("StagePlanned").next().is_none();
+            let harmed = pid(&child).and_then(|pid| harm(&so_far, pid));
+            done = harmed.inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
+        }
+        if begun.elapsed() > PATIENCE * 2 {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("the sort did not end: {}", fs::read_to_string(err)?);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let (stdout, stderr) = (fs::read_to_string(out)?, fs::read_to_string(err)?);
+    let events = read(events);
+    ensure!(done, "the fault never fired: {stderr}");
+    ensure!(status.code() != Some(0) || left_then, "no work was left when the fault fired");
+    Ok((Run { code: status.code(), stdout, stderr, seconds }, events))
 }
 
 /// What is there of a file that is being written; the last line may be torn.

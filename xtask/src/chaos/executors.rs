@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What `/proc/PID/stat` says behind the name.
-fn stat(process: i32) -> Option<Vec<String>> {
+pub(super) fn stat(process: i32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Executor processes of nodes of this ground, and the processor time that each has taken.
-fn executors(ground: &Ground) -> BTreeMap<i32, u64> {
+pub(super) fn executors(ground: &Ground) -> BTreeMap<i32, u64> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     let processes = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let executor = |process: i32| {

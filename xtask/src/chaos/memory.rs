@@ -1,0 +1,147 @@
+//! Rows about memory: processes that the kernel kills for want of it, and machines that have less than was configured.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::alone::Alone;
+use super::executors::executors;
+use super::ground::{Ground, Run, finish};
+use super::messages::beside;
+use super::{NotRun, Outcome};
+
+/// Where the memory control groups are, in the first version of control groups.
+const GROUPS: &str = "/sys/fs/cgroup/memory";
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A memory control group, removed when it is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        if !Path::new(GROUPS).join("memory.limit_in_bytes").exists() {
+            return Err(NotRun("memory control groups (version 1)").into());
+        }
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = Path::new(GROUPS).join(format!("exobus-chaos-{}-{number}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
+        let group = Self(path);
+        fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string())?;
+        Ok(group)
+    }
+
+    fn processes(&self) -> PathBuf {
+        self.0.join("cgroup.procs")
+    }
+
+    /// How often the kernel has killed in it.
+    fn kills(&self) -> Result<u64> {
+        let control = fs::read_to_string(self.0.join("memory.oom_control"))?;
+        let kills = control.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        kills.context("a count of kills")?.parse().context("a count of kills")
+    }
+
+    /// A shell that puts itself into the group and becomes the program that follows.
+    fn wrapper(&self) -> Vec<String> {
+        let script = format!("echo $$ > {} && exec \"$@\"", self.processes().display());
+        ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir(&self.0) {
+            eprintln!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+/// Sorts with executor processes. Those that `works` chooses by the processor time they took are given no more memory,
+/// until the kernel has killed `kills` of them; `for_good`: after that, too.
+fn starved(ground: &Ground, kills: u64, works: fn(u64) -> bool, at_once: &str, for_good: bool) -> Result<Run> {
+    // One page: the next that a process needs is refused.
+    let group = Group::new(4096)?;
+    let alone = Alone::new(ground)?;
+    let mut command = alone.sort(&[], &["--strategy", "simple", "--executors", at_once]);
+    command.env("EXOBUS_NODE__EXECUTOR", "process-all");
+    let begun = AtomicBool::new(false);
+    let starve = |over: &AtomicBool| {
+        let mut hit = BTreeSet::new();
+        while !over.load(Ordering::Relaxed) {
+            for (process, ticks) in executors(ground) {
+                let more = for_good || group.kills()? < kills;
+                if begun.load(Ordering::Relaxed) && more && works(ticks) && !hit.contains(&process) {
+                    // It may have ended.
+                    if fs::write(group.processes(), process.to_string()).is_ok() {
+                        hit.insert(process);
+                    }
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    };
+    let (run, _) = beside(starve, || {
+        alone.run(command, |events, _| {
+            begun.store(events.done("sort.map") > 2, Ordering::Relaxed);
+            Ok(group.kills()? >= kills)
+        })
+    })?;
+    Ok(run)
+}
+
+pub(super) fn executor_starved(ground: &Ground) -> Result<Outcome> {
+    let run = starved(ground, 2, |ticks| ticks > 0, "2", false)?;
+    let said = run.stderr.matches("executor process lost").count();
+    ensure!(said >= 2 && run.stderr.contains("died=out of memory: killed by the kernel"), "{}", run.stderr);
+    ground.right(
+        &run,
+        &format!("{said} executor processes killed by the kernel for want of memory, and called so: right"),
+    )
+}
+
+pub(super) fn executors_starved(ground: &Ground) -> Result<Outcome> {
+    let run = starved(ground, 3, |_| true, "1", true)?;
+    run.refused(5, &["task sort.", "failed", "out of memory: killed by the kernel"])?;
+    let _ = fs::remove_dir_all(ground.path("out"));
+    Ok(Outcome { what: run.error().to_owned(), added: None, more_attempts: 0, bytes_redone: 0 })
+}
+
+/// A sort in a control group with less memory than it is told to use.
+pub(super) fn group_below_the_budget(ground: &Ground) -> Result<Outcome> {
+    let group = Group::new(48 << 20)?;
+    let wrapper = group.wrapper();
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let run = finish(ground.within(&wrapper, &ground.sort_args()))?;
+    ensure!(group.kills()? == 0, "the kernel killed it: {}", run.stderr);
+    run.refused(2, &["a memory budget of 67108864 bytes", "the control group of this process has 50331648"])?;
+    Ok(Outcome { what: run.error().to_owned(), added: None, more_attempts: 0, bytes_redone: 0 })
+}
+
+/// A sort in a control group with just what it is told to use and what it takes beside.
+pub(super) fn group_of_the_budget(ground: &Ground) -> Result<Outcome> {
+    let group = Group::new((64 + 16) << 20)?;
+    let wrapper = group.wrapper();
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let run = finish(ground.within(&wrapper, &ground.sort_args()))?;
+    ensure!(group.kills()? == 0, "the kernel killed it: {}", run.stderr);
+    ground.right(&run, "80 MiB for a budget of 64 MiB: right")
+}
+
+/// The same, told nothing.
+pub(super) fn group_without_a_budget(ground: &Ground) -> Result<Outcome> {
+    let group = Group::new(128 << 20)?;
+    let wrapper = group.wrapper();
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let args = ground.sort_args();
+    let at = args.iter().position(|arg| arg == "--memory").context("a sort with --memory")?;
+    let args: Vec<_> = args[..at].iter().chain(&args[at + 2..]).collect();
+    let run = finish(ground.within(&wrapper, &args))?;
+    ensure!(group.kills()? == 0, "the kernel killed it: {}", run.stderr);
+    ground.right(&run, "128 MiB and no budget told: it took its share: right")
+}

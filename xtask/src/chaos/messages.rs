@@ -1,0 +1,204 @@
+//! Rows about messages that are not what was sent, or come more than once: a client of the same nats-server says them.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::Outcome;
+use super::bus::{Client, Message};
+use super::cluster::{Cluster, Events};
+use super::flips::Random;
+use super::ground::{Ground, Run};
+
+const LISTEN_FOR: Duration = Duration::from_millis(1);
+
+/// Runs `harm` in a thread of its own while `work` is done.
+pub(super) fn beside<T>(
+    harm: impl FnOnce(&AtomicBool) -> Result<()> + Send,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let harming = threads.spawn(|| harm(&over));
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        let harmed = harming.join().ok().context("the injector's thread")?;
+        let done = done?;
+        harmed.context("the injector")?;
+        Ok(done)
+    })
+}
+
+/// All tasks were accepted once each.
+fn once_each(events: &Events) -> Result<()> {
+    let twice = events.finished_twice();
+    ensure!(twice.is_empty() && events.replayed() == 0, "tasks that were completed more than once: {twice:?}");
+    Ok(())
+}
+
+/// Says most messages again, once or twice, up to a fifth of a second later: after others that were sent behind them.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+fn repeat(port: u16, over: &AtomicBool, repeated: &AtomicU64) -> Result<()> {
+    let mut client = Client::connect(port)?;
+    client.listen()?;
+    let (begun, mut random) = (Instant::now(), Random::new(27));
+    let mut later: BTreeMap<(Duration, u64), Message> = BTreeMap::new();
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        if let Some(message) = client.next(LISTEN_FOR)? {
+            for _ in 0..random.below(3) {
+                number += 1;
+                // A few come when all is different: a second later and more.
+                let delay = if random.below(20) == 0 { 1000 + random.below(2000) } else { random.below(200) };
+                later.insert((begun.elapsed() + Duration::from_millis(delay), number), message.clone());
+            }
+        }
+        let after = later.split_off(&(begun.elapsed(), 0));
+        client.publish(later.values())?;
+        repeated.fetch_add(later.len() as u64, Ordering::Relaxed);
+        later = after;
+    }
+    Ok(())
+}
+
+pub(super) fn repeated(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("push")?;
+    let (port, again) = (cluster.port(), AtomicU64::new(0));
+    let (run, events) = beside(
+        |over| repeat(port, over, &again),
+        || cluster.sort("push", |events| Ok(again.load(Ordering::Relaxed) > 500 && events.done("sort.map") > 10)),
+    )?;
+    once_each(&events)?;
+    let again = again.load(Ordering::Relaxed);
+    let what = format!("{again} messages said again, up to 3 s later and behind others");
+    let outcome = cluster.right(&clean, &run, &events, &what)?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+/// How long garbage is published at least.
+const GARBAGE_FOR: Duration = Duration::from_secs(20);
+const GARBAGE_AT_ONCE: usize = 64;
+const PAUSE: Duration = Duration::from_millis(4);
+const DURABLE_ONE_IN: u64 = 500;
+/// Real messages that are remembered of each subject.
+const SAMPLES_MAX: usize = 32;
+
+/// Real messages by subject, to be maimed; and subjects that nobody has used.
+struct Samples(BTreeMap<String, VecDeque<Message>>);
+
+impl Samples {
+    fn new() -> Self {
+        let unused = [
+            "ctl.scheduler.where",
+            "ctl.nobody.nothing",
+            "job.local.0.evt",
+            "data.n1.x",
+            "node.n1.beat",
+            "node.n1.session.n9",
+        ];
+        Self(unused.map(|end| (format!("exo.v1.local.{end}"), VecDeque::new())).into())
+    }
+
+    fn add(&mut self, message: Message) {
+        let samples = self.0.entry(message.subject.clone()).or_default();
+        if samples.len() == SAMPLES_MAX {
+            samples.pop_front();
+        }
+        samples.push_back(message);
+    }
+
+    /// What nobody should have sent.
+    fn garbage(&self, random: &mut Random) -> Option<Message> {
+        let nth = random.below(self.0.len() as u64) as usize;
+        let (subject, samples) = self.0.iter().nth(nth)?;
+        // What is published there is a write, durable before it is answered: a few, or it is the disk that is tried.
+        let durable = subject.starts_with("exo.v1.local.kv.") || subject.starts_with("exo.v1.local.stream.");
+        if durable && random.below(DURABLE_ONE_IN) > 0 {
+            return None;
+        }
+        let none = || Message { subject: subject.clone(), reply: None, headers: Vec::new(), payload: Vec::new() };
+        let mut message = match samples.len() as u64 {
+            0 => none(),
+            count => samples[random.below(count) as usize].clone(),
+        };
+        let bytes =
+            |random: &mut Random, most| (0..random.below(most)).map(|_| random.below(256) as u8).collect::<Vec<_>>();
+        let length = message.payload.len() as u64;
+        match random.below(5) {
+            0 => message.payload = bytes(random, 2000),
+            // As a value that is no such value.
+            1 => message.payload = [vec![1], bytes(random, 200)].concat(),
+            // Nested without end.
+            2 => message.payload = [vec![1], vec![0x91; 1 + random.below(5000) as usize]].concat(),
+            3 if length > 0 => message.payload.truncate(random.below(length) as usize),
+            _ if length > 0 => {
+                for _ in 0..=random.below(4) {
+                    let at = random.below(length) as usize;
+                    message.payload[at] ^= 1 << random.below(8);
+                }
+            }
+            _ => message.payload = bytes(random, 20),
+        }
+        Some(message)
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+fn litter(port: u16, over: &AtomicBool, littered: &AtomicU64) -> Result<()> {
+    let mut client = Client::connect(port)?;
+    client.listen()?;
+    let (mut samples, mut random) = (Samples::new(), Random::new(25));
+    while !over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        while begun.elapsed() < PAUSE {
+            if let Some(message) = client.next(LISTEN_FOR)? {
+                samples.add(message);
+            }
+        }
+        let garbage: Vec<_> = (0..GARBAGE_AT_ONCE).filter_map(|_| samples.garbage(&mut random)).collect();
+        client.publish(&garbage)?;
+        littered.fetch_add(garbage.len() as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
+pub(super) fn malformed(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let (port, littered, sorts) = (cluster.port(), AtomicU64::new(0), Cell::new(0));
+    let (run, events): (Run, Events) = beside(
+        |over| litter(port, over, &littered),
+        || {
+            let begun = Instant::now();
+            loop {
+                let before = littered.load(Ordering::Relaxed);
+                let sorted = cluster.sort("simple", |events| {
+                    Ok(littered.load(Ordering::Relaxed) > before + 1000 && events.done("sort.map") > 10)
+                })?;
+                sorts.set(sorts.get() + 1);
+                if begun.elapsed() > GARBAGE_FOR || sorted.0.code != Some(0) {
+                    return Ok(sorted);
+                }
+                ground.is_right(&sorted.0)?;
+            }
+        },
+    )
+    .inspect_err(|_| {
+        let _ = std::process::Command::new("cp").arg("-r").arg(ground.path("cluster")).arg("/tmp/rows-play/").status();
+    })?;
+    if run.code != Some(0) {
+        let _ = std::process::Command::new("cp").arg("-r").arg(ground.path("cluster")).arg("/tmp/rows-play/").status();
+    }
+
+    let (littered, sorts) = (littered.load(Ordering::Relaxed), sorts.get());
+    let what = format!("{littered} malformed messages on every subject during {sorts} sorts, 0 deaths; the last");
+    let outcome = cluster.right(&clean, &run, &events, &what)?;
+    cluster.end()?;
+    Ok(outcome)
+}

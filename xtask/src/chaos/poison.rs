@@ -1,0 +1,121 @@
+//! Rows about a job that must fail, and others that must not: a task under which executors die, and a message that is too
+//! large.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Outcome;
+use super::cluster::Cluster;
+use super::executors::{executors, stat};
+use super::faulty_disk::{FaultyDisk, Op};
+use super::ground::{Ground, finish};
+
+/// The file that only the poison task reads.
+const POISON: &str = "part-poison";
+/// Long enough to find who reads it.
+const READ_TAKES: Duration = Duration::from_millis(400);
+const RECORD_BYTES: usize = 100;
+
+/// One task of a job reads a file of its own; whoever reads it is killed. Another job runs beside.
+pub(super) fn killed_thrice(ground: &Ground) -> Result<Outcome> {
+    let folder = ground.path("poison");
+    let read = Arc::new(AtomicBool::new(false));
+    let reading = Arc::clone(&read);
+    let disk = FaultyDisk::mount(&folder, false, move |asked| {
+        // The keys of a sample are read as well, by another task.
+        if asked.op == Op::Read && asked.bytes > RECORD_BYTES * 10 {
+            reading.store(true, Ordering::Relaxed);
+            std::thread::sleep(READ_TAKES);
+            reading.store(false, Ordering::Relaxed);
+        }
+        None
+    })?;
+    let file = folder.join(POISON);
+    let records = fs::read(ground.path("in/part-00000"))?;
+    fs::write(&file, &records[..RECORD_BYTES * 1000])?;
+    let cluster = Cluster::start_with(ground, vec![("EXOBUS_NODE__EXECUTOR", "process-all".to_owned())])?;
+    let clean = cluster.clean("simple")?;
+    let (input, poison) = (ground.text("in"), folder.display().to_string());
+    let (output, said) = (ground.path("poisoned"), ground.path("poisoned.err"));
+    let mut poisoned = cluster.sort_command(&[&poison, &input], &output.display().to_string(), "simple");
+    let mut poisoned = poisoned.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&said)?).spawn()?;
+    let (killed, nodes) = (Cell::new(0), RefCell::new(BTreeSet::new()));
+    let holds = |process: i32| {
+        let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file)
+    };
+    let other = cluster.sort("simple", |_| {
+        if read.load(Ordering::Relaxed)
+            && let Some(process) = executors(ground).into_keys().find(|process| holds(*process))
+            && let Some(node) = stat(process).and_then(|stat| stat.get(1).cloned())
+            && let Some(pid) = Pid::from_raw(process)
+        {
+            kill_process(pid, Signal::KILL)?;
+            killed.set(killed.get() + 1);
+            nodes.borrow_mut().insert(node);
+            while read.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        }
+        Ok(killed.get() == 3)
+    });
+    if other.is_err() {
+        let _ = poisoned.kill();
+    }
+    let code = poisoned.wait()?.code();
+    let text = fs::read_to_string(&said)?;
+    let _ = fs::remove_file(&said);
+    let _ = fs::remove_dir_all(&output);
+    let (other, events) = other.with_context(|| format!("the job beside: {text}"))?;
+    let nodes = nodes.into_inner().len();
+    ensure!(code == Some(5), "the poisoned job ended with {code:?}: {text}");
+    ensure!(killed.get() == 3 && nodes >= 2, "{} executors were killed, on {nodes} nodes", killed.get());
+    for word in ["sort.map", POISON, "parameters", "killed by signal 9 (SIGKILL)"] {
+        ensure!(text.contains(word), "it does not say {word:?}: {text}");
+    }
+    let what =
+        format!("three executors killed under one task on {nodes} nodes, its job fails with name and input; the other");
+    let outcome = cluster.right(&clean, &other, &events, &what)?;
+    cluster.end()?;
+    disk.end()?;
+    Ok(outcome)
+}
+
+/// Inputs that are named one by one, in more bytes than a message may have.
+const INPUTS: usize = 3000;
+
+pub(super) fn oversized(ground: &Ground) -> Result<Outcome> {
+    let folder = ground.path("many");
+    fs::create_dir(&folder)?;
+    let (first, records) = (folder.join("first"), fs::read(ground.path("in/part-00000"))?);
+    fs::write(&first, &records[..RECORD_BYTES])?;
+    let mut inputs = Vec::new();
+    for nth in 0..INPUTS {
+        let path = folder.join(format!("{nth:0100}"));
+        fs::hard_link(&first, &path)?;
+        inputs.push(path.display().to_string());
+    }
+    let bytes: usize = inputs.iter().map(|input| std::ffi::OsStr::new(input).as_bytes().len()).sum();
+    ensure!(bytes > 256 << 10, "{bytes} bytes fit");
+    let cluster = Cluster::start(ground)?;
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    let run = finish(cluster.sort_command(&inputs, &ground.text("out"), "simple"))?;
+    fs::remove_dir_all(&folder)?;
+    let _ = fs::remove_dir_all(ground.path("out"));
+    run.is_orderly()?;
+    ensure!(run.code != Some(0) && run.stderr.contains("262144"), "code {:?}: {}", run.code, run.stderr);
+    // Nobody has noticed.
+    let (again, _) = cluster.sort("simple", |events| Ok(events.done("sort.map") > 0))?;
+    ground.is_right(&again)?;
+    cluster.end()?;
+    Ok(Outcome { what: run.error().to_owned(), added: None, more_attempts: 0, bytes_redone: 0 })
+}
