@@ -61,7 +61,13 @@ fn owner_messages(
         OwnerMsg::Stopped { node: node(), incarnation, task, outputs: u32::MAX },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
         OwnerMsg::TakenOver { run: 1 },
-        OwnerMsg::Stock { node: node(), incarnation, objects: [ObjectId(1)].into_iter().collect(), last: true },
+        OwnerMsg::Stock {
+            node: node(),
+            incarnation,
+            objects: [ObjectId(1)].into_iter().collect(),
+            outputs: vec![Default::default()],
+            last: true,
+        },
         OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),

@@ -56,7 +56,8 @@ pub enum Place {
     /// Where a slot is free, near large arguments when there is a choice.
     #[default]
     Anywhere,
-    /// On this node. `soft`: elsewhere when it has no free slot; otherwise the task waits for it.
+    /// On this node. `soft`: elsewhere when it has no free slot; otherwise the task waits for it, unless the node dies or has no
+    /// room on its disks.
     Node {
         /// The node.
         node: NodeId,

@@ -165,6 +165,8 @@ impl Dirs {
             _ => StoreError::disk("lock", path, error),
         })?;
         let starts = if self.keep {
+            // Of a process that kept nothing: others would sweep what this one keeps.
+            let _ = self.disk.remove(&path.join(TEMPORARY));
             let before = self.disk.read_small(&path.join(NODE)).unwrap_or_default();
             let starts = String::from_utf8_lossy(&before).lines().nth(1).and_then(|line| line.parse::<u64>().ok());
             starts.unwrap_or(0) + 1

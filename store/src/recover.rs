@@ -117,6 +117,9 @@ fn read_payload(file: &dyn DiskFile, location: Location, size: u64) -> io::Resul
 
 /// `None`: blocks are missing, so the object is of no use; their room is free once the rest of their files is.
 fn take_over(shared: &Shared, id: ObjectId, mut found: Vec<Found>) -> Option<ObjectMeta> {
+    // Another attempt may have left blocks of the same object, which need not be the same bytes.
+    let latest = found.iter().map(|found| found.block.attempt).max();
+    found.retain(|found| Some(found.block.attempt) == latest);
     found.sort_by_key(|found| found.block.start);
     // A block that was written again after a disk error may be there twice.
     found.dedup_by_key(|found| found.block.start);

@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// How often a node of this name was started with these spill directories, this time included; 1 where nothing is
-    /// kept. Good for an incarnation.
+    /// kept, or nothing was there to be kept.
     pub fn starts(&self) -> u64 {
         self.shared.dirs.starts()
     }

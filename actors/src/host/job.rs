@@ -181,8 +181,11 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Ad
     loop {
         let change = tokio::select! {
             change = changes.recv() => change,
-            Ok((node, incarnation)) = resets.recv() => {
-                let _ = owner.send(OwnerMsg::SessionReset { node, incarnation });
+            reset = resets.recv() => {
+                // What so many resets at once have lost is handed out again when the job makes no progress.
+                if let Ok((node, incarnation)) = reset {
+                    let _ = owner.send(OwnerMsg::SessionReset { node, incarnation });
+                }
                 continue;
             }
             Ok(()) = reigns.changed() => {

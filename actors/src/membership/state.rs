@@ -6,7 +6,7 @@
 //! | beat, newer sequence, of an alive node            | alive                           | –                               |
 //! | no beat for 3 beats and a half                    | suspected                       | `Changed`                       |
 //! | beat of a suspected node                          | alive                           | `Changed`                       |
-//! | no beat for a beat and a half, and then each beat | as before                       | `Probe`                         |
+//! | no beat for a beat and a half, others are heard   | as before                       | `Probe`, once a beat            |
 //! | nobody listens at the address of a silent node    | dead                            | `Changed`                       |
 //! | no beat for 3 s                                   | dead                            | `Changed`                       |
 //! | beat of a dead incarnation                        | dead still                      | told in the next own beat       |
@@ -54,6 +54,11 @@ impl MembershipOptions {
     /// Silence after which it is looked whether the node's process is there: a beat is late.
     pub fn probe_after(&self) -> Duration {
         self.beat_every + self.beat_every / 2
+    }
+
+    /// So long after the last sign of life of anybody, this node's own echo included, it may be the bus that is late.
+    fn bus_late_after(&self) -> Duration {
+        self.beat_every + self.beat_every / 4
     }
 
     /// Silence after which a node is suspected. Half a beat is added: the third beat is missing only when it is late.
@@ -213,6 +218,9 @@ struct Peer {
     figures: Figures,
     data_address: String,
 }
+
+/// Probes at a time: each is a thread.
+const PROBES_MAX: u32 = 32;
 
 /// Own beats that wait for an echo, at most; older ones prove nothing any more.
 const SENT_MAX: usize = 64;
@@ -490,11 +498,16 @@ impl State {
         self.audible + now.saturating_sub(self.heard_at).min(self.options.stretch_max())
     }
 
+    fn is_bus_late(&self, now: Duration) -> bool {
+        now.saturating_sub(self.heard_at) > self.options.bus_late_after()
+    }
+
     fn judge_peers(&mut self, now: Duration, effects: &mut Vec<Effect>) {
         if self.bus_silent {
             return;
         }
-        let audible = self.audible_at(now);
+        let (audible, bus_late) = (self.audible_at(now), self.is_bus_late(now));
+        let mut probes = PROBES_MAX;
         for (node, peer) in &mut self.peers {
             let silent = audible.saturating_sub(peer.heard_audible);
             let health = match peer.health {
@@ -505,8 +518,11 @@ impl State {
             peer.becomes(node, health, silent, effects);
             if !health.is_gone() && silent >= peer.probe_after && !peer.data_address.is_empty() {
                 peer.probe_after = silent + self.options.beat_every;
-                let (incarnation, address) = (peer.incarnation, peer.data_address.clone());
-                effects.push(Effect::Probe { node: node.clone(), incarnation, address });
+                if probes > 0 && !bus_late {
+                    probes -= 1;
+                    let (incarnation, address) = (peer.incarnation, peer.data_address.clone());
+                    effects.push(Effect::Probe { node: node.clone(), incarnation, address });
+                }
             }
         }
     }
@@ -514,10 +530,10 @@ impl State {
     /// Silent *and* nobody there: neither alone is enough. A process that is there listens, and one that beats is there,
     /// whatever a firewall says.
     fn on_refused(&mut self, now: Duration, node: NodeId, incarnation: Incarnation, effects: &mut Vec<Effect>) {
-        let audible = self.audible_at(now);
+        let (audible, bus_late) = (self.audible_at(now), self.is_bus_late(now));
         let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.incarnation == incarnation) else { return };
         let silent = audible.saturating_sub(peer.heard_audible);
-        if !self.bus_silent && !peer.health.is_gone() && silent >= self.options.probe_after() {
+        if !bus_late && !peer.health.is_gone() && silent >= self.options.probe_after() {
             peer.becomes(&node, Health::Dead, silent, effects);
         }
     }

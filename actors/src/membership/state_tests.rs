@@ -164,6 +164,15 @@ fn a_node_that_is_heard_lives_whatever_a_probe_says() {
     world.run(ms(5000));
     world.on(ms(5000), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
     assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
+    assert_eq!(probes(&world, "n1"), [0; 0]);
+    // Nor before it is known that the bus is away.
+    let mut world = Alone::new();
+    world.on(ms(0), Event::Beat(beat_at("n1", 1, 1)));
+    world.echo = false;
+    world.run(ms(800));
+    assert_eq!(probes(&world, "n1"), [0; 0]);
+    world.on(ms(800), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
+    assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
 }
 
 #[test]

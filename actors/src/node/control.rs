@@ -171,7 +171,6 @@ struct Base {
     link: SchedulerLink,
     jobs_over: JobsOver,
     logs: LogsLink,
-    leftovers: Leftovers,
     /// Whom the store tells that memory is tight, while it is there.
     merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
 }
@@ -186,7 +185,7 @@ impl Base {
         let merger = Arc::<RwLock<Option<Address<MergerMsg>>>>::default();
         let store_options = exobus_store::StoreOptions {
             executors: options.executors,
-            node: options.name.to_string(),
+            node: spill_name(options),
             on_event: Some(tell_when_tight(&merger, options.store.on_event.clone())),
             ..options.store.clone()
         };
@@ -211,7 +210,6 @@ impl Base {
         let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
         let logs = logs.unwrap_or_else(|| options.logs.clone());
         Ok(Self {
-            leftovers: Leftovers::of(&store, logs.clone()),
             logs,
             link: SchedulerLink::new(post.clone()),
             post,
@@ -235,6 +233,12 @@ impl Base {
     fn data_address(&self) -> String {
         self.server.as_ref().map(|server| server.address().to_string()).unwrap_or_default()
     }
+}
+
+/// What the node's folders below spill directories are called: nodes of two clusters may have one name.
+fn spill_name(options: &NodeOptions) -> String {
+    let cluster = options.cluster.as_ref().map(|cluster| format!("{}.", cluster.subjects.cluster()));
+    format!("{}{}", cluster.unwrap_or_default(), options.name)
 }
 
 fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
@@ -286,6 +290,9 @@ impl Running {
             shell::spawn(&base.post, scheduler::ACTOR, scheduler)
         });
         let first = renewal.is_none();
+        let mut leftovers = Leftovers::of(&base.store, base.logs.clone(), first);
+        // Before anybody hears that the node is there, and asks what it has.
+        leftovers.first_look().await;
         let (renew, renewals) = mpsc::unbounded_channel();
         let membership = spawn_membership(base, (cluster, &options.network), scheduler.clone(), renewal, renew)?;
         hear_beats(cluster, &base.post, membership.clone()).await?;
@@ -321,10 +328,9 @@ impl Running {
 
         let spec = node_spec(base, options);
         if first {
-            base.leftovers.first_look().await;
             register(&base.link, &spec, cluster.join_deadline, base.post.clock()).await?;
         }
-        actix_rt::spawn(base.leftovers.clone().keep_looking());
+        actix_rt::spawn(leftovers.keep_looking());
         actix_rt::spawn(keep_registered(base.link.clone(), spec, base.jobs_over.clone()));
         info!(node = %options.name, incarnation = base.post.incarnation().0, "joined the cluster");
         let cluster = Joined { endpoint, membership, campaign, renewals };

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::losses::objects_of;
-use super::protocol::{NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use super::protocol::{NO_BYTES, NodeMsg, STOCK_PER_MESSAGE};
 use super::staging::{Located, Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
@@ -432,14 +432,19 @@ impl NodeManager {
             let (node, (_, task, attempt)) = (self.node(), key);
             self.tell(job, owner, OwnerMsg::Recalled { node, task, attempt });
         }
-        let held = self.store.ids_of(job.group());
+        let held = self.store.ids_of(job.group()).into_iter().filter_map(|object| {
+            let meta = self.store.meta(&object)?;
+            Some((object, Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash }))
+        });
+        let held: Vec<_> = held.collect();
         // Nothing is said, too.
-        let chunks = held.chunks(SET_MEMBERS_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
+        let chunks = held.chunks(STOCK_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
         let count = chunks.clone().count();
         for (index, objects) in chunks.enumerate() {
             let (node, incarnation) = (self.node(), self.incarnation);
-            let (objects, last) = (objects.iter().copied().collect(), index + 1 == count);
-            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, last });
+            let (objects, outputs) = (objects.iter().map(|it| it.0).collect(), objects.iter().map(|it| it.1).collect());
+            let last = index + 1 == count;
+            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, outputs, last });
         }
     }
 

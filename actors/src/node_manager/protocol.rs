@@ -56,6 +56,9 @@ impl ObjectIds {
 /// Members of one `DefineSet`: 16 bytes and a node index each, far below the message limit.
 pub const SET_MEMBERS_PER_MESSAGE: usize = 4096;
 
+/// Objects of one `Stock`: 16 bytes each, and up to some 40 for what it is.
+pub(super) const STOCK_PER_MESSAGE: usize = 2048;
+
 /// In `at` of [`NodeMsg::DefineSet`]: the member has no bytes.
 pub const NO_BYTES: u16 = u16::MAX;
 /// In `at` of [`NodeMsg::DefineSet`]: the member is lost, and is being made again.

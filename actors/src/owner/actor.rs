@@ -559,8 +559,8 @@ impl Actor for OwnerActor {
             OwnerMsg::Stopped { node, incarnation, task, outputs } => {
                 self.state.stopped((&node, incarnation), task, outputs);
             }
-            OwnerMsg::Stock { node, incarnation, objects, last } => {
-                self.state.stock(&node, incarnation, objects.iter());
+            OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
+                self.state.stock(&node, incarnation, objects.iter().zip(outputs));
                 if last {
                     self.logging.heard(&node);
                 }

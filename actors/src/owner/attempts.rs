@@ -257,15 +257,19 @@ impl OwnerState {
             && self.end_attempt(task, attempt, index, incarnation)
         {
             self.free_leftovers(task, index);
-            if self.tasks[task].live.is_empty() {
-                // It never ran: the try does not count.
-                self.tasks[task].tries -= 1;
-                self.tasks[task].recalled = true;
-                self.await_args(task, true);
-            } else {
-                // Nor does a copy that never ran.
-                self.copied.remove(&task);
-            }
+            self.given_back(task);
+        }
+    }
+
+    /// An attempt has ended that never ran, as far as is known: it does not count.
+    pub(super) fn given_back(&mut self, task: Index) {
+        if self.tasks[task].live.is_empty() {
+            self.tasks[task].tries -= 1;
+            self.tasks[task].recalled = true;
+            self.await_args(task, true);
+        } else {
+            // Nor does a copy.
+            self.copied.remove(&task);
         }
     }
 

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::placement::NodeIndex;
+use super::placement::{NodeIndex, NodeView};
 use super::tables::OwnerState;
 use crate::arena::Index;
 use crate::ids::{Incarnation, NodeId};
@@ -54,19 +54,21 @@ impl OwnerState {
             return false;
         }
         // What binds a task to a node binds it still: the node is there.
-        let next = if self.key(task).pinned.is_none() { self.untried(task) } else { None };
+        let next = if self.key(task).pinned.is_none() { self.untried(task, |_| true) } else { None };
         self.elsewhere.entry(task).or_default().next = next;
         true
     }
 
-    /// A task found no room on any disk of its node; whether it may be tried on another one.
+    /// A task found no room on any disk of its node; whether it may be tried on another one that is not known to be full. One that
+    /// was bound to its node, too: it could not run there.
     pub(super) fn disk_full(&mut self, task: Index, node: &NodeId) -> bool {
         let Some(node) = self.known_node(node) else { return false };
         self.nodes[usize::from(node)].is_full();
         let tried = self.elsewhere.entry(task).or_default();
         tried.disks_full.push(node);
         let enough = tried.disks_full.len() >= DISKS_FULL_MAX;
-        let next = if enough { None } else { self.untried(task) };
+        let has_room = |view: &NodeView| view.full_ticks == 0;
+        let next = if enough { None } else { self.untried(task, has_room) };
         match next {
             Some(_) => self.elsewhere.entry(task).or_default().next = next,
             None => drop(self.elsewhere.remove(&task)),
@@ -75,7 +77,7 @@ impl OwnerState {
     }
 
     /// The least loaded node where the task could run and has not failed, one with room on its disks first.
-    fn untried(&mut self, task: Index) -> Option<NodeIndex> {
+    fn untried(&mut self, task: Index, may: impl Fn(&NodeView) -> bool) -> Option<NodeIndex> {
         let tried = self.elsewhere.entry(task).or_default();
         tried.next = None;
         let at: Vec<NodeIndex> = tried.executors_lost.iter().chain(&tried.disks_full).copied().collect();
@@ -84,7 +86,7 @@ impl OwnerState {
         let fits = |index: &NodeIndex| {
             let view = &self.nodes[usize::from(*index)];
             let room = view.leased.times(need) > 0 && !view.leased.0.is_empty() || view.could_lend.times(need) > 0;
-            !at.contains(index) && view.alive && view.has(function) && room
+            !at.contains(index) && view.alive && view.has(function) && room && may(view)
         };
         let order = |index: &NodeIndex| {
             let view = &self.nodes[usize::from(*index)];

@@ -160,8 +160,10 @@ pub enum OwnerMsg {
         node: NodeId,
         /// Which life of the node.
         incarnation: Incarnation,
-        /// What is sealed there.
+        /// What is sealed there, ...
         objects: ObjectIds,
+        /// ... and what each is: another attempt's may be something else.
+        outputs: Vec<Output>,
         /// Whether that was all.
         #[serde(default)]
         last: bool,

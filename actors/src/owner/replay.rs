@@ -86,24 +86,27 @@ impl OwnerState {
     }
 
     /// The session with a node was made anew: an unknown end of what this life of it was told, and of what it said, is lost.
-    /// So no attempt there counts (none of them has failed), and it is asked what it holds.
+    /// So no attempt there counts (none of them has failed), what it holds is lost until it says that it has it. Sessions are
+    /// made anew with a new life, which holds little; were that so with others, stock should be taken first.
     pub(crate) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
         let Some(index) = self.known_node(node) else { return };
         let view = &self.nodes[usize::from(index)];
         if !view.alive || view.incarnation != incarnation {
             return;
         }
-        let leased = view.leased.clone();
         let live = self.tasks.iter().filter_map(|(_, task)| {
             let (attempt, _) = task.live.iter().find(|(_, at)| *at == index)?;
             Some((task.id, *attempt))
         });
-        for (task, attempt) in live.collect::<Vec<_>>() {
-            self.recalled(node, task, attempt);
+        for (id, attempt) in live.collect::<Vec<_>>() {
+            // What it has made is not freed: the node may say that it has just what is missing.
+            if let Some(task) = self.find_task(id)
+                && self.end_attempt(task, attempt, index, incarnation)
+            {
+                self.given_back(task);
+            }
         }
-        self.life_over(index);
-        let view = &mut self.nodes[usize::from(index)];
-        (view.leased, view.lost) = (leased, false);
+        self.holdings_lost(index);
         self.effects.push(Effect::TakeStock { node: node.clone() });
     }
 
@@ -111,23 +114,9 @@ impl OwnerState {
     pub(super) fn life_over(&mut self, node: NodeIndex) {
         let view = &mut self.nodes[usize::from(node)];
         view.leased = Resources::default();
-        view.lingering = 0;
         view.lost = true;
-        self.long_running.remove(&node);
-        self.resumed.node_lost(node);
-        self.rather_at.retain(|_, at| *at != node);
         self.unpin(node);
-        // What it was told of sets it does not know in another life.
-        for (_, set) in self.sets.iter_mut() {
-            set.defined.remove(&node);
-        }
-        let here = self.objects.iter().filter(|(_, object)| object.at == node && object.value == Value::Here);
-        let lost: Vec<Index> = here.filter(|(_, object)| object.output.bytes > 0).map(|(index, _)| index).collect();
-        self.tell_lost(node, &lost);
-        for object in &lost {
-            self.lost_at.insert(*object, node);
-        }
-        self.lose(&lost);
+        self.holdings_lost(node);
         let running = self.tasks.iter().filter_map(|(task, entry)| {
             let (attempt, _) = entry.live.iter().find(|(_, at)| *at == node)?;
             Some((task, *attempt))
@@ -142,6 +131,24 @@ impl OwnerState {
             }
         }
         self.nodes[usize::from(node)].in_flight.clear();
+    }
+
+    /// What a node holds, and what it was told of sets, it does not any more, as far as is known.
+    fn holdings_lost(&mut self, node: NodeIndex) {
+        self.nodes[usize::from(node)].lingering = 0;
+        self.long_running.remove(&node);
+        self.resumed.node_lost(node);
+        self.rather_at.retain(|_, at| *at != node);
+        for (_, set) in self.sets.iter_mut() {
+            set.defined.remove(&node);
+        }
+        let here = self.objects.iter().filter(|(_, object)| object.at == node && object.value == Value::Here);
+        let lost: Vec<Index> = here.filter(|(_, object)| object.output.bytes > 0).map(|(index, _)| index).collect();
+        self.tell_lost(node, &lost);
+        for object in &lost {
+            self.lost_at.insert(*object, node);
+        }
+        self.lose(&lost);
     }
 
     fn tell_lost(&mut self, node: NodeIndex, lost: &[Index]) {
@@ -399,14 +406,20 @@ impl OwnerState {
         self.lose(objects);
     }
 
-    /// What a node that is back holds of this job. What is missing is taken; what is not needed, or is elsewhere, is freed.
-    pub(crate) fn stock(&mut self, node: &NodeId, incarnation: Incarnation, objects: impl Iterator<Item = ObjectId>) {
+    /// What a node that is back holds of this job. What is missing is taken, if it is what was missed; what is not needed, or is
+    /// elsewhere, is freed.
+    pub(crate) fn stock(
+        &mut self,
+        node: &NodeId,
+        incarnation: Incarnation,
+        objects: impl Iterator<Item = (ObjectId, Output)>,
+    ) {
         let Some(at) = self.known_node(node) else { return };
         if self.nodes[usize::from(at)].incarnation != incarnation || !self.nodes[usize::from(at)].alive {
             return;
         }
-        for id in objects {
-            if self.found(id, at) {
+        for (id, output) in objects {
+            if self.found(id, at, output) {
                 continue;
             }
             let Some(object) = self.object_of(id) else {
@@ -415,6 +428,7 @@ impl OwnerState {
             };
             let entry = &self.objects[object];
             let missing = entry.value != Value::Here && entry.made && self.lost_at.get(&object) == Some(&at);
+            let missing = missing && entry.output == output;
             if missing && entry.references > 0 {
                 self.lost_at.remove(&object);
                 self.exists(object, at);

@@ -51,6 +51,21 @@ fn tasks_of_a_dead_node_run_elsewhere() {
 }
 
 #[test]
+fn what_another_attempt_has_made_is_not_taken_for_what_was_lost() {
+    for foreign in [false, true] {
+        let mut world = World::new(&[("a", 1), ("b", 1)]);
+        let done = world.submit_with("done", &[], at("a"));
+        world.complete(done);
+        world.crash(&node("a"), true);
+        world.foreign.extend(foreign.then(|| done.output(0)));
+        world.restart(&node("a"));
+        let next = world.submit("next", &[whole(done)]);
+        assert_eq!((world.runs(done), world.runs(next)), (foreign, !foreign));
+        assert_eq!(world.stored.contains(&(node("a"), done.output(0))), !foreign, "it is freed");
+    }
+}
+
+#[test]
 fn what_was_lost_with_a_session_is_handed_out_and_asked_again_and_is_no_failure() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let done = world.submit_with("done", &[], at("a"));

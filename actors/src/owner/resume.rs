@@ -29,7 +29,7 @@ pub(super) struct Resumed {
     /// Tasks that completed.
     tasks: HashMap<TaskId, TaskDone>,
     /// What they made that has bytes, and a node that has said that it holds it.
-    outputs: HashMap<ObjectId, Option<NodeIndex>>,
+    outputs: HashMap<ObjectId, (Output, Option<NodeIndex>)>,
     /// Makers of these are going to be cancelled: they must not complete before.
     cancelled: HashSet<ObjectId>,
 }
@@ -37,12 +37,18 @@ pub(super) struct Resumed {
 impl Resumed {
     /// A life of a node is over.
     pub(super) fn node_lost(&mut self, node: NodeIndex) {
-        self.outputs.values_mut().filter(|at| **at == Some(node)).for_each(|at| *at = None);
+        self.outputs.values_mut().filter(|(_, at)| *at == Some(node)).for_each(|(_, at)| *at = None);
+    }
+
+    /// What the log says of an object whose task has not been submitted.
+    #[cfg(test)]
+    pub(super) fn logged(&self, object: ObjectId) -> Option<Output> {
+        self.outputs.get(&object).map(|(output, _)| *output)
     }
 
     /// Whether an object is where a node has said that it holds it, and its task has not been submitted.
     pub(super) fn is_at(&self, object: ObjectId, node: NodeIndex) -> bool {
-        self.outputs.get(&object) == Some(&Some(node))
+        self.outputs.get(&object).is_some_and(|(_, at)| *at == Some(node))
     }
 
     /// The maker of an object was cancelled.
@@ -65,7 +71,7 @@ impl OwnerState {
         for done in past.done {
             self.may_be_dead(&done.node);
             let outputs = (0..).zip(&done.outputs).filter(|(_, output)| output.bytes > 0);
-            self.resumed.outputs.extend(outputs.map(|(index, _)| (done.task.output(index), None)));
+            self.resumed.outputs.extend(outputs.map(|(index, output)| (done.task.output(index), (*output, None))));
             self.resumed.tasks.insert(done.task, done);
         }
     }
@@ -146,7 +152,7 @@ impl OwnerState {
         if entry.value != Value::Freed || !entry.made || entry.references == 0 {
             return;
         }
-        let found = self.resumed.outputs.get(&id).copied().flatten();
+        let found = self.resumed.outputs.get(&id).and_then(|(_, at)| *at);
         let found = found.filter(|at| self.nodes[usize::from(*at)].alive);
         match (found, self.home, self.values.get(&object)) {
             (Some(at), ..) => {
@@ -164,8 +170,12 @@ impl OwnerState {
     }
 
     /// A node holds an object; whether it is of an earlier run, and is kept.
-    pub(super) fn found(&mut self, id: ObjectId, at: NodeIndex) -> bool {
-        let Some(slot) = self.resumed.outputs.get_mut(&id) else { return false };
+    pub(super) fn found(&mut self, id: ObjectId, at: NodeIndex, output: Output) -> bool {
+        let Some((logged, slot)) = self.resumed.outputs.get_mut(&id) else { return false };
+        // Another attempt has made it, of a task that is not deterministic, and nobody has heard of that one.
+        if *logged != output {
+            return false;
+        }
         let first = *slot.get_or_insert(at) == at;
         let Some(object) = self.object_of(id) else { return first };
         self.find_again(object);

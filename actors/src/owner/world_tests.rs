@@ -40,6 +40,8 @@ pub(super) struct World {
     pub(super) zombies: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
     /// What the stores of the nodes hold.
     pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
+    /// Objects that are not what the Owner knows: another attempt made them.
+    pub(super) foreign: BTreeSet<ObjectId>,
     /// What each node was told of each set.
     pub(super) defined: BTreeMap<(NodeId, SetId), Members>,
     /// Second attempts beside a first one.
@@ -74,6 +76,7 @@ impl World {
             running: BTreeMap::new(),
             zombies: BTreeMap::new(),
             stored: BTreeSet::new(),
+            foreign: BTreeSet::new(),
             defined: BTreeMap::new(),
             copied: Vec::new(),
             micros: 0,
@@ -157,9 +160,19 @@ impl World {
     /// A node says what it holds.
     pub(super) fn stock(&mut self, node: &NodeId) {
         let life = self.life(node);
-        let held: Vec<_> = self.stored.iter().filter(|(at, _)| at == node).map(|(_, object)| *object).collect();
+        let held = self.stored.iter().filter(|(at, _)| at == node).map(|(_, object)| (*object, self.made(*object)));
+        let held: Vec<_> = held.collect();
         self.owner.stock(node, life, held.into_iter());
         self.settle();
+    }
+
+    /// What an object is that nodes hold.
+    fn made(&self, id: ObjectId) -> Output {
+        if self.foreign.contains(&id) {
+            return output(77, 7);
+        }
+        let known = self.owner.object_of(id).map(|object| &self.owner.objects[object]).filter(|object| object.made);
+        known.map(|object| object.output).or_else(|| self.owner.resumed.logged(id)).unwrap_or_default()
     }
 
     /// A node is gone, with or without what it held.

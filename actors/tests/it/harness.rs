@@ -111,7 +111,7 @@ impl Cluster {
 
     /// Where a node spills.
     pub fn spill_dir(&self, name: &str) -> PathBuf {
-        self.spill.path().join(name)
+        self.spill.path().join(format!("{}.{name}", self.subjects.cluster()))
     }
 
     /// Files there.

@@ -230,6 +230,7 @@ fn owner() -> Vec<OwnerMsg> {
             node: node(),
             incarnation: INCARNATION,
             objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
+            outputs: vec![output(), output()],
             last: true,
         },
         OwnerMsg::TakenOver { run: 1 },

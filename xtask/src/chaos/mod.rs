@@ -133,7 +133,7 @@ pub fn run(workspace: &Workspace, numbers: &[u32], dev: bool) -> Result<()> {
         bail!("there is no row {unknown} yet: see --list");
     }
     let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
-    let build = ["build", "--profile", profile, "--workspace", "--all-features", "--bin", "exobus"];
+    let build = ["build", "--profile", profile, "--workspace", "--all-features", "--bins"];
     run_visibly(&mut workspace.cargo(&build))?;
     let server = nats::provide(workspace)?;
     let root = ground::is_root();
