@@ -188,14 +188,7 @@ pub(super) fn malformed(ground: &Ground) -> Result<Outcome> {
                 ground.is_right(&sorted.0)?;
             }
         },
-    )
-    .inspect_err(|_| {
-        let _ = std::process::Command::new("cp").arg("-r").arg(ground.path("cluster")).arg("/tmp/rows-play/").status();
-    })?;
-    if run.code != Some(0) {
-        let _ = std::process::Command::new("cp").arg("-r").arg(ground.path("cluster")).arg("/tmp/rows-play/").status();
-    }
-
+    )?;
     let (littered, sorts) = (littered.load(Ordering::Relaxed), sorts.get());
     let what = format!("{littered} malformed messages on every subject during {sorts} sorts, 0 deaths; the last");
     let outcome = cluster.right(&clean, &run, &events, &what)?;

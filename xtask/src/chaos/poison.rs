@@ -1,13 +1,12 @@
 //! Rows about a job that must fail, and others that must not: a task under which executors die, and a message that is too
 //! large.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -18,11 +17,15 @@ use super::cluster::Cluster;
 use super::executors::{executors, stat};
 use super::faulty_disk::{FaultyDisk, Op};
 use super::ground::{Ground, finish};
+use super::messages::beside;
 
 /// The file that only the poison task reads.
 const POISON: &str = "part-poison";
 /// Long enough to find who reads it.
 const READ_TAKES: Duration = Duration::from_millis(400);
+/// The poisoned job has failed within so much time after the other one is over.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 const RECORD_BYTES: usize = 100;
 
 /// One task of a job reads a file of its own; whoever reads it is killed. Another job runs beside.
@@ -48,37 +51,52 @@ pub(super) fn killed_thrice(ground: &Ground) -> Result<Outcome> {
     let (output, said) = (ground.path("poisoned"), ground.path("poisoned.err"));
     let mut poisoned = cluster.sort_command(&[&poison, &input], &output.display().to_string(), "simple");
     let mut poisoned = poisoned.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&said)?).spawn()?;
-    let (killed, nodes) = (Cell::new(0), RefCell::new(BTreeSet::new()));
+    let (killed, nodes) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
     let holds = |process: i32| {
         let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file)
     };
-    let other = cluster.sort("simple", |_| {
-        if read.load(Ordering::Relaxed)
-            && let Some(process) = executors(ground).into_keys().find(|process| holds(*process))
-            && let Some(node) = stat(process).and_then(|stat| stat.get(1).cloned())
-            && let Some(pid) = Pid::from_raw(process)
-        {
-            kill_process(pid, Signal::KILL)?;
-            killed.set(killed.get() + 1);
-            nodes.borrow_mut().insert(node);
-            while read.load(Ordering::Relaxed) {
-                std::thread::yield_now();
+    let kill = |over: &AtomicBool| {
+        while !over.load(Ordering::Relaxed) {
+            if read.load(Ordering::Relaxed)
+                && let Some(process) = executors(ground).into_keys().find(|process| holds(*process))
+                && let Some(node) = stat(process).and_then(|stat| stat.get(1).cloned())
+                && let Some(pid) = Pid::from_raw(process)
+            {
+                kill_process(pid, Signal::KILL)?;
+                killed.fetch_add(1, Ordering::Relaxed);
+                nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+                while read.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
             }
+            std::thread::sleep(LOOK_EVERY);
         }
-        Ok(killed.get() == 3)
+        Ok(())
+    };
+    // The task is tried again where nothing runs beside it: that may be when the other job is over.
+    let both = beside(kill, || {
+        let other = cluster.sort("simple", |_| Ok(killed.load(Ordering::Relaxed) > 0));
+        if other.is_err() {
+            let _ = poisoned.kill();
+        }
+        for _ in 0..PATIENCE.as_millis() / LOOK_EVERY.as_millis() {
+            if let Some(status) = poisoned.try_wait()? {
+                return Ok((other, status.code()));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        poisoned.kill()?;
+        Ok((other, poisoned.wait()?.code()))
     });
-    if other.is_err() {
-        let _ = poisoned.kill();
-    }
-    let code = poisoned.wait()?.code();
+    let (other, code) = both?;
     let text = fs::read_to_string(&said)?;
     let _ = fs::remove_file(&said);
     let _ = fs::remove_dir_all(&output);
     let (other, events) = other.with_context(|| format!("the job beside: {text}"))?;
-    let nodes = nodes.into_inner().len();
+    let (killed, nodes) = (killed.into_inner(), nodes.into_inner().unwrap_or_else(PoisonError::into_inner).len());
     ensure!(code == Some(5), "the poisoned job ended with {code:?}: {text}");
-    ensure!(killed.get() == 3 && nodes >= 2, "{} executors were killed, on {nodes} nodes", killed.get());
+    ensure!(killed == 3 && nodes >= 2, "{killed} executors were killed, on {nodes} nodes: {text}");
     for word in ["sort.map", POISON, "parameters", "killed by signal 9 (SIGKILL)"] {
         ensure!(text.contains(word), "it does not say {word:?}: {text}");
     }
