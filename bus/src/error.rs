@@ -134,6 +134,14 @@ pub enum BusError {
     /// The backend cannot do it: no JetStream, no streams.
     #[error("not supported: {0}")]
     Unsupported(String),
+    /// The server of a stream answers, and stores nothing. It does not heal before it is started anew.
+    #[error("stream {stream}: its server answers, but stores nothing: {reason}")]
+    StoresNothing {
+        /// The stream's name.
+        stream: String,
+        /// What is known of it.
+        reason: String,
+    },
     /// What a file of streams holds is damaged, or the disk failed. Nothing is trusted after that: the bus must be made anew.
     #[error("stream storage: {0}")]
     Storage(String),

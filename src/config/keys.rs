@@ -58,7 +58,7 @@ pub enum Kind {
     Texts,
     /// `address:port`.
     Listen,
-    /// `nats://` or `tls://`, without a password.
+    /// `nats://` or `tls://`, without a password; several separated by commas.
     NatsUrl,
     /// Where functions run.
     Executor,
@@ -95,7 +95,7 @@ impl Kind {
             Self::Duration => parse_duration(text).is_ok(),
             Self::Path => !text.is_empty() && !Path::new(text).as_os_str().is_empty(),
             Self::Listen => text.parse::<SocketAddr>().is_ok(),
-            Self::NatsUrl => is_nats_url(text),
+            Self::NatsUrl => text.split(',').all(is_nats_url),
             Self::Executor => text.parse::<ExecutorKind>().is_ok(),
             Self::Flag | Self::Count | Self::Replicas | Self::Paths | Self::Texts => false,
         }
@@ -161,7 +161,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::NatsUrl,
                 None,
                 r#""nats://127.0.0.1:4222""#,
-                "One server; it tells about the others. Not set: the context's, else the one of the example.",
+                "One server, which tells about the others, or several separated by commas: who starts while one is away needs another.\nNot set: the context's, else the one of the example.",
             ),
             key(
                 "connect_deadline",
@@ -424,6 +424,10 @@ mod tests {
             "nats://a,b",
         ] {
             assert!(!is_nats_url(bad), "{bad}");
+        }
+        assert!(Kind::NatsUrl.accepts_text("nats://a:4222,tls://b"));
+        for bad in ["nats://a,b", "nats://a,", "nats://a, nats://b", "nats://a,nats://me:secret@b"] {
+            assert!(!Kind::NatsUrl.accepts_text(bad), "{bad}");
         }
     }
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use exobus_bus::BusError;
 use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub const ACTOR: &str = "host";
 /// How often it is tried to write down how a job ended, and how long between two tries.
 const CLOSES_MAX: usize = 10;
 const CLOSE_AGAIN: Duration = Duration::from_secs(1);
+/// Servers that replicate streams elect a leader within some 5 s when one is gone: so long nobody is refused.
+const ACCEPT_DEADLINE: Duration = Duration::from_secs(12);
+const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
 /// A job as it is submitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,7 +212,7 @@ impl Host {
 /// Runs a job to its end; `None`: it goes on elsewhere, or is not known.
 async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Shared<Audience>) -> Option<JobEnd> {
     let known = spec.is_some();
-    let (spec, log) = match accept(node, job, spec).await {
+    let (spec, log) = match accept_patiently(node, job, spec).await {
         Ok(Accepted::Runs(spec, log)) => (*spec, log),
         Ok(Accepted::Over(end)) => return Some(*end),
         Ok(Accepted::Unknown) => return None,
@@ -282,6 +286,20 @@ pub(crate) async fn run_here(
     JobRun { job, tenant, name, events, log }.run(node, program).await.job_end()
 }
 
+/// As `accept`, over a while in which the bus does not answer.
+async fn accept_patiently(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<Accepted, LogError> {
+    let begun = node.post.clock().now();
+    loop {
+        match accept(node, job, spec.clone()).await {
+            Err(LogError::Bus(error)) if error.is_retryable() && node.post.clock().now() < begun + ACCEPT_DEADLINE => {
+                warn!(job_id = %job, error = causes(&error), "the log of jobs cannot be written now");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+            accepted => return accepted,
+        }
+    }
+}
+
 enum Accepted {
     Runs(Box<JobSpec>, Option<Box<Run>>),
     Over(Box<JobEnd>),
@@ -327,6 +345,17 @@ async fn close(logs: &JobLogs, job: JobId, end: &JobEnd) {
     for _ in 0..CLOSES_MAX {
         match logs.close_job(job, end).await {
             Ok(()) => return,
+            // Who waits for the job is not to wait for a disk.
+            Err(LogError::Bus(error @ BusError::StoresNothing { .. })) => {
+                warn!(job_id = %job, %error, "the end of the job is not logged yet");
+                let (logs, end) = (logs.clone(), end.clone());
+                tokio::task::spawn_local(async move {
+                    while logs.close_job(job, &end).await.is_err() {
+                        tokio::time::sleep(CLOSE_AGAIN).await;
+                    }
+                });
+                return;
+            }
             Err(error) => warn!(job_id = %job, error = causes(&error), "the end of the job is not logged yet"),
         }
         tokio::time::sleep(CLOSE_AGAIN).await;

@@ -10,7 +10,7 @@ use exobus_bus::streams::{Append, Expect, Purge, ReadFrom, Record, Stream, Strea
 use exobus_bus::{Bus, BusError, Pattern, Subject, SubjectError, Subjects};
 use serde::Serialize;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::entry::{Entry, Past};
@@ -29,6 +29,14 @@ const ENDS_BYTES_MAX: u64 = 32 << 20;
 const ENDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How long one call may take.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// How long one of two appends may take of which somebody waits for the outcome, ...
+const SOON: Duration = Duration::from_secs(2);
+/// ... and of those that nobody waits for.
+pub(super) const LATER: Duration = Duration::from_secs(5);
+/// So many appends in a row stay unanswered, by a server that answers questions, before it is said to store nothing.
+const TRIES: u32 = 2;
+/// How long the answer to a question may take.
+const QUESTION_DEADLINE: Duration = Duration::from_secs(1);
 /// For so long it is believed that there are none.
 const ABSENT_FOR: Duration = Duration::from_secs(30);
 /// How often who opens a log tries while an earlier run still writes it.
@@ -152,16 +160,31 @@ pub struct Run {
     pub(crate) last: u64,
 }
 
-/// Appends once, however often it is tried: `Conflict` means that somebody else has.
+/// Appends once, however often it is tried: `Conflict` means that somebody else has. Tries `TRIES` times for `each`.
+///
+/// A server whose disk is full takes what is sent and says nothing, until it is started anew, as if it were away. But it
+/// answers questions: what stays unanswered between them, again and again, is `StoresNothing`, which no patience heals.
 pub(super) async fn append(
     stream: &Stream,
     subject: &Subject,
     payload: impl Into<Message>,
-    expect: Expect,
-    id: &str,
+    (expect, id): (Expect, &str),
+    each: Duration,
 ) -> Result<u64, BusError> {
     let append = Append::new(subject.clone(), payload).expect(expect).dedupe(id)?;
-    Ok(stream.append(append, CALL_DEADLINE).await?.sequence)
+    let begun = Instant::now();
+    for tries in 1.. {
+        let appended = stream.append(append.clone(), each).await;
+        let Err(error @ BusError::TimedOut { .. }) = appended else { return Ok(appended?.sequence) };
+        if !matches!(timeout(QUESTION_DEADLINE, stream.state()).await, Ok(Ok(_))) {
+            return Err(error);
+        }
+        if tries == TRIES {
+            break;
+        }
+    }
+    let reason = format!("{TRIES} appends in {:?} were not acknowledged; its disk may be full", begun.elapsed());
+    Err(BusError::StoresNothing { stream: stream.name().to_owned(), reason })
 }
 
 impl JobLogs {
@@ -209,7 +232,7 @@ impl JobLogs {
     pub async fn accept(&self, spec: &JobSpec) -> Result<(), LogError> {
         let subject = self.subject(spec.job, "spec")?;
         let id = format!("{}-spec", spec.job);
-        match append(&self.jobs, &subject, encode(spec)?, Expect::LastOfSubject(0), &id).await {
+        match append(&self.jobs, &subject, encode(spec)?, (Expect::LastOfSubject(0), &id), SOON).await {
             Ok(_) | Err(BusError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -243,7 +266,7 @@ impl JobLogs {
             let run = encode(&[Entry::Run { node: node.clone() }])?;
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);
             let id = format!("{job}-{name}-opens-{last}");
-            match append(&self.jobs, &subject, run, Expect::LastOfSubject(last), &id).await {
+            match append(&self.jobs, &subject, run, (Expect::LastOfSubject(last), &id), SOON).await {
                 Ok(last) => return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, name, last }))),
                 // What was appended meanwhile counts, too.
                 Err(BusError::Conflict { .. }) => {}
@@ -311,13 +334,13 @@ impl JobLogs {
             }
         };
         let id = format!("{job}-end");
-        match append(&self.ends, &subject, encoded.clone(), Expect::Any, &id).await {
+        match append(&self.ends, &subject, encoded.clone(), (Expect::Any, &id), SOON).await {
             Err(BusError::StreamFull { .. }) => {
                 // The older half is of interest to fewer.
                 let state = self.ends.state().await?;
                 let before = Some(state.first_sequence + (state.last_sequence - state.first_sequence) / 2 + 1);
                 self.ends.purge(&Purge { subjects: None, before }).await?;
-                append(&self.ends, &subject, encoded, Expect::Any, &id).await?;
+                append(&self.ends, &subject, encoded, (Expect::Any, &id), SOON).await?;
             }
             other => drop(other?),
         }
@@ -414,5 +437,47 @@ mod tests {
         let error = logs.unfinished_if_readable().await.unwrap_err();
         assert!(matches!(error, LogError::Record { job, .. } if job == JobId::from_u128(7)), "{error}");
         assert_eq!(logs.unfinished().await.unwrap().len(), 0, "others go on");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_bus::chaos::{Chaos, Direction, Faults};
+
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            job: JobId::from_u128(7),
+            tenant: "default".into(),
+            program: "sort@1".to_owned(),
+            params: Vec::new().into(),
+            sample_ms: 0,
+        }
+    }
+
+    async fn logs() -> (Chaos, JobLogs) {
+        let chaos = Chaos::around(&Bus::in_process(), 1, Faults::default());
+        let subjects = Subjects::new("test").unwrap();
+        let logs = JobLogs::open(&chaos.bus(), &subjects, CALL_DEADLINE).await.unwrap().unwrap();
+        (chaos, logs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_and_stores_nothing_is_told_from_one_that_is_away() {
+        let (chaos, logs) = logs().await;
+        let begun = Instant::now();
+        // Appends get lost, questions do not.
+        chaos.cut(Direction::Outgoing, Some(Pattern::parse(&format!("{}.>", logs.jobs_prefix)).unwrap()));
+        let refused = logs.accept(&spec()).await.unwrap_err();
+        assert!(matches!(refused, LogError::Bus(BusError::StoresNothing { .. })), "{refused:?}");
+        assert!(begun.elapsed() <= Duration::from_secs(5), "after {:?}", begun.elapsed());
+        chaos.set(Faults { drop: 1.0, ..Faults::default() });
+        let LogError::Bus(away) = logs.accept(&spec()).await.unwrap_err() else { panic!("not the bus") };
+        assert!(away.is_retryable(), "{away:?}");
+        chaos.set(Faults::default());
+        chaos.heal();
+        logs.accept(&spec()).await.unwrap();
+        assert!(logs.spec(spec().job).await.unwrap().is_some());
     }
 }

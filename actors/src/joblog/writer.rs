@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::entry::Entry;
-use super::logs::{JobLogs, LogError, append};
+use super::logs::{JobLogs, LATER, LogError, append};
 use crate::ids::JobId;
 
 /// So many bytes of entries, about, make a record, as far as they are there: half of what a value on the bus may have.
@@ -176,7 +176,7 @@ impl Writer {
         let id = format!("{}-{}-{}", self.job, self.run, self.last);
         loop {
             let expect = Expect::LastOfSubject(self.last);
-            match append(&self.stream, &self.subject, record.clone(), expect, &id).await {
+            match append(&self.stream, &self.subject, record.clone(), (expect, &id), LATER).await {
                 Ok(sequence) => {
                     self.last = sequence;
                     return Ok(());

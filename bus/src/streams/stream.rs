@@ -74,7 +74,8 @@ impl Stream {
         &self.inner.config
     }
 
-    pub(super) fn name(&self) -> &str {
+    /// Its name at the servers.
+    pub fn name(&self) -> &str {
         &self.inner.config.name
     }
 

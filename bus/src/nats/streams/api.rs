@@ -86,6 +86,10 @@ impl Failure {
                 let found = text.rsplit(' ').next().and_then(|number| number.parse().ok());
                 BusError::Conflict { subject: append.subject.to_string(), expected, found }
             }
+            // The first append that finds the disk full is told so; later ones may not be answered at all.
+            (Self::Said(_, Said { text, .. }), _) if text.contains("no space left on device") => {
+                BusError::StoresNothing { stream: stream.to_owned(), reason: text.clone() }
+            }
             _ => self.of_stream(stream),
         }
     }
