@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use exobus_store::disk::{Fault, FaultyDisk, MemoryDisk, Op};
 use exobus_store::{ObjectMeta, RowHash, StoreOptions, SystemClock, WriterOptions};
 use parking_lot::Mutex;
 
 use super::losses::objects_of;
+use super::remote::FetchError;
 use super::staging::{Members, Prepared, Stager};
 use super::*;
 use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::registry::{Argument, Function, Mode};
 use crate::task::{Arg, FailureKind, LocatedArg, Loss, LostObject, Parts, Returns, Source, TaskFailure, TaskSpec};
 use crate::transfer::network::{ChaosNetwork, MemoryNetwork, Network};
-use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
+use crate::transfer::{ClientOptions, PeerName, ServerOptions, TransferClient, TransferError, TransferServer};
 
 const TOKEN: &str = "a token of the tests";
 const MIB: usize = 1 << 20;
@@ -292,6 +294,23 @@ async fn what_was_only_garbled_on_its_way_is_fetched_again() {
 }
 
 #[tokio::test]
+async fn what_is_garbled_on_its_way_again_and_again_is_not_lost() {
+    let world = World::new(memory());
+    let (here, there) = (world.node("n1"), world.node("n2"));
+    let object = world.write(&there).id;
+    let garbled = || {
+        let peer = PeerName { node: there.name.to_string(), address: there.address().to_string() };
+        let error = TransferError::Corrupt { peer, object, cause: "a flipped bit".into() };
+        FetchError::new(&there.name, &[(object, Parts::All)], error)
+    };
+    let mut patience = here.stager.patience();
+    for _ in 0..3 {
+        here.stager.again(&mut patience, garbled()).await.expect("it is right where it is");
+    }
+    assert!(there.stager.store.contains(&object));
+}
+
+#[tokio::test]
 async fn a_connection_that_breaks_in_a_body_is_made_again() {
     let network = Arc::new(ChaosNetwork::new(memory()));
     let world = World::new(network.clone());
@@ -326,6 +345,60 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
         assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
         assert!(failure.message.contains(&address.to_string()), "{failure}");
     }
+}
+
+/// The system's clock, and what it is ahead, in milliseconds.
+#[derive(Debug, Default)]
+struct Ahead(SystemClock, AtomicU64);
+
+impl exobus_store::Clock for Ahead {
+    fn now(&self) -> Duration {
+        self.0.now() + Duration::from_millis(self.1.load(Ordering::Relaxed))
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_memory_is_not_held_against_the_node_that_is_asked_then() {
+    let world = World::new(memory());
+    let mut here = world.node("n1");
+    let clock = Arc::new(Ahead::default());
+    here.stager.clock = clock.clone();
+    let node = NodeId::new("n2");
+    let broken = || {
+        let peer = PeerName { node: node.to_string(), address: "there".into() };
+        let error = TransferError::Interrupted { peer, bytes: 1, cause: "reset".into() };
+        FetchError::new(&node, &[(ObjectId(1), Parts::All)], error)
+    };
+    let mut patience = here.stager.patience();
+    clock.1.fetch_add(60_000, Ordering::Relaxed);
+    here.stager.asks(&mut patience);
+    here.stager.again(&mut patience, broken()).await.expect("it was asked just now");
+    clock.1.fetch_add(60_000, Ordering::Relaxed);
+    here.stager.again(&mut patience, broken()).await.expect_err("it has been asked for long enough");
+}
+
+#[tokio::test]
+async fn of_a_node_that_answers_one_connection_that_stands_still_is_forgiven() {
+    let world = World::new(memory());
+    let (mut here, there) = (world.node("n1"), world.node("n2"));
+    let clock = Arc::new(Ahead::default());
+    here.stager.clock = clock.clone();
+    let (node, object) = (there.name.clone(), world.write(&there).id);
+    let stalled = || {
+        clock.1.fetch_add(4_000, Ordering::Relaxed);
+        let peer = PeerName { node: node.to_string(), address: "there".into() };
+        FetchError::new(&node, &[(object, Parts::All)], TransferError::Stalled { peer, bytes: 1, millis: 4_000 })
+    };
+    let mut patience = here.stager.patience();
+    here.stager.again(&mut patience, stalled()).await.expect("it answers");
+    here.stager.again(&mut patience, stalled()).await.expect_err("not for ever");
+    let mut patience = here.stager.patience();
+    drop(there);
+    here.stager.again(&mut patience, stalled()).await.expect_err("it does not answer");
 }
 
 #[tokio::test]

@@ -20,8 +20,9 @@ const ADDRESS_DEADLINE: Duration = Duration::from_secs(3);
 const ADDRESS_POLL: Duration = Duration::from_millis(20);
 
 /// A node is asked again for so long, counted from the first time. Membership finds a node dead after 3 s; a peer that
-/// says nothing is given up after 4 s and not asked again, so that a fetch from it ends within 5 s.
+/// says nothing is given up after 4 s, so that a fetch from it ends within 5 s; unless it answers over another connection.
 const ASKED_AGAIN_FOR: Duration = Duration::from_secs(4);
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -37,7 +38,7 @@ pub(super) struct FetchError {
 }
 
 impl FetchError {
-    fn new(node: &NodeId, items: &[(ObjectId, Parts)], error: TransferError) -> Self {
+    pub(super) fn new(node: &NodeId, items: &[(ObjectId, Parts)], error: TransferError) -> Self {
         let gone = Vec::from_iter(gone(&error));
         Self { node: node.clone(), objects: items.iter().map(|(object, _)| *object).collect(), gone, error }
     }
@@ -74,17 +75,32 @@ fn gone(error: &TransferError) -> Option<ObjectId> {
     }
 }
 
-/// How long, and how, to ask again.
+/// How long, and how, to ask again. What is spent waiting for memory between two questions does not count.
 pub(super) struct Patience {
-    until: Duration,
+    left: Duration,
+    asked_at: Duration,
     pause: Duration,
-    /// Whether the node has compared what it has with its checksums, since what came did not fit them.
-    verified: bool,
+    /// Whether the node was seen to answer, over another connection, after one of them stood still.
+    seen: bool,
+    /// Objects that the node was asked to compare with their checksums, since what came did not fit them.
+    verified: Vec<ObjectId>,
 }
 
 impl Stager {
     pub(super) fn patience(&self) -> Patience {
-        Patience { until: self.clock.now() + ASKED_AGAIN_FOR, pause: PAUSE_MIN, verified: false }
+        let asked_at = self.clock.now();
+        Patience { left: ASKED_AGAIN_FOR, asked_at, pause: PAUSE_MIN, seen: false, verified: Vec::new() }
+    }
+
+    /// A node is asked from now on.
+    pub(super) fn asks(&self, patience: &mut Patience) {
+        patience.asked_at = self.clock.now();
+    }
+
+    fn spend(&self, patience: &mut Patience) {
+        let now = self.clock.now();
+        patience.left = patience.left.saturating_sub(now.saturating_sub(patience.asked_at));
+        patience.asked_at = now;
     }
 
     /// Waits until the node may be asked again. The caller holds nothing that others need.
@@ -92,10 +108,10 @@ impl Stager {
     /// # Errors
     /// It is of no use, or was asked for long enough.
     pub(super) async fn again(&self, patience: &mut Patience, error: FetchError) -> Result<(), FetchError> {
-        if let TransferError::Corrupt { object, .. } = error.error {
-            if std::mem::replace(&mut patience.verified, true) {
-                return Err(error);
-            }
+        if let TransferError::Corrupt { object, .. } = error.error
+            && !patience.verified.contains(&object)
+        {
+            patience.verified.push(object);
             tracing::warn!(node = %error.node, object_id = %object, error = %error.error, "wrong bytes came, asking again");
             // Either the way here garbles, or the node has it wrong: then it drops its copy, and says so the next time.
             let item = (object, Parts::All);
@@ -106,20 +122,34 @@ impl Stager {
             {
                 return Err(FetchError { gone: vec![object], ..error });
             }
-            return Ok(());
         }
         let heals = error.error.is_worth_a_retry()
             || matches!(error.error, TransferError::Unreachable { .. } | TransferError::Refused { .. });
         // Who is dead will not answer, however often it is asked.
         let heals = heals && !(self.is_gone)(&error.node);
-        let now = self.clock.now();
-        if !heals || !error.gone.is_empty() || now >= patience.until {
+        self.spend(patience);
+        let stood_still = matches!(error.error, TransferError::Stalled { .. });
+        if stood_still && !patience.seen && self.answers(&error).await {
+            (patience.seen, patience.left) = (true, ASKED_AGAIN_FOR);
+        }
+        if !heals || !error.gone.is_empty() || patience.left.is_zero() {
             return Err(error);
         }
         tracing::debug!(node = %error.node, error = %error.error, "asking again");
-        tokio::time::sleep(patience.pause.min(patience.until.saturating_sub(now))).await;
+        tokio::time::sleep(patience.pause.min(patience.left)).await;
+        self.spend(patience);
         patience.pause = (patience.pause * 2).min(PAUSE_MAX);
         Ok(())
+    }
+
+    /// Whether the node answers at all, soon: then it was only that connection.
+    async fn answers(&self, error: &FetchError) -> bool {
+        let items: Vec<_> = error.objects.iter().take(1).map(|object| (*object, Parts::All)).collect();
+        let question = async {
+            let address = self.address(&error.node, &items).await.ok()?;
+            self.transfer.directory(&address, items.clone()).await.ok()
+        };
+        matches!(tokio::time::timeout(ANSWERS_WITHIN, question).await, Ok(Some(_)))
     }
 
     /// Parts of objects of another node, into memory that was granted for them. Asks once.

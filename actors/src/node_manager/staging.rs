@@ -370,6 +370,7 @@ impl Stager {
             };
             let Grant { ready, fills, scratch, mut waits } = grant;
             let begun = self.clock.now();
+            self.asks(&mut patience);
             if !fills.is_empty() {
                 let bytes = fills.values().map(|fetching| fetching.bytes).sum();
                 trail.fetching(fills.keys(), bytes);

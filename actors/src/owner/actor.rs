@@ -570,8 +570,13 @@ impl Actor for OwnerActor {
             OwnerMsg::TakenOver { .. } => {}
             OwnerMsg::Log(news) => self.log_news(news, scope),
             OwnerMsg::Unreadable { object, parts, node, answer } => {
-                self.state.unreadable(object, &node);
-                self.get(object, parts, answer, scope);
+                // What was put back meanwhile is no longer lost.
+                if node != *self.post.node() || !self.store.contains(&object) {
+                    self.state.unreadable(object, &node);
+                }
+                // Not at once: what is put back is there only when that has been done.
+                let tracker = self.wait(Waiter::Get { parts, answer });
+                self.state.track(object, tracker);
             }
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
             OwnerMsg::Leases { epoch, leases } if self.is_of_now(epoch) => self.leased(epoch, leases, scope),

@@ -19,6 +19,9 @@ mod placing_tests;
 #[cfg(test)]
 mod property_tests;
 mod protocol;
+mod reach;
+#[cfg(test)]
+mod reach_tests;
 mod reading;
 mod replay;
 #[cfg(test)]

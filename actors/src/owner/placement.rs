@@ -103,10 +103,14 @@ impl NodeView {
             .sum()
     }
 
+    /// Whether tasks of this function and shape can run there now, one after the other.
+    pub(super) fn takes(&self, function: FunctionIndex, shape: Shape, shapes: &[Resources]) -> bool {
+        self.alive && self.has(function) && self.slots(&shapes[usize::from(shape)]) > 0
+    }
+
     /// Whether one more task of this function and shape may be handed over.
     fn accepts(&self, function: FunctionIndex, shape: Shape, shapes: &[Resources], mean_micros: u64) -> bool {
-        let slots = self.slots(&shapes[usize::from(shape)]);
-        self.alive && self.has(function) && slots > 0 && self.load(shapes) < 1000 * (1 + queued_per_slot(mean_micros))
+        self.takes(function, shape, shapes) && self.load(shapes) < 1000 * (1 + queued_per_slot(mean_micros))
     }
 }
 
@@ -189,7 +193,7 @@ impl ReadyQueues {
     }
 }
 
-/// The node that gets a task of `function` and `shape` now, or `None` when it has to wait.
+/// The node that gets a task of `function` and `shape` now, none of `kept_from`; `None` when it has to wait.
 pub(super) fn choose(
     nodes: &[NodeView],
     shapes: &[Resources],
@@ -197,12 +201,16 @@ pub(super) fn choose(
     function: FunctionIndex,
     mean_micros: u64,
     wish: &Wish,
+    kept_from: &[NodeIndex],
 ) -> Option<NodeIndex> {
     let full = |node: &NodeView| node.full_ticks > 0;
-    let could = |node: &NodeView| node.alive && node.has(function) && node.slots(&shapes[usize::from(shape)]) > 0;
-    let avoid_full = nodes.iter().any(full) && nodes.iter().any(|node| could(node) && !full(node));
+    let is_kept = |index: NodeIndex| kept_from.contains(&index);
+    let could = |node: &NodeView| node.takes(function, shape, shapes);
+    let empty_one = |(node, index): (&NodeView, NodeIndex)| could(node) && !full(node) && !is_kept(index);
+    let avoid_full = nodes.iter().any(full) && nodes.iter().zip(0..).any(empty_one);
     let takes = |index: NodeIndex| nodes[usize::from(index)].accepts(function, shape, shapes, mean_micros);
-    let accepts = |index: NodeIndex| takes(index) && !(avoid_full && full(&nodes[usize::from(index)]));
+    let accepts =
+        |index: NodeIndex| takes(index) && !is_kept(index) && !(avoid_full && full(&nodes[usize::from(index)]));
     match wish {
         Wish::Hard(node) => return takes(*node).then_some(*node),
         Wish::Soft(node) if accepts(*node) => return Some(*node),
@@ -225,18 +233,18 @@ pub(super) fn choose(
     })
 }
 
-/// The node with the most room for one more task of `function` and `shape`, other than `not`, where it would start at once.
+/// The node with the most room for one more task of `function` and `shape`, none of `not`, where it would start at once.
 pub(super) fn idle(
     nodes: &[NodeView],
     shapes: &[Resources],
     shape: Shape,
     function: FunctionIndex,
-    not: NodeIndex,
+    not: &[NodeIndex],
 ) -> Option<NodeIndex> {
     let starts = |index: &NodeIndex| {
         let node = &nodes[usize::from(*index)];
         let slots = node.slots(&shapes[usize::from(shape)]);
-        *index != not
+        !not.contains(index)
             && node.alive
             && node.full_ticks == 0
             && node.has(function)
@@ -263,7 +271,7 @@ mod tests {
     }
 
     fn pick(nodes: &[NodeView], wish: Wish) -> Option<NodeIndex> {
-        choose(nodes, &[Resources::cpu(1000)], 0, 0, 1_000_000, &wish)
+        choose(nodes, &[Resources::cpu(1000)], 0, 0, 1_000_000, &wish, &[])
     }
 
     #[test]
@@ -321,7 +329,7 @@ mod tests {
         }
         assert_eq!(pick(&[lacking(), node("b", 1000, 0)], Wish::Hard(0)), None);
         let nodes = [lacking(), node("b", 1000, 2)];
-        let other = choose(&nodes, &[Resources::cpu(1000)], 0, 1, 1_000_000, &Wish::Anywhere);
+        let other = choose(&nodes, &[Resources::cpu(1000)], 0, 1, 1_000_000, &Wish::Anywhere, &[]);
         assert_eq!(other, Some(0), "what it has, it gets");
     }
 

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use smallvec::SmallVec;
 
 use super::placement::{self, Key, NodeIndex, Wish};
+use super::reach::SetsAt;
 use super::state::{Demand, Effect};
 use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
@@ -19,12 +20,15 @@ impl OwnerState {
     /// Hands out what can run, asks for what it needs, and returns everything to be done, in order.
     pub(crate) fn flush(&mut self) -> Vec<Effect> {
         self.ask_for_wanted();
+        let mut sets = SetsAt::new();
         for key in self.ready.keys() {
             while let Some(task) = self.ready.front(key) {
                 let entry = &self.tasks[task];
                 let (function, mean) = (entry.function, self.stats[entry.function as usize].mean_micros);
                 let wish = self.wish(task);
-                let Some(node) = placement::choose(&self.nodes, &self.shapes, key.shape, function, mean, &wish) else {
+                let kept_from = self.kept_from(task, &mut sets);
+                let (nodes, shapes) = (&self.nodes, &self.shapes);
+                let Some(node) = placement::choose(nodes, shapes, key.shape, function, mean, &wish, &kept_from) else {
                     break;
                 };
                 self.ready.pop(key);
@@ -39,6 +43,7 @@ impl OwnerState {
     /// deep is taken back.
     pub(crate) fn rebalance(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.full_ticks = node.full_ticks.saturating_sub(1));
+        self.cut.fade();
         if self.counts.running == 0 && self.ready.is_empty() && self.demanded.values().any(|n| *n > 1) {
             self.demanded.values_mut().for_each(|n| *n = 1);
             self.demand_effect();
@@ -113,7 +118,8 @@ impl OwnerState {
         if let Some(node) = self.apart(task) {
             return Wish::Hard(node);
         }
-        if let Some(node) = self.rather_at.get(&task) {
+        let bound = self.key(task).pinned.is_some();
+        if let Some(node) = self.rather_at.get(&task).filter(|_| !bound) {
             return Wish::Soft(*node);
         }
         let entry = &self.options[self.tasks[task].options as usize];

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a life of a node is over | its attempts fail with `NodeLost`; its objects are lost; sets are told anew |
 //! | an argument is not where it should be, or corrupt | that copy is lost; the attempt does not count |
-//! | an argument's node cannot be reached for seconds | that copy is lost, the node is left alone; it is made again where it was asked for |
+//! | an argument's node cannot be reached for seconds | the task goes where its arguments can be read ([`reach`](super::reach)) |
 //! | a small output is lost | the Owner has its bytes ([`values`](super::tables::OwnerState::values)) and puts them into its own store |
 //! | a task runs again whose arguments' parts were freed as they were read | those arguments are lost as well: they come whole or not at all |
 //! | a node is back | it says what it holds: what is missing is taken, the rest is freed |
@@ -115,6 +115,7 @@ impl OwnerState {
         let view = &mut self.nodes[usize::from(node)];
         view.leased = Resources::default();
         view.lost = true;
+        self.cut.forget(node);
         self.unpin(node);
         self.holdings_lost(node);
         let running = self.tasks.iter().filter_map(|(task, entry)| {
@@ -364,17 +365,11 @@ impl OwnerState {
         let old = |object| reading.is_some_and(|first| self.lost_in.get(&object).is_some_and(|last| *last >= first));
         let known = |lost: &&LostObject| self.object_of(lost.object).is_some_and(|object| !old(object));
         let lost: Vec<&LostObject> = failure.lost.iter().filter(known).collect();
-        let here = self.known_node(node);
-        for lost in &lost {
-            let unreachable = lost.loss == Loss::Unreachable;
-            if unreachable && let Some(here) = here.filter(|here| self.nodes[usize::from(*here)].alive) {
-                // Which of the two is cut off nobody knows: what is made here can be read here.
-                self.rather_at.insert(task, here);
-                let maker = self.object_of(lost.object).and_then(|object| self.objects[object].task);
-                self.rather_at.extend(maker.map(|maker| (maker, here)));
-            }
-        }
-        let mut gone: BTreeMap<NodeIndex, Vec<Index>> = BTreeMap::new();
+        let (unreachable, lost): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.loss == Loss::Unreachable);
+        let mut gone = match unreachable.as_slice() {
+            [] => BTreeMap::new(),
+            unreachable => self.out_of_reach(task, node, unreachable),
+        };
         for lost in &lost {
             if let Some((object, at)) = self.object_at(lost.object, &lost.node) {
                 gone.entry(at).or_default().push(object);
@@ -386,6 +381,7 @@ impl OwnerState {
     /// The program could not be given an object that should be on `node`.
     pub(crate) fn unreadable(&mut self, object: ObjectId, node: &NodeId) {
         if let Some((index, at)) = self.object_at(object, node) {
+            self.out_of_our_reach(index, at);
             self.give_up(at, &[index]);
         }
     }

@@ -272,23 +272,6 @@ fn an_argument_that_is_gone_is_made_again_and_costs_the_reader_no_attempt() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_made_again_where_it_was_asked_for() {
-    let mut world = World::new(&[("a", 2), ("b", 2), ("c", 2)]);
-    let first = world.submit_with("first", &[], at("a"));
-    world.complete(first);
-    let second = world.submit_with("second", &[whole(first)], at("b"));
-    let lost = LostObject { object: first.output(0), node: node("a"), loss: Loss::Unreachable };
-    world.lose_argument(second, Attempt(1), lost);
-    assert_eq!(world.attempt_of(first).1, node("b"), "not on the node that it did not come from");
-    assert_eq!(world.freed, [(node("a"), first.output(0))]);
-    world.complete(first);
-    assert_eq!(world.attempt_of(second).1, node("b"));
-    // The node itself is well.
-    let third = world.submit_with("third", &[], at("a"));
-    assert_eq!(world.attempt_of(third).1, node("a"));
-}
-
-#[test]
 fn an_old_complaint_about_an_object_that_has_moved_changes_nothing() {
     let mut world = World::new(&[("a", 1), ("b", 2)]);
     let first = world.submit_with("first", &[], at("a"));

@@ -24,6 +24,7 @@
 use std::time::Duration;
 
 use super::placement::{self, NodeIndex};
+use super::reach::SetsAt;
 use super::state::Effect;
 use super::tables::{OwnerState, State, Told};
 use crate::arena::Index;
@@ -64,7 +65,9 @@ impl OwnerState {
                 continue;
             }
             let (shape, function) = (self.key(task).shape, self.tasks[task].function);
-            let Some(idle) = placement::idle(&self.nodes, &self.shapes, shape, function, node) else { continue };
+            let mut not = self.kept_from(task, &mut SetsAt::new());
+            not.push(node);
+            let Some(idle) = placement::idle(&self.nodes, &self.shapes, shape, function, &not) else { continue };
             self.copied.insert(task);
             let attempt = self.launch(task, idle);
             let kind = EventKind::TaskCopied {

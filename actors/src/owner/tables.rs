@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::elsewhere::Elsewhere;
 use super::exchange::{Exchange, Ledger};
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
+use super::reach::Apart;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
@@ -206,6 +207,8 @@ pub(crate) struct OwnerState {
     pub(super) reading: HashMap<(Index, Attempt), u64>,
     /// Tasks that are to run on a node since it could not reach another one.
     pub(super) rather_at: HashMap<Index, NodeIndex>,
+    /// Pairs of nodes that do not reach each other.
+    pub(super) cut: Apart,
     /// How often tasks that were done had to run again.
     pub(super) replays: HashMap<Index, u32>,
     /// Running tasks that have been given a second attempt.
@@ -276,6 +279,7 @@ impl OwnerState {
             lost_in: HashMap::new(),
             reading: HashMap::new(),
             rather_at: HashMap::new(),
+            cut: Apart::default(),
             replays: HashMap::new(),
             copied: BTreeSet::new(),
             long_running: BTreeMap::new(),
