@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,58 @@ use serde_json::Value;
 
 use super::Outcome;
 use super::ground::{Cost, Ground, Run};
+use super::lan::Lan;
+use super::servers::Servers;
 
 /// What waits for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// Who runs jobs: a host of a [`Lan`].
+pub(super) const CLIENT: &str = "client";
+pub(super) const NODES: [&str; 3] = ["n1", "n2", "n3"];
+/// Where nodes that have a host of their own serve objects.
+pub(super) const DATA_PORT: u16 = 7400;
+
+/// In what a cluster differs from one on the loopback with one nats-server.
+#[derive(Clone, Default)]
+pub(super) struct Setup<'a> {
+    /// Has a host for each node, the server, and who runs jobs.
+    pub(super) lan: Option<&'a Lan>,
+    /// How many nats-servers; 0 is 1.
+    pub(super) servers: usize,
+    /// Where the servers keep their streams.
+    pub(super) streams: Option<PathBuf>,
+    /// What nodes find in their environment; `{name}` stands for the node's.
+    pub(super) environment: Vec<(&'static str, String)>,
+}
+
+impl Setup<'_> {
+    /// A program on a host.
+    pub(super) fn program(&self, host: &str, program: &Path) -> Command {
+        let Some(lan) = self.lan else { return Command::new(program) };
+        let [first, rest @ ..] = lan.on(host);
+        let mut command = Command::new(first);
+        command.args(rest).arg(program);
+        command
+    }
+
+    /// Calls it on a host.
+    pub(super) fn within<R: Send>(&self, host: &str, call: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+        match self.lan {
+            Some(lan) => lan.within(host, call),
+            None => call(),
+        }
+    }
+}
+
 /// Processes that are killed when it is dropped.
 pub(super) struct Cluster<'a> {
     ground: &'a Ground,
     folder: PathBuf,
-    port: u16,
-    nats: RefCell<Option<Child>>,
+    setup: Setup<'a>,
+    pub(super) nats: Servers<'a>,
     nodes: RefCell<Vec<(String, Option<Child>)>>,
-    /// What nodes find in their environment; `{name}` stands for the node's.
-    environment: Vec<(&'static str, String)>,
 }
 
 /// What a job has said so far.
@@ -90,6 +128,22 @@ impl Events {
         stages.iter().any(|stage| (self.done(stage) as u64) < self.planned(stage))
     }
 
+    /// Bytes that the other nodes have received from one.
+    pub(super) fn received_from(&self, node: &str) -> u64 {
+        let mut most = std::collections::HashMap::new();
+        for (event, it) in self.of("Received").filter(|(_, it)| it["from"] == node) {
+            let so_far: &mut u64 = most.entry(event["node"].as_str()).or_default();
+            *so_far = it["bytes"].as_u64().unwrap_or(0).max(*so_far);
+        }
+        most.values().sum()
+    }
+
+    /// How many attempts failed, and how the first one did.
+    pub(super) fn failures(&self) -> String {
+        let errors: Vec<_> = self.of("TaskFailed").filter_map(|(_, it)| it["error"].as_str()).collect();
+        errors.first().map_or("no attempt failed".into(), |first| format!("{} attempts failed ({first})", errors.len()))
+    }
+
     /// How often the job was begun.
     pub(super) fn runs(&self) -> usize {
         self.of("JobStarted").count()
@@ -99,33 +153,26 @@ impl Events {
 impl<'a> Cluster<'a> {
     /// Three nodes with an executor each, all of them candidates for the Scheduler; they are ready.
     pub(super) fn start(ground: &'a Ground) -> Result<Self> {
-        Self::start_with(ground, Vec::new())
+        Self::start_as(ground, Setup::default())
     }
 
     /// The same, with variables in the environment of the nodes; `{name}` stands for the node's.
-    #[allow(clippy::disallowed_methods, reason = "a port of this machine, for a server of its own")]
     pub(super) fn start_with(ground: &'a Ground, environment: Vec<(&'static str, String)>) -> Result<Self> {
+        Self::start_as(ground, Setup { environment, ..Setup::default() })
+    }
+
+    /// The same in other circumstances.
+    pub(super) fn start_as(ground: &'a Ground, setup: Setup<'a>) -> Result<Self> {
         let folder = ground.path("cluster");
         fs::create_dir(&folder)?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let store = folder.join("nats");
-        let config = format!(
-            "host: 127.0.0.1\nport: {port}\nping_interval: \"2s\"\nping_max: 2\nwrite_deadline: \"2s\"\n\
-             jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
-        );
-        fs::write(folder.join("nats.conf"), config)?;
-        let cluster = Self { ground, folder, port, nats: RefCell::default(), nodes: RefCell::default(), environment };
-        cluster.start_nats()?;
+        let nats = Servers::new(ground, &folder, &setup)?;
+        let cluster = Self { ground, folder, setup, nats, nodes: RefCell::default() };
+        cluster.nats.start()?;
         let token = cluster.folder.join("token");
         let made = super::ground::finish(ground.command(&["config", "token", &token.display().to_string()]))?;
         ensure!(made.code == Some(0), "no token: {}", made.stderr);
-        for name in ["n1", "n2", "n3"] {
-            let spill = ground.path("spill");
-            let text = format!(
-                "[cluster]\nnats_url = \"nats://127.0.0.1:{port}\"\n[node]\nname = {name:?}\nmemory = \"64MiB\"\n\
-                 executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n[security]\ntoken_file = {token:?}\n"
-            );
-            fs::write(cluster.folder.join(format!("{name}.toml")), text)?;
+        for name in NODES {
+            fs::write(cluster.config_of(name), cluster.config(name, &token)?)?;
             cluster.nodes.borrow_mut().push((name.to_owned(), None));
         }
         // The first is the Scheduler, and the first by name hosts jobs: not the same.
@@ -135,22 +182,46 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "a port of this machine, for a server of its own")]
+    pub(super) fn ground(&self) -> &'a Ground {
+        self.ground
+    }
+
+    fn config_of(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.toml"))
+    }
+
+    /// What a node is told.
+    fn config(&self, name: &str, token: &Path) -> Result<String> {
+        let (url, replicas, spill) = (self.nats.url(), self.nats.count(), self.ground.path("spill"));
+        let (mut node, mut security) = (String::new(), String::new());
+        if let Some(lan) = self.setup.lan {
+            node = format!("listen = \"{}:{DATA_PORT}\"\n", lan.address(name)?);
+            security = "insecure_no_tls = true\ninsecure_any_path = true\n".to_owned();
+        }
+        Ok(format!(
+            "[cluster]\nnats_url = {url:?}\njetstream_replicas = {replicas}\n[node]\nname = {name:?}\nmemory = \"64MiB\"\n\
+             executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n{node}[security]\ntoken_file = {token:?}\n{security}"
+        ))
+    }
+
+    /// The binary on a host, where there are hosts.
+    pub(super) fn command(&self, host: &str, args: &[impl AsRef<str>]) -> Command {
+        let wrapper = self.setup.lan.map(|lan| lan.on(host));
+        let words: Vec<&str> = wrapper.iter().flatten().map(String::as_str).collect();
+        self.ground.within(&words, args)
+    }
+
+    /// Starts the nats-server again.
     pub(super) fn start_nats(&self) -> Result<()> {
-        let mut command = Command::new(&self.ground.nats_server);
-        command.arg("-c").arg(self.folder.join("nats.conf"));
-        let log = File::options().create(true).append(true).open(self.folder.join("nats.log"))?;
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;
-        *self.nats.borrow_mut() = Some(child);
-        wait(|| Ok(std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok())).context("the nats-server")
+        self.nats.start_one(0)
     }
 
     /// Starts a node that does not run, and waits until it is in the cluster.
     pub(super) fn start_node(&self, name: &str) -> Result<()> {
-        let (config, log) = (self.folder.join(format!("{name}.toml")), self.folder.join(format!("{name}.log")));
-        let mut command = self.ground.command(&["node", "--config", &config.display().to_string()]);
+        let (config, log) = (self.config_of(name), self.folder.join(format!("{name}.log")));
+        let mut command = self.command(name, &["node", "--config", &config.display().to_string()]);
         command.env("EXOBUS_LOG", "info,async_nats=error");
-        for (variable, value) in &self.environment {
+        for (variable, value) in &self.setup.environment {
             command.env(variable, value.replace("{name}", name));
         }
         let log = File::create(log)?;
@@ -164,7 +235,7 @@ impl<'a> Cluster<'a> {
 
     /// Where its nats-server listens.
     pub(super) fn port(&self) -> u16 {
-        self.port
+        self.nats.port()
     }
 
     /// What a node has said in this life.
@@ -186,7 +257,7 @@ impl<'a> Cluster<'a> {
 
     /// The node that is the Scheduler.
     pub(super) fn scheduler(&self) -> Result<String> {
-        for name in ["n1", "n2", "n3"] {
+        for name in NODES {
             if self.log_of(name)?.contains("is the scheduler") {
                 return Ok(name.to_owned());
             }
@@ -196,7 +267,7 @@ impl<'a> Cluster<'a> {
 
     /// The node that hosted the job before, and will host the next one.
     pub(super) fn host(&self) -> Result<String> {
-        for name in ["n1", "n2", "n3"] {
+        for name in NODES {
             if self.log_of(name)?.contains("job accepted") {
                 return Ok(name.to_owned());
             }
@@ -233,14 +304,7 @@ impl<'a> Cluster<'a> {
 
     /// Signals the nats-server; one that is killed is waited for.
     pub(super) fn signal_nats(&self, signal: Signal) -> Result<()> {
-        let mut nats = self.nats.borrow_mut();
-        let running = nats.as_mut().context("it runs")?;
-        kill_process(pid(running)?, signal)?;
-        if signal == Signal::KILL {
-            running.wait()?;
-            *nats = None;
-        }
-        Ok(())
+        self.nats.signal(0, signal)
     }
 
     /// Kills the nats-server and all nodes, and starts them again.
@@ -254,8 +318,8 @@ impl<'a> Cluster<'a> {
 
     /// A sort on this cluster.
     pub(super) fn sort_command(&self, inputs: &[&str], output: &str, strategy: &str) -> Command {
-        let url = format!("nats://127.0.0.1:{}", self.port);
-        let mut command = self.ground.command(&[&["sort"], inputs].concat());
+        let url = self.nats.url();
+        let mut command = self.command(CLIENT, &[&["sort"], inputs].concat());
         command.args(["--output", output, "--cluster", &url, "--strategy", strategy, "--json", "--partitions", "24"]);
         command
     }
@@ -341,7 +405,7 @@ impl<'a> Cluster<'a> {
 impl Drop for Cluster<'_> {
     fn drop(&mut self) {
         let nodes = std::mem::take(self.nodes.get_mut());
-        for mut child in nodes.into_iter().filter_map(|(_, child)| child).chain(self.nats.get_mut().take()) {
+        for mut child in nodes.into_iter().filter_map(|(_, child)| child) {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -349,7 +413,7 @@ impl Drop for Cluster<'_> {
     }
 }
 
-fn pid(child: &Child) -> Result<Pid> {
+pub(super) fn pid(child: &Child) -> Result<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")
 }
 
@@ -397,7 +461,7 @@ fn read(events: &PathBuf) -> Events {
 }
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-fn wait(mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(super) fn wait(mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !done()? {
         ensure!(begun.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");

@@ -7,18 +7,24 @@
 
 mod alone;
 mod bus;
+mod bus_servers;
 mod cluster;
+mod disk;
 mod disks;
 mod executors;
 mod faulty_disk;
 mod flips;
 mod ground;
+mod lan;
 mod limits;
 mod memory;
 mod messages;
+mod network;
 mod nodes;
 mod poison;
 mod power;
+mod proxy;
+mod servers;
 mod spill;
 mod truth;
 
@@ -54,6 +60,15 @@ impl std::fmt::Display for NotRun {
 
 impl std::error::Error for NotRun {}
 
+impl NotRun {
+    /// Fails where a program is missing.
+    fn without(program: &str, needs: &'static str) -> Result<()> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+        if is_there { Ok(()) } else { Err(Self(needs).into()) }
+    }
+}
+
 /// A row of the fault matrix.
 pub struct Row {
     /// Its number there; several rows here may belong to one there.
@@ -77,10 +92,24 @@ const ROWS: &[Row] = &[
     Row { number: 3, name: "node killed among merges (two_stage)", root: false, run: nodes::killed_among_merges },
     Row { number: 3, name: "node killed among merges (push)", root: false, run: nodes::killed_among_pushes },
     Row { number: 4, name: "node frozen 10 s, returns", root: false, run: nodes::frozen },
+    Row { number: 5, name: "node cut off from NATS", root: true, run: network::no_bus },
+    Row { number: 5, name: "host cut off from NATS", root: true, run: network::no_bus_for_the_host },
+    Row { number: 5, name: "Scheduler cut off from NATS", root: true, run: network::no_bus_for_the_scheduler },
+    Row { number: 6, name: "node cut off from peers", root: true, run: network::no_peers },
+    Row { number: 7, name: "nothing from a node to NATS", root: true, run: network::nothing_to_the_bus },
+    Row { number: 7, name: "nothing from NATS to a node", root: true, run: network::nothing_from_the_bus },
+    Row { number: 7, name: "nothing from a node to peers", root: true, run: network::nothing_to_peers },
+    Row { number: 7, name: "nothing from peers to a node", root: true, run: network::nothing_from_peers },
     Row { number: 8, name: "slow node", root: false, run: nodes::slow },
+    Row { number: 9, name: "loss, repeats and jitter", root: true, run: network::lossy },
     Row { number: 10, name: "NATS restart", root: false, run: nodes::bus_restarted },
     Row { number: 11, name: "NATS gone", root: false, run: nodes::bus_gone },
+    Row { number: 12, name: "follower of three NATS servers lost", root: false, run: bus_servers::follower_lost },
+    Row { number: 12, name: "leader of three NATS servers lost", root: false, run: bus_servers::leader_lost },
     Row { number: 13, name: "NATS frozen", root: false, run: nodes::bus_frozen },
+    Row { number: 14, name: "NATS power cut", root: true, run: bus_servers::power_cut_of_the_server },
+    Row { number: 14, name: "NATS power cut, nodes too", root: true, run: bus_servers::power_cut_of_all },
+    Row { number: 15, name: "NATS disk full", root: true, run: bus_servers::disk_full },
     Row { number: 16, name: "host SIGKILL among maps", root: false, run: nodes::host_killed_among_maps },
     Row { number: 16, name: "host SIGKILL among reduces", root: false, run: nodes::host_killed_among_reduces },
     Row { number: 16, name: "host SIGKILL among merges (push)", root: false, run: nodes::host_killed_among_pushes },
@@ -93,6 +122,10 @@ const ROWS: &[Row] = &[
     Row { number: 20, name: "fsync failure of a spill file", root: true, run: disks::sync_error },
     Row { number: 21, name: "bits flip in spill files", root: false, run: flips::in_spill_files },
     Row { number: 21, name: "bits flip in spill files of nodes", root: false, run: flips::in_spill_files_of_nodes },
+    Row { number: 22, name: "bits flipped between nodes", root: true, run: network::bits_flipped },
+    Row { number: 23, name: "answers truncated", root: true, run: network::frames_truncated },
+    Row { number: 23, name: "connections reset", root: true, run: network::connections_reset },
+    Row { number: 23, name: "connections stalled", root: true, run: network::connections_stalled },
     Row { number: 24, name: "truncated input", root: false, run: limits::truncated_input },
     Row { number: 25, name: "malformed messages", root: false, run: messages::malformed },
     Row { number: 26, name: "a job too large for a message", root: false, run: poison::oversized },
