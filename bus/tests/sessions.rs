@@ -154,6 +154,30 @@ async fn a_restarted_peer_resets_and_what_follows_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_words_to_a_restarted_peer_of_which_was_heard_elsewhere_arrive() {
+    let bus = Bus::in_process();
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 5).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    drop((b, b_events));
+    // Meant for the one that is gone.
+    send(&a, "b", 10..20);
+    a.hears_of("b", 6);
+    send(&a, "b", 20..30);
+    let (b, mut b_events) = open(&bus, "b", 6).await;
+    read(&mut b_events, 20, 30).await;
+    // Said once more, and of what is met by now, it changes nothing.
+    a.hears_of("b", 6);
+    a.hears_of("b", 5);
+    send(&a, "b", 30..40);
+    read(&mut b_events, 30, 40).await;
+    send(&b, "a", 0..1);
+    read(&mut a_events, 0, 1).await;
+    assert_eq!(a.stats().resets, 1, "and who has said it is not told");
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_of_an_older_incarnation_are_dropped() {
     let bus = Bus::in_process();
     let (_b, mut b_events) = open(&bus, "b", 1).await;

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc};
 use tracing::{info, warn};
 
 use super::figures::{MemoryPeak, Sampler, StoreUse};
-use super::protocol::{Beat, Health, Member, MembershipMsg};
+use super::protocol::{Beat, Health, Member, MembershipMsg, is_over};
 use super::state::{Effect, Event, State};
 use crate::event::NodeState;
 use crate::ids::{Incarnation, NodeId};
@@ -61,14 +61,10 @@ impl Directory {
         members.get(node).map(|member| member.data_address.clone()).filter(|address| !address.is_empty())
     }
 
-    /// Whether this life of a node is over: declared dead, or followed by a later one. One that said goodbye is not: what it
-    /// said before may still come.
+    /// Whether this life of a node is over, see [`State::is_over`].
     pub fn is_over(&self, node: &NodeId, incarnation: Incarnation) -> bool {
         let members = self.members.read();
-        let over = |member: &Member| {
-            incarnation < member.incarnation || (incarnation == member.incarnation && member.health == Health::Dead)
-        };
-        members.get(node).is_some_and(over)
+        members.get(node).is_some_and(|member| is_over(incarnation, member.incarnation, member.health))
     }
 
     /// Whether a node is dead or has left, as far as is known here.
@@ -171,6 +167,8 @@ impl Membership {
             Health::Left => NodeState::Left,
         };
         info!(node = %node, ?state, silent_ms = silent.as_millis() as u64, "node changed");
+        // Before anybody who listens says a word to it.
+        self.parts.post.hears_of(&node, incarnation);
         if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health.is_gone()) {
             let reason = format!("{state:?} after {silent:?} of silence");
             if let Err(error) = scheduler.send(SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason }) {

@@ -111,6 +111,12 @@ impl Health {
     }
 }
 
+/// Whether a life of a node of which `known` is thought `health` is over: declared dead, or followed by a later one. One that said
+/// goodbye is not: what it said before may still come.
+pub(super) fn is_over(incarnation: Incarnation, known: Incarnation, health: Health) -> bool {
+    incarnation < known || (incarnation == known && health == Health::Dead)
+}
+
 /// A node as this one sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {

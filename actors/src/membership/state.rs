@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::protocol::{Beat, Figures, Health, Member, ZOMBIES_MAX};
+use super::protocol::{Beat, Figures, Health, Member, ZOMBIES_MAX, is_over};
 use crate::ids::{Incarnation, NodeId};
 
 /// The times of Membership.
@@ -264,6 +264,12 @@ impl State {
     /// What is thought of a node; `None` for one never heard of.
     pub fn health(&self, node: &NodeId) -> Option<Health> {
         self.peers.get(node).map(|peer| peer.health)
+    }
+
+    /// Whether this life of a node is over: declared dead, or followed by a later one. One that said goodbye is not: what it
+    /// said before may still come.
+    pub fn is_over(&self, node: &NodeId, incarnation: Incarnation) -> bool {
+        self.peers.get(node).is_some_and(|peer| is_over(incarnation, peer.incarnation, peer.health))
     }
 
     /// All other nodes, by name.

@@ -197,6 +197,13 @@ impl Post {
         assert!(before.is_none(), "the post is connected once");
     }
 
+    /// A node is this incarnation by now, or a later one: what is said to it from now on is for that one.
+    pub(crate) fn hears_of(&self, node: &NodeId, incarnation: Incarnation) {
+        if let Some(endpoint) = &*self.0.endpoint.read() {
+            endpoint.hears_of(node.as_str(), incarnation.0);
+        }
+    }
+
     /// Begins another life: the actors of the last one are gone, and so are its sessions and questions.
     pub(crate) fn renew(&self, incarnation: Incarnation) {
         *self.0.endpoint.write() = None;

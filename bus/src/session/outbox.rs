@@ -47,6 +47,10 @@ pub(crate) struct Outbox {
     queue_bytes_max: usize,
     frame_bytes_max: usize,
     payload_bytes_max: usize,
+    /// The latest incarnation of the peer that the session has met; 0: none.
+    met: u64,
+    /// The latest that was heard of otherwise: what is in here is for that one, or a later one.
+    heard_of: u64,
 }
 
 impl Outbox {
@@ -61,7 +65,29 @@ impl Outbox {
             queue_bytes_max,
             frame_bytes_max,
             payload_bytes_max,
+            met: 0,
+            heard_of: 0,
         }
+    }
+
+    /// The session has met this incarnation of the peer.
+    pub(crate) fn meets(&mut self, incarnation: u64) {
+        self.met = self.met.max(incarnation);
+    }
+
+    /// The peer is this incarnation by now, or a later one: what is queued for one that was met before it goes, and only that.
+    pub(crate) fn hears_of(&mut self, incarnation: u64) {
+        if incarnation > self.met.max(self.heard_of) {
+            self.heard_of = incarnation;
+            if self.met > 0 {
+                self.clear();
+            }
+        }
+    }
+
+    /// The latest incarnation of the peer that was heard of otherwise.
+    pub(crate) fn heard_of(&self) -> u64 {
+        self.heard_of
     }
 
     pub(crate) fn push(&mut self, actor: &str, item: &[u8]) -> Result<(), Refused> {

@@ -8,7 +8,9 @@
 //!   binds nothing;
 //! - frames of a half older than one seen before are dropped. One of a later half makes a bound half reset, an unbound
 //!   one not. So each restart or forgetting resets the other side once, and then both are unbound and bind;
-//! - a frame addressed to a former half of ours is answered by a hello, which tells the sender to reset.
+//! - a frame addressed to a former half of ours is answered by a hello, which tells the sender to reset;
+//! - a side that hears elsewhere of a later incarnation of the other one resets at once, and what it sends from then on waits for that:
+//!   the first words to a process that has just been started are not spoken to the one before it.
 //!
 //! Within a bound session: go-back-N. Data frames are numbered from 1 and accepted in order only; each frame carries a
 //! cumulative acknowledgement and the receiver's credit. A receiver that misses a frame says so once; then, and after
@@ -166,6 +168,7 @@ impl Session {
         if header.from > self.seen {
             let same_process = header.from.incarnation == self.seen.incarnation;
             self.seen = header.from;
+            outbox.meets(header.from.incarnation);
             match self.phase {
                 Phase::Bound { .. } => {
                     let reason = if same_process { ResetReason::PeerForgot } else { ResetReason::NewIncarnation };
@@ -320,6 +323,9 @@ impl Session {
 
     /// Sends what may be sent, and what is owed.
     pub(crate) fn pump(&mut self, now: Duration, outbox: &mut Outbox, consumed: Consumed, effects: &mut Vec<Effect>) {
+        if outbox.heard_of() > self.seen.incarnation {
+            self.superseded(outbox.heard_of());
+        }
         if !self.link_up {
             return;
         }
@@ -476,8 +482,23 @@ impl Session {
         self.renew(outbox);
     }
 
+    /// The peer is this incarnation by now, or a later one, as was heard elsewhere. What was under way to an earlier one is lost; what
+    /// is queued since is not: it waits for the later one. Who has told us need not be told.
+    fn superseded(&mut self, incarnation: u64) {
+        self.seen = Half { incarnation, epoch: 0 };
+        match self.phase {
+            Phase::Bound { .. } => self.go_on_as_another_half(),
+            Phase::Unsupported => self.phase = Phase::Idle,
+            Phase::Idle | Phase::Greeting => {}
+        }
+    }
+
     fn renew(&mut self, outbox: &mut Outbox) {
         outbox.clear();
+        self.go_on_as_another_half();
+    }
+
+    fn go_on_as_another_half(&mut self) {
         let me = Half { epoch: self.me.epoch + 1, ..self.me };
         let fresh = Self::new(me.incarnation, self.settings.clone(), self.link_up);
         let counts = Counts { resets: self.counts.resets + 1, ..self.counts };
