@@ -215,7 +215,9 @@ impl State {
                     Some(_) => effects.push(Effect::Extend(until)),
                     None => {
                         let epoch = Epoch(revision.max(self.heard.0.saturating_add(1)));
-                        let succeeds = self.heard > Epoch(0);
+                        // Of who reigned before a process that was just started, or a life that has just begun, may not have heard; the key
+                        // tells by its revision: only the first one ever is 1.
+                        let succeeds = self.heard > Epoch(0) || revision > 1;
                         self.heard = epoch;
                         self.reign = Some(epoch);
                         effects.push(Effect::Reign { epoch, until, succeeds });

@@ -35,7 +35,7 @@ impl Alone {
     fn reigning() -> Self {
         let mut world = Self::new();
         assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
-        let reign = Effect::Reign { epoch: Epoch(7), until: ms(1500), succeeds: false };
+        let reign = Effect::Reign { epoch: Epoch(7), until: ms(1500), succeeds: true };
         assert_eq!(world.answer(10, Answer::Written(7)), [reign]);
         world
     }
@@ -49,6 +49,16 @@ fn who_makes_the_key_reigns_under_its_revision_and_renews_at_its_own_last_one() 
     assert_eq!(world.answer(420, Answer::Written(9)), [Effect::Extend(ms(1900))]);
     assert_eq!(world.on(800, Event::Tick), [Effect::Update(9)]);
     assert_eq!(world.state.reign(), Some(Epoch(7)), "renewals are the same reign");
+}
+
+#[test]
+fn only_who_makes_the_key_for_the_first_time_ever_succeeds_nobody_whatever_it_has_heard() {
+    for (revision, succeeds) in [(1, false), (2, true)] {
+        let mut world = Alone::new();
+        assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
+        let reign = Effect::Reign { epoch: Epoch(revision), until: ms(1500), succeeds };
+        assert_eq!(world.answer(10, Answer::Written(revision)), [reign]);
+    }
 }
 
 #[test]
@@ -112,7 +122,7 @@ fn a_lost_answer_to_the_first_write_makes_nobody_reign_before_a_second_one_is_an
     assert_eq!(world.answer(1000, Answer::Lost), []);
     assert_eq!(world.on(1250, Event::Tick), [Effect::Look]);
     assert_eq!(world.answer(1260, Answer::Ours(7)), [Effect::Update(7)]);
-    let reign = Effect::Reign { epoch: Epoch(8), until: ms(2760), succeeds: false };
+    let reign = Effect::Reign { epoch: Epoch(8), until: ms(2760), succeeds: true };
     assert_eq!(world.answer(1270, Answer::Written(8)), [reign]);
 }
 
