@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::placement::{self, NodeIndex};
 use super::reach::SetsAt;
 use super::state::Effect;
-use super::tables::{OwnerState, State, Told};
+use super::tables::{EntrySource, OwnerState, State, Told, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
@@ -151,5 +151,15 @@ impl OwnerState {
             && !self.copied.contains(&task)
             && (self.copied.len() as u64) < copies_max
             && self.ready.is_empty()
+            && self.args_are_here(task)
+    }
+
+    /// Whether nothing that the task reads was lost since it began: a node that is told of an object that is nowhere takes it for one
+    /// without bytes.
+    fn args_are_here(&self, task: Index) -> bool {
+        self.tasks[task].args.iter().all(|arg| match arg.source {
+            EntrySource::Object(object) => self.objects[object].value == Value::Here,
+            EntrySource::Set(set) => self.sets[set].missing == 0,
+        })
     }
 }

@@ -76,6 +76,33 @@ fn only_what_takes_three_times_the_median_and_a_second_is_copied() {
 }
 
 #[test]
+fn a_straggler_is_not_copied_when_what_it_reads_was_lost_since_it_began() {
+    for (lost, in_set) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::new(&[("a", 1), ("b", 1), ("c", 1)]);
+        world.micros = SECOND;
+        for number in 0..5 {
+            let task = world.submit(&format!("done {number}"), &[]);
+            world.complete(task);
+        }
+        let place = Place::Node { node: node("c"), soft: true };
+        let map = world.submit_with("map", &[], TaskOptions { place, ..TaskOptions::default() });
+        world.complete(map);
+        let set = SetId::of(&[map.output(0)]);
+        world.owner.make_set(set, &[map.output(0)], None);
+        let source = if in_set { Source::Set(set) } else { Source::Object(map.output(0)) };
+        let place = Place::Node { node: node("a"), soft: true };
+        let arg = Arg { source, parts: Parts::All };
+        let slow = world.submit_with("slow", &[arg], TaskOptions { place, ..TaskOptions::default() });
+        if lost {
+            world.crash(&node("c"), false);
+        }
+        runs_for(&mut world, slow, 10 * SECOND);
+        // The copy would be told that it is nowhere, which is what is said of objects without bytes.
+        assert_eq!(world.copied.len(), usize::from(!lost), "lost: {lost}, in a set: {in_set}");
+    }
+}
+
+#[test]
 fn one_straggler_that_is_done_does_not_hide_the_next() {
     let (mut world, task) = two_nodes();
     world.micros = 1000 * SECOND;
