@@ -82,8 +82,25 @@ impl OwnerState {
         self.denials.remove(&task);
         self.elsewhere.remove(&task);
         self.unreference_args(task);
+        self.ask_again_for_what_is_gone(task);
         self.retire_if_unused(task);
         first
+    }
+
+    /// What an attempt of a stream has announced may be lost, or freed to be made again, before it ends: it does not make it twice, so who
+    /// waits for it needs another attempt.
+    fn ask_again_for_what_is_gone(&mut self, task: Index) {
+        let id = self.tasks[task].id;
+        let awaited = |index: u32| {
+            let object = self.object_of(id.output(index))?;
+            let waits = self.object_waiters.get(&object).is_some_and(|waiters| !waiters.is_empty())
+                || self.object_sets.get(&object).is_some_and(|sets| !sets.is_empty())
+                || self.trackers.contains_key(&object);
+            (waits && self.objects[object].value == Value::Freed).then_some(())
+        };
+        if (0..self.tasks[task].outputs).any(|index| awaited(index).is_some()) {
+            self.want(task);
+        }
     }
 
     fn tell_finished(

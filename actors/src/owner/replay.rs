@@ -10,7 +10,7 @@
 //! | an argument is not where it should be, or corrupt | that copy is lost; the attempt does not count |
 //! | an argument's node cannot be reached for seconds | the task goes where its arguments can be read ([`reach`](super::reach)) |
 //! | a small output is lost | the Owner has its bytes ([`values`](super::tables::OwnerState::values)) and puts them into its own store |
-//! | a task runs again whose arguments' parts were freed as they were read | those arguments are lost as well: they come whole or not at all |
+//! | a task runs again whose arguments' parts were freed as they were read | those arguments are lost as well: they come whole or not at all, whoever says later that it has them |
 //! | a node is back | it says what it holds: what is missing is taken, the rest is freed |
 //!
 //! What is made again must be what it was: rows, bytes and hash of an output are compared with those of the first time
@@ -414,7 +414,16 @@ impl OwnerState {
         if self.nodes[usize::from(at)].incarnation != incarnation || !self.nodes[usize::from(at)].alive {
             return;
         }
+        let spoiled = self.read_in_part();
         for (id, output) in objects {
+            let known = self.object_of(id).filter(|object| self.objects[*object].value != Value::Here);
+            if let Some(object) = known.filter(|object| spoiled.contains(object)) {
+                self.resumed.is_gone(id);
+                if !self.is_being_made(object, at) {
+                    self.effects.push(Effect::Free { node: node.clone(), object: id });
+                }
+                continue;
+            }
             if self.found(id, at, output) {
                 continue;
             }
@@ -432,12 +441,33 @@ impl OwnerState {
                     self.unless_still_wanted(task);
                 }
             } else if entry.value != Value::Here || entry.at != at {
-                let live = entry.task.is_some_and(|task| self.tasks[task].live.iter().any(|(_, live)| *live == at));
-                if !live {
+                if !self.is_being_made(object, at) {
                     self.effects.push(Effect::Free { node: node.clone(), object: id });
                 }
             }
         }
+    }
+
+    /// Whether an attempt on a node is going to make an object.
+    fn is_being_made(&self, object: Index, at: NodeIndex) -> bool {
+        let maker = self.objects[object].task;
+        maker.is_some_and(|task| self.tasks[task].live.iter().any(|(_, live)| *live == at))
+    }
+
+    /// Members of exchanges that are read once of which tasks that run again had read parts: copies that are found now lack these.
+    fn read_in_part(&mut self) -> BTreeSet<Index> {
+        let again = |state| !matches!(state, State::Done | State::Failed);
+        let readers = self.tasks.iter().filter(|(_, task)| task.counted && again(task.state));
+        let args = readers.flat_map(|(_, task)| task.args.iter()).filter(|arg| arg.parts != Parts::All);
+        let sets: BTreeSet<Index> =
+            args.filter_map(|arg| if let EntrySource::Set(set) = arg.source { Some(set) } else { None }).collect();
+        let mut members = BTreeSet::new();
+        for set in sets {
+            if self.ledger(set).is_some_and(|ledger| ledger.read_once()) {
+                members.extend(self.sets[set].members.iter().copied());
+            }
+        }
+        members
     }
 
     /// Ends a replay when everything that it was for is back.

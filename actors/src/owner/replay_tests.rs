@@ -239,6 +239,63 @@ fn a_stream_goes_on_where_it_was_and_must_say_the_same_again() {
 }
 
 #[test]
+fn what_was_read_in_part_by_who_runs_again_is_not_taken_back_but_made_again() {
+    let mut world = World::new(&[("a", 1), ("b", 1), ("c", 1)]);
+    let map = world.submit_with("map", &[], at("a"));
+    world.complete(map);
+    let set = SetId::of(&[map.output(0)]);
+    let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false };
+    world.owner.make_set(set, &[map.output(0)], Some(exchange));
+    let part = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
+    let read = Consumed { arg: 0, read: output(4, 0) };
+    let first = world.submit_with("first", &[part(0)], at("b"));
+    world.complete_with(first, &[output(8, 1)], &[read]);
+    let freed = world.freed_parts.clone();
+    assert_eq!(freed, [(node("a"), set, Parts::one(0))], "its part of it is gone there");
+    let other = world.submit_with("other", &[part(1)], at("c"));
+    assert!(world.runs(other));
+    // The map's node is called dead by mistake, and keeps what it has; what the first reader made is lost and asked for.
+    world.crash(&node("a"), true);
+    world.crash(&node("b"), false);
+    world.owner.track(first.output(0), 1);
+    world.settle();
+    assert_eq!(world.attempt_of(map).1, node("c"), "the first reader needs it whole");
+    world.restart(&node("a"));
+    assert!(world.freed.contains(&(node("a"), map.output(0))), "there it lacks a part");
+    assert!(world.runs(map) && !world.runs(first));
+    world.complete(map);
+    assert!(world.runs(first));
+    assert_eq!(world.failed, None);
+}
+
+#[test]
+fn what_a_stream_has_announced_and_is_lost_before_it_ends_is_made_by_another_attempt() {
+    let mut world = World::new(&[("a", 1), ("b", 2)]);
+    let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("b") });
+    world.owner.track_stream(task, 1);
+    let seal = |world: &mut World, attempt| {
+        world.stored.insert((node("b"), task.output(0)));
+        world.owner.yielded((&node("b"), LIFE), task, Attempt(attempt), 0, output(8, 10));
+        world.settle();
+    };
+    seal(&mut world, 1);
+    let reader = world.submit_with("reader", &[whole(task)], at("a"));
+    let (attempt, reader_at) = world.attempt_of(reader);
+    assert_eq!(reader_at, node("a"), "the stream goes on meanwhile");
+    world.stored.remove(&(node("b"), task.output(0)));
+    world.lose_argument(reader, attempt, LostObject { object: task.output(0), node: node("b"), loss: Loss::Gone });
+    assert!(!world.runs(reader) && world.attempt_of(task).0 == Attempt(1));
+    world.complete_with(task, &[output(8, 10)], &[]);
+    assert_eq!(world.attempt_of(task).0, Attempt(2), "it had said it, and does not say it twice");
+    seal(&mut world, 2);
+    assert!(world.runs(reader));
+    world.complete(reader);
+    world.complete_with(task, &[output(8, 10)], &[]);
+    assert!(!world.runs(task));
+    assert_eq!(world.failed, None);
+}
+
+#[test]
 fn a_stream_that_ends_earlier_the_second_time_fails_the_job() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("a") });

@@ -51,6 +51,11 @@ impl Resumed {
         self.outputs.get(&object).is_some_and(|(_, at)| *at == Some(node))
     }
 
+    /// An object of an earlier run is of no use where it was found.
+    pub(super) fn is_gone(&mut self, object: ObjectId) {
+        self.outputs.remove(&object);
+    }
+
     /// The maker of an object was cancelled.
     pub(super) fn was_cancelled(&mut self, object: ObjectId) {
         self.cancelled.remove(&object);
