@@ -11,20 +11,22 @@ use tracing::{debug, info, warn};
 use super::asking::{Reads, Unread};
 use super::chain::Why;
 use super::figures::JobFigures;
+use super::held::Freed;
 use super::lanes::Lanes;
-use super::logging::{Freed, Logging, OwnerLog};
+use super::leasing::{Asker, Leasing};
+use super::logging::{Logging, OwnerLog};
 use super::protocol::OwnerMsg;
 use super::reading::Waiter;
-use super::state::{Demand, Effect, Tracker};
+use super::state::{Effect, Tracker};
 use super::tables::{OwnerState, Whereabouts};
 use super::watchdog::Watchdog;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
-use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, NodeInfo, SchedulerLink, SchedulerMsg, Shape};
+use crate::scheduler::{Lease, NodeInfo, SchedulerLink, SchedulerMsg};
 use crate::shell::{Actor, Address, Post, Reply, Scope};
-use crate::task::JobError;
+use crate::task::{JobError, Resources};
 
 /// How long the Scheduler may take to say what nodes can run; it is asked again after that.
 const NODES_DEADLINE: Duration = Duration::from_secs(5);
@@ -74,15 +76,9 @@ pub(crate) struct OwnerActor {
     pub(super) waiters: HashMap<Tracker, Waiter>,
     pub(super) next_tracker: Tracker,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
-    leases: BTreeMap<LeaseId, Lease>,
-    /// The reign that made them.
-    epoch: Epoch,
-    /// When they end, if a Scheduler that is heard does not renew them.
-    leases_end: Duration,
+    leasing: Leasing,
     /// Whether the Scheduler was asked what nodes can run, and has not answered.
     asking: bool,
-    demand: Vec<Demand>,
-    demand_sequence: u64,
     figures: JobFigures,
     figures_here: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     pub(super) frees: BTreeMap<NodeId, Vec<ObjectId>>,
@@ -113,7 +109,7 @@ struct Ending {
 }
 
 /// Each node once, and which of them is at each position; `Err`: what is said where there is none.
-pub(super) fn positions<'a>(at: impl Iterator<Item = Result<&'a NodeId, u16>>) -> (Vec<NodeId>, Vec<u16>) {
+pub(crate) fn positions<'a>(at: impl Iterator<Item = Result<&'a NodeId, u16>>) -> (Vec<NodeId>, Vec<u16>) {
     let mut nodes: Vec<NodeId> = Vec::new();
     let position = |at: Result<&NodeId, u16>| match at {
         Err(none) => none,
@@ -144,12 +140,8 @@ impl OwnerActor {
             waiters: HashMap::new(),
             next_tracker: 1,
             nodes: HashMap::new(),
-            leases: BTreeMap::new(),
-            epoch: Epoch(0),
-            leases_end: Duration::ZERO,
+            leasing: Leasing::default(),
             asking: false,
-            demand: Vec::new(),
-            demand_sequence: 0,
             figures: JobFigures::default(),
             figures_here: parts.figures,
             frees: BTreeMap::new(),
@@ -276,6 +268,7 @@ impl OwnerActor {
             }
             Effect::Free { node, object } => self.free_when_durable(node, Freed::Object(object)),
             Effect::Restore { object, bytes, rows, row_hash } => {
+                self.keep_here(object);
                 let options = WriterOptions { bytes_hint: bytes.len() as u64, ..WriterOptions::new(self.job.group()) };
                 if let Err(error) = self.store.put_as(object, options, &bytes, rows, row_hash) {
                     warn!(job_id = %self.job, object_id = %object, %error, "lost output not put back");
@@ -291,7 +284,7 @@ impl OwnerActor {
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),
             Effect::Demand(demand) => {
-                self.demand = demand;
+                self.leasing.wants(demand);
                 self.say_demand();
             }
             Effect::Event { at, kind } => {
@@ -345,41 +338,22 @@ impl OwnerActor {
     }
 
     fn say_demand(&mut self) {
-        self.demand_sequence += 1;
-        let shape = |demand: &Demand| Shape {
-            node: demand.node.clone(),
-            function: demand.function.clone(),
-            ..Shape::anywhere(demand.resources.clone(), u32::try_from(demand.slots).unwrap_or(u32::MAX))
-        };
-        let in_use = |lease: &Lease| self.state.in_use(&lease.node, &lease.resources);
-        let report = |lease: &Lease| LeaseUse {
-            epoch: lease.epoch,
-            lease: lease.id,
-            version: lease.version,
-            in_use: in_use(lease),
-        };
-        let hold = |lease: &Lease| HeldLease { lease: lease.clone(), in_use: in_use(lease) };
-        // What an earlier reign has lent goes on until this one says what the job has.
-        let succeeded = self.epoch < self.scheduler.epoch();
-        let leases = || self.leases.values();
-        let demand = SchedulerMsg::Demand(JobDemand {
+        let asker = Asker {
             job: self.job,
             tenant: self.tenant.clone(),
-            owner: self.post.node().clone(),
+            node: self.post.node().clone(),
             incarnation: self.post.incarnation(),
-            sequence: self.demand_sequence,
-            shapes: self.demand.iter().map(shape).collect(),
-            leases: leases().filter(|_| !succeeded).map(report).collect(),
-            held: leases().filter(|_| succeeded).map(hold).collect(),
-        });
-        if let Err(error) = self.scheduler.send(demand) {
+        };
+        let in_use = |node: &NodeId, leased: &Resources| self.state.in_use(node, leased);
+        let demand = self.leasing.demand(asker, self.scheduler.epoch(), in_use);
+        if let Err(error) = self.scheduler.send(SchedulerMsg::Demand(demand)) {
             debug!(job_id = %self.job, %error, "scheduler not told");
         }
     }
 
     /// Whether a word of this reign counts.
     fn is_of_now(&mut self, epoch: Epoch) -> bool {
-        let now = epoch >= self.epoch && epoch >= self.scheduler.epoch();
+        let now = self.leasing.is_of_now(epoch, self.scheduler.epoch());
         if !now {
             self.post.count_stale(1);
             debug!(job_id = %self.job, epoch = epoch.0, "word of a scheduler that is over");
@@ -389,11 +363,8 @@ impl OwnerActor {
 
     fn leased(&mut self, epoch: Epoch, leases: Vec<Lease>, scope: &mut Scope<'_, Self>) {
         self.unplaceable = None;
-        self.epoch = epoch;
-        let lasts_ms = leases.iter().map(|lease| lease.lasts_ms).max().unwrap_or(0);
-        self.leases_end = self.clock.now() + Duration::from_millis(lasts_ms);
-        self.leases = leases.into_iter().map(|lease| (lease.id, lease)).collect();
-        self.use_leases();
+        self.leasing.leased(self.clock.now(), epoch, leases);
+        self.state.leases(&self.leasing.lent());
         if !self.asking && self.state.unheard().next().is_some() {
             self.asking = true;
             let scheduler = self.scheduler.clone();
@@ -404,21 +375,11 @@ impl OwnerActor {
         }
     }
 
-    fn use_leases(&mut self) {
-        let leases: Vec<_> = self
-            .leases
-            .values()
-            .map(|lease| (lease.node.clone(), lease.incarnation, lease.resources.clone()))
-            .collect();
-        self.state.leases(&leases);
-    }
-
     /// Leases run out when the Scheduler is there and does not renew them. While none speaks, they go on.
     fn run_out(&mut self) {
-        if !self.leases.is_empty() && self.clock.now() >= self.leases_end && self.scheduler.speaks() {
+        if self.leasing.run_out(self.clock.now(), self.scheduler.speaks()) {
             warn!(job_id = %self.job, "leases were not renewed in time and have ended");
-            self.leases.clear();
-            self.use_leases();
+            self.state.leases(&self.leasing.lent());
         }
     }
 
@@ -566,7 +527,8 @@ impl Actor for OwnerActor {
                 }
             }
             OwnerMsg::Settle => self.logging.settle(),
-            OwnerMsg::TakenOver { run } if run > self.state.run() => self.taken_over(scope),
+            // One that has ended its job has the last word.
+            OwnerMsg::TakenOver { run } if run > self.state.run() && !self.is_ending() => self.taken_over(scope),
             OwnerMsg::TakenOver { .. } => {}
             OwnerMsg::Log(news) => self.log_news(news, scope),
             OwnerMsg::Unreadable { object, parts, node, answer } => {

@@ -76,11 +76,11 @@ impl StageFacts {
 
 /// An attempt that a node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AttemptFacts {
-    pub(super) stage: Arc<str>,
-    pub(super) task: TaskId,
-    pub(super) attempt: Attempt,
-    pub(super) node: NodeId,
+pub(crate) struct AttemptFacts {
+    pub(crate) stage: Arc<str>,
+    pub(crate) task: TaskId,
+    pub(crate) attempt: Attempt,
+    pub(crate) node: NodeId,
 }
 
 /// What a node answered, or why it did not.

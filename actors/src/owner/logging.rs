@@ -1,6 +1,6 @@
 //! What the Owner writes into the job's log, what waits until that is durable, and how a job that was run before begins.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,14 +8,15 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::actor::{JobOutcome, OwnerActor};
+use super::held::{Freed, Held};
 use super::protocol::OwnerMsg;
 use crate::futures::Choice;
-use crate::ids::{NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Run, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
 use crate::shell::Scope;
-use crate::task::{Consumed, JobError, Output, Parts, TaskSpec};
+use crate::task::{Consumed, JobError, Output, TaskSpec};
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
 const STOCK_DEADLINE: Duration = Duration::from_secs(3);
@@ -28,13 +29,6 @@ pub(crate) struct OwnerLog {
     pub(crate) settled: oneshot::Sender<()>,
 }
 
-/// What is to be freed on a node.
-#[derive(Debug)]
-pub(super) enum Freed {
-    Object(ObjectId),
-    Parts(SetId, Parts),
-}
-
 /// The log, while there is one.
 #[derive(Default)]
 pub(super) struct Logging {
@@ -43,10 +37,8 @@ pub(super) struct Logging {
     log: Option<JobLog>,
     /// The last record of a log that cannot be written any more.
     refused_after: Option<u64>,
-    /// What is freed when the log is durable up to a position, in order.
-    held: VecDeque<(u64, NodeId, Freed)>,
-    /// How the job ends when the log is durable up to a position.
-    last_word: Option<(u64, Result<Vec<u8>, JobError>)>,
+    /// What waits until it is durable.
+    held: Held<Result<Vec<u8>, JobError>>,
     /// Nodes that are to say what they hold, and who waits for that.
     awaited: BTreeSet<NodeId>,
     settled: Option<oneshot::Sender<()>>,
@@ -138,15 +130,15 @@ impl OwnerActor {
 
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
     pub(super) fn end_when_durable(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
-        let Logging { log, logs, last_word, refused_after, .. } = &mut self.logging;
+        let Logging { log, logs, held, refused_after, .. } = &mut self.logging;
         match (log, logs, *refused_after) {
-            _ if last_word.is_some() => {}
+            _ if held.is_ending() => {}
             (Some(log), ..) => {
                 log.add(Entry::End(result.clone().map(Bytes::from)));
-                *last_word = Some((log.position(), result));
+                held.end(log.position(), result);
             }
             (None, Some(logs), Some(last)) => {
-                *last_word = Some((u64::MAX, result));
+                held.end(u64::MAX, result);
                 let (logs, job) = (logs.clone(), self.job);
                 scope.later(async move {
                     // Where that cannot be known, it ends as it would without a log.
@@ -159,21 +151,11 @@ impl OwnerActor {
         }
     }
 
-    fn say_last_word(&mut self, up_to: u64, scope: &mut Scope<'_, Self>) {
-        if self.logging.last_word.as_ref().is_some_and(|(position, _)| *position <= up_to)
-            && let Some((_, result)) = self.logging.last_word.take()
-        {
-            self.end(result, scope);
-        }
-    }
-
     /// Frees something as soon as everything that was noted by now is durable: the completion of who read it last is.
     pub(super) fn free_when_durable(&mut self, node: NodeId, freed: Freed) {
-        match &self.logging.log {
-            Some(log) if log.durable() < log.position() => {
-                self.logging.held.push_back((log.position(), node, freed));
-            }
-            _ => self.free_now(node, freed),
+        let log = self.logging.log.as_ref().map_or((0, 0), |log| (log.position(), log.durable()));
+        if let Some((node, freed)) = self.logging.held.free(log, node, freed) {
+            self.free_now(node, freed);
         }
     }
 
@@ -187,23 +169,25 @@ impl OwnerActor {
         }
     }
 
-    /// Frees outputs of a task that wait for this on a node, durable or not: what it makes there next has the same names.
+    /// Frees what waits for this on a node, durable or not, and has the names of what a task makes there next.
     pub(super) fn free_held_of(&mut self, node: &NodeId, spec: &TaskSpec) {
-        let is_output = |freed: &Freed| matches!(freed, Freed::Object(object) if spec.may_make(*object));
-        let held = std::mem::take(&mut self.logging.held);
-        let (here, others) = held.into_iter().partition(|(_, at, freed)| at == node && is_output(freed));
-        self.logging.held = others;
-        let here: VecDeque<(u64, NodeId, Freed)> = here;
-        here.into_iter().for_each(|(_, node, freed)| self.free_now(node, freed));
+        let may_hold = |set| self.state.has_member_of(set, spec.id);
+        let freed = self.logging.held.in_the_way(node, spec, may_hold);
+        freed.into_iter().for_each(|(node, freed)| self.free_now(node, freed));
+    }
+
+    /// An object is put into the store here now: leftovers of its name that were to be freed are not any more.
+    pub(super) fn keep_here(&mut self, object: ObjectId) {
+        let here = self.post.node().clone();
+        self.logging.held.keep(&here, object);
+        if let Some(frees) = self.frees.get_mut(&here) {
+            frees.retain(|freed| *freed != object);
+        }
     }
 
     fn free_held(&mut self, up_to: u64) {
-        while let Some((position, ..)) = self.logging.held.front()
-            && *position <= up_to
-            && let Some((_, node, freed)) = self.logging.held.pop_front()
-        {
-            self.free_now(node, freed);
-        }
+        let freed = self.logging.held.durable(up_to);
+        freed.into_iter().for_each(|(node, freed)| self.free_now(node, freed));
     }
 
     pub(super) fn log_news(&mut self, news: LogNews, scope: &mut Scope<'_, Self>) {
@@ -213,7 +197,9 @@ impl OwnerActor {
                     log.became_durable(position);
                 }
                 self.free_held(position);
-                self.say_last_word(position, scope);
+                if let Some(result) = self.logging.held.last_word(position) {
+                    self.end(result, scope);
+                }
             }
             LogNews::Trouble(Trouble::TakenOver) => {
                 self.taken_over(scope);
@@ -222,7 +208,7 @@ impl OwnerActor {
                 warn!(job_id = %self.job, reason, "the job goes on, and can be taken up again only as far as it was logged");
                 (self.logging.log, self.logging.refused_after) = (None, Some(last));
                 self.free_held(u64::MAX);
-                if let Some((_, result)) = self.logging.last_word.take() {
+                if let Some(result) = self.logging.held.last_word(u64::MAX) {
                     self.end_when_durable(result, scope);
                 }
             }

@@ -8,7 +8,9 @@ mod elsewhere;
 mod exchange;
 mod facts;
 mod figures;
+mod held;
 mod lanes;
+mod leasing;
 mod lifetime;
 mod logging;
 mod offers;
@@ -41,9 +43,21 @@ mod watchdog;
 #[cfg(test)]
 mod world_tests;
 
+#[cfg(feature = "simulation")]
+pub(crate) use actor::positions;
 pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
 pub use chain::{Standing, Why};
 pub use exchange::Exchange;
+#[cfg(feature = "simulation")]
+pub(crate) use held::{Freed, Held};
+#[cfg(feature = "simulation")]
+pub(crate) use leasing::{Asker, Leasing};
 pub(crate) use logging::OwnerLog;
 pub use protocol::{OwnerMsg, actor_name};
+#[cfg(feature = "simulation")]
+pub(crate) use state::{Effect, Tracker};
+#[cfg(feature = "simulation")]
+pub(crate) use tables::{OwnerState, Whereabouts};
 pub use watchdog::Moved;
+#[cfg(feature = "simulation")]
+pub(crate) use watchdog::{Look, Watchdog};

@@ -36,7 +36,7 @@ impl OwnerState {
     }
 
     /// The nodes that have not been declared dead.
-    pub(super) fn alive_nodes(&self) -> Vec<NodeId> {
+    pub(crate) fn alive_nodes(&self) -> Vec<NodeId> {
         self.nodes.iter().filter(|node| node.alive).map(|node| node.id.clone()).collect()
     }
 

@@ -14,7 +14,7 @@
 //! | `Stopped`     | NodeManager  | –                | freed again                        | repeated by the session             |
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
 //! | `Stock`       | NodeManager  | –                | nothing more is missing            | made again; freed with the job      |
-//! | `TakenOver`   | NodeManager  | –                | ignored                            | the log refuses the next entry      |
+//! | `TakenOver`   | NodeManager, Scheduler | –      | ignored                            | the log refuses the next entry      |
 //! | `Log`         | its log      | –                | –                                  | never leaves the process            |
 //! | `Settle`      | itself       | –                | ignored                            | never leaves the process            |
 //! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
@@ -168,9 +168,9 @@ pub enum OwnerMsg {
         #[serde(default)]
         last: bool,
     },
-    /// Another run of the job has begun: this Owner is over.
+    /// Another run of the job has begun, or has ended it: this Owner is over.
     TakenOver {
-        /// Which one; older ones than the receiver's mean nothing.
+        /// Which one; older ones than the receiver's mean nothing. The largest number where the job is over.
         run: u32,
     },
     /// What became of the job's log.

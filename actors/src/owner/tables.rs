@@ -327,6 +327,13 @@ impl OwnerState {
         }
     }
 
+    /// Whether an output of this task is a member of a set.
+    pub(crate) fn has_member_of(&self, set: SetId, task: TaskId) -> bool {
+        let Some(set) = self.by_set.get(&set) else { return false };
+        let maker = |member: &Index| self.objects[*member].task.map(|task| self.tasks[task].id);
+        self.sets[*set].members.iter().any(|member| maker(member) == Some(task))
+    }
+
     /// The books of a set, where it is an exchange.
     pub(super) fn ledger(&mut self, set: Index) -> Option<&mut Ledger> {
         match &mut self.sets[set].books {

@@ -40,7 +40,7 @@ pub struct Moved {
 
 /// What a look at the job gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(crate) enum Look {
     /// Nothing to say.
     Fine,
     /// It has been quiet for so long, and it is time to say so.
@@ -51,7 +51,7 @@ pub(super) enum Look {
 
 /// The watchdog of a job.
 #[derive(Debug)]
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     seen: Moved,
     /// The last progress that was not bytes alone.
     worked_at: Duration,
@@ -68,7 +68,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(super) fn new(now: Duration) -> Self {
+    pub(crate) fn new(now: Duration) -> Self {
         Self {
             seen: Moved::default(),
             worked_at: now,
@@ -85,19 +85,19 @@ impl Watchdog {
     }
 
     /// A stream has one more output.
-    pub(super) fn output(&mut self) {
+    pub(crate) fn output(&mut self) {
         self.outputs += 1;
     }
 
     /// A node says which attempts run there.
-    pub(super) fn runs(&mut self, node: &NodeId, running: &[StillRunning]) {
+    pub(crate) fn runs(&mut self, node: &NodeId, running: &[StillRunning]) {
         let now: BTreeSet<_> = running.iter().map(|running| (running.task, running.attempt)).collect();
         let before = self.runs.insert(node.clone(), now.clone()).unwrap_or_default();
         self.begun += now.difference(&before).count() as u64;
     }
 
     /// A node says what it has counted for the job.
-    pub(super) fn figures(&mut self, node: &NodeId, figures: &NodeFigures) {
+    pub(crate) fn figures(&mut self, node: &NodeId, figures: &NodeFigures) {
         let bytes = figures.received_bytes
             + figures.sent_bytes
             + figures.spilled_bytes
@@ -109,12 +109,12 @@ impl Watchdog {
     }
 
     /// What has moved so far, with `finished` tasks.
-    pub(super) fn moved(&self, finished: u64) -> Moved {
+    pub(crate) fn moved(&self, finished: u64) -> Moved {
         Moved { finished, outputs: self.outputs, begun: self.begun, bytes: self.bytes.values().sum() }
     }
 
     /// A second has passed; `calls`: how often the program has called the futures API.
-    pub(super) fn look(&mut self, now: Duration, finished: u64, calls: u64) -> Look {
+    pub(crate) fn look(&mut self, now: Duration, finished: u64, calls: u64) -> Look {
         if calls != self.calls {
             (self.calls, self.called_at) = (calls, now);
         }
@@ -144,12 +144,12 @@ impl Watchdog {
     }
 
     /// For how long nothing has moved.
-    pub(super) fn still(&self, now: Duration) -> Duration {
+    pub(crate) fn still(&self, now: Duration) -> Duration {
         now.saturating_sub(self.moved_at)
     }
 
     /// For how long the program has called nothing, to the second.
-    pub(super) fn idle(&self, now: Duration) -> Duration {
+    pub(crate) fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(self.called_at)
     }
 }
