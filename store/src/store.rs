@@ -382,6 +382,11 @@ impl Store {
         while self.shared.with(|state| state.delete_some_of_group(group, DELETE_AT_ONCE)) {}
     }
 
+    /// Groups that have sealed objects, in order.
+    pub fn groups(&self) -> Vec<u128> {
+        self.shared.with(|state| state.table.groups())
+    }
+
     /// Ids of all sealed objects, in order: what a node announces after it was away.
     pub fn ids(&self) -> Vec<ObjectId> {
         self.shared.with(|state| state.table.ids().copied().collect())
@@ -393,15 +398,6 @@ impl Store {
             let table = &state.table;
             let is_of = |id: &&ObjectId| table.key(id).is_some_and(|key| table.group_id(table.object(key)) == group);
             table.ids().filter(is_of).copied().collect()
-        })
-    }
-
-    /// The groups that have sealed objects, in order.
-    pub fn groups(&self) -> Vec<u128> {
-        self.shared.with(|state| {
-            let table = &state.table;
-            let group = |id| Some(table.group_id(table.object(table.key(id)?)));
-            table.ids().filter_map(group).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
         })
     }
 

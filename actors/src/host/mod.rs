@@ -35,6 +35,7 @@ use crate::joblog::{JobLogs, LogError, Opened, Run};
 use crate::node::NodeParts;
 use crate::owner::{self, OwnerMsg};
 use crate::registry::programs;
+use crate::scheduler::SchedulerMsg;
 use crate::shell::{Actor, Address, Scope, Wire};
 use crate::task::JobError;
 
@@ -325,6 +326,9 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
         Opened::Over(end) => {
             // It may have been written down once more just now.
             logs.forget(job).await?;
+            // Who ran it may not have told the Scheduler, which may have given it a host again.
+            node.over.add(job);
+            let _ = node.scheduler.send(SchedulerMsg::JobDone { job });
             Accepted::Over(end)
         }
         Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),

@@ -556,6 +556,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
             resources: options.resources.clone(),
             spin: Base::spin(options),
             figures: Box::new(move || figures()),
+            scheduler: options.cluster.is_some().then(|| base.link.clone()),
         };
         NodeManager::new(parts, address)
     });

@@ -1,7 +1,7 @@
 //! The NodeManager's shell: messages in, executors, staging and answers out.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::event::{NodeFigures, Received};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::{Function, VALUE_MAX_BYTES};
+use crate::scheduler::{JOBS_OVER_MAX, SchedulerLink, SchedulerMsg};
 use crate::shell::{Actor, Address, Post, Scope};
 use crate::task::{
     Consumed, FailureKind, Output, Parts, Resources, Returns, StillRunning, TaskFailure, TaskFigures, TaskSpec,
@@ -32,6 +33,8 @@ use crate::task::{
 const TICK: Duration = Duration::from_millis(500);
 /// Small outputs are told to the Owner with the completion where there are so many outputs at most.
 const VALUES_MAX: usize = 16;
+/// So many ticks apart the Scheduler is told of which jobs something is here.
+const HOLDS_EVERY: u64 = 4;
 /// Figures are not taken more often than this: taking them costs some 50 us.
 const SAMPLE_MIN_MS: u64 = 20;
 
@@ -49,6 +52,9 @@ pub struct NodeManagerParts {
     pub(crate) spin: Duration,
     /// Figures of the process, taken now.
     pub(crate) figures: Box<dyn Fn() -> NodeFigures>,
+    /// Who is told of which jobs something is here. None where the node is alone: it knows its jobs, and what it has of others may be
+    /// taken up again.
+    pub(crate) scheduler: Option<SchedulerLink>,
 }
 
 /// The actor.
@@ -80,6 +86,8 @@ pub struct NodeManager {
     awake: Rc<Cell<bool>>,
     awake_until: Rc<Cell<Duration>>,
     spin: Duration,
+    scheduler: Option<SchedulerLink>,
+    ticks: u64,
 }
 
 /// An attempt on this node.
@@ -134,6 +142,8 @@ impl NodeManager {
             awake: Rc::default(),
             awake_until: Rc::default(),
             spin: parts.spin,
+            scheduler: parts.scheduler,
+            ticks: 0,
         }
     }
 
@@ -472,6 +482,25 @@ impl NodeManager {
             }
         }
         self.say_figures();
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(HOLDS_EVERY) {
+            self.say_holds();
+        }
+    }
+
+    /// Tells the Scheduler of which jobs something is here: some may have ended while this node was away.
+    fn say_holds(&self) {
+        let Some(scheduler) = &self.scheduler else { return };
+        let stored = self.store.groups().into_iter().map(JobId::from_u128);
+        let known = self.owners.keys().copied().chain(self.sets.keys().map(|(job, _)| *job));
+        let jobs: BTreeSet<_> = stored.chain(known).chain(self.attempts.keys().map(|(job, ..)| *job)).collect();
+        if jobs.is_empty() {
+            return;
+        }
+        let (node, jobs) = (self.node(), jobs.into_iter().take(JOBS_OVER_MAX).collect());
+        if let Err(error) = scheduler.send(SchedulerMsg::Holds { node, jobs }) {
+            debug!(%error, "scheduler not told of jobs");
+        }
     }
 
     /// Tells the Owners how much this node has done so far.

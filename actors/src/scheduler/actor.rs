@@ -11,6 +11,7 @@ use super::state::{Effect, Event, SchedulerOptions, State};
 use crate::host::{self, HostMsg, JobSpec};
 use crate::ids::{Epoch, JobId, NodeId};
 use crate::joblog::{LogError, LogsLink};
+use crate::node_manager::{self, NodeMsg};
 use crate::owner::{self, OwnerMsg};
 use crate::shell::{Actor, Post, Reply, Scope};
 
@@ -76,7 +77,8 @@ impl Reigning {
                 return None;
             }
             SchedulerMsg::Gathered | SchedulerMsg::Tick => Event::Tick,
-            SchedulerMsg::Unfinished(jobs) => Event::Unfinished(jobs),
+            SchedulerMsg::Holds { node, jobs } => Event::Holds { node, jobs },
+            SchedulerMsg::Unfinished(jobs) => Event::Unfinished(jobs?),
             SchedulerMsg::Reign { .. } | SchedulerMsg::StepDown | SchedulerMsg::Look => return None,
         })
     }
@@ -101,12 +103,11 @@ impl Scheduler {
                     None => Ok(Vec::new()),
                 }
             };
-            let jobs = unfinished.await.unwrap_or_else(|error: LogError| {
+            let jobs = unfinished.await.inspect_err(|error: &LogError| {
                 warn!(%error, "jobs that are not over cannot be listed now");
-                Vec::new()
             });
             let wanted = |spec: JobSpec| (spec.job, spec.tenant, vec![Arc::from(spec.program)]);
-            Some(SchedulerMsg::Unfinished(jobs.into_iter().map(wanted).collect()))
+            Some(SchedulerMsg::Unfinished(jobs.ok().map(|jobs| jobs.into_iter().map(wanted).collect())))
         });
     }
 
@@ -141,6 +142,16 @@ impl Scheduler {
                     self.post.answer(reply, answer);
                 }
             }
+            Effect::EndJob { node, job } => {
+                info!(job_id = %job, node = %node, "node has something of a job that is over");
+                let manager = self.post.address::<NodeMsg>(&node, node_manager::ACTOR);
+                if let Err(error) = manager.send(NodeMsg::EndJob { job }) {
+                    debug!(job_id = %job, %error, "node not told");
+                }
+                // Where an Owner is there that has not heard of later runs, it must not go on.
+                self.tell(job, &node, OwnerMsg::TakenOver { run: u32::MAX });
+            }
+            Effect::Look => self.look(scope),
             Effect::HomeLost { job, node } => {
                 warn!(job_id = %job, node = %node, "host of the job died");
                 self.look(scope);

@@ -47,8 +47,8 @@ mod why;
 pub use actor::Scheduler;
 pub use link::{Reign, SchedulerLink};
 pub use protocol::{
-    ACTOR, HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SchedulerMsg, Shape,
-    Wait,
+    ACTOR, HeldLease, JOBS_OVER_MAX, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal,
+    SchedulerMsg, Shape, Wait,
 };
 pub use state::{Effect, Event, SchedulerOptions, State};
 

@@ -9,6 +9,7 @@
 //! | `Release`   | Owner                             | –                                  | harmless                     | the next `Demand` says the same          |
 //! | `JobDone`   | Owner                             | –                                  | ignored                      | leases run out                           |
 //! | `JobsOver`  | each node, to a new Scheduler     | –                                  | ignored                      | a late word may bring the job back       |
+//! | `Holds`     | NodeManager, every two seconds    | `EndJob` for those that are over   | same answer again            | the next one comes                       |
 //! | `ListNodes` | anybody                           | `Vec<NodeInfo>`                    | –                            | asked again after the deadline           |
 //! | `ListJobs`  | anybody                           | `Vec<JobInfo>`                     | –                            | asked again after the deadline           |
 //! | `Reign`     | the election on its node          | –                                  | lasts longer                 | never leaves the process                 |
@@ -77,6 +78,13 @@ pub enum SchedulerMsg {
         /// The latest of them.
         jobs: Vec<JobId>,
     },
+    /// A node has something of these jobs. Those that are over have ended without its hearing of that.
+    Holds {
+        /// The node.
+        node: NodeId,
+        /// The first of them; at most [`JOBS_OVER_MAX`].
+        jobs: Vec<JobId>,
+    },
     /// Which nodes are there?
     ListNodes {
         /// All of them, by name.
@@ -106,9 +114,9 @@ pub enum SchedulerMsg {
     /// Look which jobs are not over.
     #[serde(skip)]
     Look,
-    /// These are not over: job, tenant, functions that its host must have.
+    /// These are not over: job, tenant, functions that its host must have. `None`: that cannot be known now.
     #[serde(skip)]
-    Unfinished(Vec<(JobId, Arc<str>, Vec<Arc<str>>)>),
+    Unfinished(Option<Vec<(JobId, Arc<str>, Vec<Arc<str>>)>>),
     /// Time has passed.
     #[serde(skip)]
     Tick,
@@ -369,6 +377,7 @@ mod tests {
                 held: Vec::new(),
             }),
             SchedulerMsg::JobsOver { jobs: vec![job; JOBS_OVER_MAX] },
+            SchedulerMsg::Holds { node: node.clone(), jobs: vec![job; JOBS_OVER_MAX] },
             SchedulerMsg::Release { job, lease: in_use(0) },
             SchedulerMsg::JobDone { job },
             SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 8) },

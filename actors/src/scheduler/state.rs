@@ -15,6 +15,9 @@
 //! | demand with leases of an earlier reign       | what they use is nobody else's until it is reported idle or ends  |
 //! | submission while it gathers                  | answered when it has gathered                                     |
 //! | a job is logged as unfinished, has no home   | it is given one                                                   |
+//! | a node has something of a job that is over   | the node is told that it is                                       |
+//! | ... of a job of which nothing is heard       | it is looked whether it is over; if it is, and nothing was heard  |
+//! |                                              | of it for 10 s, the node is told that                             |
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +48,8 @@ pub struct SchedulerOptions {
     pub turn: Duration,
     /// A job without leases from which nothing was heard for so long is forgotten; 60 s.
     pub forget_after: Duration,
+    /// A job of which a node has something, and nothing is heard for so long, is over if no log says otherwise; 10 s.
+    pub orphan_after: Duration,
     /// How long one that succeeds another only listens to nodes and Owners before it lends; 500 ms.
     pub gather: Duration,
 }
@@ -58,6 +63,7 @@ impl Default for SchedulerOptions {
             demand_lasts: Duration::from_secs(3),
             turn: Duration::from_secs(10),
             forget_after: Duration::from_secs(60),
+            orphan_after: Duration::from_secs(10),
             gather: Duration::from_millis(500),
         }
     }
@@ -102,6 +108,13 @@ pub enum Event {
     },
     /// Jobs are over, as a node has seen.
     JobsOver(Vec<JobId>),
+    /// A node has something of these jobs.
+    Holds {
+        /// The node.
+        node: NodeId,
+        /// The jobs.
+        jobs: Vec<JobId>,
+    },
     /// Jobs that were accepted and are not over, as their logs say: job, tenant, functions that the host must have.
     Unfinished(Vec<(JobId, Arc<str>, Vec<Arc<str>>)>),
     /// Time has passed.
@@ -143,6 +156,15 @@ pub enum Effect {
         /// The node.
         on: NodeId,
     },
+    /// Tell a node that a job of which it has something is over.
+    EndJob {
+        /// The node.
+        node: NodeId,
+        /// The job.
+        job: JobId,
+    },
+    /// Look in the logs which jobs are not over.
+    Look,
     /// The node that hosts a job's Owner is dead: the job must be picked up elsewhere.
     HomeLost {
         /// The job.
@@ -163,6 +185,10 @@ pub struct State {
     /// What each tenant has used, share x milliseconds.
     pub(super) tenants_used: BTreeMap<Arc<str>, u128>,
     over: VecDeque<JobId>,
+    /// Jobs of which nodes have something and nothing is heard: since when.
+    strangers: BTreeMap<JobId, Duration>,
+    /// Which jobs were not over when that was looked last, and when that was.
+    unfinished: Option<(Duration, BTreeSet<JobId>)>,
     pub(super) next_lease: u64,
     accounted_at: Duration,
     renew_at: Duration,
@@ -223,6 +249,8 @@ impl State {
             loans: BTreeMap::new(),
             tenants_used: BTreeMap::new(),
             over: VecDeque::new(),
+            strangers: BTreeMap::new(),
+            unfinished: None,
             next_lease: 1,
             accounted_at: Duration::ZERO,
             renew_at: Duration::ZERO,
@@ -309,8 +337,14 @@ impl State {
             Event::Release { job, lease } => self.in_use(job, &lease),
             Event::JobDone { job } => self.job_done(job),
             Event::JobsOver(jobs) => jobs.into_iter().for_each(|job| self.job_done(job)),
-            Event::Unfinished(jobs) if !self.gathers(now) => self.take_up(now, jobs, effects),
-            Event::Unfinished(_) | Event::Tick => {}
+            Event::Holds { node, jobs } => self.holds(now, &node, jobs, effects),
+            Event::Unfinished(jobs) => {
+                self.unfinished = Some((now, jobs.iter().map(|(job, ..)| *job).collect()));
+                if !self.gathers(now) {
+                    self.take_up(now, jobs, effects);
+                }
+            }
+            Event::Tick => {}
         }
         if self.gathers(now) {
             return;
@@ -453,10 +487,14 @@ impl State {
                 effects.extend(told);
                 continue;
             }
-            // Where nobody can, it is asked for again later.
-            if let Ok(Placement { node, .. }) = self.submit(now, id, tenant, &functions) {
-                effects.push(Effect::Resume { job: id, on: node });
-            }
+            let on = match self.submit(now, id, tenant, &functions) {
+                Ok(Placement { node, .. }) => Some(node),
+                // Its host was gone before it had written down how it ended. Whoever opens the log does that.
+                Err(Refusal::Over) => self.nodes.iter().find(|(_, node)| node.up).map(|(name, _)| name.clone()),
+                // It is asked for again later.
+                Err(_) => None,
+            };
+            effects.extend(on.map(|on| Effect::Resume { job: id, on }));
         }
     }
 
@@ -590,11 +628,33 @@ impl State {
         }
     }
 
+    /// A node has something of these jobs. It may have been away when one of them ended.
+    fn holds(&mut self, now: Duration, node: &NodeId, jobs: Vec<JobId>, effects: &mut Vec<Effect>) {
+        for job in jobs {
+            // One that is known may be known from an Owner that had been replaced, and has gone since.
+            if self.jobs.get(&job).is_some_and(|job| job.speaks(now, &self.options)) {
+                self.strangers.remove(&job);
+                continue;
+            }
+            let since = *self.strangers.entry(job).or_insert(now);
+            let looked = self.unfinished.as_ref().filter(|(at, _)| *at >= since);
+            // An Owner that lives speaks every second, wherever the Scheduler is.
+            let silent = now >= since + self.options.orphan_after;
+            if self.over.contains(&job) || looked.is_some_and(|(_, unfinished)| silent && !unfinished.contains(&job)) {
+                effects.push(Effect::EndJob { node: node.clone(), job });
+            } else if looked.is_none() {
+                effects.push(Effect::Look);
+            }
+        }
+    }
+
     /// Jobs of which nothing was heard for long, and that have nothing, are gone.
     fn forget(&mut self, now: Duration) {
         let limit = self.options.forget_after;
         let with_loans: BTreeSet<_> = self.loans.keys().map(|(job, _)| *job).collect();
         self.jobs.retain(|id, job| now.saturating_sub(job.heard_at) < limit || with_loans.contains(id));
+        // Who has nothing of it any more does not say so.
+        self.strangers.retain(|_, since| now.saturating_sub(*since) < limit);
         let tenants: BTreeSet<_> = self.jobs.values().map(|job| Arc::clone(&job.tenant)).collect();
         self.tenants_used.retain(|tenant, _| tenants.contains(tenant));
     }

@@ -47,7 +47,11 @@ impl World {
             match effect {
                 Effect::Leases { job, leases, .. } => drop(self.leases.insert(*job, leases.clone())),
                 Effect::Wait { job, wait, .. } => drop(self.waits.insert(*job, wait.clone())),
-                Effect::Answer { .. } | Effect::HomeLost { .. } | Effect::Resume { .. } => {}
+                Effect::Answer { .. }
+                | Effect::HomeLost { .. }
+                | Effect::Resume { .. }
+                | Effect::EndJob { .. }
+                | Effect::Look => {}
             }
         }
         self.log.extend(effects);
@@ -488,6 +492,76 @@ fn jobs_that_nodes_say_are_over_stay_over_in_the_next_reign() {
     world.on(10.5, Event::Submit { ask: 1, job: job(1), tenant: "t".into(), functions: Vec::new() });
     assert_eq!(world.log, [Effect::Answer { ask: 1, answer: Err(Refusal::Over) }]);
     assert_eq!(world.state.jobs(), [], "a late word does not bring it back");
+}
+
+fn holds(number: u128) -> Event {
+    Event::Holds { node: NodeId::new("a"), jobs: vec![job(number)] }
+}
+
+fn end_job(number: u128) -> Effect {
+    Effect::EndJob { node: NodeId::new("a"), job: job(number) }
+}
+
+#[test]
+fn a_node_that_has_something_of_a_job_that_is_over_is_told_so() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.demand(0.0, 1, 1);
+    world.log.clear();
+    world.on(0.1, holds(1));
+    assert_eq!(world.log, [], "it goes on");
+    world.on(0.2, Event::JobDone { job: job(1) });
+    world.on(0.3, holds(1));
+    assert_eq!(world.log, [end_job(1)]);
+}
+
+#[test]
+fn a_job_of_which_nothing_is_heard_but_what_a_node_has_is_over_if_no_log_and_no_owner_says_otherwise() {
+    let unfinished = |jobs: &[u128]| {
+        let of = |number: &u128| (job(*number), Arc::from("t"), vec!["lacking@1".into()]);
+        Event::Unfinished(jobs.iter().map(of).collect())
+    };
+    // Logged as unfinished; an Owner speaks; neither.
+    for (logged, speaks) in [(true, false), (false, true), (false, false)] {
+        let mut world = World::new(&[node("a", 2000)]);
+        world.on(0.0, unfinished(&[]));
+        world.on(1.0, holds(1));
+        assert_eq!(world.log, [Effect::Look], "what was looked before says nothing of it");
+        world.log.clear();
+        world.on(1.1, unfinished(if logged { &[1] } else { &[] }));
+        world.on(10.9, holds(1));
+        assert_eq!(world.log, [], "its Owner may be looking for the Scheduler");
+        if speaks {
+            world.demand(10.95, 1, 1);
+            world.log.clear();
+        }
+        world.on(11.0, holds(1));
+        let told = if logged || speaks { vec![] } else { vec![end_job(1)] };
+        assert_eq!(world.log, told, "logged: {logged}, an Owner speaks: {speaks}");
+    }
+}
+
+#[test]
+fn an_owner_that_has_gone_again_does_not_keep_what_a_node_has_of_a_job_that_is_over() {
+    let mut world = World::new(&[node("a", 2000)]);
+    // It had been replaced, and the job has ended under an earlier Scheduler.
+    world.demand(0.0, 1, 1);
+    world.log.clear();
+    for at in [2.0, 5.0] {
+        world.on(at, holds(1));
+    }
+    world.on(5.1, Event::Unfinished(Vec::new()));
+    world.on(16.0, holds(1));
+    assert!(world.log.contains(&end_job(1)), "{:?}", world.log);
+}
+
+#[test]
+fn a_job_whose_end_was_not_written_down_before_its_host_was_gone_is_given_to_a_node_for_that() {
+    let mut world = World::takes_over(10.0);
+    world.on(10.0, Event::NodeUp(node("a", 2000)));
+    world.on(10.1, Event::JobsOver(vec![job(1)]));
+    world.on(12.0, Event::Unfinished(vec![(job(1), "t".into(), Vec::new())]));
+    assert_eq!(world.log, [Effect::Resume { job: job(1), on: NodeId::new("a") }]);
+    assert_eq!(world.state.jobs(), [], "it is over all the same");
 }
 
 #[test]

@@ -112,6 +112,7 @@ fn scheduler() -> Vec<SchedulerMsg> {
         SchedulerMsg::Release { job: job(), lease },
         SchedulerMsg::JobDone { job: job() },
         SchedulerMsg::JobsOver { jobs: vec![job()] },
+        SchedulerMsg::Holds { node: node(), jobs: vec![job()] },
         SchedulerMsg::ListNodes { reply: Reply::to(node(), 8) },
         SchedulerMsg::ListJobs { reply: Reply::to(node(), 9) },
     ]
@@ -126,6 +127,7 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
         SchedulerMsg::Release { .. } => "Release",
         SchedulerMsg::JobDone { .. } => "JobDone",
         SchedulerMsg::JobsOver { .. } => "JobsOver",
+        SchedulerMsg::Holds { .. } => "Holds",
         SchedulerMsg::ListNodes { .. } => "ListNodes",
         SchedulerMsg::ListJobs { .. } => "ListJobs",
         SchedulerMsg::Reign { .. } => "Reign",

@@ -301,6 +301,11 @@ impl Table {
         }
     }
 
+    /// Groups that have objects, in order.
+    pub fn groups(&self) -> Vec<u128> {
+        self.group_by_id.keys().copied().collect()
+    }
+
     /// Some object of a group, `None` when it has none.
     pub fn any_of_group(&self, group: u128) -> Option<ObjectKey> {
         self.group_by_id.get(&group).map(|key| self.groups.get(*key).first)
