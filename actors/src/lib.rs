@@ -21,6 +21,8 @@ pub mod random;
 pub mod registry;
 pub mod scheduler;
 pub mod shell;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod task;
 pub mod transfer;
 

@@ -65,6 +65,12 @@ impl Flags {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it was asked to stop.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Takes the attempt back, if it has not started.
     pub fn take_back(&self) -> bool {
         self.state.compare_exchange(QUEUED, TAKEN_BACK, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -76,7 +82,8 @@ impl Flags {
         started.then(|| now.saturating_sub(Duration::from_micros(self.started_us.load(Ordering::Relaxed))))
     }
 
-    fn start(&self, now: Duration) -> bool {
+    /// It starts now, unless it was taken back.
+    pub(crate) fn start(&self, now: Duration) -> bool {
         self.started_us.store(now.as_micros() as u64, Ordering::Relaxed);
         self.state.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -17,6 +17,8 @@ mod waits;
 mod why;
 
 pub use actor::{NodeManager, NodeManagerParts};
+#[cfg(feature = "simulation")]
+pub(crate) use executor::Flags;
 pub(crate) use executor::SPIN;
 pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
 pub use gate::Gate;
@@ -24,6 +26,8 @@ pub use protocol::{ACTOR, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_ME
 pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
+#[cfg(feature = "simulation")]
+pub(crate) use state::{Effect, Key, NodeState, Phase};
 pub(crate) use waits::Tally;
 pub use why::{ATTEMPTS_ASKED_MAX, AttemptState, Doing};
 

@@ -6,7 +6,7 @@ use crate::ids::{Attempt, JobId, TaskId};
 use crate::task::Resources;
 
 /// One attempt on this node.
-pub(super) type Key = (JobId, TaskId, Attempt);
+pub(crate) type Key = (JobId, TaskId, Attempt);
 
 /// Functions whose tasks take less than this are handed out ahead of free executors: the way there and back would
 /// otherwise cost more than the task.
@@ -15,7 +15,7 @@ const SHORT_MICROS: u64 = 200;
 const SHORT_PER_EXECUTOR: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Queued,
     Staging,
     Ready,
@@ -32,7 +32,7 @@ struct Entry {
 
 /// What the NodeManager has to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     /// Get the arguments ready.
     Stage(Key),
     /// Give it to the executors.
@@ -41,7 +41,7 @@ pub(super) enum Effect {
 
 /// The queue of a node.
 #[derive(Debug)]
-pub(super) struct NodeState {
+pub(crate) struct NodeState {
     executors: usize,
     capacity: Resources,
     used: Resources,
@@ -56,7 +56,7 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    pub(super) fn new(executors: usize, capacity: Resources) -> Self {
+    pub(crate) fn new(executors: usize, capacity: Resources) -> Self {
         Self {
             executors,
             capacity,
@@ -72,7 +72,7 @@ impl NodeState {
     }
 
     /// A new attempt; false when it is known.
-    pub(super) fn add(&mut self, key: Key, function: &'static str, resources: Resources, needs_staging: bool) -> bool {
+    pub(crate) fn add(&mut self, key: Key, function: &'static str, resources: Resources, needs_staging: bool) -> bool {
         if self.entries.contains_key(&key) {
             return false;
         }
@@ -86,7 +86,7 @@ impl NodeState {
     }
 
     /// Its arguments are there; false when it is gone.
-    pub(super) fn staged(&mut self, key: Key) -> bool {
+    pub(crate) fn staged(&mut self, key: Key) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else { return false };
         entry.phase = Phase::Ready;
         self.staging -= 1;
@@ -94,18 +94,18 @@ impl NodeState {
         true
     }
 
-    pub(super) fn phase(&self, key: Key) -> Option<Phase> {
+    pub(crate) fn phase(&self, key: Key) -> Option<Phase> {
         self.entries.get(&key).map(|entry| entry.phase)
     }
 
     /// How many queued attempts are before it, how many are with the executors, and how many executors there are.
-    pub(super) fn before(&self, key: Key) -> (u64, u64, u64) {
+    pub(crate) fn before(&self, key: Key) -> (u64, u64, u64) {
         let ahead = self.entries.get(&key).map_or(0, |entry| self.queued.range(..entry.number).count());
         (ahead as u64, self.handed as u64, self.executors as u64)
     }
 
     /// The attempt is over, or was taken back. `micros`: how long it ran.
-    pub(super) fn remove(&mut self, key: Key, micros: Option<u64>) -> bool {
+    pub(crate) fn remove(&mut self, key: Key, micros: Option<u64>) -> bool {
         let Some(entry) = self.entries.remove(&key) else { return false };
         match entry.phase {
             Phase::Queued => drop(self.queued.remove(&entry.number)),
@@ -125,12 +125,15 @@ impl NodeState {
         true
     }
 
-    pub(super) fn keys_of(&self, job: JobId) -> Vec<Key> {
-        self.entries.keys().filter(|key| key.0 == job).copied().collect()
+    /// The attempts of a job, in an order that is always the same.
+    pub(crate) fn keys_of(&self, job: JobId) -> Vec<Key> {
+        let mut keys: Vec<_> = self.entries.keys().filter(|key| key.0 == job).copied().collect();
+        keys.sort_unstable();
+        keys
     }
 
     /// What to do next.
-    pub(super) fn advance(&mut self, effects: &mut Vec<Effect>) {
+    pub(crate) fn advance(&mut self, effects: &mut Vec<Effect>) {
         self.hand_out(effects);
         while self.staging + self.ready.len() < self.executors + 1
             && let Some((_, key)) = self.queued.pop_first()

@@ -177,4 +177,10 @@ impl<T> Reply<T> {
     pub fn to(node: NodeId, slot: u64) -> Self {
         Self { node, slot, answer: PhantomData }
     }
+
+    /// The node and the slot that it goes to.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn goes_to(&self) -> (&NodeId, u64) {
+        (&self.node, self.slot)
+    }
 }

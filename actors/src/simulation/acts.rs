@@ -1,0 +1,159 @@
+//! What the actors of a node tell each other, and what they want done: the words between the mirrors of the shells and the world.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use exobus_store::Block;
+use tokio::sync::oneshot;
+
+use super::dice::Dice;
+use super::oracle::Oracle;
+use super::server::Question;
+use super::store::Store;
+use crate::host::HostMsg;
+use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
+use crate::node_manager::{AttemptState, Flags, Key, NodeMsg};
+use crate::owner::OwnerMsg;
+use crate::scheduler::{NodeInfo, SchedulerLink, SchedulerMsg};
+use crate::task::{JobError, Output, Parts, TaskSpec};
+
+/// A message to an actor of a node, as it travels in a session.
+#[derive(Debug)]
+pub(super) enum Message {
+    Node(NodeMsg),
+    Owner(OwnerMsg),
+    Scheduler(SchedulerMsg),
+    Host(HostMsg),
+    Answer { slot: u64, answer: Answer },
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Nodes(Vec<NodeInfo>),
+    Doing(Vec<AttemptState>),
+}
+
+/// A moment that somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    Membership,
+    Election,
+    Scheduler,
+    Gathered,
+    Look,
+    Register,
+    Manager,
+    Owner,
+    Settle,
+    Farewell,
+    LogAgain,
+    ListAgain,
+    CloseAgain,
+    /// A question to the server has no answer.
+    Unanswered(u64),
+    /// Nodes were to say what attempts do.
+    Told(u64),
+}
+
+/// Who asked the server something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Election,
+    Look,
+    Open,
+    Log,
+    Close,
+}
+
+/// What is wanted of an object, and where it should be.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) object: ObjectId,
+    pub(super) parts: Parts,
+    pub(super) at: Option<NodeId>,
+}
+
+/// The arguments of an attempt, taken apart.
+pub(super) type Pieces = Vec<Vec<Piece>>;
+/// What was read of each argument, piece by piece.
+pub(super) type Reads = Vec<Vec<(ObjectId, Vec<Output>)>>;
+
+/// An attempt that is handed to the executors.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) key: Key,
+    pub(super) life: Incarnation,
+    pub(super) spec: Rc<TaskSpec>,
+    pub(super) reads: Reads,
+    pub(super) flags: Rc<Flags>,
+}
+
+#[derive(Debug)]
+pub(super) enum Act {
+    /// To an actor of a node, in the session with it.
+    Send(NodeId, Message),
+    After(Duration, Timer),
+    /// A question to the server, and how long its answer may take.
+    Ask(Who, Question, Duration),
+    /// Get the arguments of an attempt.
+    Stage(Key, Rc<TaskSpec>, Pieces),
+    Hand(Work),
+    /// Bring an object to the program.
+    Read {
+        object: ObjectId,
+        parts: Parts,
+        node: NodeId,
+        answer: oneshot::Sender<Result<Block, JobError>>,
+    },
+    /// Something for the trace.
+    Note(String),
+}
+
+/// What an actor of a node sees while it handles something.
+pub(super) struct Cx<'a> {
+    pub(super) now: Duration,
+    pub(super) me: &'a NodeId,
+    pub(super) incarnation: Incarnation,
+    /// The only job there is.
+    pub(super) job: JobId,
+    pub(super) link: &'a SchedulerLink,
+    pub(super) store: &'a mut Store,
+    pub(super) oracle: &'a mut Oracle,
+    pub(super) dice: &'a mut Dice,
+    pub(super) slots: &'a mut u64,
+    pub(super) traced: bool,
+    pub(super) acts: &'a mut Vec<Act>,
+}
+
+impl Cx<'_> {
+    pub(super) fn send(&mut self, to: &NodeId, message: Message) {
+        self.acts.push(Act::Send(to.clone(), message));
+    }
+
+    /// To whoever is the Scheduler, if anybody is known to be.
+    pub(super) fn tell_scheduler(&mut self, message: SchedulerMsg) {
+        if let Some(reign) = self.link.reign() {
+            self.send(&reign.node, Message::Scheduler(message));
+        }
+    }
+
+    pub(super) fn after(&mut self, delay: Duration, timer: Timer) {
+        self.acts.push(Act::After(delay, timer));
+    }
+
+    pub(super) fn ask(&mut self, who: Who, question: Question, deadline: Duration) {
+        self.acts.push(Act::Ask(who, question, deadline));
+    }
+
+    /// A number that no other question has.
+    pub(super) fn slot(&mut self) -> u64 {
+        *self.slots += 1;
+        *self.slots
+    }
+
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.traced {
+            self.acts.push(Act::Note(text()));
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! The NodeManager of a node: its pure core, and a mirror of its shell (`node_manager/actor.rs`), message by message.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::acts::{Act, Answer, Cx, Message, Piece, Pieces, Reads, Timer, Work};
+use super::program::{Params, functions};
+use super::store::Found;
+use crate::event::NodeFigures;
+use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::node_manager::{
+    AttemptState, Doing, Effect, Flags, Key, NO_BYTES, NodeMsg, NodeState, Phase, Report, SET_MEMBERS_PER_MESSAGE,
+};
+use crate::owner::OwnerMsg;
+use crate::scheduler::SchedulerMsg;
+use crate::task::{
+    FailureKind, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure, TaskFigures,
+    TaskSpec,
+};
+
+const TICK: Duration = Duration::from_millis(500);
+const HOLDS_EVERY: u64 = 4;
+/// As in the real one.
+const VALUES_MAX: usize = 16;
+const VALUE_MAX_BYTES: u64 = 2048;
+
+/// Members of a set, as far as this node was told of them.
+#[derive(Debug, Default)]
+struct Members {
+    total: usize,
+    members: Vec<(ObjectId, Option<NodeId>)>,
+    /// One of them is lost.
+    lost: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    owner: NodeId,
+    spec: Rc<TaskSpec>,
+    reads: Option<Reads>,
+    flags: Rc<Flags>,
+}
+
+#[derive(Debug)]
+struct Cancelled {
+    flags: Rc<Flags>,
+    outputs: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Manager {
+    state: NodeState,
+    attempts: BTreeMap<Key, Running>,
+    cancelled: BTreeMap<Key, Cancelled>,
+    sets: BTreeMap<(JobId, SetId), Members>,
+    owners: BTreeMap<JobId, NodeId>,
+    runs: BTreeMap<JobId, u32>,
+    watched: BTreeSet<JobId>,
+    ticks: u64,
+}
+
+impl Manager {
+    pub(super) fn new(executors: usize) -> Self {
+        Self {
+            state: NodeState::new(executors, Resources::cpu(executors as u64 * 1000)),
+            attempts: BTreeMap::new(),
+            cancelled: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            ticks: 0,
+        }
+    }
+
+    pub(super) fn started(&mut self, cx: &mut Cx<'_>) {
+        cx.after(TICK, Timer::Manager);
+    }
+
+    /// The life of the node is over: attempts that have started run on until they look.
+    pub(super) fn end(&mut self) {
+        for running in self.attempts.values() {
+            if !running.flags.take_back() {
+                running.flags.cancel();
+            }
+        }
+    }
+
+    /// Whether nothing of any job is left.
+    pub(super) fn is_idle(&self) -> bool {
+        self.attempts.is_empty() && self.cancelled.is_empty() && self.sets.is_empty()
+    }
+
+    pub(super) fn handle(&mut self, message: NodeMsg, cx: &mut Cx<'_>) {
+        match message {
+            NodeMsg::Run { owner, spec } => self.run(owner, spec, cx),
+            NodeMsg::Executor(report) => self.report(report, cx),
+            NodeMsg::DefineSet { job, set, start, total, members, nodes, at } => {
+                let locate =
+                    |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
+                let members = members.iter().zip(&at);
+                let members: Vec<_> = members.map(|(object, at)| (object, locate(*at))).collect();
+                self.define((job, set), start, total, members);
+            }
+            NodeMsg::Recall { job, tasks } => {
+                for (task, attempt) in tasks {
+                    self.recall((job, task, attempt), cx);
+                }
+            }
+            NodeMsg::Cancel { job, task, attempt } => self.cancel((job, task, attempt)),
+            NodeMsg::Free { objects, .. } => {
+                for object in objects.iter() {
+                    cx.store.delete(object);
+                }
+            }
+            NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts, cx),
+            NodeMsg::EndJob { job } => self.end_job(job, cx),
+            NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run, cx),
+            NodeMsg::Doing { job, attempts, reply } => {
+                let (to, slot) = reply.goes_to();
+                let answer = Answer::Doing(self.doing(job, &attempts, cx.now));
+                cx.send(&to.clone(), Message::Answer { slot, answer });
+            }
+            NodeMsg::Watch { job, owner, .. } => {
+                self.owners.entry(job).or_insert(owner);
+                self.watched.insert(job);
+                self.say(job, false, cx);
+            }
+            NodeMsg::Tick => {
+                for job in self.watched.clone() {
+                    self.say(job, false, cx);
+                }
+                self.ticks += 1;
+                if self.ticks.is_multiple_of(HOLDS_EVERY) {
+                    self.say_holds(cx);
+                }
+                cx.after(TICK, Timer::Manager);
+            }
+            NodeMsg::Staged(_) | NodeMsg::Sample => unreachable!("they never leave the real shell"),
+        }
+        self.flush(cx);
+    }
+
+    fn tell(&mut self, job: JobId, node: &NodeId, message: OwnerMsg, cx: &mut Cx<'_>) {
+        let owner = self.owners.entry(job).or_insert_with(|| node.clone()).clone();
+        cx.send(&owner, Message::Owner(message));
+    }
+
+    fn run(&mut self, owner: NodeId, spec: TaskSpec, cx: &mut Cx<'_>) {
+        let key = (spec.job, spec.id, spec.attempt);
+        let pieces = self.pieces(&spec);
+        // What is in memory is taken at once, now and then.
+        let here = |piece: &Piece| match &piece.at {
+            None => Some(cx.oracle.truth.nothing(piece.object, piece.parts)),
+            Some(node) if node == cx.me => match cx.store.find(piece.object, piece.parts) {
+                Found::Here(parts) => Some(parts),
+                Found::Released | Found::Absent => None,
+            },
+            Some(_) => None,
+        };
+        let all_here = || {
+            let arg = |arg: &Vec<Piece>| arg.iter().map(|piece| Some((piece.object, here(piece)?))).collect();
+            pieces.as_ref().ok()?.iter().map(arg).collect::<Option<Reads>>()
+        };
+        let prepared = if spec.args.is_empty() { Some(Reads::new()) } else { all_here() };
+        let prepared = prepared.filter(|_| spec.args.is_empty() || cx.dice.chance(500));
+        let all = functions();
+        let function: &'static str = match all.iter().position(|name| *name == spec.function) {
+            Some(0) => "sim.map",
+            Some(1) => "sim.stream",
+            Some(2) => "sim.merge",
+            Some(3) => "sim.reduce",
+            _ => "sim.commit",
+        };
+        if !self.state.add(key, function, spec.resources.clone(), prepared.is_none()) {
+            return;
+        }
+        let running = Running { owner, spec: Rc::new(spec), reads: prepared, flags: Rc::default() };
+        self.attempts.insert(key, running);
+    }
+
+    /// The arguments of an attempt, as far as this node knows its sets.
+    fn pieces(&self, spec: &TaskSpec) -> Result<Pieces, TaskFailure> {
+        let arg = |located: &crate::task::LocatedArg| {
+            let parts = located.arg.parts;
+            match located.arg.source {
+                Source::Object(object) => Ok(vec![Piece { object, parts, at: located.at.clone() }]),
+                Source::Set(id) => {
+                    let set = self.sets.get(&(spec.job, id)).filter(|set| set.members.len() == set.total);
+                    let set = set.ok_or_else(|| {
+                        TaskFailure::new(FailureKind::Error, format!("set {id} was not defined on this node"))
+                    })?;
+                    if set.lost {
+                        return Err(TaskFailure::new(FailureKind::ArgumentLost, "a member of its set is lost"));
+                    }
+                    let piece =
+                        |(object, at): &(ObjectId, Option<NodeId>)| Piece { object: *object, parts, at: at.clone() };
+                    Ok(set.members.iter().map(piece).collect())
+                }
+            }
+        };
+        spec.args.iter().map(arg).collect()
+    }
+
+    fn fail(&mut self, key: Key, owner: &NodeId, failure: TaskFailure, figures: Option<TaskFigures>, cx: &mut Cx<'_>) {
+        let (node, incarnation, (job, task, attempt)) = (cx.me.clone(), cx.incarnation, key);
+        self.tell(job, owner, OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures }, cx);
+    }
+
+    fn stage(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let Some(running) = self.attempts.get(&key) else { return };
+        let spec = running.spec.clone();
+        match self.pieces(&spec) {
+            Ok(pieces) => cx.acts.push(Act::Stage(key, spec, pieces)),
+            Err(failure) => {
+                if failure.kind == FailureKind::Error {
+                    cx.oracle.set_unknown(&spec);
+                }
+                self.staged(key, Err(failure), cx);
+            }
+        }
+    }
+
+    /// Arguments are there, or cannot be had.
+    pub(super) fn staged(&mut self, key: Key, outcome: Result<Reads, TaskFailure>, cx: &mut Cx<'_>) {
+        match outcome {
+            Ok(reads) => {
+                if self.state.staged(key)
+                    && let Some(running) = self.attempts.get_mut(&key)
+                {
+                    running.reads = Some(reads);
+                }
+            }
+            Err(failure) => {
+                if let Some(running) = self.forget(key, None) {
+                    self.fail(key, &running.owner, failure, None, cx);
+                }
+            }
+        }
+        self.flush(cx);
+    }
+
+    fn forget(&mut self, key: Key, micros: Option<u64>) -> Option<Running> {
+        self.state.remove(key, micros);
+        self.attempts.remove(&key)
+    }
+
+    fn report(&mut self, report: Report, cx: &mut Cx<'_>) {
+        let (node, incarnation) = (cx.me.clone(), cx.incarnation);
+        match report {
+            Report::Yielded { job, task, attempt, index, output } => {
+                let message = OwnerMsg::Yielded { node, incarnation, task, attempt, index, output };
+                match self.attempts.get(&(job, task, attempt)).map(|running| running.owner.clone()) {
+                    Some(owner) => self.tell(job, &owner, message, cx),
+                    None => self.tell_of_outputs(job, task, index..index + 1, message, cx),
+                }
+            }
+            Report::Finished { job, task, attempt, outcome, figures, .. } => {
+                let key = (job, task, attempt);
+                let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
+                    let made = self.cancelled.remove(&key).map_or(0, |cancelled| cancelled.outputs);
+                    match outcome {
+                        Ok((outputs, consumed)) => {
+                            let (made, values) = (outputs.len() as u32, Vec::new());
+                            let message = OwnerMsg::Completed {
+                                node,
+                                incarnation,
+                                task,
+                                attempt,
+                                outputs,
+                                consumed,
+                                figures,
+                                values,
+                            };
+                            self.tell_of_outputs(job, task, 0..made, message, cx);
+                        }
+                        Err(_) if made > 0 => {
+                            let message = OwnerMsg::Stopped { node, incarnation, task, outputs: made };
+                            self.tell_of_outputs(job, task, 0..made, message, cx);
+                        }
+                        Err(_) => {}
+                    }
+                    return;
+                };
+                match outcome {
+                    Ok((outputs, consumed)) => {
+                        let values = small(&running.owner, task, &outputs, cx);
+                        let message = OwnerMsg::Completed {
+                            node,
+                            incarnation,
+                            task,
+                            attempt,
+                            outputs,
+                            consumed,
+                            figures,
+                            values,
+                        };
+                        self.tell(job, &running.owner, message, cx);
+                    }
+                    Err(failure) => {
+                        let failure = self.with_losses(&running.spec, failure, cx);
+                        self.fail(key, &running.owner, failure, Some(figures), cx);
+                    }
+                }
+            }
+        }
+    }
+
+    /// As the real stager words a failure: arguments of this node that are gone make it another one.
+    fn with_losses(&self, spec: &TaskSpec, failure: TaskFailure, cx: &Cx<'_>) -> TaskFailure {
+        if !matches!(failure.kind, FailureKind::Error | FailureKind::Final | FailureKind::Panic) {
+            return failure;
+        }
+        let pieces = self.pieces(spec).unwrap_or_default();
+        let here = pieces.iter().flatten().filter(|piece| piece.at.as_ref() == Some(cx.me));
+        let gone = here.filter(|piece| !cx.store.has(piece.object));
+        let lost = gone.map(|piece| LostObject { object: piece.object, node: cx.me.clone(), loss: Loss::Gone });
+        let lost: Vec<_> = lost.take(TaskFailure::LOST_MAX).collect();
+        if lost.is_empty() { failure } else { TaskFailure::argument_lost(failure.message, lost) }
+    }
+
+    fn tell_of_outputs(
+        &mut self,
+        job: JobId,
+        task: TaskId,
+        outputs: std::ops::Range<u32>,
+        message: OwnerMsg,
+        cx: &mut Cx<'_>,
+    ) {
+        match self.owners.get(&job).cloned() {
+            Some(owner) => cx.send(&owner, Message::Owner(message)),
+            None => outputs.for_each(|index| {
+                cx.store.delete(task.output(index));
+            }),
+        }
+    }
+
+    fn take_back(&mut self, key: Key) -> Option<Running> {
+        let started = match self.state.phase(key)? {
+            Phase::Handed => !self.attempts.get(&key)?.flags.take_back(),
+            Phase::Queued | Phase::Staging | Phase::Ready => false,
+        };
+        if started { None } else { self.forget(key, None) }
+    }
+
+    fn recall(&mut self, key: Key, cx: &mut Cx<'_>) {
+        if let Some(running) = self.take_back(key) {
+            let (node, (job, task, attempt)) = (cx.me.clone(), key);
+            self.tell(job, &running.owner, OwnerMsg::Recalled { node, task, attempt }, cx);
+        }
+    }
+
+    fn cancel(&mut self, key: Key) {
+        if self.take_back(key).is_none()
+            && let Some(running) = self.attempts.remove(&key)
+        {
+            running.flags.cancel();
+            let outputs = if let Returns::Many(outputs) = running.spec.returns { outputs } else { 0 };
+            self.cancelled.insert(key, Cancelled { flags: running.flags, outputs });
+        }
+    }
+
+    /// `members`: where they are, or `None` for those that are lost.
+    fn define(
+        &mut self,
+        set: (JobId, SetId),
+        start: u32,
+        total: u32,
+        members: Vec<(ObjectId, Option<Option<NodeId>>)>,
+    ) {
+        let known = self.sets.entry(set).or_default();
+        known.total = total as usize;
+        if start == 0 {
+            known.members.clear();
+            known.lost = false;
+        }
+        if known.members.len() == start as usize {
+            known.lost |= members.iter().any(|(_, at)| at.is_none());
+            known.members.extend(members.into_iter().map(|(object, at)| (object, at.flatten())));
+        }
+    }
+
+    fn free_parts(&mut self, set: (JobId, SetId), parts: Parts, cx: &mut Cx<'_>) {
+        let Some(set) = self.sets.get(&set) else { return };
+        for (object, _) in set.members.iter().filter(|(_, at)| at.as_ref() == Some(cx.me)) {
+            cx.store.release(*object, parts);
+        }
+    }
+
+    fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32, cx: &mut Cx<'_>) {
+        let latest = self.runs.entry(job).or_default();
+        if run < *latest {
+            let run = *latest;
+            return cx.send(owner, Message::Owner(OwnerMsg::TakenOver { run }));
+        }
+        *latest = run;
+        if let Some(before) = self.owners.insert(job, owner.clone())
+            && before != *owner
+        {
+            cx.send(&before, Message::Owner(OwnerMsg::TakenOver { run }));
+        }
+        for key in self.state.keys_of(job) {
+            self.cancel(key);
+            let (node, (_, task, attempt)) = (cx.me.clone(), key);
+            self.tell(job, owner, OwnerMsg::Recalled { node, task, attempt }, cx);
+        }
+        let held = cx.store.ids();
+        let chunks = held.chunks(SET_MEMBERS_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
+        let count = chunks.clone().count();
+        for (index, objects) in chunks.enumerate() {
+            let (node, incarnation) = (cx.me.clone(), cx.incarnation);
+            let (objects, last) = (objects.iter().copied().collect(), index + 1 == count);
+            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, last }, cx);
+        }
+    }
+
+    fn end_job(&mut self, job: JobId, cx: &mut Cx<'_>) {
+        for key in self.state.keys_of(job) {
+            self.cancel(key);
+        }
+        self.sets.retain(|(of, _), _| *of != job);
+        cx.store.clear();
+        if self.watched.remove(&job) {
+            self.say(job, true, cx);
+        }
+        self.owners.remove(&job);
+        self.runs.remove(&job);
+    }
+
+    fn say_holds(&self, cx: &mut Cx<'_>) {
+        let known = self.owners.keys().copied().chain(self.sets.keys().map(|(job, _)| *job));
+        let stored = (cx.store.len() > 0).then_some(cx.job);
+        let jobs: BTreeSet<_> = known.chain(stored).chain(self.attempts.keys().map(|(job, ..)| *job)).collect();
+        if !jobs.is_empty() {
+            cx.tell_scheduler(SchedulerMsg::Holds { node: cx.me.clone(), jobs: jobs.into_iter().collect() });
+        }
+    }
+
+    fn say(&mut self, job: JobId, last: bool, cx: &mut Cx<'_>) {
+        let Some(owner) = self.owners.get(&job).cloned() else { return };
+        let (node, figures, running) = (cx.me.clone(), NodeFigures::default(), self.still_running(job, cx.now));
+        let message = OwnerMsg::NodeFigures { node, figures, received: Vec::new(), last, running };
+        cx.send(&owner, Message::Owner(message));
+    }
+
+    fn still_running(&self, job: JobId, now: Duration) -> Vec<StillRunning> {
+        let wanted = self.attempts.iter().map(|(key, running)| (key, &running.flags));
+        let cancelled = self.cancelled.iter().map(|(key, cancelled)| (key, &cancelled.flags));
+        let long = wanted.chain(cancelled).filter_map(|((of, task, attempt), flags)| {
+            let time = flags.running_for(now).filter(|time| *of == job && *time >= StillRunning::AFTER)?;
+            Some(StillRunning { task: *task, attempt: *attempt, micros: time.as_micros() as u64 })
+        });
+        let mut long: Vec<_> = long.collect();
+        long.sort_unstable_by_key(|running| (std::cmp::Reverse(running.micros), running.task));
+        long
+    }
+
+    fn doing(&self, job: JobId, attempts: &[(TaskId, Attempt)], now: Duration) -> Vec<AttemptState> {
+        let doing = |(task, attempt): &(TaskId, Attempt)| {
+            let key = (job, *task, *attempt);
+            let doing = match self.attempts.get(&key) {
+                None if self.cancelled.contains_key(&key) => Doing::Cancelled,
+                None => Doing::NotHere,
+                Some(running) => match self.state.phase(key) {
+                    None => Doing::NotHere,
+                    Some(Phase::Handed) if running.flags.running_for(now).is_some() => Doing::Running,
+                    Some(_) => Doing::Staging,
+                },
+            };
+            AttemptState { task: *task, attempt: *attempt, doing, for_ms: 0 }
+        };
+        attempts.iter().map(doing).collect()
+    }
+
+    fn flush(&mut self, cx: &mut Cx<'_>) {
+        let mut effects = Vec::new();
+        self.state.advance(&mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Stage(key) => self.stage(key, cx),
+                Effect::Hand(key) => {
+                    let Some(running) = self.attempts.get_mut(&key) else { continue };
+                    let (spec, flags) = (running.spec.clone(), running.flags.clone());
+                    let reads = running.reads.take().unwrap_or_default();
+                    cx.acts.push(Act::Hand(Work { key, life: cx.incarnation, spec, reads, flags }));
+                }
+            }
+        }
+    }
+}
+
+/// The bytes of small outputs of one part, for an Owner on another node and for its log.
+fn small(owner: &NodeId, task: TaskId, outputs: &[Output], cx: &Cx<'_>) -> Vec<(u32, Bytes)> {
+    let value = |(index, output): (u32, &Output)| {
+        let small = (1..=VALUE_MAX_BYTES).contains(&output.bytes);
+        let whole = cx.store.parts_of(task.output(index)) == Some(1);
+        (small && whole).then(|| (index, Bytes::from(vec![0; output.bytes as usize])))
+    };
+    // What a function returns as its value comes with its report, wherever the Owner is; here that is each single output.
+    if outputs.len() > VALUES_MAX || (owner == cx.me && outputs.len() > 1) {
+        return Vec::new();
+    }
+    (0..).zip(outputs).filter_map(value).collect()
+}
+
+/// What an attempt makes of what it has read.
+pub(super) fn params_of(spec: &TaskSpec) -> Params {
+    Params::decode(&spec.params)
+}

@@ -1,0 +1,554 @@
+//! A process of a node: what of it outlives a life, and the actors of the present one. Mirrors of `membership/actor.rs`,
+//! `host/`, and `node/` are here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::acts::{Act, Answer, Cx, Message, Reads, Timer, Who, Work};
+use super::dice::{Dice, VirtualClock};
+use super::manager::Manager;
+use super::oracle::Oracle;
+use super::owner::{JobResult, Outcome, Owner, Run};
+use super::program::{Job, PROGRAM, functions};
+use super::scheduler::{Campaign, Scheduler, Word};
+use super::server::{Answered, Question};
+use super::store::Store;
+use crate::election::state as election;
+use crate::event::NodeState;
+use crate::host::HostMsg;
+use crate::ids::{Incarnation, JobId, NodeId};
+use crate::membership::{Beat, Effect, Event, Figures, Health, MembershipOptions, State as Membership};
+use crate::node_manager::{Key, NodeMsg};
+use crate::owner::OwnerMsg;
+use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
+use crate::shell::{Post, PostOptions, Reply};
+use crate::task::{Resources, TaskFailure};
+
+const REGISTER_EVERY: Duration = Duration::from_secs(2);
+const NODES_DEADLINE: Duration = Duration::from_secs(10);
+const NODES_TRY: Duration = Duration::from_secs(2);
+const OPEN_DEADLINE: Duration = Duration::from_secs(5);
+const CLOSES_MAX: u32 = 10;
+const CLOSE_AGAIN: Duration = Duration::from_secs(1);
+const TICK_MIN: Duration = Duration::from_millis(10);
+const TICK_MAX: Duration = Duration::from_millis(500);
+
+/// What is the same for all nodes.
+pub(super) struct Common {
+    pub(super) job: JobId,
+    pub(super) plan: Job,
+    pub(super) clock: Arc<VirtualClock>,
+    /// The futures API wants one; nothing is put there.
+    pub(super) store: exobus_store::Store,
+}
+
+/// Where the job is, on a node that was told to run it.
+enum Hosting {
+    No,
+    /// The log is being opened.
+    Opening,
+    /// The Scheduler is asked which nodes there are.
+    Listing {
+        run: Run,
+        slot: u64,
+        until: Duration,
+    },
+    Runs(Box<Owner>),
+    /// How the job ended is being written down.
+    Closing {
+        result: JobResult,
+        tries: u32,
+    },
+}
+
+/// Attempts on the executors: they outlive lives.
+#[derive(Default)]
+pub(super) struct Executors {
+    pub(super) queue: VecDeque<Work>,
+    pub(super) running: BTreeMap<u64, Running>,
+}
+
+pub(super) struct Running {
+    pub(super) work: Work,
+    pub(super) begun: Duration,
+    /// Outputs of a stream that were sealed.
+    pub(super) sealed: u32,
+    pub(super) fails: bool,
+}
+
+/// What of a process outlives a life, and what does not.
+pub(super) struct Process {
+    pub(super) post: Post,
+    pub(super) link: SchedulerLink,
+    pub(super) fenced: bool,
+    pub(super) store: Store,
+    pub(super) executors: Executors,
+    pub(super) slots: usize,
+    job_over: bool,
+    pub(super) life: Life,
+}
+
+/// The actors of a life.
+pub(super) struct Life {
+    pub(super) incarnation: Incarnation,
+    pub(super) membership: Membership,
+    over: bool,
+    pub(super) scheduler: Scheduler,
+    campaign: Campaign,
+    pub(super) manager: Manager,
+    hosting: Hosting,
+    reigns: watch::Receiver<Option<Reign>>,
+    pub(super) asked: BTreeMap<u64, Who>,
+}
+
+/// What came of handling something.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) acts: Vec<Act>,
+    pub(super) beats: Vec<Beat>,
+    /// Lives of other nodes that were heard of.
+    pub(super) heard_of: Vec<(NodeId, Incarnation)>,
+    /// Silent lives of other nodes, of which it is to be looked whether they are there.
+    pub(super) probes: Vec<(NodeId, Incarnation)>,
+    /// This life is over.
+    pub(super) renew: Option<Incarnation>,
+    pub(super) impostor: bool,
+}
+
+/// What handlers draw from and report to.
+pub(super) struct Around<'a> {
+    pub(super) now: Duration,
+    pub(super) name: &'a NodeId,
+    pub(super) common: &'a Common,
+    pub(super) oracle: &'a mut Oracle,
+    pub(super) dice: &'a mut Dice,
+    pub(super) slots: &'a mut u64,
+    pub(super) traced: bool,
+}
+
+macro_rules! cx {
+    ($process:expr, $around:expr, $done:expr) => {
+        Cx {
+            now: $around.now,
+            me: $around.name,
+            incarnation: $process.life.incarnation,
+            job: $around.common.job,
+            link: &$process.link,
+            store: &mut $process.store,
+            oracle: &mut *$around.oracle,
+            dice: &mut *$around.dice,
+            slots: &mut *$around.slots,
+            traced: $around.traced,
+            acts: &mut $done.acts,
+        }
+    };
+}
+
+impl Process {
+    pub(super) fn start(slots: usize, store: Store, around: &mut Around<'_>, done: &mut Done) -> Self {
+        let incarnation = Incarnation(super::dice::BEGIN_MS + around.now.as_millis() as u64);
+        let post = Post::new(PostOptions {
+            node: around.name.clone(),
+            incarnation,
+            clock: around.common.clock.clone(),
+            on_fatal: Box::new(|_| {}),
+        });
+        let link = SchedulerLink::new(post.clone());
+        let membership = Membership::new(around.name.clone(), incarnation, MembershipOptions::default(), around.now);
+        let mut store = store;
+        let life = Life::begin((incarnation, membership), slots, &link, &mut store, around, done);
+        let executors = Executors::default();
+        Self { post, link, fenced: false, store, executors, slots, job_over: false, life }
+    }
+
+    /// This life was declared dead: the next one begins.
+    pub(super) fn renew(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        self.life.manager.end();
+        self.life.hosting = Hosting::No;
+        let membership = self.life.membership.clone();
+        let incarnation = membership.incarnation();
+        self.post.renew(incarnation);
+        self.life = Life::begin((incarnation, membership), self.slots, &self.link, &mut self.store, around, done);
+    }
+
+    /// Whether it has anything to do with the job.
+    pub(super) fn hosts(&self) -> bool {
+        !matches!(self.life.hosting, Hosting::No)
+    }
+
+    fn spec(&self, around: &Around<'_>) -> NodeSpec {
+        NodeSpec {
+            node: around.name.clone(),
+            incarnation: self.life.incarnation,
+            resources: Resources::cpu(self.slots as u64 * 1000),
+            labels: BTreeMap::new(),
+            functions: functions().into_iter().chain([Arc::from(PROGRAM)]).collect(),
+            data_address: String::new(),
+            memory_bytes: 0,
+        }
+    }
+
+    /// A message has come, of this node or another one.
+    pub(super) fn deliver(&mut self, message: Message, around: &mut Around<'_>, done: &mut Done) {
+        match message {
+            Message::Node(message) => {
+                let mut cx = cx!(self, around, done);
+                self.life.manager.handle(message, &mut cx);
+            }
+            Message::Owner(message) => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.handle(message, &mut cx!(self, around, done));
+                }
+            }
+            Message::Scheduler(message) => {
+                let mut cx = cx!(self, around, done);
+                self.life.scheduler.handle(message, &mut cx);
+            }
+            Message::Host(HostMsg::Start { .. }) => self.host(true, around, done),
+            Message::Host(HostMsg::Resume { .. }) => self.host(false, around, done),
+            Message::Host(_) => {}
+            Message::Answer { slot, answer } => self.answered(slot, answer, around, done),
+        }
+        self.settle(around, done);
+    }
+
+    /// Runs the job, unless it does already.
+    fn host(&mut self, accept: bool, around: &mut Around<'_>, done: &mut Done) {
+        if !self.hosts() {
+            self.life.hosting = Hosting::Opening;
+            let (node, incarnation) = (around.name.clone(), self.life.incarnation);
+            let question = Question::Open { node, incarnation, accept };
+            cx!(self, around, done).ask(Who::Open, question, OPEN_DEADLINE);
+        }
+    }
+
+    fn answered(&mut self, slot: u64, answer: Answer, around: &mut Around<'_>, done: &mut Done) {
+        match answer {
+            Answer::Nodes(nodes) => match std::mem::replace(&mut self.life.hosting, Hosting::No) {
+                Hosting::Listing { run, slot: asked, .. } if asked == slot => {
+                    around.oracle.work.runs += 1;
+                    let job = (around.common.job, around.common.plan.clone());
+                    let (post, store) = (self.post.clone(), around.common.store.clone());
+                    let owner = Owner::new(job, run, &post, nodes, store, &mut cx!(self, around, done));
+                    self.life.hosting = Hosting::Runs(Box::new(owner));
+                }
+                mut other => {
+                    if let Hosting::Runs(owner) = &mut other {
+                        owner.listed(slot, nodes, &mut cx!(self, around, done));
+                    }
+                    self.life.hosting = other;
+                }
+            },
+            Answer::Doing(states) => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.does(slot, states, &mut cx!(self, around, done));
+                }
+            }
+        }
+    }
+
+    /// The Scheduler is asked which nodes there are, again and again until it is too late.
+    fn list(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        let mut cx = cx!(self, around, done);
+        let Hosting::Listing { slot, until, .. } = &mut self.life.hosting else { return };
+        if cx.now >= *until {
+            cx.note(|| "no scheduler says which nodes there are: the job is not taken up".to_owned());
+            self.life.hosting = Hosting::No;
+            return;
+        }
+        *slot = cx.slot();
+        let reply = Reply::to(cx.me.clone(), *slot);
+        cx.tell_scheduler(SchedulerMsg::ListNodes { reply });
+        cx.after(NODES_TRY, Timer::ListAgain);
+    }
+
+    /// The server has answered, or its time is over.
+    pub(super) fn asked(&mut self, number: u64, answered: Answered, around: &mut Around<'_>, done: &mut Done) {
+        let Some(who) = self.life.asked.remove(&number) else { return };
+        match who {
+            Who::Election => {
+                if let Some(answer) = self.life.campaign.answer(&answered) {
+                    self.campaign(election::Event::Answered(answer), around, done);
+                }
+            }
+            Who::Look => {
+                let mut cx = cx!(self, around, done);
+                self.life.scheduler.looked(&answered, &mut cx);
+            }
+            Who::Open => {
+                if matches!(self.life.hosting, Hosting::Opening) {
+                    self.life.hosting = match answered {
+                        Answered::Runs(run) => Hosting::Listing { run, slot: 0, until: around.now + NODES_DEADLINE },
+                        Answered::Over => {
+                            self.job_over = true;
+                            cx!(self, around, done).tell_scheduler(SchedulerMsg::JobDone { job: around.common.job });
+                            Hosting::No
+                        }
+                        _ => Hosting::No,
+                    };
+                    self.list(around, done);
+                }
+            }
+            Who::Log => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.wrote(answered, &mut cx!(self, around, done));
+                }
+            }
+            Who::Close => match answered {
+                Answered::Closed => self.life.hosting = Hosting::No,
+                _ => cx!(self, around, done).after(CLOSE_AGAIN, Timer::CloseAgain),
+            },
+        }
+        self.settle(around, done);
+    }
+
+    fn close(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        if let Hosting::Closing { result, tries } = &mut self.life.hosting {
+            *tries += 1;
+            if *tries > CLOSES_MAX {
+                self.life.hosting = Hosting::No;
+                return;
+            }
+            let end = result.clone().map(Bytes::from);
+            cx!(self, around, done).ask(Who::Close, Question::Close(end), OPEN_DEADLINE);
+        }
+    }
+
+    fn campaign(&mut self, event: election::Event, around: &mut Around<'_>, done: &mut Done) {
+        let words = self.life.campaign.on(event, &mut cx!(self, around, done));
+        for word in words {
+            let speaks = matches!(word, Word::Reign { .. });
+            let message = match word {
+                Word::Reign { epoch, until, succeeds } => SchedulerMsg::Reign { epoch, until, succeeds },
+                Word::StepDown => SchedulerMsg::StepDown,
+            };
+            let mut cx = cx!(self, around, done);
+            self.life.scheduler.handle(message, &mut cx);
+            if speaks && self.link.reign().is_some_and(|reign| reign.node == *around.name) {
+                self.membership(Event::Speak, around, done);
+            }
+        }
+    }
+
+    /// A moment has come.
+    pub(super) fn timer(&mut self, timer: Timer, around: &mut Around<'_>, done: &mut Done) {
+        match timer {
+            Timer::Membership => {
+                self.membership(Event::Tick, around, done);
+                let wakeup = self.life.membership.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(around.now));
+                cx!(self, around, done).after(wakeup.clamp(TICK_MIN, TICK_MAX), Timer::Membership);
+            }
+            Timer::Election => self.campaign(election::Event::Tick, around, done),
+            Timer::Scheduler | Timer::Gathered | Timer::Look => {
+                let message = match timer {
+                    Timer::Scheduler => SchedulerMsg::Tick,
+                    Timer::Gathered => SchedulerMsg::Gathered,
+                    _ => SchedulerMsg::Look,
+                };
+                let mut cx = cx!(self, around, done);
+                self.life.scheduler.handle(message, &mut cx);
+            }
+            Timer::Register => {
+                self.register(false, around, done);
+                cx!(self, around, done).after(REGISTER_EVERY, Timer::Register);
+            }
+            Timer::Manager => {
+                let mut cx = cx!(self, around, done);
+                self.life.manager.handle(NodeMsg::Tick, &mut cx);
+            }
+            Timer::Owner => self.tell_owner(OwnerMsg::Tick, around, done),
+            Timer::Settle => self.tell_owner(OwnerMsg::Settle, around, done),
+            Timer::Farewell => self.tell_owner(OwnerMsg::Close, around, done),
+            Timer::LogAgain => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.write_again(&mut cx!(self, around, done));
+                }
+            }
+            Timer::Told(_) => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.told(&mut cx!(self, around, done));
+                }
+            }
+            Timer::ListAgain => self.list(around, done),
+            Timer::CloseAgain => self.close(around, done),
+            Timer::Unanswered(number) => return self.asked(number, Answered::Lost, around, done),
+        }
+        self.settle(around, done);
+    }
+
+    /// Arguments of an attempt are there, or cannot be had.
+    pub(super) fn staged(
+        &mut self,
+        key: Key,
+        outcome: Result<Reads, TaskFailure>,
+        around: &mut Around<'_>,
+        done: &mut Done,
+    ) {
+        let mut cx = cx!(self, around, done);
+        self.life.manager.staged(key, outcome, &mut cx);
+    }
+
+    /// The program has been given something.
+    pub(super) fn go_on(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        if let Hosting::Runs(owner) = &mut self.life.hosting {
+            owner.flush(&mut cx!(self, around, done));
+        }
+        self.settle(around, done);
+    }
+
+    fn tell_owner(&mut self, message: OwnerMsg, around: &mut Around<'_>, done: &mut Done) {
+        if let Hosting::Runs(owner) = &mut self.life.hosting {
+            owner.handle(message, &mut cx!(self, around, done));
+        }
+    }
+
+    /// Nobody listens where a life of another node was.
+    pub(super) fn refused(&mut self, node: NodeId, incarnation: Incarnation, around: &mut Around<'_>, done: &mut Done) {
+        self.membership(Event::Refused { node, incarnation }, around, done);
+        self.settle(around, done);
+    }
+
+    pub(super) fn beat(&mut self, beat: Beat, around: &mut Around<'_>, done: &mut Done) {
+        if let Some(reign) = beat.reign.as_ref().filter(|_| !self.life.over) {
+            self.link.heard(&beat.node, reign);
+        }
+        self.membership(Event::Beat(beat), around, done);
+        self.settle(around, done);
+    }
+
+    fn membership(&mut self, event: Event, around: &mut Around<'_>, done: &mut Done) {
+        if self.life.over {
+            return;
+        }
+        let mut effects = Vec::new();
+        self.life.membership.on(around.now, event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Publish { incarnation, sequence, stopping, zombies } => done.beats.push(Beat {
+                    node: around.name.clone(),
+                    incarnation,
+                    sequence,
+                    figures: Figures::default(),
+                    data_address: around.name.to_string(),
+                    stopping,
+                    reign: self.link.reign(),
+                    zombies,
+                }),
+                Effect::Changed { node, incarnation, health, .. } => {
+                    cx!(self, around, done).note(|| format!("{node} (life {}) is {health:?}", incarnation.0));
+                    done.heard_of.push((node.clone(), incarnation));
+                    if health.is_gone() {
+                        let message = SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason: String::new() };
+                        let mut cx = cx!(self, around, done);
+                        self.life.scheduler.handle(message, &mut cx);
+                    }
+                    let state = match health {
+                        Health::Alive => NodeState::Up,
+                        Health::Suspected => NodeState::Suspected,
+                        Health::Dead => NodeState::Dead,
+                        Health::Left => NodeState::Left,
+                    };
+                    self.tell_owner(OwnerMsg::NodeState { node, incarnation, state }, around, done);
+                }
+                Effect::Fence { .. } => {
+                    cx!(self, around, done).note(|| "is fenced".to_owned());
+                    self.fenced = true;
+                }
+                Effect::Unfence { .. } => {
+                    cx!(self, around, done).note(|| "is not fenced any more".to_owned());
+                    self.fenced = false;
+                }
+                Effect::Renew { incarnation, told_by } => {
+                    cx!(self, around, done).note(|| format!("was declared dead by {told_by}: another life begins"));
+                    self.life.over = true;
+                    done.renew = Some(incarnation);
+                }
+                Effect::Probe { node, incarnation, .. } => done.probes.push((node, incarnation)),
+                Effect::BusSilent { .. } | Effect::BusBack { .. } => {}
+                Effect::Impostor { .. } => done.impostor = true,
+            }
+        }
+    }
+
+    fn register(&mut self, another: bool, around: &mut Around<'_>, done: &mut Done) {
+        let spec = self.spec(around);
+        let mut cx = cx!(self, around, done);
+        if another && self.job_over {
+            cx.tell_scheduler(SchedulerMsg::JobsOver { jobs: vec![around.common.job] });
+        }
+        cx.tell_scheduler(SchedulerMsg::NodeUp(spec));
+    }
+
+    /// What follows from what was handled: another reign is followed; the Owner has ended.
+    fn settle(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        while self.life.reigns.has_changed().unwrap_or(false) {
+            let known = self.life.reigns.borrow_and_update().is_some();
+            if known {
+                self.register(true, around, done);
+            }
+            self.tell_owner(OwnerMsg::NewReign, around, done);
+            self.campaign(election::Event::Heard(self.link.epoch()), around, done);
+            if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
+                self.list(around, done);
+            }
+        }
+        let Hosting::Runs(owner) = &mut self.life.hosting else { return };
+        match owner.outcome.take() {
+            None => {}
+            Some(Outcome::Over(result)) => {
+                cx!(self, around, done).note(|| format!("the job is over: {:?}", result.as_ref().map(Vec::len)));
+                self.job_over = true;
+                self.life.hosting = Hosting::Closing { result, tries: 0 };
+                self.close(around, done);
+            }
+            Some(Outcome::Abandoned(reason)) => {
+                cx!(self, around, done).note(|| format!("the owner ends, the job does not: {reason}"));
+                self.life.hosting = Hosting::No;
+            }
+        }
+    }
+}
+
+impl Life {
+    fn begin(
+        (incarnation, membership): (Incarnation, Membership),
+        slots: usize,
+        link: &SchedulerLink,
+        store: &mut Store,
+        around: &mut Around<'_>,
+        done: &mut Done,
+    ) -> Self {
+        let mut cx = Cx {
+            now: around.now,
+            me: around.name,
+            incarnation,
+            job: around.common.job,
+            link,
+            store,
+            oracle: &mut *around.oracle,
+            dice: &mut *around.dice,
+            slots: &mut *around.slots,
+            traced: around.traced,
+            acts: &mut done.acts,
+        };
+        let mut manager = Manager::new(slots);
+        manager.started(&mut cx);
+        cx.after(TICK_MIN, Timer::Membership);
+        cx.after(Duration::from_millis(20), Timer::Register);
+        Self {
+            incarnation,
+            membership,
+            over: false,
+            scheduler: Scheduler::new(around.common.job, &mut cx),
+            campaign: Campaign::new(around.name, incarnation, &mut cx),
+            manager,
+            hosting: Hosting::No,
+            reigns: link.changes(),
+            asked: BTreeMap::new(),
+        }
+    }
+}
