@@ -425,23 +425,6 @@ fn decode<T: serde::de::DeserializeOwned>(job: JobId, record: &Record) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_job_that_cannot_be_read_is_not_taken_for_none() {
-        let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
-        let logs = JobLogs::open(&bus, &subjects, CALL_DEADLINE).await.unwrap().unwrap();
-        assert_eq!(logs.unfinished_if_readable().await.unwrap().len(), 0);
-        let subject = logs.subject(JobId::from_u128(7), "spec").unwrap();
-        append(&logs.jobs, &subject, bytes::Bytes::from_static(b"damaged"), Expect::Any, "1").await.unwrap();
-        let error = logs.unfinished_if_readable().await.unwrap_err();
-        assert!(matches!(error, LogError::Record { job, .. } if job == JobId::from_u128(7)), "{error}");
-        assert_eq!(logs.unfinished().await.unwrap().len(), 0, "others go on");
-    }
-}
-
-#[cfg(test)]
-mod tests {
     use exobus_bus::chaos::{Chaos, Direction, Faults};
 
     use super::*;
@@ -479,5 +462,17 @@ mod tests {
         chaos.heal();
         logs.accept(&spec()).await.unwrap();
         assert!(logs.spec(spec().job).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_job_that_cannot_be_read_is_not_taken_for_none() {
+        let (_, logs) = logs().await;
+        assert_eq!(logs.unfinished_if_readable().await.unwrap().len(), 0);
+        let subject = logs.subject(JobId::from_u128(7), "spec").unwrap();
+        let damaged = bytes::Bytes::from_static(b"damaged");
+        append(&logs.jobs, &subject, damaged, (Expect::Any, "1"), CALL_DEADLINE).await.unwrap();
+        let error = logs.unfinished_if_readable().await.unwrap_err();
+        assert!(matches!(error, LogError::Record { job, .. } if job == JobId::from_u128(7)), "{error}");
+        assert_eq!(logs.unfinished().await.unwrap().len(), 0, "others go on");
     }
 }

@@ -412,8 +412,9 @@ impl Manager {
         let count = chunks.clone().count();
         for (index, objects) in chunks.enumerate() {
             let (node, incarnation) = (cx.me.clone(), cx.incarnation);
+            let outputs = objects.iter().filter_map(|object| cx.store.output_of(*object)).collect();
             let (objects, last) = (objects.iter().copied().collect(), index + 1 == count);
-            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, last }, cx);
+            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, outputs, last }, cx);
         }
     }
 

@@ -271,8 +271,8 @@ impl Owner {
             OwnerMsg::Stopped { node, incarnation, task, outputs } => {
                 self.state.stopped((&node, incarnation), task, outputs);
             }
-            OwnerMsg::Stock { node, incarnation, objects, last } => {
-                self.state.stock(&node, incarnation, objects.iter());
+            OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
+                self.state.stock(&node, incarnation, objects.iter().zip(outputs));
                 if last {
                     self.heard(&node);
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::program::{Made, meant};
+use super::program::{Made, meant, sum};
 use crate::ids::ObjectId;
 use crate::task::{Output, Parts};
 
@@ -59,6 +59,11 @@ impl Store {
     /// The bytes of a small object of one part.
     pub(super) fn parts_of(&self, object: ObjectId) -> Option<usize> {
         Some(self.objects.get(&object)?.made.len())
+    }
+
+    /// What an object is, as a whole.
+    pub(super) fn output_of(&self, object: ObjectId) -> Option<Output> {
+        Some(sum(&self.objects.get(&object)?.made))
     }
 
     pub(super) fn delete(&mut self, object: ObjectId) -> bool {
