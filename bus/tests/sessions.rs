@@ -278,6 +278,9 @@ fn frame(kind: u8, seq: u64, items: u32, body: &[u8]) -> Message {
     bytes.extend(1_000_000_u64.to_le_bytes());
     bytes.extend(1_000_000_u64.to_le_bytes());
     bytes.extend(items.to_le_bytes());
+    let mut checksum = crc32fast::Hasher::new();
+    [&bytes[..], body].into_iter().for_each(|part| checksum.update(part));
+    bytes.extend(checksum.finalize().to_le_bytes());
     bytes.extend(body);
     Message::new(bytes)
 }
@@ -365,7 +368,7 @@ async fn a_peer_of_another_version_is_told_and_refused() {
             break answer;
         }
     };
-    assert_eq!(refusal[64..], [1, 0, 1, 0], "the refusal says what we speak");
+    assert_eq!(refusal[68..], [1, 0, 1, 0], "the refusal says what we speak");
     b.drain(PATIENCE).await.unwrap();
     assert!(matches!(b.send("a", "x", Bytes::new()), Err(SessionError::Unsupported { .. })));
     // A later incarnation of the node may speak ours.

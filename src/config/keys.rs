@@ -240,7 +240,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Token,
                 None,
                 r#""n1""#,
-                "Unique in the cluster. Not set: the host's name and a random number, new at each start.",
+                "Unique in the cluster; a node that is started again under its name finds its spill files again. Not set: the host's name and a random number, new at each start.",
             ),
             key(
                 "listen",

@@ -5,7 +5,8 @@
 //! its own beats is what proves that the others can hear it.
 //!
 //! # Promises
-//! - A node that stops is suspected after three missed beats and dead after 3 s (configurable).
+//! - A node that stops is suspected after three missed beats and dead after 3 s (configurable); sooner when its process is
+//!   gone: whoever is late by half a beat is probed, and dead if nobody listens there (`docs/decisions/013-refused-is-dead.md`).
 //! - Silence of all is the bus being down, not everybody dead: silence is counted only in time in which somebody, this
 //!   node's own echo included, was heard. The same rule covers a node that was itself frozen.
 //! - A node that is cut off fences itself no later than the others call it dead: its clock starts when it *sent* the
@@ -20,7 +21,7 @@
 //!
 //! # Deliberately absent
 //! Gossip, indirect probes and quorums: the bus is a star, so a node that reaches it reaches everybody. Data-plane
-//! reachability is not judged here: a peer that cannot be fetched from is a fetch error, not a dead node.
+//! reachability is not judged here: a peer that is heard and cannot be fetched from is a fetch error, not a dead node.
 //!
 //! # How to drive it
 //! Feed [`State::on`](state::State::on) with every beat received and with a tick at

@@ -420,8 +420,8 @@ impl NodeManager {
         self.store.release_parts(&objects, parts);
     }
 
-    /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, or held the node
-    /// dead.
+    /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, held the node
+    /// dead, or lost the session with it.
     fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32) {
         let latest = self.runs.entry(job).or_default();
         let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));

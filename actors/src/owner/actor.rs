@@ -276,7 +276,7 @@ impl OwnerActor {
                 }
             }
             Effect::TakeStock { node } => {
-                // It is another process, or another life: it knows nothing of this job.
+                // It is another process or another life, or what it was told may be lost: it knows nothing of this job.
                 self.nodes.remove(&node);
                 self.take_stock(&node);
             }

@@ -440,10 +440,8 @@ impl OwnerState {
                 if let Some(task) = self.objects[object].task {
                     self.unless_still_wanted(task);
                 }
-            } else if entry.value != Value::Here || entry.at != at {
-                if !self.is_being_made(object, at) {
-                    self.effects.push(Effect::Free { node: node.clone(), object: id });
-                }
+            } else if (entry.value != Value::Here || entry.at != at) && !self.is_being_made(object, at) {
+                self.effects.push(Effect::Free { node: node.clone(), object: id });
             }
         }
     }

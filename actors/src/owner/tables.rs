@@ -189,7 +189,7 @@ pub(crate) struct OwnerState {
     pub(super) failures: HashMap<Index, JobError>,
     /// How often attempts of tasks that have not completed since ended without any fault of theirs.
     pub(super) denials: HashMap<Index, u32>,
-    /// Tasks under which executors have died.
+    /// Tasks that are tried on other nodes than those where they failed.
     pub(super) elsewhere: Elsewhere,
     /// The node of the Owner itself, once it has said so.
     pub(super) home: Option<NodeIndex>,

@@ -34,6 +34,9 @@ use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::shell::{Reply, Wire};
 use crate::task::Resources;
 
+/// A job that is not over: which, whose, and the functions that its host must have.
+pub type UnfinishedJob = (JobId, Arc<str>, Vec<Arc<str>>);
+
 /// Everything a Scheduler can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SchedulerMsg {
@@ -114,9 +117,9 @@ pub enum SchedulerMsg {
     /// Look which jobs are not over.
     #[serde(skip)]
     Look,
-    /// These are not over: job, tenant, functions that its host must have. `None`: that cannot be known now.
+    /// These are not over. `None`: that cannot be known now.
     #[serde(skip)]
-    Unfinished(Option<Vec<(JobId, Arc<str>, Vec<Arc<str>>)>>),
+    Unfinished(Option<Vec<UnfinishedJob>>),
     /// Time has passed.
     #[serde(skip)]
     Tick,

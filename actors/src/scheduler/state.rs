@@ -27,7 +27,8 @@ use std::time::Duration;
 use super::loan::{Loan, add};
 use super::plan;
 use super::protocol::{
-    HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait,
+    HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape,
+    UnfinishedJob, Wait,
 };
 use super::why;
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
@@ -116,7 +117,7 @@ pub enum Event {
         jobs: Vec<JobId>,
     },
     /// Jobs that were accepted and are not over, as their logs say: job, tenant, functions that the host must have.
-    Unfinished(Vec<(JobId, Arc<str>, Vec<Arc<str>>)>),
+    Unfinished(Vec<UnfinishedJob>),
     /// Time has passed.
     Tick,
 }
@@ -479,7 +480,7 @@ impl State {
 
     /// Jobs that nobody hosts, as far as is known, are given a host. What an Owner that was not heard of is still doing comes to
     /// nothing: whoever opens the log runs the job.
-    fn take_up(&mut self, now: Duration, jobs: Vec<(JobId, Arc<str>, Vec<Arc<str>>)>, effects: &mut Vec<Effect>) {
+    fn take_up(&mut self, now: Duration, jobs: Vec<UnfinishedJob>, effects: &mut Vec<Effect>) {
         for (id, tenant, functions) in jobs {
             if let Some((job, home)) = self.jobs.get(&id).and_then(|job| Some((job, job.home.as_ref()?))) {
                 // It may not have been told; where it was, it is told twice.

@@ -203,10 +203,12 @@ pub(super) const BUSY: &str = "busy";
 fn serve(service: &Service, mut link: Link, from: SocketAddr) {
     let caller = match welcome(service, &mut link) {
         Ok(caller) => caller,
-        // It only looked whether somebody is there (`membership`).
-        Err(LinkError::Ended) => return,
         Err(error) => {
             service.counters.refused.add(1);
+            // It only looked whether somebody is there (`membership`).
+            if matches!(error, LinkError::Ended) {
+                return;
+            }
             warn!(%from, %error, "connection refused");
             return;
         }

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_full_queue_and_an_item_that_no_frame_holds_are_refused() {
         let mut outbox = Outbox::new(1000, 512, 2048);
-        assert_eq!(outbox.push("a", &[0; 2048]), Err(Refused::TooLarge { max_bytes: 2048 - 64 - 1 - 15 }));
+        assert_eq!(outbox.push("a", &[0; 2048]), Err(Refused::TooLarge { max_bytes: 2048 - HEADER_BYTES - 1 - 15 }));
         outbox.push("a", &[0; 900]).unwrap();
         assert!(matches!(outbox.push("a", &[0; 100]), Err(Refused::Full { .. })));
         outbox.pop().unwrap();

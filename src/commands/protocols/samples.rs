@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(
             given,
             [
-                ("scheduler", 9),
+                ("scheduler", 10),
                 ("host", 3),
                 ("client", 2),
                 ("owner", 16),

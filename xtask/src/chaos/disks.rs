@@ -11,12 +11,15 @@ fn is_spill(asked: &Asked) -> bool {
     asked.file.to_string_lossy().ends_with(".spill")
 }
 
+/// What a disk was asked, and what came of it.
+type Asks = Vec<(Asked, Option<Fault>)>;
+
 /// A sort that spills to a faulty disk, and to a good one as well where there is `another`.
 fn on_a_faulty_disk(
     ground: &Ground,
     (another, refuses_direct): (bool, bool),
     plan: impl FnMut(&Asked) -> Option<Fault> + Send + 'static,
-) -> Result<(Run, Vec<(Asked, Option<Fault>)>, usize)> {
+) -> Result<(Run, Asks, usize)> {
     let alone = Alone::new(ground)?;
     let folder = ground.path("spill");
     let disk = FaultyDisk::mount(&folder, refuses_direct, plan)?;

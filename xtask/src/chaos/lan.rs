@@ -215,10 +215,13 @@ struct Rules {
     weather: Weather,
 }
 
+/// When a packet is due, its number, to whom it goes, and it.
+type Due = (Instant, u64, usize, Vec<u8>);
+
 /// Packets whose time has not come, the next one on top. The number keeps those of one instant in order.
 #[derive(Default)]
 struct Late {
-    packets: BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>,
+    packets: BinaryHeap<Reverse<Due>>,
     number: u64,
 }
 

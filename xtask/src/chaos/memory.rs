@@ -63,6 +63,7 @@ impl Drop for Group {
 
 /// Sorts with executor processes. Those that `works` chooses by the processor time they took are given no more memory,
 /// until the kernel has killed `kills` of them; `for_good`: after that, too.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
 fn starved(ground: &Ground, kills: u64, works: fn(u64) -> bool, at_once: &str, for_good: bool) -> Result<Run> {
     // One page: the next that a process needs is refused.
     let group = Group::new(4096)?;

@@ -115,6 +115,7 @@ const ROWS: &[Row] = &[
     Row { number: 16, name: "host SIGKILL among merges (push)", root: false, run: nodes::host_killed_among_pushes },
     Row { number: 17, name: "Scheduler SIGKILL", root: false, run: nodes::scheduler_killed },
     Row { number: 18, name: "full spill disk beside another", root: true, run: spill::full_beside_another },
+    Row { number: 18, name: "full spill disk on one node", root: true, run: spill::full_on_one_node },
     Row { number: 18, name: "full spill disk, no other", root: true, run: spill::full_alone },
     Row { number: 19, name: "short writes on spill", root: true, run: disks::short_writes },
     Row { number: 19, name: "EIO on writing a spill file", root: true, run: disks::write_error },

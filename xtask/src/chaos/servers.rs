@@ -61,7 +61,7 @@ impl<'a> Servers<'a> {
             if count > 1 {
                 let all: Vec<String> = routes.iter().map(|route| format!("\"nats://{route}\"")).collect();
                 let (own, all) = (routes[number], all.join(", "));
-                write!(text, "cluster {{ name: chaos, listen: \"{own}\", routes: [{all}] }}\n")?;
+                writeln!(text, "cluster {{ name: chaos, listen: \"{own}\", routes: [{all}] }}")?;
             }
             fs::write(config, text)?;
         }

@@ -3,6 +3,8 @@
 use anyhow::{Result, ensure};
 
 use super::Outcome;
+use super::cluster::Cluster;
+use super::disk::Disk;
 use super::ground::{Ground, Run, finish};
 
 /// Runs a sort in a mount namespace of its own, where `folder` is a disk of so many mebibytes. Nothing is left on it.
@@ -30,4 +32,19 @@ pub(super) fn full_alone(ground: &Ground) -> Result<Outcome> {
     run.refused(3, &["no spill directory can take", "bytes free", "No space left"])?;
     ensure!(run.seconds < ground.clean.seconds + 10.0, "it took {:.1} s to say so", run.seconds);
     Ok(Outcome { what: run.error().to_owned(), added: None, more_attempts: 0, bytes_redone: 0 })
+}
+
+/// What finds no room on one node of three is done by the others.
+pub(super) fn full_on_one_node(ground: &Ground) -> Result<Outcome> {
+    std::fs::create_dir_all(ground.path("spill"))?;
+    let disk = Disk::small(ground.path("spill").join("local.n2"), 8)?;
+    let cluster = Cluster::start(ground)?;
+    let (run, events) =
+        cluster.sort("simple", |events| Ok(events.failures().contains("no spill directory can take")))?;
+    let what = format!("{}; the other nodes took over: right", events.failures());
+    let outcome = ground.right(&run, &what)?;
+    cluster.end()?;
+    drop(disk);
+    std::fs::remove_dir_all(ground.path("spill"))?;
+    Ok(outcome)
 }
