@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::joining::{ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
-use super::leftovers::Leftovers;
+use super::leftovers::delete_leftovers;
 use super::{ClusterOptions, JobsOver, Life, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::event::NodeFigures;
@@ -290,9 +290,10 @@ impl Running {
             shell::spawn(&base.post, scheduler::ACTOR, scheduler)
         });
         let first = renewal.is_none();
-        let mut leftovers = Leftovers::of(&base.store, base.logs.clone(), first);
-        // Before anybody hears that the node is there, and asks what it has.
-        leftovers.first_look().await;
+        if first {
+            // Before anybody hears that the node is there, and asks what it has.
+            delete_leftovers(&base.store, &base.logs).await;
+        }
         let (renew, renewals) = mpsc::unbounded_channel();
         let membership = spawn_membership(base, (cluster, &options.network), scheduler.clone(), renewal, renew)?;
         hear_beats(cluster, &base.post, membership.clone()).await?;
@@ -330,7 +331,6 @@ impl Running {
         if first {
             register(&base.link, &spec, cluster.join_deadline, base.post.clock()).await?;
         }
-        actix_rt::spawn(leftovers.keep_looking());
         actix_rt::spawn(keep_registered(base.link.clone(), spec, base.jobs_over.clone()));
         info!(node = %options.name, incarnation = base.post.incarnation().0, "joined the cluster");
         let cluster = Joined { endpoint, membership, campaign, renewals };

@@ -63,7 +63,7 @@ impl OwnerState {
     /// was bound to its node, too: it could not run there.
     pub(super) fn disk_full(&mut self, task: Index, node: &NodeId) -> bool {
         let Some(node) = self.known_node(node) else { return false };
-        self.nodes[usize::from(node)].is_full();
+        self.nodes[usize::from(node)].found_full();
         let tried = self.elsewhere.entry(task).or_default();
         tried.disks_full.push(node);
         let enough = tried.disks_full.len() >= DISKS_FULL_MAX;

@@ -69,7 +69,7 @@ impl NodeView {
     }
 
     /// A task found no room on any disk.
-    pub(super) fn is_full(&mut self) {
+    pub(super) fn found_full(&mut self) {
         self.full_ticks = FULL_TICKS;
     }
 
@@ -245,10 +245,8 @@ pub(super) fn idle(
         let node = &nodes[usize::from(*index)];
         let slots = node.slots(&shapes[usize::from(shape)]);
         !not.contains(index)
-            && node.alive
+            && node.takes(function, shape, shapes)
             && node.full_ticks == 0
-            && node.has(function)
-            && slots > 0
             && node.load(shapes) + 1000 / slots <= 1000
     };
     let order = |index: &NodeIndex| {
