@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use exobus_actors::event::{EventKind, EventSink};
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::{JobId, NodeId, RowHash};
 use exobus_actors::node::Node;
@@ -344,7 +345,16 @@ async fn run(world: &World, strategy: Strategy, case: &Case) -> Result<Ran, JobE
         let (most_in_flight, most_pieces) = (job.most_in_flight.into_inner(), job.most_pieces.into_inner());
         Ok(Ran { seen, mapped: shuffled.mapped, most_in_flight, most_pieces })
     };
-    world.nodes[0].run(JobId::new(), "contract", None, program).await.0
+    world.nodes[0].run(JobId::new(), "contract", Some(what_it_waits_for()), program).await.0
+}
+
+/// Prints what a job waits for that makes no progress, so that a clause that never ends says where it is.
+fn what_it_waits_for() -> EventSink {
+    EventSink::new(|event| {
+        if let EventKind::Waiting { what, reason, for_ms } = &event.kind {
+            eprintln!("{what} has waited for {for_ms} ms: {reason}");
+        }
+    })
 }
 
 /// Runs a case and checks what holds of all of them.
@@ -422,7 +432,13 @@ pub async fn a_far_too_large_partition_is_divided(world: World, strategy: Strate
 
 /// Where map outputs are kept, merges that do not end are done without, as many as there are executors.
 pub async fn merges_that_do_not_end_are_done_without(world: World, strategy: Strategy) {
-    let cases = [(Keys::Even, u64::MAX, 3..4), (Keys::Skewed, 20_000, 3..4), (Keys::Skewed, 20_000, 8..11)];
+    // The first merges of all: where they are submitted as maps end, maps queue behind them.
+    let cases = [
+        (Keys::Even, u64::MAX, 0..3),
+        (Keys::Even, u64::MAX, 3..4),
+        (Keys::Skewed, 20_000, 3..4),
+        (Keys::Skewed, 20_000, 8..11),
+    ];
     for (keys, range_max_bytes, stalls) in cases {
         let mut case = Case { keys, stalls, rows: vec![500; 14], ..Case::usual() };
         (case.plan.keep_map_outputs, case.plan.range_max_bytes) = (true, range_max_bytes);
@@ -488,7 +504,7 @@ pub async fn after_each_round_the_states_are_the_input_so_far(world: World, stra
         assert_eq!(looks, [so_far(3), so_far(6), so_far(7)]);
         Ok(())
     };
-    world.nodes[0].run(JobId::new(), "contract", None, program).await.0.unwrap();
+    world.nodes[0].run(JobId::new(), "contract", Some(what_it_waits_for()), program).await.0.unwrap();
 }
 
 /// An attempt that fails changes nothing but the time.
@@ -525,7 +541,9 @@ pub async fn more_data_than_memory(world: World, strategy: Strategy) {
         Strategy::Streaming => (rounds + 3) * data,
     };
     assert!(spilled > 0, "{}: {data} bytes in {memory}", strategy.name());
-    assert!(spilled <= limit, "{}: {spilled} bytes were spilled of {data}", strategy.name());
+    // What the maps, merges and reduces return besides, a few words each.
+    let values = 256 * (2 * case.rows.len() as u64 + u64::from(case.partitions));
+    assert!(spilled <= limit + values, "{}: {spilled} bytes were spilled of {data}", strategy.name());
     assert!(stats.iter().all(|stats| stats.peak_bytes <= stats.budget_bytes));
 }
 

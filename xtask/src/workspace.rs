@@ -28,10 +28,15 @@ impl Workspace {
         Ok(Self { root: path("workspace_root")?, target_dir: path("target_directory")? })
     }
 
-    /// A cargo command in the root of the workspace.
+    /// A cargo command in the root of the workspace, as if from a terminal: what cargo says to a program that it runs would
+    /// change how build scripts see the world, and crates would be built again after each change between the two.
     pub fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo_program());
         command.args(args).current_dir(&self.root);
+        let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
+            command.env_remove(name);
+        }
         command
     }
 }

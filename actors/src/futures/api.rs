@@ -17,6 +17,7 @@ use super::call::{Notify, ProgramCall};
 use super::choices::{Choice, Choices, FoldDue, NodeShape};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
+use super::window::Came;
 use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{Exchange, OwnerMsg};
 use crate::registry::TaskFunction;
@@ -346,35 +347,6 @@ impl Futures {
         self.call(ProgramCall::Cancel(object.id()))
     }
 
-    /// Cancels the tasks of those `objects` that are overdue: that have been on an executor, all of their attempts, for
-    /// more than a second and more than three times the median of their function, of which five or more are done.
-    /// Returns the objects that will not be made; one that was made in time is never among them. What a cancelled task
-    /// would have read is still there for others as long as the program refers to it, and what it makes all the same is
-    /// dropped.
-    ///
-    /// # Errors
-    /// The runtime has ended.
-    pub async fn cancel_overdue(&self, objects: &[ObjectRef]) -> Result<Vec<ObjectRef>, JobError> {
-        let replayed = self.0.choices.borrow_mut().replayed();
-        let cancelled = match replayed {
-            Some(Choice::Cancelled(cancelled)) => {
-                // The program has submitted them again.
-                objects.iter().filter(|object| cancelled.contains(&object.id())).try_for_each(|it| self.cancel(it))?;
-                cancelled
-            }
-            Some(other) => return Err(not_deterministic("what is overdue", &other)),
-            None => {
-                let (answer, cancelled) = oneshot::channel();
-                let objects = objects.iter().map(ObjectRef::id).collect();
-                self.call(ProgramCall::CancelOverdue { objects, answer })?;
-                let cancelled = cancelled.await.map_err(|_| JobError::Cancelled)?;
-                self.learned(Choice::Cancelled(cancelled.clone()));
-                cancelled
-            }
-        };
-        Ok(objects.iter().filter(|object| cancelled.contains(&object.id())).cloned().collect())
-    }
-
     /// The nodes that hold an object; none while it does not exist.
     ///
     /// # Errors
@@ -467,17 +439,30 @@ impl Futures {
         self.call(ProgramCall::Track { object, notify: Notify::Queue(queue.clone()) })
     }
 
-    /// The object that was ready first in the run that is replayed, if one was in time; `None` once live.
-    pub(super) fn replayed_ready(&self) -> Result<Option<Option<ObjectId>>, JobError> {
+    /// What came first in the run that is replayed; `None` once live.
+    pub(super) fn replayed_came(&self) -> Result<Option<Came>, JobError> {
         match self.0.choices.borrow_mut().replayed() {
             None => Ok(None),
-            Some(Choice::Ready(ready)) if ready.len() <= 1 => Ok(Some(ready.first().copied())),
+            Some(Choice::Ready(ready)) if ready.len() == 1 => Ok(Some(Came::Made(ready[0]))),
+            Some(Choice::GivenUp(object)) => Ok(Some(Came::GivenUp(object))),
             Some(other) => Err(not_deterministic("a window", &other)),
         }
     }
 
-    pub(super) fn log_ready(&self, object: Option<ObjectId>) {
-        self.learned(Choice::Ready(object.into_iter().collect()));
+    pub(super) fn log_came(&self, came: Came) {
+        self.learned(match came {
+            Came::Made(object) => Choice::Ready(vec![object]),
+            Came::GivenUp(object) => Choice::GivenUp(object),
+        });
+    }
+
+    /// The program can do without the task that makes `object`. In the run that is replayed it may have been made: then it is
+    /// waited for.
+    pub(super) fn may_give_up(&self, object: ObjectId) -> Result<(), JobError> {
+        match self.0.choices.borrow().was_ready(object) {
+            true => Ok(()),
+            false => self.call(ProgramCall::MayGiveUp(object)),
+        }
     }
 
     /// So many numbers of lanes that no other lanes of the job have.

@@ -1,7 +1,9 @@
 //! What a program learns is logged, and given again to a program that is run again (law 3).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use exobus_store::{RealDisk, StoreOptions, SystemClock};
 use tokio::sync::mpsc;
@@ -174,43 +176,90 @@ fn folds_are_learned_once_and_again_when_the_program_is_run_again() {
     assert!(error.to_string().contains("not deterministic"), "{error}");
 }
 
-/// Waits for an object for a while, then does without it where it is overdue.
-async fn gives_up(futures: &Futures, limit: Duration) -> (bool, Vec<ObjectId>) {
+/// Waits for an object that the program can do without.
+async fn waits(futures: &Futures) -> Result<Option<Came>, JobError> {
     let object = ObjectRef::adopt(&futures.0.owner, ObjectId(7));
     let mut window = Window::new(1);
-    window.track(futures, &object).unwrap();
-    let came = window.next_within(futures, limit).await.unwrap().is_some();
-    let cancelled = futures.cancel_overdue(&[object]).await.unwrap();
-    cancelled.iter().for_each(|object| window.forget(object));
-    assert_eq!(window.is_empty(), !cancelled.is_empty());
-    (came, cancelled.iter().map(ObjectRef::id).collect())
+    window.track_best_effort(futures, &object)?;
+    let came = window.next_came(futures).await?;
+    assert!(window.is_empty());
+    Ok(came.map(|came| match came {
+        Came::Made(object) => Came::Made(object.id()),
+        Came::GivenUp(object) => Came::GivenUp(object.id()),
+    }))
+}
+
+/// What the program asked of its Owner but to give back references; whoever waits for an object is told `outcome`.
+fn asked(told: &mut mpsc::UnboundedReceiver<OwnerMsg>, outcome: Result<(), JobError>) -> Vec<&'static str> {
+    let calls = std::iter::from_fn(|| told.try_recv().ok());
+    let asked = calls.filter_map(|call| match call {
+        OwnerMsg::Program(ProgramCall::MayGiveUp(ObjectId(7))) => Some("may give up"),
+        OwnerMsg::Program(ProgramCall::Cancel(ObjectId(7))) => Some("cancel"),
+        OwnerMsg::Program(ProgramCall::Track { object, notify }) => {
+            match notify {
+                Notify::Once(answer) => drop(answer.send(outcome.clone())),
+                Notify::Queue(queue) => drop(queue.send((object, outcome.clone()))),
+            }
+            Some("track")
+        }
+        OwnerMsg::Program(ProgramCall::Chose(_) | ProgramCall::ReleaseObject(_)) => None,
+        other => panic!("{other:?}"),
+    });
+    asked.collect()
+}
+
+/// Runs `waits` while an Owner says `outcome`.
+async fn learns(
+    futures: &Futures,
+    told: &mut mpsc::UnboundedReceiver<OwnerMsg>,
+    outcome: Result<(), JobError>,
+) -> (Result<Option<Came>, JobError>, Vec<&'static str>) {
+    let mut calls = Vec::new();
+    let mut waits = pin!(waits(futures));
+    let came = loop {
+        if let Poll::Ready(came) = ::futures::poll!(waits.as_mut()) {
+            break came;
+        }
+        calls.extend(asked(told, outcome.clone()));
+        assert_ne!(calls.len(), 0, "the program waits for nothing");
+    };
+    calls.extend(asked(told, outcome));
+    (came, calls)
 }
 
 #[tokio::test]
-async fn what_a_program_gave_up_it_gives_up_when_it_is_run_again() {
-    for overdue in [vec![ObjectId(7)], vec![]] {
+async fn what_was_given_up_is_given_up_when_the_program_is_run_again() {
+    let cases = [
+        (Ok(()), Came::Made(ObjectId(7)), Choice::Ready(vec![ObjectId(7)]), vec!["track", "track"]),
+        (
+            Err(JobError::Cancelled),
+            Came::GivenUp(ObjectId(7)),
+            Choice::GivenUp(ObjectId(7)),
+            vec!["may give up", "track", "cancel"],
+        ),
+    ];
+    for (outcome, expected, choice, again_asked) in cases {
         let world = World::new();
         let (first, mut told) = world.futures_and_owner(Choices::default(), 7);
-        let answers = async {
-            while let Some(call) = told.recv().await {
-                if let OwnerMsg::Program(ProgramCall::CancelOverdue { objects, answer }) = call {
-                    assert_eq!(objects, [ObjectId(7)]);
-                    return answer.send(overdue.clone()).unwrap();
-                }
-            }
-        };
-        let (given_up, ()) = ::futures::join!(gives_up(&first, Duration::from_millis(1)), answers);
-        assert_eq!(given_up, (false, overdue.clone()));
-        assert_eq!(first.choices(), [Choice::Ready(vec![]), Choice::Cancelled(overdue.clone())]);
+        let (came, calls) = learns(&first, &mut told, outcome).await;
+        assert_eq!(came, Ok(Some(expected)));
+        assert_eq!(calls, ["may give up", "track"]);
+        assert_eq!(first.choices(), [choice]);
 
-        // It does not wait again, and the task that it submitted again is cancelled without asking.
+        // What was made then is not given up now, but waited for; what was given up is cancelled, whatever has come of it.
         let (again, mut told) = world.futures_and_owner(Choices::replaying(first.choices()), 8);
-        assert_eq!(gives_up(&again, Duration::MAX).await, given_up);
+        let (came, calls) = learns(&again, &mut told, Ok(())).await;
+        assert_eq!((came, calls), (Ok(Some(expected)), again_asked));
         assert_eq!(again.choices(), first.choices());
-        drop(again);
-        let calls: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
-        let cancels = calls.iter().filter(|call| matches!(call, OwnerMsg::Program(ProgramCall::Cancel(ObjectId(7)))));
-        assert_eq!(cancels.count(), overdue.len(), "{calls:?}");
-        assert!(!calls.iter().any(|call| matches!(call, OwnerMsg::Program(ProgramCall::CancelOverdue { .. }))));
     }
+}
+
+#[tokio::test]
+async fn what_may_be_given_up_can_fail_all_the_same() {
+    let world = World::new();
+    let (futures, mut told) = world.futures_and_owner(Choices::default(), 7);
+    let error = JobError::program("its disk is full");
+    let (came, _) = learns(&futures, &mut told, Err(error.clone())).await;
+    assert_eq!(came, Err(error));
+    assert_eq!(futures.choices(), []);
 }

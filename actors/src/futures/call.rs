@@ -104,13 +104,8 @@ pub enum ProgramCall {
         /// The lanes.
         lanes: Range<u32>,
     },
-    /// Cancel those of the tasks that are overdue.
-    CancelOverdue {
-        /// One object that each of them makes.
-        objects: Vec<ObjectId>,
-        /// Whom to tell which ones were.
-        answer: oneshot::Sender<Vec<ObjectId>>,
-    },
+    /// The program can do without the task that makes this object, where it is overdue.
+    MayGiveUp(ObjectId),
     /// Which nodes hold an object?
     Locations {
         /// The object.

@@ -1,6 +1,6 @@
 //! The log of what a program learned and that could have been different (law 3).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,10 @@ pub type FoldDue = (u32, Vec<ObjectId>);
 /// One thing that a program learned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Choice {
-    /// These of the objects that it waited for were there first, in this order. None, where it waited for so long only.
+    /// These of the objects that it waited for were there first, in this order.
     Ready(Vec<ObjectId>),
-    /// The tasks that make these objects were overdue, and were cancelled.
-    Cancelled(Vec<ObjectId>),
+    /// The task that makes this object was overdue, and was given up.
+    GivenUp(ObjectId),
     /// These nodes there are.
     Nodes(Vec<NodeShape>),
     /// This node or these nodes hold this object.
@@ -43,7 +43,8 @@ impl Choice {
     /// How many names it has: what it takes.
     pub(crate) fn entries(&self) -> usize {
         match self {
-            Self::Ready(objects) | Self::Cancelled(objects) => objects.len(),
+            Self::Ready(objects) => objects.len(),
+            Self::GivenUp(_) => 1,
             Self::Nodes(nodes) => nodes.len(),
             Self::Located(_, nodes) => 1 + nodes.len(),
             Self::Folds(folds) => folds.iter().map(|(_, blocks)| 1 + blocks.len()).sum(),
@@ -64,6 +65,8 @@ pub struct Choices {
     nodes_told: bool,
     located: BTreeMap<ObjectId, VecDeque<Vec<NodeId>>>,
     replay: VecDeque<Choice>,
+    /// What is ready in `replay`, sooner or later.
+    ready: BTreeSet<ObjectId>,
     log: Vec<Choice>,
 }
 
@@ -75,10 +78,20 @@ impl Choices {
             match choice {
                 Choice::Nodes(nodes) => replaying.nodes = Some(nodes),
                 Choice::Located(object, nodes) => replaying.located.entry(object).or_default().push_back(nodes),
-                choice => replaying.replay.push_back(choice),
+                choice => {
+                    if let Choice::Ready(objects) = &choice {
+                        replaying.ready.extend(objects);
+                    }
+                    replaying.replay.push_back(choice);
+                }
             }
         }
         replaying
+    }
+
+    /// Whether an earlier run was told, sooner or later, that an object was there.
+    pub fn was_ready(&self, object: ObjectId) -> bool {
+        self.ready.contains(&object)
     }
 
     /// The next choice of the earlier run; `None` once the program is live. It is appended to this run's log as well.

@@ -20,4 +20,4 @@ pub use choices::{Choice, Choices, FoldDue, NodeShape};
 pub use pushes::{Fold, Pushes};
 pub use queue::Teller;
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};
-pub use window::Window;
+pub use window::{Came, Window};

@@ -1,7 +1,6 @@
 //! A bound on what is in flight.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::api::Futures;
 use super::queue::{self, Teller, Told};
@@ -9,11 +8,30 @@ use super::reference::ObjectRef;
 use crate::ids::ObjectId;
 use crate::task::JobError;
 
+/// What came of something in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came<T = ObjectId> {
+    /// It exists.
+    Made(T),
+    /// It was overdue: it will not be made.
+    GivenUp(T),
+}
+
+impl<T> Came<T> {
+    /// Of what.
+    pub fn object(&self) -> &T {
+        match self {
+            Self::Made(object) | Self::GivenUp(object) => object,
+        }
+    }
+}
+
 /// Keeps at most `limit` objects in the making, and tells in which order they came (a choice, so it is logged).
 #[derive(Debug)]
 pub struct Window {
     limit: usize,
-    flying: BTreeMap<ObjectId, ObjectRef>,
+    /// With whether it may be given up.
+    flying: BTreeMap<ObjectId, (ObjectRef, bool)>,
     queue: Teller<(ObjectId, Result<(), JobError>)>,
     news: Told<(ObjectId, Result<(), JobError>)>,
 }
@@ -41,7 +59,24 @@ impl Window {
     /// # Errors
     /// The runtime has ended.
     pub fn track(&mut self, futures: &Futures, object: &ObjectRef) -> Result<(), JobError> {
-        if self.flying.insert(object.id(), object.clone()).is_none() {
+        self.add(futures, object, false)
+    }
+
+    /// Counts an object until it exists, or the task that makes it is given up: where none of those that the program can do
+    /// without has ended for a second, the Owner cancels those that are overdue, all of whose attempts have been on an
+    /// executor for more than a second and more than three times the median of their function, of which five or more are
+    /// done; where nothing of the job ends, for ten seconds. What a task would have read that was given up is still there for
+    /// others as long as the program refers to it, and what it makes all the same is dropped.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn track_best_effort(&mut self, futures: &Futures, object: &ObjectRef) -> Result<(), JobError> {
+        futures.may_give_up(object.id())?;
+        self.add(futures, object, true)
+    }
+
+    fn add(&mut self, futures: &Futures, object: &ObjectRef, best_effort: bool) -> Result<(), JobError> {
+        if self.flying.insert(object.id(), (object.clone(), best_effort)).is_none() {
             futures.track(object.id(), &self.queue)?;
         }
         Ok(())
@@ -57,75 +92,63 @@ impl Window {
         self.flying.is_empty()
     }
 
-    /// The next object that exists; `None` when nothing is in flight.
+    /// The next object that exists; `None` when nothing is in flight. What was given up is left out.
     ///
     /// # Errors
     /// As [`admit`](Self::admit).
     pub async fn next(&mut self, futures: &Futures) -> Result<Option<ObjectRef>, JobError> {
-        self.next_of(futures, None).await
+        loop {
+            match self.next_came(futures).await? {
+                Some(Came::Made(object)) => return Ok(Some(object)),
+                Some(Came::GivenUp(_)) => {}
+                None => return Ok(None),
+            }
+        }
     }
 
-    /// The next object that exists; `None` when nothing is in flight, and when none came within `limit`.
+    /// What comes of the next object in flight; `None` when nothing is.
     ///
     /// # Errors
     /// As [`admit`](Self::admit).
-    pub async fn next_within(&mut self, futures: &Futures, limit: Duration) -> Result<Option<ObjectRef>, JobError> {
-        self.next_of(futures, Some(limit)).await
-    }
-
-    async fn next_of(&mut self, futures: &Futures, limit: Option<Duration>) -> Result<Option<ObjectRef>, JobError> {
+    pub async fn next_came(&mut self, futures: &Futures) -> Result<Option<Came<ObjectRef>>, JobError> {
         while !self.flying.is_empty() {
-            let id = match futures.replayed_ready()? {
-                Some(None) => return Ok(None),
-                Some(Some(id)) => {
-                    if let Some(object) = self.flying.get(&id) {
-                        futures.ready(object).await?;
+            let came = match futures.replayed_came()? {
+                Some(came) => {
+                    match (came, self.flying.get(came.object())) {
+                        (Came::Made(_), Some((object, _))) => futures.ready(object).await?,
+                        // The program has submitted it again.
+                        (Came::GivenUp(_), Some((object, _))) => futures.cancel(object)?,
+                        (_, None) => {}
                     }
-                    id
+                    came
                 }
                 None => {
-                    let Some((id, outcome)) = self.told(limit).await? else {
-                        futures.log_ready(None);
-                        return Ok(None);
-                    };
-                    outcome?;
-                    futures.log_ready(Some(id));
-                    id
+                    let (id, outcome) = self.told().await?;
+                    let given_up = outcome == Err(JobError::Cancelled) && self.flying[&id].1;
+                    let came = if given_up { Came::GivenUp(id) } else { outcome.map(|()| Came::Made(id))? };
+                    futures.log_came(came);
+                    came
                 }
             };
-            if let Some(object) = self.flying.remove(&id) {
-                return Ok(Some(object));
+            if let Some((object, _)) = self.flying.remove(came.object()) {
+                return Ok(Some(match came {
+                    Came::Made(_) => Came::Made(object),
+                    Came::GivenUp(_) => Came::GivenUp(object),
+                }));
             }
         }
         Ok(None)
     }
 
-    /// What is told next of something in flight; `None`: nothing within `limit`.
-    async fn told(&mut self, limit: Option<Duration>) -> Result<Option<(ObjectId, Result<(), JobError>)>, JobError> {
-        let (news, flying) = (&mut self.news, &self.flying);
-        let told = async {
-            loop {
-                let told = news.recv().await.ok_or(JobError::Cancelled)?;
-                // Others were told before, while the log was replayed, or are not waited for any more.
-                if flying.contains_key(&told.0) {
-                    return Ok(told);
-                }
+    /// What is told next of something in flight.
+    async fn told(&mut self) -> Result<(ObjectId, Result<(), JobError>), JobError> {
+        loop {
+            let told = self.news.recv().await.ok_or(JobError::Cancelled)?;
+            // Others were told before, while the log was replayed.
+            if self.flying.contains_key(&told.0) {
+                return Ok(told);
             }
-        };
-        match limit {
-            None => told.await.map(Some),
-            Some(limit) => tokio::time::timeout(limit, told).await.ok().transpose(),
         }
-    }
-
-    /// Counts an object no longer, whether it will exist or not.
-    pub fn forget(&mut self, object: &ObjectRef) {
-        self.flying.remove(&object.id());
-    }
-
-    /// What is in flight.
-    pub fn flying(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.flying.values()
     }
 
     /// Waits until everything in the window exists.

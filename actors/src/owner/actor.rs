@@ -228,9 +228,7 @@ impl OwnerActor {
                 self.open_lane(lane, node, ranges, fold_at, news);
             }
             ProgramCall::Push { object, lanes } => self.lanes.push(&self.state, object, lanes),
-            ProgramCall::CancelOverdue { objects, answer } => {
-                let _ = answer.send(self.state.cancel_overdue(&objects));
-            }
+            ProgramCall::MayGiveUp(object) => self.state.may_give_up(object),
             ProgramCall::Locations { object, answer } => {
                 let _ = answer.send(self.state.locations(object));
             }

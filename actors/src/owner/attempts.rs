@@ -59,6 +59,7 @@ impl OwnerState {
         }
         self.cancel_attempts(task);
         self.counts.finished += 1;
+        self.dispensable_finished += u64::from(self.tasks[task].dispensable);
         self.learn(self.tasks[task].function, figures.micros);
         self.tell_finished(from, task, attempt, outputs, consumed, figures);
         self.account(task, consumed);

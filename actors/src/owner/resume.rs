@@ -68,7 +68,7 @@ impl OwnerState {
         self.attempts_from = past.runs.saturating_mul(ATTEMPTS_PER_RUN);
         for choice in &past.choices {
             match choice {
-                Choice::Cancelled(objects) => self.resumed.cancelled.extend(objects),
+                Choice::GivenUp(object) => drop(self.resumed.cancelled.insert(*object)),
                 Choice::Nodes(nodes) => nodes.iter().for_each(|shape| self.may_be_dead(&shape.node)),
                 _ => {}
             }

@@ -91,7 +91,7 @@ fn what_a_node_holds_of_no_task_that_anybody_knows_is_freed_and_what_comes_late_
 #[test]
 fn a_task_that_was_cancelled_waits_for_that() {
     let merge = task("merge", &[]);
-    let mut world = resumed(&[("a", 1)], Vec::new(), vec![Choice::Cancelled(vec![merge.output(0)])]);
+    let mut world = resumed(&[("a", 1)], Vec::new(), vec![Choice::GivenUp(merge.output(0))]);
     world.submit("merge", &[]);
     assert!(!world.runs(merge), "it could complete before it is cancelled, and be read");
     world.owner.track(merge.output(0), 1);

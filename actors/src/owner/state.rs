@@ -108,6 +108,7 @@ impl OwnerState {
             attempts,
             tries: 0,
             recalled: false,
+            dispensable: false,
             counted: completed_before && logged.is_none(),
             state: if completed_before { State::Done } else { State::Waiting { missing: u32::MAX } },
             live: SmallVec::new(),

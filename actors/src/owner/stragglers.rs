@@ -16,8 +16,9 @@
 //!
 //! Attempts side by side count as one try: a copy never makes a task fail that would not have failed without it.
 //!
-//! What can do without a task need not wait for it: a program asks that those of its tasks whose attempts have all run for
-//! too long are cancelled (the merges of a push-based shuffle, whose inputs can be reduced as they are).
+//! What can do without a task need not wait for it: a program says which tasks those are (the merges of a push-based shuffle,
+//! whose inputs can be reduced as they are), and where none of them has finished for [`QUIET`], those whose attempts have all
+//! run for too long are given up. That is no business of the program, which may be waiting for tasks that queue behind them.
 //!
 //! A cancelled attempt runs on until it looks. As long as its node says so, the node has a slot less.
 
@@ -40,22 +41,30 @@ const DONE_MIN: u64 = 5;
 const RUNNING_PER_COPY: u64 = 10;
 /// What has run on for so long while no task of the job finished is overdue, whatever the median.
 const STANDSTILL: Duration = Duration::from_secs(10);
+/// As long as tasks that can be done without finish so often, those that take longer are waited for.
+const QUIET: Duration = Duration::from_secs(1);
 
 impl OwnerState {
     /// A node says what it has been running for a while; the later replaces the earlier.
     pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
         let Some(node) = self.known_node(from) else { return };
-        let finished = self.counts.finished;
+        let (finished, dispensable_finished) = (self.counts.finished, self.dispensable_finished);
         let told = |running: &StillRunning| {
-            let finished_at = match self.told_running(running.task, running.attempt, node) {
+            let before = self.told_running(running.task, running.attempt, node);
+            let finished_at = match before {
                 None => 0,
                 Some(before) if before.finished == finished => before.finished_at,
                 Some(_) => running.micros,
             };
-            Told { running: *running, finished, finished_at }
+            let dispensable_finished_at = match before {
+                Some(before) if before.dispensable_finished == dispensable_finished => before.dispensable_finished_at,
+                _ => running.micros,
+            };
+            Told { running: *running, finished, finished_at, dispensable_finished, dispensable_finished_at }
         };
         let told = running.iter().map(told).collect();
         self.long_running.insert(node, told);
+        self.give_up_overdue(node, running);
         let lingering = running.iter().filter(|running| self.live_task(running, node).is_none()).count() as u64;
         self.linger(node, lingering);
         for straggler in running {
@@ -104,16 +113,27 @@ impl OwnerState {
         (times.len() >= DONE_MIN && long).then_some(median)
     }
 
-    /// Cancels the tasks of those objects that are overdue: a copy has not helped either. Which ones; what has been made
-    /// is not.
-    pub(crate) fn cancel_overdue(&mut self, objects: &[ObjectId]) -> Vec<ObjectId> {
-        let overdue = |object: &&ObjectId| {
-            let task = self.object_of(**object).and_then(|object| self.objects[object].task);
-            task.is_some_and(|task| self.is_overdue(task))
+    /// The program can do without the task that makes this object, as long as that is not done: who waits for it is told that
+    /// it was cancelled, should it be overdue.
+    pub(crate) fn may_give_up(&mut self, object: ObjectId) {
+        if let Some(task) = self.object_of(object).and_then(|object| self.objects[object].task) {
+            self.tasks[task].dispensable = true;
+        }
+    }
+
+    /// Gives up what the job can do without and is overdue: a copy has not helped either. What was done once is not given up
+    /// when it runs again: others have been told to read it.
+    fn give_up_overdue(&mut self, node: NodeIndex, running: &[StillRunning]) {
+        let overdue = |running: &StillRunning| {
+            let task = self.live_task(running, node)?;
+            let told = self.told_running(running.task, running.attempt, node)?;
+            let quiet_us = told.running.micros.saturating_sub(told.dispensable_finished_at);
+            let entry = &self.tasks[task];
+            let quiet = quiet_us >= QUIET.as_micros() as u64;
+            (entry.dispensable && !entry.counted && quiet && self.is_overdue(task)).then_some(running.task)
         };
-        let overdue: Vec<_> = objects.iter().filter(overdue).copied().collect();
-        overdue.iter().for_each(|object| self.cancel_maker(*object));
-        overdue
+        let overdue: Vec<TaskId> = running.iter().filter_map(overdue).collect();
+        overdue.into_iter().for_each(|task| self.cancel(task));
     }
 
     /// Whether every attempt has been running for too long.

@@ -1,7 +1,7 @@
 //! Second attempts of tasks that take too long: when there is one, and what becomes of both.
 
-use super::world_tests::{JOB, LIFE, World, node, offer, output};
-use crate::ids::{Attempt, Incarnation, SetId, TaskId};
+use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
+use crate::ids::{Attempt, Incarnation, NodeId, SetId, TaskId};
 use crate::owner::Exchange;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, StillRunning, TaskOptions,
@@ -36,8 +36,14 @@ fn runs_for(world: &mut World, task: TaskId, micros: u64) {
     world.settle();
 }
 
+/// A node says for how long the task's first attempt has been running there.
+fn runs_for_at(world: &mut World, at: &NodeId, task: TaskId, micros: u64) {
+    world.owner.still_running(at, &[StillRunning { task, attempt: FIRST, micros }]);
+    world.settle();
+}
+
 /// A straggler and its copy, and where each runs.
-fn copied() -> (World, TaskId, [crate::ids::NodeId; 2]) {
+fn copied() -> (World, TaskId, [NodeId; 2]) {
     let (mut world, task) = two_nodes();
     runs_for(&mut world, task, 10 * SECOND);
     assert_eq!(world.copied.len(), 1);
@@ -361,24 +367,24 @@ fn what_a_node_says_that_is_not_known_changes_nothing() {
     assert_eq!(world.copied, []);
 }
 
-/// Asks that whatever of `tasks` is overdue be cancelled; which ones were.
-fn cancel_overdue(world: &mut World, tasks: &[TaskId]) -> Vec<TaskId> {
-    let objects: Vec<_> = tasks.iter().map(|task| task.output(0)).collect();
-    let cancelled = world.owner.cancel_overdue(&objects);
-    world.settle();
-    tasks.iter().filter(|task| cancelled.contains(&task.output(0))).copied().collect()
+/// The job can do without these tasks.
+fn may_give_up(world: &mut World, tasks: &[TaskId]) {
+    tasks.iter().for_each(|task| world.owner.may_give_up(task.output(0)));
 }
 
 #[test]
-fn an_overdue_task_is_cancelled_when_its_program_asks_and_what_it_makes_late_is_dropped() {
+fn an_overdue_task_that_can_be_done_without_is_given_up_and_what_it_makes_late_is_dropped() {
     let (mut world, task) = world_with(&[("a", 2)], 5, SECOND, TaskOptions::default());
     let quick = world.submit("quick", &[]);
     world.owner.track(task.output(0), 1);
+    may_give_up(&mut world, &[quick, task]);
     runs_for(&mut world, task, 10 * SECOND);
-    assert_eq!(cancel_overdue(&mut world, &[quick, task]), [task]);
+    assert_eq!(world.cancelled, [], "another one may have ended just now");
+    runs_for(&mut world, task, 11 * SECOND);
     assert_eq!(world.cancelled, [(task, FIRST)]);
     assert_eq!(world.resolved[&1], Err(JobError::Cancelled));
-    assert_eq!(cancel_overdue(&mut world, &[quick, task]), [], "once");
+    runs_for_at(&mut world, &node("a"), task, 12 * SECOND);
+    assert_eq!(world.cancelled.len(), 1, "once");
     world.complete_attempt(task, FIRST, &[output(8, 1)], &[]);
     assert!(world.stored.is_empty());
     assert_eq!(world.owner.lookup(task.output(0)), None);
@@ -387,29 +393,71 @@ fn an_overdue_task_is_cancelled_when_its_program_asks_and_what_it_makes_late_is_
 }
 
 #[test]
-fn what_is_in_time_or_waits_or_is_done_or_has_a_fresh_copy_is_not_overdue() {
-    for micros in [SECOND - 1, 3 * SECOND] {
-        let (mut world, task) = world_with(&[("a", 1)], 5, SECOND, TaskOptions::default());
-        assert_eq!(cancel_overdue(&mut world, &[task]), [], "nothing is known of it");
-        runs_for(&mut world, task, micros);
-        let waits = world.submit("waits", &[]);
-        assert_eq!(cancel_overdue(&mut world, &[task, waits]), [], "{micros}");
-        runs_for(&mut world, task, 10 * SECOND);
-        world.complete(task);
-        assert_eq!(cancel_overdue(&mut world, &[task, waits]), [], "it was made in time");
-        assert!(world.owner.lookup(task.output(0)).is_some());
-    }
+fn what_is_needed_or_in_time_or_has_a_fresh_copy_is_not_given_up() {
+    let (mut world, task) = world_with(&[("a", 1)], 5, SECOND, TaskOptions::default());
+    (1..100).for_each(|seconds| runs_for(&mut world, task, seconds * SECOND));
+    assert_eq!(world.cancelled, [], "the program has not said that it can do without it");
+    may_give_up(&mut world, &[task]);
+    runs_for(&mut world, task, 100 * SECOND);
+    assert_eq!(world.cancelled, [(task, FIRST)]);
+
+    let (mut world, task) = world_with(&[("a", 1)], 5, SECOND, TaskOptions::default());
+    may_give_up(&mut world, &[task]);
+    runs_for(&mut world, task, SECOND - 1);
+    runs_for(&mut world, task, 3 * SECOND);
+    assert_eq!(world.cancelled, [], "it takes no longer than others");
+    world.complete(task);
+    assert!(world.owner.lookup(task.output(0)).is_some());
+
     let (mut world, task, at) = copied();
-    assert_eq!(cancel_overdue(&mut world, &[task]), [], "the copy has just begun");
-    world.owner.still_running(&at[1], &[StillRunning { task, attempt: COPY, micros: 10 * SECOND }]);
-    assert_eq!(cancel_overdue(&mut world, &[task]), [task]);
+    may_give_up(&mut world, &[task]);
+    let say = |world: &mut World, attempt: Attempt, micros: u64| {
+        let at = &at[usize::from(attempt == COPY)];
+        world.owner.still_running(at, &[StillRunning { task, attempt, micros }]);
+        world.settle();
+    };
+    say(&mut world, FIRST, 12 * SECOND);
+    assert_eq!(world.cancelled, [], "the copy has just begun");
+    say(&mut world, COPY, 10 * SECOND);
+    say(&mut world, COPY, 11 * SECOND);
     assert_eq!(world.cancelled, [(task, FIRST), (task, COPY)]);
+}
+
+#[test]
+fn as_long_as_others_end_that_can_be_done_without_an_overdue_task_is_waited_for() {
+    let (mut world, task) = world_with(&[("a", 3)], 5, SECOND, TaskOptions::default());
+    let [merge, other] = ["merge", "other"].map(|name| world.submit(name, &[]));
+    may_give_up(&mut world, &[task, merge]);
+    runs_for(&mut world, task, 10 * SECOND);
+    world.complete(merge);
+    runs_for(&mut world, task, 11 * SECOND);
+    assert_eq!(world.cancelled, []);
+    world.complete(other);
+    runs_for(&mut world, task, 12 * SECOND);
+    assert_eq!(world.cancelled, [(task, FIRST)], "other tasks say nothing of those");
+}
+
+#[test]
+fn what_was_made_once_and_is_lost_is_not_given_up() {
+    let (mut world, task) = world_with(&[("a", 1), ("b", 1)], 5, SECOND, TaskOptions::default());
+    may_give_up(&mut world, &[task]);
+    let at = world.attempt_of(task).1;
+    world.complete(task);
+    world.crash(&at, false);
+    let reads = world.submit("reads", &[whole(task)]);
+    let again = world.attempt_of(task);
+    for seconds in 1..100 {
+        world.owner.still_running(&again.1, &[StillRunning { task, attempt: again.0, micros: seconds * SECOND }]);
+        world.settle();
+    }
+    assert!(!world.cancelled.iter().any(|(cancelled, _)| *cancelled == task), "{reads} reads it");
 }
 
 #[test]
 fn where_nothing_finishes_what_runs_is_overdue_without_a_median() {
     let (mut world, first) = world_with(&[("a", 2)], 0, SECOND, TaskOptions::default());
     let second = world.submit("work", &[]);
+    may_give_up(&mut world, &[first, second]);
     let say = |world: &mut World, micros: u64| {
         let running = [first, second].map(|task| StillRunning { task, attempt: FIRST, micros });
         world.owner.still_running(&node("a"), &running);
@@ -417,24 +465,24 @@ fn where_nothing_finishes_what_runs_is_overdue_without_a_median() {
     };
     say(&mut world, 2 * SECOND);
     say(&mut world, 10 * SECOND - 1);
-    assert_eq!(cancel_overdue(&mut world, &[first, second]), []);
+    assert_eq!(world.cancelled, []);
     say(&mut world, 10 * SECOND);
-    assert_eq!(cancel_overdue(&mut world, &[first, second]), [first, second]);
+    assert_eq!(world.cancelled, [(first, FIRST), (second, FIRST)]);
 }
 
 #[test]
 fn what_finishes_while_a_task_runs_shows_that_the_job_goes_on() {
     let (mut world, task) = world_with(&[("a", 2)], 0, SECOND, TaskOptions::default());
+    may_give_up(&mut world, &[task]);
     let other = world.submit("other", &[]);
     runs_for(&mut world, task, SECOND);
     world.complete(other);
     runs_for(&mut world, task, 100 * SECOND);
-    assert_eq!(cancel_overdue(&mut world, &[task]), []);
     // And later it does not.
     runs_for(&mut world, task, 110 * SECOND - 1);
-    assert_eq!(cancel_overdue(&mut world, &[task]), []);
+    assert_eq!(world.cancelled, []);
     runs_for(&mut world, task, 110 * SECOND);
-    assert_eq!(cancel_overdue(&mut world, &[task]), [task]);
+    assert_eq!(world.cancelled, [(task, FIRST)]);
 }
 
 /// Law 1 where a merge is done without: each part is read once, by a merge or by the reduce.
@@ -450,8 +498,10 @@ fn what_an_overdue_task_would_have_read_others_read_and_the_books_close() {
         let read = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows) }];
         let [done, overdue] = [0, 1].map(|part| world.submit(&format!("merge {part}"), &[column(part)]));
         world.complete_with(done, &[output(60, 6)], &read(60, 6));
+        may_give_up(&mut world, &[overdue]);
         runs_for(&mut world, overdue, 10 * SECOND);
-        assert_eq!(cancel_overdue(&mut world, &[overdue]), [overdue]);
+        runs_for(&mut world, overdue, 11 * SECOND);
+        assert_eq!(world.cancelled, [(overdue, FIRST)]);
         assert!(matches!(world.owner.close(), Err(JobError::Conservation { .. })), "part 1 is still to be read");
         let reduce = world.submit("reduce", &[column(1)]);
         if late {

@@ -68,6 +68,8 @@ pub(super) struct Task {
     pub(super) tries: u32,
     /// Taken back from the queue of a node, and not placed since.
     pub(super) recalled: bool,
+    /// The program can do without it.
+    pub(super) dispensable: bool,
     /// An attempt was accepted, and what it read is in the books.
     pub(super) counted: bool,
     pub(super) state: State,
@@ -146,6 +148,10 @@ pub(super) struct Told {
     /// ... and for how long it had been running when there was another one, microseconds; 0: there was none since it began, as far
     /// as is known.
     pub(super) finished_at: u64,
+    /// How many of the tasks that the job can do without have finished, ...
+    pub(super) dispensable_finished: u64,
+    /// ... and for how long it had been running, microseconds, when this was first told.
+    pub(super) dispensable_finished_at: u64,
 }
 
 /// Numbers about a job.
@@ -215,6 +221,8 @@ pub(crate) struct OwnerState {
     pub(super) copied: BTreeSet<Index>,
     /// What each node has said that it has been running for a while.
     pub(super) long_running: BTreeMap<NodeIndex, Vec<Told>>,
+    /// How many tasks have finished that the program could have done without.
+    pub(super) dispensable_finished: u64,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
     pub(super) functions: Vec<Arc<str>>,
@@ -283,6 +291,7 @@ impl OwnerState {
             replays: HashMap::new(),
             copied: BTreeSet::new(),
             long_running: BTreeMap::new(),
+            dispensable_finished: 0,
             unobserved: BTreeMap::new(),
             functions: Vec::new(),
             stages: Vec::new(),

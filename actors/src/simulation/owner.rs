@@ -361,7 +361,7 @@ impl Owner {
             ProgramCall::ReleaseSet(set) => self.state.release_set(set),
             ProgramCall::ReleaseStream(task) => self.state.release_stream(task),
             ProgramCall::Cancel(object) => self.state.cancel_maker(object),
-            ProgramCall::CancelOverdue { objects, answer } => drop(answer.send(self.state.cancel_overdue(&objects))),
+            ProgramCall::MayGiveUp(object) => self.state.may_give_up(object),
             ProgramCall::Locations { object, answer } => drop(answer.send(self.state.locations(object))),
             ProgramCall::OwnerBytes { answer } => drop(answer.send(self.state.bytes())),
             ProgramCall::Chose(choice) => self.note_choice(choice),

@@ -5,28 +5,21 @@
 //! [`Plan::pieces_of`](crate::Plan::pieces_of). Outputs are announced together when the merge is done, so that it is made
 //! again, copied or given up as a whole.
 //!
-//! Where map outputs are kept, merging is best effort (Magnet, section 3.3): a merge that takes too long is cancelled, and
+//! Where map outputs are kept, merging is best effort (Magnet, section 3.3): a merge that takes too long is given up, and
 //! reduces read its inputs as they are. What is too long the Owner says, from the times of the other merges
-//! ([`Futures::cancel_overdue`]); it is asked when no merge has ended for a while. The books close all the same: a part of
-//! the exchange from maps is read once, by a merge that counts or by a reduce.
+//! ([`Window::track_best_effort`]). The books close all the same: a part of the exchange from maps is read once, by a merge
+//! that counts or by a reduce.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::pin::pin;
-use std::time::Duration;
 
-use ::futures::future::{Either, select};
-use exobus_actors::futures::{Futures, ObjectRef, ObjectSet, Window};
+use exobus_actors::futures::{Came, Futures, ObjectRef, ObjectSet, Window};
 use exobus_actors::ids::ObjectId;
 
 use super::{Columns, Group, Reduces, edge};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
-
-/// When no merge has ended for so long, it is asked whether some are overdue: as nodes say what runs for a second or more,
-/// there is nothing to learn earlier.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Merges that run, and what has come of those that are over.
 #[derive(Debug)]
@@ -97,15 +90,17 @@ impl Merges {
             futures.exchange(&edge, &blocks, plan.partitions, 1)?
         };
         for index in groups {
-            // When nothing ends at all, those in flight may all wait for executors that overdue merges hold. More are
-            // submitted then, for others to run: from their times it is seen what is overdue.
-            while self.window.len() >= self.in_flight && self.next(futures).await? {}
+            while self.window.len() >= self.in_flight {
+                self.next(futures).await?;
+            }
             let Group { parts, pieces, place } = &self.groups[index];
             let pieces: Vec<u32> = pieces.iter().map(|piece| piece.end - piece.start).collect();
             let outputs = job.merge(futures, &[set.parts(parts.clone())], &pieces, place.clone())?;
             let first = &outputs[0];
-            self.window.track(futures, first)?;
-            if !self.batches.is_empty() {
+            if self.batches.is_empty() {
+                self.window.track(futures, first)?;
+            } else {
+                self.window.track_best_effort(futures, first)?;
                 self.running.insert(first.id(), (index, self.batches.len() - 1));
             }
             self.merged[index].push(outputs);
@@ -113,25 +108,15 @@ impl Merges {
         Ok(())
     }
 
-    /// Waits for a merge, or gives up those that are overdue. False: after a while, there was neither.
-    async fn next(&mut self, futures: &Futures) -> Result<bool, ShuffleError> {
-        if self.batches.is_empty() {
-            return Ok(self.window.next(futures).await?.is_some());
+    /// Waits until a merge has ended or was given up.
+    async fn next(&mut self, futures: &Futures) -> Result<(), ShuffleError> {
+        let Some(came) = self.window.next_came(futures).await? else { return Ok(()) };
+        let merge = self.running.remove(&came.object().id());
+        if let (Came::GivenUp(first), Some((group, batch))) = (&came, merge) {
+            self.merged[group].retain(|outputs| outputs[0].id() != first.id());
+            self.unmerged[group].push(batch);
         }
-        if let Some(merged) = self.window.next_within(futures, LOOK_AGAIN).await? {
-            self.running.remove(&merged.id());
-            return Ok(true);
-        }
-        let flying: Vec<ObjectRef> = self.window.flying().cloned().collect();
-        let overdue = futures.cancel_overdue(&flying).await?;
-        for overdue in &overdue {
-            self.window.forget(overdue);
-            if let Some((group, batch)) = self.running.remove(&overdue.id()) {
-                self.merged[group].retain(|outputs| outputs[0].id() != overdue.id());
-                self.unmerged[group].push(batch);
-            }
-        }
-        Ok(!overdue.is_empty())
+        Ok(())
     }
 
     /// Submits the reduces of all groups, each when it is known what was merged; their outputs in order of partitions, and
@@ -155,31 +140,11 @@ impl Merges {
             if columns.is_empty() {
                 self.next(futures).await?;
             } else {
-                self.next_while(futures, reduces.add(columns)).await?;
+                reduces.add(columns).await?;
             }
         }
         let outputs = reduces.finish().await?;
         Ok((outputs, self.batches.into_iter().flat_map(|(_, blocks)| blocks).collect()))
-    }
-
-    /// Does `work`, and what `next` does as long as merges run: what is looked at for reduces may wait for an executor that
-    /// an overdue merge holds.
-    async fn next_while(
-        &mut self,
-        futures: &Futures,
-        work: impl Future<Output = Result<(), ShuffleError>>,
-    ) -> Result<(), ShuffleError> {
-        let mut work = pin!(work);
-        while !self.running.is_empty() {
-            match select(work.as_mut(), pin!(self.next(futures))).await {
-                // What has been cancelled by then must be known.
-                Either::Left((done, next)) => return done.and(next.await.map(drop)),
-                Either::Right((next, _)) => {
-                    next?;
-                }
-            }
-        }
-        work.await
     }
 
     /// What the reduces of a group read, piece by piece.
