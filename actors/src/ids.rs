@@ -203,6 +203,17 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Attempt(pub u32);
 
+impl Attempt {
+    /// Each run of a job counts on from this many times its number: nobody has made so many attempts of a task, and an attempt of
+    /// an earlier run is never taken for one of this run.
+    pub const PER_RUN: u32 = 10_000;
+
+    /// The run of the job that it was made in, from 0.
+    pub fn run(self) -> u32 {
+        self.0 / Self::PER_RUN
+    }
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -121,11 +121,20 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
     let (start, total) = (0, many as u32);
     vec![
         NodeMsg::Run { owner: node.clone(), spec },
-        NodeMsg::DefineSet { job, set, start, total, members: ids(), nodes: vec![node.clone()], at: vec![0; many] },
+        NodeMsg::DefineSet {
+            job,
+            run: 1,
+            set,
+            start,
+            total,
+            members: ids(),
+            nodes: vec![node.clone()],
+            at: vec![0; many],
+        },
         NodeMsg::Recall { job, tasks: vec![(task, attempt); many] },
         NodeMsg::Cancel { job, task, attempt },
-        NodeMsg::Free { job, objects: ids() },
-        NodeMsg::FreeParts { job, set, parts: Parts::Range(0, 1) },
+        NodeMsg::Free { job, run: 1, objects: ids() },
+        NodeMsg::FreeParts { job, run: 1, set, parts: Parts::Range(0, 1) },
         NodeMsg::EndJob { job },
         NodeMsg::Watch { job, owner: node.clone(), sample_ms: u64::MAX },
         NodeMsg::Doing { job, attempts: vec![(task, attempt); many], reply: Reply::to(node.clone(), u64::MAX) },

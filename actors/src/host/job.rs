@@ -180,7 +180,8 @@ type Changes = (Receiver<Change>, Receiver<(NodeId, Incarnation)>, watch::Receiv
 async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Address<OwnerMsg>) {
     loop {
         let change = tokio::select! {
-            change = changes.recv() => change,
+            // Of a reset first: it is about what was said to a node before the Owner heard of the change, which it may answer.
+            biased;
             reset = resets.recv() => {
                 // What so many resets at once have lost is handed out again when the job makes no progress.
                 if let Ok((node, incarnation)) = reset {
@@ -188,6 +189,7 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Ad
                 }
                 continue;
             }
+            change = changes.recv() => change,
             Ok(()) = reigns.changed() => {
                 let _ = owner.send(OwnerMsg::NewReign);
                 continue;

@@ -167,8 +167,10 @@ impl Membership {
             Health::Left => NodeState::Left,
         };
         info!(node = %node, ?state, silent_ms = silent.as_millis() as u64, "node changed");
-        // Before anybody who listens says a word to it.
-        self.parts.post.hears_of(&node, incarnation);
+        // Before anybody who listens says a word to it. Who has heard of it from somebody else may have said one already.
+        if self.parts.post.hears_of(&node, incarnation) {
+            self.parts.directory.session_reset(node.clone(), incarnation);
+        }
         if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health.is_gone()) {
             let reason = format!("{state:?} after {silent:?} of silence");
             if let Err(error) = scheduler.send(SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason }) {

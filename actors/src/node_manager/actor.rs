@@ -163,8 +163,21 @@ impl NodeManager {
         }
     }
 
+    /// Whether a job is known to have begun again since this run of it: what an Owner of that run says, which may know nothing of it,
+    /// would be about objects of the same names that are another run's.
+    fn is_taken_over(&self, job: JobId, run: u32) -> bool {
+        self.runs.get(&job).is_some_and(|latest| run < *latest)
+    }
+
     fn run(&mut self, owner: NodeId, spec: TaskSpec) {
         let key = (spec.job, spec.id, spec.attempt);
+        if self.is_taken_over(spec.job, spec.attempt.run()) {
+            self.post.count_stale(1);
+            let asks = self.post.address::<OwnerMsg>(&owner, &owner::actor_name(spec.job));
+            // It learns it from the log, too.
+            let _ = asks.send(OwnerMsg::TakenOver { run: self.runs[&spec.job] });
+            return;
+        }
         let Some(function) = self.functions.get(&spec.function).copied() else {
             let message = format!("function {} is not known to node {}", spec.function, self.post.node());
             return self.fail(key, &owner, TaskFailure::new(FailureKind::Rejected, message), None);
@@ -627,7 +640,14 @@ impl Actor for NodeManager {
             NodeMsg::Run { owner, spec } => self.run(owner, spec),
             NodeMsg::Executor(report) => self.report(report),
             NodeMsg::Staged(done) => self.staged(done),
-            NodeMsg::DefineSet { job, set, start, total, members, nodes, at } => {
+            NodeMsg::DefineSet { job, run, .. }
+            | NodeMsg::Free { job, run, .. }
+            | NodeMsg::FreeParts { job, run, .. }
+                if self.is_taken_over(job, run) =>
+            {
+                self.post.count_stale(1);
+            }
+            NodeMsg::DefineSet { job, set, start, total, members, nodes, at, .. } => {
                 // LOST, like whatever else is no node of the list.
                 let locate =
                     |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
@@ -642,7 +662,7 @@ impl Actor for NodeManager {
             }
             NodeMsg::Cancel { job, task, attempt } => self.cancel((job, task, attempt)),
             NodeMsg::Free { objects, .. } => self.store.delete(&objects.iter().collect::<Vec<_>>()),
-            NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts),
+            NodeMsg::FreeParts { job, set, parts, .. } => self.free_parts((job, set), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
             NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run),
             NodeMsg::Doing { job, attempts, reply } => self.post.answer(reply, self.doing(job, &attempts)),

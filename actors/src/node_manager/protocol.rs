@@ -78,6 +78,8 @@ pub enum NodeMsg {
     DefineSet {
         /// The job.
         job: JobId,
+        /// Which run of it says so.
+        run: u32,
         /// The set.
         set: SetId,
         /// How many members come before these.
@@ -111,6 +113,8 @@ pub enum NodeMsg {
     Free {
         /// The job.
         job: JobId,
+        /// Which run of it says so.
+        run: u32,
         /// The objects.
         objects: ObjectIds,
     },
@@ -118,6 +122,8 @@ pub enum NodeMsg {
     FreeParts {
         /// The job.
         job: JobId,
+        /// Which run of it says so.
+        run: u32,
         /// The set.
         set: SetId,
         /// Which parts of each member.

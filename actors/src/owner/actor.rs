@@ -319,7 +319,7 @@ impl OwnerActor {
 
     fn define_set(&mut self, node: &NodeId, set: SetId) {
         let members = self.state.set_members(set);
-        let job = self.job;
+        let (job, run) = (self.job, self.state.run());
         let total = members.len() as u32;
         // A set without members is told, too: one message without any.
         let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
@@ -331,7 +331,7 @@ impl OwnerActor {
             }));
             let ids: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
             let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
-            self.tell(node, NodeMsg::DefineSet { job, set, start, total, members: ids, nodes, at });
+            self.tell(node, NodeMsg::DefineSet { job, run, set, start, total, members: ids, nodes, at });
         }
     }
 
@@ -438,9 +438,9 @@ impl OwnerActor {
     }
 
     fn send_frees(&mut self, node: &NodeId) {
-        let job = self.job;
+        let (job, run) = (self.job, self.state.run());
         for chunk in self.frees.remove(node).unwrap_or_default().chunks(SET_MEMBERS_PER_MESSAGE) {
-            self.tell(node, NodeMsg::Free { job, objects: chunk.iter().copied().collect() });
+            self.tell(node, NodeMsg::Free { job, run, objects: chunk.iter().copied().collect() });
         }
     }
 

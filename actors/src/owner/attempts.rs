@@ -389,8 +389,10 @@ impl OwnerState {
                 ledger.consumed(parts, members, read);
             }
             if ledger.read_once() && parts != Parts::All {
+                // What has no bytes is still there when its node is not.
+                let is_there = |at: &NodeIndex| *at != NOWHERE && self.nodes[usize::from(*at)].alive;
                 let here = self.sets[set].members.iter().map(|member| self.objects[*member].at);
-                let holders: BTreeSet<_> = here.filter(|at| *at != NOWHERE).collect();
+                let holders: BTreeSet<_> = here.filter(is_there).collect();
                 for node in holders {
                     self.define_set(set, node);
                     let (node, set) = (self.nodes[usize::from(node)].id.clone(), self.sets[set].id);

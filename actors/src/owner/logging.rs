@@ -163,8 +163,8 @@ impl OwnerActor {
         match freed {
             Freed::Object(object) => self.frees.entry(node).or_default().push(object),
             Freed::Parts(set, parts) => {
-                let job = self.job;
-                self.tell(&node, NodeMsg::FreeParts { job, set, parts });
+                let (job, run) = (self.job, self.state.run());
+                self.tell(&node, NodeMsg::FreeParts { job, run, set, parts });
             }
         }
     }

@@ -507,3 +507,29 @@ fn a_lost_attempt_of_a_task_with_another_one_costs_nothing() {
     world.complete(task);
     assert_eq!(world.failed, None);
 }
+
+/// What has no bytes counts as there when its node is dead: that node is told nothing, since its next life would not know it.
+#[test]
+fn a_node_that_was_dead_when_parts_were_freed_learns_where_a_set_is_when_it_is_back() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let maps = ["full", "empty"].map(|name| world.submit(name, &[]));
+    let (_, dies) = world.attempt_of(maps[1]);
+    let members = maps.map(|map| map.output(0));
+    let set = SetId::of(&members);
+    world.owner.make_set(set, &members, Some(exchange(1)));
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    world.complete_with(maps[1], &[output(0, 0)], &[]);
+    world.crash(&dies, false);
+    let reads = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows) }];
+    let first = world.submit("first", &[part(set, 0)]);
+    world.complete_with(first, &[output(1, 1)], &reads(60, 6));
+    assert!(world.freed_parts.iter().all(|(node, ..)| *node != dies), "{:?}", world.freed_parts);
+    let holds_the_other = world.submit("long", &[]);
+    assert_ne!(world.attempt_of(holds_the_other).1, dies);
+    world.restart(&dies);
+    // The world looks whether a node that is to run a task knows its sets.
+    let second = world.submit("second", &[part(set, 1)]);
+    assert_eq!(world.attempt_of(second).1, dies);
+    world.complete_with(second, &[output(1, 1)], &reads(40, 4));
+    assert_eq!(world.owner.close(), Ok(()));
+}

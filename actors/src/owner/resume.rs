@@ -16,12 +16,9 @@ use super::tables::{EntrySource, OwnerState, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::futures::Choice;
-use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
+use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::{Past, TaskDone};
 use crate::task::Output;
-
-/// So many attempts of a task a run may have: those of an earlier one that are still under way have other numbers.
-const ATTEMPTS_PER_RUN: u32 = 10_000;
 
 /// What earlier runs have left and this one has not come to yet.
 #[derive(Debug, Default)]
@@ -65,7 +62,7 @@ impl Resumed {
 impl OwnerState {
     /// The job was run before. Nodes that are named and not known by now are held to be dead.
     pub(crate) fn resume(&mut self, past: Past) {
-        self.attempts_from = past.runs.saturating_mul(ATTEMPTS_PER_RUN);
+        self.attempts_from = past.runs.saturating_mul(Attempt::PER_RUN);
         for choice in &past.choices {
             match choice {
                 Choice::GivenUp(object) => drop(self.resumed.cancelled.insert(*object)),
@@ -92,7 +89,7 @@ impl OwnerState {
 
     /// Which run of the job this is, from 0.
     pub(crate) fn run(&self) -> u32 {
-        self.attempts_from / ATTEMPTS_PER_RUN
+        Attempt(self.attempts_from).run()
     }
 
     /// What the log has of a task that is submitted now.

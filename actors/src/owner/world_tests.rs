@@ -143,8 +143,11 @@ impl World {
                 Effect::Event { at, kind: EventKind::TaskCopied { task, attempt, .. } } => {
                     self.copied.push((task, attempt, at));
                 }
+                // A message to a node that is dead is lost.
                 Effect::DefineSet { node, set } => {
-                    self.defined.insert((node, set), self.owner.set_members(set));
+                    if self.nodes.get(&node).is_none_or(|(_, _, up)| *up) {
+                        self.defined.insert((node, set), self.owner.set_members(set));
+                    }
                 }
                 Effect::Event { .. } => {}
             }

@@ -284,7 +284,7 @@ pub enum Refusal {
 pub struct Wait {
     /// For people.
     pub reason: String,
-    /// True: no node of the cluster could, even when idle.
+    /// True: no node of the cluster could, even when idle, and none is about to come back.
     pub ever: bool,
 }
 

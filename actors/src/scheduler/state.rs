@@ -53,6 +53,9 @@ pub struct SchedulerOptions {
     pub orphan_after: Duration,
     /// How long one that succeeds another only listens to nodes and Owners before it lends; 500 ms.
     pub gather: Duration,
+    /// What no node that is known can run may wait for one that is not: so long after the Scheduler before this one was lost,
+    /// or a node was, it is not said that a demand can never be met; 10 s.
+    pub settle: Duration,
 }
 
 impl Default for SchedulerOptions {
@@ -66,6 +69,7 @@ impl Default for SchedulerOptions {
             forget_after: Duration::from_secs(60),
             orphan_after: Duration::from_secs(10),
             gather: Duration::from_millis(500),
+            settle: Duration::from_secs(10),
         }
     }
 }
@@ -195,6 +199,8 @@ pub struct State {
     renew_at: Duration,
     /// Until then it listens.
     lend_from: Duration,
+    /// From then on nodes that are not known are held not to come.
+    settled_from: Duration,
     /// Submissions that came meanwhile.
     submitted: Vec<Submission>,
     /// Something changed that may change the division.
@@ -256,6 +262,7 @@ impl State {
             accounted_at: Duration::ZERO,
             renew_at: Duration::ZERO,
             lend_from: Duration::ZERO,
+            settled_from: Duration::ZERO,
             submitted: Vec::new(),
             stale: false,
         }
@@ -263,7 +270,12 @@ impl State {
 
     /// A Scheduler after another one: lends nothing until nodes and Owners had their time to say what there is.
     pub fn take_over(epoch: Epoch, options: SchedulerOptions, now: Duration) -> Self {
-        Self { lend_from: now + options.gather, ..Self::new(epoch, options) }
+        Self { lend_from: now + options.gather, settled_from: now + options.settle, ..Self::new(epoch, options) }
+    }
+
+    /// Whether all nodes are known that there will be.
+    pub(super) fn is_settled(&self, now: Duration) -> bool {
+        now >= self.settled_from
     }
 
     /// Whether it only listens for now.
@@ -329,8 +341,8 @@ impl State {
         self.account(now);
         let mut changed = BTreeSet::new();
         match event {
-            Event::NodeUp(spec) => self.node_up(spec, &mut changed, effects),
-            Event::NodeDown { node, incarnation } => self.node_down(&node, incarnation, &mut changed, effects),
+            Event::NodeUp(spec) => self.node_up(spec, now, &mut changed, effects),
+            Event::NodeDown { node, incarnation } => self.node_down(&node, incarnation, now, &mut changed, effects),
             Event::Submit { ask, job, tenant, functions } => {
                 self.submitted.push(Submission { ask, job, tenant, functions });
             }
@@ -393,7 +405,7 @@ impl State {
         }
     }
 
-    fn node_up(&mut self, spec: NodeSpec, changed: &mut BTreeSet<JobId>, effects: &mut Vec<Effect>) {
+    fn node_up(&mut self, spec: NodeSpec, now: Duration, changed: &mut BTreeSet<JobId>, effects: &mut Vec<Effect>) {
         if let Some(known) = self.nodes.get(&spec.node) {
             let (older, same) = (spec.incarnation < known.spec.incarnation, spec.incarnation == known.spec.incarnation);
             if older || (same && !known.up) || (same && known.spec == spec) {
@@ -401,7 +413,7 @@ impl State {
             }
             if !same {
                 let before = known.spec.incarnation;
-                self.node_down(&spec.node, before, changed, effects);
+                self.node_down(&spec.node, before, now, changed, effects);
             }
         }
         self.stale = true;
@@ -414,6 +426,7 @@ impl State {
         &mut self,
         name: &NodeId,
         incarnation: Incarnation,
+        now: Duration,
         changed: &mut BTreeSet<JobId>,
         effects: &mut Vec<Effect>,
     ) {
@@ -423,6 +436,7 @@ impl State {
         }
         node.spec.incarnation = incarnation;
         node.up = false;
+        self.settled_from = now + self.options.settle;
         self.stale = true;
         let lost: Vec<_> = self.loans.keys().filter(|(_, on)| on == name).cloned().collect();
         for key in lost {
@@ -665,7 +679,7 @@ impl State {
         let speaking = self.jobs.iter().filter(|(_, job)| job.speaks(now, &self.options));
         let speaking: Vec<_> = speaking.map(|(id, _)| *id).collect();
         for id in speaking {
-            let wait = why::wait(self, id);
+            let wait = why::wait(self, id, now);
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             if job.wait != wait
                 && let Some(home) = &job.home

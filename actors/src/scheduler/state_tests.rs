@@ -284,6 +284,39 @@ fn a_demand_that_no_node_can_meet_says_why() {
     }
 }
 
+/// A node that is cut off from the bus, or starts, comes to a Scheduler later than the demand for it.
+#[test]
+fn a_demand_that_a_node_could_meet_that_is_away_waits_for_it() {
+    let bound = || Shape { node: Some(NodeId::new("b")), ..Shape::anywhere(Resources::cpu(1000), 1) };
+    let reason = "needs node b, which is not in the cluster";
+    let away = |lost: bool| {
+        let mut world = World::new(&[node("a", 2000)]);
+        if lost {
+            world.on(0.0, Event::NodeUp(node("b", 2000)));
+            world.on(1.0, Event::NodeDown { node: NodeId::new("b"), incarnation: Incarnation(1) });
+        } else {
+            world.state = State::take_over(Epoch(2), SchedulerOptions::default(), secs(1.0));
+            world.on(1.2, Event::NodeUp(node("a", 2000)));
+        }
+        world.demand_with(2.0, 1, vec![bound()], Vec::new());
+        assert_eq!(world.wait(1), Some((reason, false)), "lost: {lost}");
+        world
+    };
+    for lost in [false, true] {
+        let mut world = away(lost);
+        world.demand_with(10.9, 1, vec![bound()], Vec::new());
+        assert_eq!(world.wait(1), Some((reason, false)));
+        world.demand_with(11.0, 1, vec![bound()], Vec::new());
+        world.on(12.0, Event::Tick);
+        assert_eq!(world.wait(1), Some((reason, true)), "it will not come any more");
+
+        let mut world = away(lost);
+        world.demand_with(8.9, 1, vec![bound()], Vec::new());
+        world.on(9.0, Event::NodeUp(NodeSpec { incarnation: Incarnation(2), ..node("b", 2000) }));
+        assert_eq!(world.wait(1), None);
+    }
+}
+
 #[test]
 fn slots_for_a_function_are_lent_only_where_it_is() {
     let able = NodeSpec { functions: vec!["f@1".into(), "g@1".into()], ..node("b", 2000) };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::lend::eligible;
 use super::protocol::{NodeSpec, Shape, Wait};
@@ -10,11 +11,11 @@ use crate::ids::JobId;
 use crate::task::Resources;
 
 /// The reason of the first shape that can never be met; else how much of the demand waits, and for what.
-pub(super) fn wait(state: &State, id: JobId) -> Option<Wait> {
+pub(super) fn wait(state: &State, id: JobId, now: Duration) -> Option<Wait> {
     let job = state.jobs.get(&id)?;
     let up: Vec<_> = state.nodes.values().filter(|node| node.up).map(|node| &node.spec).collect();
     if let Some(reason) = job.shapes.iter().find_map(|shape| impossible(shape, &up)) {
-        return Some(Wait { reason, ever: true });
+        return Some(Wait { reason, ever: state.is_settled(now) });
     }
     let mut wanted: BTreeMap<&Resources, u64> = BTreeMap::new();
     for shape in &job.shapes {

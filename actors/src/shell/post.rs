@@ -197,11 +197,10 @@ impl Post {
         assert!(before.is_none(), "the post is connected once");
     }
 
-    /// A node is this incarnation by now, or a later one: what is said to it from now on is for that one.
-    pub(crate) fn hears_of(&self, node: &NodeId, incarnation: Incarnation) {
-        if let Some(endpoint) = &*self.0.endpoint.read() {
-            endpoint.hears_of(node.as_str(), incarnation.0);
-        }
+    /// A node is this incarnation by now, or a later one: what is said to it from now on is for that one. True: what was said to it
+    /// before may be lost.
+    pub(crate) fn hears_of(&self, node: &NodeId, incarnation: Incarnation) -> bool {
+        self.0.endpoint.read().as_ref().is_some_and(|endpoint| endpoint.hears_of(node.as_str(), incarnation.0))
     }
 
     /// Begins another life: the actors of the last one are gone, and so are its sessions and questions.

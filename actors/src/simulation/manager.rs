@@ -98,7 +98,11 @@ impl Manager {
         match message {
             NodeMsg::Run { owner, spec } => self.run(owner, spec, cx),
             NodeMsg::Executor(report) => self.report(report, cx),
-            NodeMsg::DefineSet { job, set, start, total, members, nodes, at } => {
+            NodeMsg::DefineSet { job, run, .. }
+            | NodeMsg::Free { job, run, .. }
+            | NodeMsg::FreeParts { job, run, .. }
+                if self.is_taken_over(job, run) => {}
+            NodeMsg::DefineSet { job, set, start, total, members, nodes, at, .. } => {
                 let locate =
                     |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
                 let members = members.iter().zip(&at);
@@ -113,10 +117,11 @@ impl Manager {
             NodeMsg::Cancel { job, task, attempt } => self.cancel((job, task, attempt)),
             NodeMsg::Free { objects, .. } => {
                 for object in objects.iter() {
+                    cx.note(|| format!("{object} is freed"));
                     cx.store.delete(object);
                 }
             }
-            NodeMsg::FreeParts { job, set, parts } => self.free_parts((job, set), parts, cx),
+            NodeMsg::FreeParts { job, set, parts, .. } => self.free_parts((job, set), parts, cx),
             NodeMsg::EndJob { job } => self.end_job(job, cx),
             NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run, cx),
             NodeMsg::Doing { job, attempts, reply } => {
@@ -149,8 +154,16 @@ impl Manager {
         cx.send(&owner, Message::Owner(message));
     }
 
+    fn is_taken_over(&self, job: JobId, run: u32) -> bool {
+        self.runs.get(&job).is_some_and(|latest| run < *latest)
+    }
+
     fn run(&mut self, owner: NodeId, spec: TaskSpec, cx: &mut Cx<'_>) {
         let key = (spec.job, spec.id, spec.attempt);
+        if self.is_taken_over(spec.job, spec.attempt.run()) {
+            let run = self.runs[&spec.job];
+            return cx.send(&owner, Message::Owner(OwnerMsg::TakenOver { run }));
+        }
         let pieces = self.pieces(&spec);
         // What is in memory is taken at once, now and then.
         let here = |piece: &Piece| match &piece.at {
@@ -386,6 +399,7 @@ impl Manager {
     fn free_parts(&mut self, set: (JobId, SetId), parts: Parts, cx: &mut Cx<'_>) {
         let Some(set) = self.sets.get(&set) else { return };
         for (object, _) in set.members.iter().filter(|(_, at)| at.as_ref() == Some(cx.me)) {
+            cx.note(|| format!("{parts:?} of {object} are released"));
             cx.store.release(*object, parts);
         }
     }
@@ -408,6 +422,7 @@ impl Manager {
             self.tell(job, owner, OwnerMsg::Recalled { node, task, attempt }, cx);
         }
         let held = cx.store.ids();
+        cx.note(|| format!("takes stock for {owner}, run {run}: {} objects", held.len()));
         let chunks = held.chunks(SET_MEMBERS_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
         let count = chunks.clone().count();
         for (index, objects) in chunks.enumerate() {

@@ -240,6 +240,7 @@ impl Owner {
     }
 
     fn take_stock(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
+        cx.note(|| format!("{node} is asked what it holds"));
         let (job, owner, run) = (self.job, cx.me.clone(), self.state.run());
         self.tell(node, NodeMsg::TakeStock { job, owner, run }, cx);
     }
@@ -272,6 +273,7 @@ impl Owner {
                 self.state.stopped((&node, incarnation), task, outputs);
             }
             OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
+                objects.iter().for_each(|object| cx.note(|| format!("{node} holds {object}")));
                 self.state.stock(&node, incarnation, objects.iter().zip(outputs));
                 if last {
                     self.heard(&node);
@@ -384,7 +386,7 @@ impl Owner {
         match effect {
             Effect::DefineSet { node, set } => {
                 let members = self.state.set_members(set);
-                let (job, total) = (self.job, members.len() as u32);
+                let (job, run, total) = (self.job, self.state.run(), members.len() as u32);
                 let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
                 for (index, chunk) in chunks.enumerate() {
                     let (nodes, at) = positions(chunk.iter().map(|(_, at)| match at {
@@ -394,7 +396,7 @@ impl Owner {
                     }));
                     let members = chunk.iter().map(|(object, _)| *object).collect();
                     let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
-                    self.tell(&node, NodeMsg::DefineSet { job, set, start, total, members, nodes, at }, cx);
+                    self.tell(&node, NodeMsg::DefineSet { job, run, set, start, total, members, nodes, at }, cx);
                 }
             }
             Effect::Run { node, spec } => {
@@ -469,20 +471,23 @@ impl Owner {
 
     fn free_now(&mut self, node: NodeId, freed: Freed, cx: &mut Cx<'_>) {
         match freed {
-            Freed::Object(object) => self.frees.entry(node).or_default().push(object),
+            Freed::Object(object) => {
+                cx.note(|| format!("{object} is to be freed on {node}"));
+                self.frees.entry(node).or_default().push(object);
+            }
             Freed::Parts(set, parts) => {
-                let job = self.job;
-                self.tell(&node, NodeMsg::FreeParts { job, set, parts }, cx);
+                let (job, run) = (self.job, self.state.run());
+                self.tell(&node, NodeMsg::FreeParts { job, run, set, parts }, cx);
             }
         }
     }
 
     fn send_frees(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
-        let job = self.job;
+        let (job, run) = (self.job, self.state.run());
         let objects = self.frees.remove(node).unwrap_or_default();
-        objects.iter().for_each(|object| cx.oracle.frees(self.state.run(), node, *object));
+        objects.iter().for_each(|object| cx.oracle.frees(run, node, *object));
         if !objects.is_empty() {
-            self.tell(node, NodeMsg::Free { job, objects: objects.into_iter().collect() }, cx);
+            self.tell(node, NodeMsg::Free { job, run, objects: objects.into_iter().collect() }, cx);
         }
     }
 

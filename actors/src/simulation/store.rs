@@ -29,11 +29,12 @@ pub(super) enum Found {
 }
 
 impl Store {
-    /// An object is complete. One of the same content is kept; false where there is another one of that name.
+    /// An object is complete. One of the same content is kept, if it lacks nothing; false where there is another one of that name.
     pub(super) fn seal(&mut self, object: ObjectId, made: &Made) -> bool {
         match self.objects.get(&object) {
-            Some(kept) => kept.made == *made,
-            None => {
+            Some(kept) if kept.made != *made => false,
+            Some(kept) if kept.released.is_empty() => true,
+            _ => {
                 self.objects.insert(object, Kept { made: made.clone(), released: BTreeSet::new() });
                 true
             }

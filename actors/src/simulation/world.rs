@@ -467,6 +467,7 @@ impl World {
             let to = self.index(&other);
             if self.sessions.entry((node, to)).or_default().meets(life) {
                 self.note(Some(node), || format!("session with n{to} is made anew"));
+                self.session_reset(node, to, life);
             }
         }
         for act in acts {
@@ -681,7 +682,8 @@ impl World {
     }
 
     fn stage(&mut self, at: At, key: Key, spec: Rc<TaskSpec>, pieces: Pieces, until: Duration) {
-        let (mut reads, mut gone, mut silent, mut released) = (Reads::new(), Vec::new(), Vec::new(), None);
+        let (mut reads, mut gone, mut silent, mut released) =
+            (Reads::new(), Vec::new(), Vec::new(), None::<(ObjectId, NodeId)>);
         for arg in &pieces {
             let mut read = Vec::new();
             for piece in arg {
@@ -699,16 +701,15 @@ impl World {
                 match process.store.find(piece.object, piece.parts) {
                     Found::Here(parts) => read.push((piece.object, parts)),
                     Found::Absent => gone.push(lost(Loss::Gone)),
-                    Found::Released => released = Some(piece.object),
+                    Found::Released => released = Some((piece.object, holder.clone())),
                 }
             }
             reads.push(read);
         }
         let outcome = if !gone.is_empty() {
             Err(TaskFailure::argument_lost("gone", gone))
-        } else if let Some(object) = released {
-            let life = at.life;
-            self.note(Some(at.node), || format!("parts of {object} are released, which life {} wants", life.0));
+        } else if let Some((object, holder)) = released {
+            self.note(Some(at.node), || format!("parts of {object} are released on {holder}, which it wants"));
             Err(TaskFailure::new(FailureKind::Error, "parts that it reads are released"))
         } else if let Some(first) = silent.first() {
             let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership;
@@ -1090,6 +1091,7 @@ impl World {
         if !left.is_empty() {
             self.oracle.found(|| format!("the job is over, and {}", left.join(", ")));
         }
-        self.oracle.work_is_bounded(self.faults);
+        // A word that is lost may let a new Scheduler think that nobody works on the job: another node takes it up.
+        self.oracle.work_is_bounded(self.faults + u64::from(self.plan.drops > 0));
     }
 }

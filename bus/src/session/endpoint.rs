@@ -318,12 +318,11 @@ impl Endpoint {
     }
 
     /// A node is said to be this incarnation by now, or a later one. What is queued and unacknowledged for an earlier one is gone, as when
-    /// the later one speaks, but without an [`Event::Reset`]; what is sent from now on waits for that one.
-    pub fn hears_of(&self, node: &str, incarnation: u64) {
+    /// the later one speaks, but without an [`Event::Reset`]; what is sent from now on waits for that one. True: so it was, there had been
+    /// an earlier one.
+    pub fn hears_of(&self, node: &str, incarnation: u64) -> bool {
         let link = self.inner.shared.links.read().by_node.get(node).cloned();
-        if let Some(link) = link {
-            link.outbox.lock().hears_of(incarnation);
-        }
+        link.is_some_and(|link| link.outbox.lock().hears_of(incarnation))
     }
 
     /// Waits until everything sent so far is acknowledged by its receivers.

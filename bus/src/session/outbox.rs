@@ -75,14 +75,18 @@ impl Outbox {
         self.met = self.met.max(incarnation);
     }
 
-    /// The peer is this incarnation by now, or a later one: what is queued for one that was met before it goes, and only that.
-    pub(crate) fn hears_of(&mut self, incarnation: u64) {
-        if incarnation > self.met.max(self.heard_of) {
+    /// The peer is this incarnation by now, or a later one: what is queued for one that was met before it goes, and only that. Whether
+    /// there was one.
+    pub(crate) fn hears_of(&mut self, incarnation: u64) -> bool {
+        let later = incarnation > self.met.max(self.heard_of);
+        if later {
             self.heard_of = incarnation;
-            if self.met > 0 {
-                self.clear();
-            }
         }
+        let over = later && self.met > 0;
+        if over {
+            self.clear();
+        }
+        over
     }
 
     /// The latest incarnation of the peer that was heard of otherwise.

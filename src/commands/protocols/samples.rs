@@ -309,6 +309,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::Run { owner: node(), spec },
         NodeMsg::DefineSet {
             job: job(),
+            run: 1,
             set,
             start: 0,
             total: 2,
@@ -318,8 +319,8 @@ fn node_manager() -> Vec<NodeMsg> {
         },
         NodeMsg::Recall { job: job(), tasks: vec![(task(), Attempt(1))] },
         NodeMsg::Cancel { job: job(), task: task(), attempt: Attempt(1) },
-        NodeMsg::Free { job: job(), objects: objects() },
-        NodeMsg::FreeParts { job: job(), set, parts: Parts::one(7) },
+        NodeMsg::Free { job: job(), run: 1, objects: objects() },
+        NodeMsg::FreeParts { job: job(), run: 1, set, parts: Parts::one(7) },
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
         NodeMsg::TakeStock { job: job(), owner: node(), run: 1 },

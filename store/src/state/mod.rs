@@ -291,6 +291,15 @@ impl State {
         self.memory_came_free();
     }
 
+    /// Deletes an object of which parts were released, so that one of the same id can be sealed; false: it is whole, and stays.
+    pub fn makes_way(&mut self, id: &ObjectId) -> bool {
+        let lacks = self.table.key(id).is_some_and(|key| self.table.lacks_parts(key));
+        if lacks {
+            self.delete(&[*id]);
+        }
+        lacks
+    }
+
     /// Frees parts of objects: nobody reads them any more. Unknown objects and parts are ignored.
     pub fn release_parts(&mut self, ids: &[ObjectId], parts: Parts) {
         let mut freed = Freed::default();

@@ -256,7 +256,7 @@ impl LocalWriter {
     }
 
     /// Makes the object visible to all. An object of the same id and content that is there already is kept, and this
-    /// one is freed.
+    /// one is freed; but where parts of that one were released, it is the other way round: who makes it again is going to read them.
     ///
     /// # Errors
     /// A part is open. `Conflict`: there is an object of this id with other content. A disk error: what was written to
@@ -271,7 +271,9 @@ impl LocalWriter {
         let directory = Directory::new(&parts);
         let extents: Vec<NewExtent> = done.iter().map(Done::describe).collect();
         let result = shared.with(|state| {
-            if let Some(existing) = state.meta(&id) {
+            if let Some(existing) = state.meta(&id)
+                && (!same_content(&existing.parts, &parts) || !state.makes_way(&id))
+            {
                 return Err(existing);
             }
             state.written_through(&extents);

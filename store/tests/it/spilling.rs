@@ -260,6 +260,36 @@ fn a_part_that_is_released_again_frees_nothing_of_others() {
     assert_eq!(store.stats().used_bytes, 0);
 }
 
+/// A node that comes back has what it had, and makes again what others are going to read anew (seed 320950 of the simulation).
+#[test]
+fn what_is_made_again_is_whole_though_parts_of_it_were_released() {
+    let Fixture { store, .. } = fixture(32 * MIB);
+    let contents: Vec<Vec<u8>> = (0..4).map(|seed| bytes(seed, 200_000)).collect();
+    let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    write(&store, 1, WriterOptions::new(1), &parts);
+    let read_before = store.get(&ObjectId(1), Parts::one(3)).wait().unwrap();
+    store.release_parts(&[ObjectId(1)], Parts::Range(0, 2));
+    write(&store, 1, WriterOptions::new(1), &parts);
+    for (part, content) in (0..).zip(&contents) {
+        assert!(*store.get(&ObjectId(1), Parts::one(part)).wait().unwrap() == content[..], "part {part}");
+    }
+    assert!(*read_before == contents[3][..]);
+    drop(read_before);
+    // And once more, in full: nothing is left of either.
+    let used = store.stats().used_bytes;
+    write(&store, 1, WriterOptions::new(1), &parts);
+    assert_eq!(store.stats().used_bytes, used, "one that is whole is kept");
+    store.release_parts(&[ObjectId(1)], Parts::Range(0, 4));
+    assert_eq!(store.stats().used_bytes, 0);
+
+    let small = b"a small object of one part";
+    let put = || store.put_as(ObjectId(2), WriterOptions::new(1), small, 1, RowHash::default()).unwrap();
+    put();
+    store.release_parts(&[ObjectId(2)], Parts::Range(0, 1));
+    put();
+    assert_eq!(*store.get(&ObjectId(2), Parts::All).wait().unwrap(), small[..]);
+}
+
 /// The rest may still be on its way to other nodes.
 #[test]
 fn what_is_not_released_is_still_sent() {
