@@ -30,7 +30,7 @@ pub trait Wire: Serialize + DeserializeOwned + Send + 'static {
 
 /// The message could not be handed over: the actor has ended, or the peer's queue is full.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{actor} on {node} cannot be reached: {reason}")]
+#[error("cannot send to {actor} on {node}: {reason}")]
 pub struct Undeliverable {
     /// The node that was addressed.
     pub node: NodeId,

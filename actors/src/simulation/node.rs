@@ -17,6 +17,7 @@ use super::program::{Job, PROGRAM, functions};
 use super::scheduler::{Campaign, Scheduler, Word};
 use super::server::{Answered, Question};
 use super::store::Store;
+use super::world::Session;
 use crate::election::state as election;
 use crate::event::NodeState;
 use crate::host::HostMsg;
@@ -110,8 +111,6 @@ pub(super) struct Life {
 pub(super) struct Done {
     pub(super) acts: Vec<Act>,
     pub(super) beats: Vec<Beat>,
-    /// Lives of other nodes that were heard of.
-    pub(super) heard_of: Vec<(NodeId, Incarnation)>,
     /// Silent lives of other nodes, of which it is to be looked whether they are there.
     pub(super) probes: Vec<(NodeId, Incarnation)>,
     /// This life is over.
@@ -127,7 +126,14 @@ pub(super) struct Around<'a> {
     pub(super) oracle: &'a mut Oracle,
     pub(super) dice: &'a mut Dice,
     pub(super) slots: &'a mut u64,
+    /// Of all nodes with all others.
+    pub(super) sessions: &'a mut BTreeMap<(usize, usize), Session>,
     pub(super) traced: bool,
+}
+
+/// The number of a node.
+pub(super) fn number_of(name: &NodeId) -> usize {
+    name.as_str()[1..].parse().expect("nodes are named by number")
 }
 
 macro_rules! cx {
@@ -440,7 +446,12 @@ impl Process {
                 }),
                 Effect::Changed { node, incarnation, health, .. } => {
                     cx!(self, around, done).note(|| format!("{node} (life {}) is {health:?}", incarnation.0));
-                    done.heard_of.push((node.clone(), incarnation));
+                    let me = number_of(around.name);
+                    if around.sessions.entry((me, number_of(&node))).or_default().meets(incarnation) {
+                        cx!(self, around, done).note(|| format!("session with {node} is made anew"));
+                        let reset = OwnerMsg::SessionReset { node: node.clone(), incarnation };
+                        self.tell_owner(reset, around, done);
+                    }
                     if health.is_gone() {
                         let message = SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason: String::new() };
                         let mut cx = cx!(self, around, done);

@@ -13,7 +13,7 @@ use super::acts::{Act, Message, Pieces, Reads, Timer};
 use super::chaos::{Fault, Plan, Target};
 use super::dice::{Dice, VirtualClock};
 use super::manager::params_of;
-use super::node::{Around, Common, Done, Process, Running};
+use super::node::{Around, Common, Done, Process, Running, number_of};
 use super::oracle::Oracle;
 use super::program::{Digest, Job, Made, PROGRAM, sum};
 use super::server::{Answered, Question, Server};
@@ -57,7 +57,7 @@ struct Node {
 
 /// One end of a session.
 #[derive(Default)]
-struct Session {
+pub(super) struct Session {
     /// Which half it is: each time that it was reset, another one.
     half: u32,
     /// Which life of the other node it is with.
@@ -71,7 +71,7 @@ struct Session {
 
 impl Session {
     /// Another life of the other node is there: what was under way to one before is lost. Whether anything was reset.
-    fn meets(&mut self, life: Incarnation) -> bool {
+    pub(super) fn meets(&mut self, life: Incarnation) -> bool {
         let another = life > self.seen && self.bound.is_some();
         self.seen = self.seen.max(life);
         if another {
@@ -332,10 +332,6 @@ impl World {
         }
     }
 
-    fn index(&self, name: &NodeId) -> usize {
-        name.as_str()[1..].parse().expect("nodes are named by number")
-    }
-
     fn place(&self, node: usize) -> Option<At> {
         let Node { process, boot, .. } = &self.nodes[node];
         process.as_ref().map(|process| At { node, boot: *boot, life: process.life.incarnation })
@@ -454,6 +450,7 @@ impl World {
             oracle: &mut self.oracle,
             dice: &mut self.dice,
             slots: &mut self.slots,
+            sessions: &mut self.sessions,
             traced,
         };
         handle(&mut process, &mut around, &mut done);
@@ -462,19 +459,12 @@ impl World {
     }
 
     fn perform(&mut self, node: usize, done: Done) {
-        let Done { acts, beats, heard_of, probes, renew, impostor } = done;
-        for (other, life) in heard_of {
-            let to = self.index(&other);
-            if self.sessions.entry((node, to)).or_default().meets(life) {
-                self.note(Some(node), || format!("session with n{to} is made anew"));
-                self.session_reset(node, to, life);
-            }
-        }
+        let Done { acts, beats, probes, renew, impostor } = done;
         for act in acts {
             self.act(node, act);
         }
         for (other, life) in probes {
-            let to = self.index(&other);
+            let to = number_of(&other);
             if let Some(at) = self.place(node)
                 && self.nodes[to].process.is_none()
                 && !self.no_fetch.contains_key(&(node, to))
@@ -501,7 +491,7 @@ impl World {
         let Some(at) = self.place(node) else { return };
         match act {
             Act::Send(to, message) => {
-                let to = self.index(&to);
+                let to = number_of(&to);
                 self.sessions.entry((node, to)).or_default().queue.push_back(message);
                 self.send(node, to);
             }
@@ -692,7 +682,7 @@ impl World {
                     continue;
                 };
                 let lost = |loss| LostObject { object: piece.object, node: holder.clone(), loss };
-                let index = self.index(holder);
+                let index = number_of(holder);
                 if index != at.node && !self.reaches(at.node, index) {
                     silent.push(lost(Loss::Unreachable));
                     continue;
@@ -732,7 +722,7 @@ impl World {
     }
 
     fn read(&mut self, at: At, (object, parts, from): (ObjectId, Parts, NodeId), answer: AnswerTo, until: Duration) {
-        let index = self.index(&from);
+        let index = number_of(&from);
         let found = match self.reaches(at.node, index) {
             true => self.nodes[index].process.as_ref().map(|process| process.store.find(object, parts)),
             false => None,
@@ -962,6 +952,7 @@ impl World {
             oracle: &mut self.oracle,
             dice: &mut self.dice,
             slots: &mut self.slots,
+            sessions: &mut self.sessions,
             traced,
         };
         let process = Process::start(slots, store, &mut around, &mut done);
@@ -1023,7 +1014,7 @@ impl World {
         self.after(soon, What::Client);
         if let Some(answer) = self.asked.take().and_then(|asked| self.oracle.answers.remove(&asked)) {
             let Ok(placement) = answer else { return };
-            let node = self.index(&placement.node);
+            let node = number_of(&placement.node);
             if self.nodes[node].process.is_some() && !self.nodes[node].frozen && !self.nodes[node].cut_in {
                 let spec = JobSpec {
                     job: JOB,
