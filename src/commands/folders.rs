@@ -11,7 +11,7 @@ use crate::{
     temporary::Temporary,
 };
 use exobus_shuffle::{
-    files::{FileError, Generated, InputFile, generate_dir_until, prepare_output_dir},
+    files::{FileError, Generated, InputFile, generate_dir_until, prepare_output_dir, remove_unfinished},
     records::{Mode, RECORD_BYTES},
 };
 
@@ -122,7 +122,8 @@ fn make_temporary() -> Result<Temporary, Failure> {
 impl Drop for Folders {
     fn drop(&mut self) {
         if self.made_output {
-            // Only when it is empty: what somebody else has put there is not ours.
+            // Tasks that were under way when the job failed may have ended since. What somebody else has put there is not ours.
+            remove_unfinished(&self.output);
             let _ = std::fs::remove_dir(&self.output);
         }
     }

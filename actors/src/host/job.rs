@@ -178,18 +178,27 @@ type Changes = (Receiver<Change>, Receiver<(NodeId, Incarnation)>, watch::Receiv
 
 /// Tells the Owner, for ever.
 async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Address<OwnerMsg>) {
+    let tell_reset = |(node, incarnation)| drop(owner.send(OwnerMsg::SessionReset { node, incarnation }));
     loop {
         let change = tokio::select! {
             // Of a reset first: it is about what was said to a node before the Owner heard of the change, which it may answer.
             biased;
             reset = resets.recv() => {
-                // What so many resets at once have lost is handed out again when the job makes no progress.
-                if let Ok((node, incarnation)) = reset {
-                    let _ = owner.send(OwnerMsg::SessionReset { node, incarnation });
+                match reset {
+                    Ok(reset) => tell_reset(reset),
+                    // What so many resets at once have lost is handed out again when the job makes no progress.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => std::future::pending::<()>().await,
                 }
                 continue;
             }
-            change = changes.recv() => change,
+            change = changes.recv() => {
+                // It came before the change, if there was none a moment ago.
+                while let Ok(reset) = resets.try_recv() {
+                    tell_reset(reset);
+                }
+                change
+            }
             Ok(()) = reigns.changed() => {
                 let _ = owner.send(OwnerMsg::NewReign);
                 continue;

@@ -39,7 +39,7 @@ const TIMES_MEDIAN: u64 = 3;
 const DONE_MIN: u64 = 5;
 /// There is one copy at most for so many attempts that run.
 const RUNNING_PER_COPY: u64 = 10;
-/// What has run on for so long while no task of the job finished is overdue, whatever the median.
+/// What has run on for so long while no task of the job finished is overdue, where there is no median.
 const STANDSTILL: Duration = Duration::from_secs(10);
 /// As long as tasks that can be done without finish so often, those that take longer are waited for.
 const QUIET: Duration = Duration::from_secs(1);
@@ -130,10 +130,18 @@ impl OwnerState {
             let quiet_us = told.running.micros.saturating_sub(told.dispensable_finished_at);
             let entry = &self.tasks[task];
             let quiet = quiet_us >= QUIET.as_micros() as u64;
-            (entry.dispensable && !entry.counted && quiet && self.is_overdue(task)).then_some(running.task)
+            let given_up = entry.dispensable && !entry.counted && quiet && self.is_overdue(task);
+            given_up.then_some((running.task, running.micros))
         };
-        let overdue: Vec<TaskId> = running.iter().filter_map(overdue).collect();
-        overdue.into_iter().for_each(|task| self.cancel(task));
+        let overdue: Vec<(TaskId, u64)> = running.iter().filter_map(overdue).collect();
+        for (id, micros) in overdue {
+            // It takes that long at least: where all do, the next ones are given more time.
+            if let Some(task) = self.find_task(id) {
+                let function = self.tasks[task].function;
+                self.stats[function as usize].times.add(micros);
+            }
+            self.cancel(id);
+        }
     }
 
     /// Whether every attempt has been running for too long.
@@ -141,7 +149,10 @@ impl OwnerState {
         let entry = &self.tasks[task];
         let too_long = |(attempt, node): &(Attempt, NodeIndex)| {
             let told = self.told_running(entry.id, *attempt, *node);
-            told.is_some_and(|told| self.too_long(task, told.running.micros).is_some() || self.stands_still(told))
+            told.is_some_and(|told| match self.stats[entry.function as usize].times.len() < DONE_MIN {
+                true => self.stands_still(told),
+                false => self.too_long(task, told.running.micros).is_some(),
+            })
         };
         entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
     }

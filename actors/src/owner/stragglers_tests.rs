@@ -471,6 +471,34 @@ fn where_nothing_finishes_what_runs_is_overdue_without_a_median() {
 }
 
 #[test]
+fn where_there_is_a_median_nothing_is_given_up_that_takes_no_longer() {
+    let (mut world, task) = world_with(&[("a", 1)], 5, 20 * SECOND, TaskOptions::default());
+    may_give_up(&mut world, &[task]);
+    for seconds in 1..=60 {
+        runs_for(&mut world, task, seconds * SECOND);
+    }
+    assert_eq!(world.cancelled, [], "though nothing has finished for long");
+    runs_for(&mut world, task, 63 * SECOND);
+    assert_eq!(world.cancelled, [(task, FIRST)]);
+}
+
+/// Each that is given up without a median says that tasks of the function take that long at least.
+#[test]
+fn healthy_tasks_that_take_long_are_not_given_up_for_ever() {
+    let (mut world, first) = world_with(&[("a", 1)], 0, SECOND, TaskOptions::default());
+    let mut task = first;
+    for number in 0..5 {
+        may_give_up(&mut world, &[task]);
+        (1..=10).for_each(|seconds| runs_for(&mut world, task, seconds * SECOND));
+        assert_eq!(world.cancelled.len(), number + 1);
+        task = world.submit(&format!("again {number}"), &[]);
+    }
+    may_give_up(&mut world, &[task]);
+    (1..=30).for_each(|seconds| runs_for(&mut world, task, seconds * SECOND));
+    assert_eq!(world.cancelled.len(), 5);
+}
+
+#[test]
 fn what_finishes_while_a_task_runs_shows_that_the_job_goes_on() {
     let (mut world, task) = world_with(&[("a", 2)], 0, SECOND, TaskOptions::default());
     may_give_up(&mut world, &[task]);

@@ -52,7 +52,9 @@ fn a_shuffle_in_processes_gives_the_same_bytes_whatever_dies_and_spills() {
         let (result, failures) = world.run(async move |futures| shuffle(futures, 10_000, killed).await);
         let result = result.unwrap();
         assert!(result == expected, "{memory_bytes} {killed}");
-        assert_eq!(failures.len(), if killed { 6 } else { 0 }, "{failures:?}");
+        // An attempt that an executor had not begun when it died is given back; the one after it lives.
+        let expected_failures = if killed { 1..=6 } else { 0..=0 };
+        assert!(expected_failures.contains(&failures.len()), "{failures:?}");
         let stats = world.node.store().stats();
         let to_disk = stats.spilled_bytes + stats.written_through_bytes;
         assert_eq!(to_disk > 0, memory_bytes < 64 << 20, "{stats:?}");

@@ -363,6 +363,22 @@ pub fn prepare_output_dir(directory: &Path) -> Result<bool, FileError> {
     Ok(created)
 }
 
+/// Removes part files that are not committed, of whatever job; whether there was something else in the directory.
+pub fn remove_unfinished(directory: &Path) -> bool {
+    let mut others = false;
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".part-") && name.ends_with(".tmp") {
+            // Somebody else may have removed it: what counts is that it is gone.
+            let _ = std::fs::remove_file(entry.path());
+        } else {
+            others = true;
+        }
+    }
+    others
+}
+
 /// Removes a temporary on a path where an error is already on its way.
 pub(super) fn remove_quietly(path: &Path) {
     if let Err(error) = std::fs::remove_file(path)

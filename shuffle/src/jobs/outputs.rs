@@ -85,7 +85,7 @@ const CLEANUPS_MAX: usize = 100;
 /// Tasks that still run remove their own.
 fn remove_temporaries(directory: &Path, created: bool) {
     for _ in 0..CLEANUPS_MAX {
-        let others = remove_files(directory);
+        let others = files::remove_unfinished(directory);
         // Not when there is something in it that is not ours.
         if !created || others {
             return;
@@ -95,22 +95,6 @@ fn remove_temporaries(directory: &Path, created: bool) {
             _ => return,
         }
     }
-}
-
-/// Removes temporaries; whether there was something else.
-fn remove_files(directory: &Path) -> bool {
-    let mut others = false;
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(".part-") && name.ends_with(".tmp") {
-            // Somebody else may have removed it: what counts is that it is gone.
-            let _ = std::fs::remove_file(entry.path());
-        } else {
-            others = true;
-        }
-    }
-    others
 }
 
 /// The two buffers of `bytes` bytes that a file is written with. A task that takes them asks for them, each, when it is

@@ -291,11 +291,16 @@ impl State {
         self.memory_came_free();
     }
 
-    /// Deletes an object of which parts were released, so that one of the same id can be sealed; false: it is whole, and stays.
-    pub fn makes_way(&mut self, id: &ObjectId) -> bool {
-        let lacks = self.table.key(id).is_some_and(|key| self.table.lacks_parts(key));
+    /// Deletes an object of which parts were released, so that one of the same id can be sealed, at once; false: it is whole, or of no
+    /// earlier attempt, and stays.
+    pub fn makes_way(&mut self, id: &ObjectId, attempt: u32) -> bool {
+        let Some(key) = self.table.key(id) else { return false };
+        let lacks = self.table.lacks_parts(key) && self.table.object(key).attempt < attempt;
         if lacks {
-            self.delete(&[*id]);
+            let mut freed = Freed::default();
+            self.table.remove(key, &mut freed);
+            // Who waits for memory is not looked at before there is an object of that id again.
+            self.freed(freed);
         }
         lacks
     }

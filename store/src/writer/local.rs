@@ -272,7 +272,7 @@ impl LocalWriter {
         let extents: Vec<NewExtent> = done.iter().map(Done::describe).collect();
         let result = shared.with(|state| {
             if let Some(existing) = state.meta(&id)
-                && (!same_content(&existing.parts, &parts) || !state.makes_way(&id))
+                && (!same_content(&existing.parts, &parts) || !state.makes_way(&id, options.attempt))
             {
                 return Err(existing);
             }
