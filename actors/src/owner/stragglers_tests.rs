@@ -491,6 +491,8 @@ fn healthy_tasks_that_take_long_are_not_given_up_for_ever() {
         may_give_up(&mut world, &[task]);
         (1..=10).for_each(|seconds| runs_for(&mut world, task, seconds * SECOND));
         assert_eq!(world.cancelled.len(), number + 1);
+        // It has looked, and ended.
+        world.owner.still_running(&node("a"), &[]);
         task = world.submit(&format!("again {number}"), &[]);
     }
     may_give_up(&mut world, &[task]);
