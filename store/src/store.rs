@@ -198,7 +198,7 @@ impl Store {
         let extent =
             owned.as_ref().map(|span| NewExtent { start: 0, bytes: length, memory: Some(span.span()), disk: None });
         let existing = self.shared.with(|state| {
-            let existing = state.meta(&id).filter(|_| !state.makes_way(&id, u32::MAX));
+            let existing = if state.makes_way(&id, u32::MAX) { None } else { state.meta(&id) };
             if existing.is_none() {
                 let directory = Directory::new(&[part]);
                 let extents = extent.as_slice();

@@ -183,10 +183,7 @@ async fn waits(futures: &Futures) -> Result<Option<Came>, JobError> {
     window.track_best_effort(futures, &object)?;
     let came = window.next_came(futures).await?;
     assert!(window.is_empty());
-    Ok(came.map(|came| match came {
-        Came::Made(object) => Came::Made(object.id()),
-        Came::GivenUp(object) => Came::GivenUp(object.id()),
-    }))
+    Ok(came.map(|came| came.map(|object| object.id())))
 }
 
 /// What the program asked of its Owner but to give back references; whoever waits for an object is told `outcome`.

@@ -24,6 +24,14 @@ impl<T> Came<T> {
             Self::Made(object) | Self::GivenUp(object) => object,
         }
     }
+
+    /// The same of what `name` makes of it.
+    pub fn map<U>(self, name: impl FnOnce(T) -> U) -> Came<U> {
+        match self {
+            Self::Made(object) => Came::Made(name(object)),
+            Self::GivenUp(object) => Came::GivenUp(name(object)),
+        }
+    }
 }
 
 /// Keeps at most `limit` objects in the making, and tells in which order they came (a choice, so it is logged).
@@ -131,10 +139,7 @@ impl Window {
                 }
             };
             if let Some((object, _)) = self.flying.remove(came.object()) {
-                return Ok(Some(match came {
-                    Came::Made(_) => Came::Made(object),
-                    Came::GivenUp(_) => Came::GivenUp(object),
-                }));
+                return Ok(Some(came.map(|_| object)));
             }
         }
         Ok(None)

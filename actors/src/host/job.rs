@@ -181,8 +181,6 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Ad
     let tell_reset = |(node, incarnation)| drop(owner.send(OwnerMsg::SessionReset { node, incarnation }));
     loop {
         let change = tokio::select! {
-            // Of a reset first: it is about what was said to a node before the Owner heard of the change, which it may answer.
-            biased;
             reset = resets.recv() => {
                 match reset {
                     Ok(reset) => tell_reset(reset),
@@ -193,7 +191,7 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Ad
                 continue;
             }
             change = changes.recv() => {
-                // It came before the change, if there was none a moment ago.
+                // Of resets first: they are about what was said to a node before the Owner heard of the change, which it may answer.
                 while let Ok(reset) = resets.try_recv() {
                     tell_reset(reset);
                 }

@@ -169,13 +169,20 @@ impl NodeManager {
         self.runs.get(&job).is_some_and(|latest| run < *latest)
     }
 
+    /// Whether a job has begun again since this run of it; its Owner is told so. It learns it from the log, too.
+    fn turns_away(&self, job: JobId, owner: &NodeId, run: u32) -> bool {
+        let taken_over = self.is_taken_over(job, run);
+        if taken_over {
+            let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));
+            let _ = asks.send(OwnerMsg::TakenOver { run: self.runs[&job] });
+        }
+        taken_over
+    }
+
     fn run(&mut self, owner: NodeId, spec: TaskSpec) {
         let key = (spec.job, spec.id, spec.attempt);
-        if self.is_taken_over(spec.job, spec.attempt.run()) {
+        if self.turns_away(spec.job, &owner, spec.attempt.run()) {
             self.post.count_stale(1);
-            let asks = self.post.address::<OwnerMsg>(&owner, &owner::actor_name(spec.job));
-            // It learns it from the log, too.
-            let _ = asks.send(OwnerMsg::TakenOver { run: self.runs[&spec.job] });
             return;
         }
         let Some(function) = self.functions.get(&spec.function).copied() else {
@@ -436,14 +443,11 @@ impl NodeManager {
     /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, held the node
     /// dead, or lost the session with it.
     fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32) {
-        let latest = self.runs.entry(job).or_default();
-        let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));
-        if run < *latest {
-            // An Owner of an earlier run that does not know yet.
-            let _ = asks.send(OwnerMsg::TakenOver { run: *latest });
+        if self.turns_away(job, owner, run) {
             return;
         }
-        *latest = run;
+        self.runs.insert(job, run);
+        let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));
         if let Some(before) = self.owners.insert(job, asks)
             && before.node() != owner
         {

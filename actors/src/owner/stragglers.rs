@@ -27,7 +27,7 @@ use std::time::Duration;
 use super::placement::{self, NodeIndex};
 use super::reach::SetsAt;
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, State, Told, Value};
+use super::tables::{EntrySource, OwnerState, Standing, State, Told, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
@@ -48,19 +48,14 @@ impl OwnerState {
     /// A node says what it has been running for a while; the later replaces the earlier.
     pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
         let Some(node) = self.known_node(from) else { return };
-        let (finished, dispensable_finished) = (self.counts.finished, self.dispensable_finished);
         let told = |running: &StillRunning| {
-            let before = self.told_running(running.task, running.attempt, node);
-            let finished_at = match before {
-                None => 0,
-                Some(before) if before.finished == finished => before.finished_at,
-                Some(_) => running.micros,
-            };
-            let dispensable_finished_at = match before {
-                Some(before) if before.dispensable_finished == dispensable_finished => before.dispensable_finished_at,
-                _ => running.micros,
-            };
-            Told { running: *running, finished, finished_at, dispensable_finished, dispensable_finished_at }
+            let (before, now) = (self.told_running(running.task, running.attempt, node), running.micros);
+            let (finished, dispensable) = (before.map(|it| it.finished), before.map(|it| it.dispensable_finished));
+            Told {
+                running: *running,
+                finished: Standing::seen(finished, self.counts.finished, now, 0),
+                dispensable_finished: Standing::seen(dispensable, self.dispensable_finished, now, now),
+            }
         };
         let told = running.iter().map(told).collect();
         self.long_running.insert(node, told);
@@ -127,7 +122,7 @@ impl OwnerState {
         let overdue = |running: &StillRunning| {
             let task = self.live_task(running, node)?;
             let told = self.told_running(running.task, running.attempt, node)?;
-            let quiet_us = told.running.micros.saturating_sub(told.dispensable_finished_at);
+            let quiet_us = told.running.micros.saturating_sub(told.dispensable_finished.since);
             let entry = &self.tasks[task];
             let quiet = quiet_us >= QUIET.as_micros() as u64;
             let given_up = entry.dispensable && !entry.counted && quiet && self.is_overdue(task);
@@ -149,19 +144,18 @@ impl OwnerState {
         let entry = &self.tasks[task];
         let too_long = |(attempt, node): &(Attempt, NodeIndex)| {
             let told = self.told_running(entry.id, *attempt, *node);
-            told.is_some_and(|told| match self.stats[entry.function as usize].times.len() < DONE_MIN {
-                true => self.stands_still(told),
-                false => self.too_long(task, told.running.micros).is_some(),
-            })
+            told.is_some_and(|told| self.too_long(task, told.running.micros).is_some() || self.stands_still(task, told))
         };
         entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
     }
 
-    /// Whether nothing at all has finished for long while the attempt ran. Where such attempts hold every executor, no task
-    /// of their function will ever be done to measure them by.
-    fn stands_still(&self, told: &Told) -> bool {
-        let since = told.running.micros.saturating_sub(told.finished_at);
-        since >= STANDSTILL.as_micros() as u64 && told.finished == self.counts.finished
+    /// Whether nothing at all has finished for long while the attempt ran, and there is no median. Where such attempts hold every
+    /// executor, no task of their function will ever be done to measure them by.
+    fn stands_still(&self, task: Index, told: &Told) -> bool {
+        let still = told.running.micros.saturating_sub(told.finished.since);
+        self.stats[self.tasks[task].function as usize].times.len() < DONE_MIN
+            && still >= STANDSTILL.as_micros() as u64
+            && told.finished.count == self.counts.finished
     }
 
     /// What the node has last said of an attempt that it had been running for a while by then.

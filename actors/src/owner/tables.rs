@@ -143,15 +143,30 @@ pub(super) struct FunctionStats {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) running: StillRunning,
-    /// How many tasks have finished, ...
-    pub(super) finished: u64,
-    /// ... and for how long it had been running when there was another one, microseconds; 0: there was none since it began, as far
-    /// as is known.
-    pub(super) finished_at: u64,
-    /// How many of the tasks that the job can do without have finished, ...
-    pub(super) dispensable_finished: u64,
-    /// ... and for how long it had been running, microseconds, when this was first told.
-    pub(super) dispensable_finished_at: u64,
+    /// How many tasks have finished; since 0: none since it began, as far as is known.
+    pub(super) finished: Standing,
+    /// How many of the tasks that the job can do without have finished.
+    pub(super) dispensable_finished: Standing,
+}
+
+/// A count, as it stood while an attempt ran.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) count: u64,
+    /// For how long the attempt had been running when the count was first seen to be that, microseconds.
+    pub(super) since: u64,
+}
+
+impl Standing {
+    /// The same count as `before`, or another one, which was seen just now; `first`: since when the first one is taken to stand.
+    pub(super) fn seen(before: Option<Self>, count: u64, now: u64, first: u64) -> Self {
+        let since = match before {
+            None => first,
+            Some(before) if before.count == count => before.since,
+            Some(_) => now,
+        };
+        Self { count, since }
+    }
 }
 
 /// Numbers about a job.

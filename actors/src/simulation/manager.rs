@@ -158,11 +158,19 @@ impl Manager {
         self.runs.get(&job).is_some_and(|latest| run < *latest)
     }
 
+    fn turns_away(&self, job: JobId, owner: &NodeId, run: u32, cx: &mut Cx<'_>) -> bool {
+        let taken_over = self.is_taken_over(job, run);
+        if taken_over {
+            let run = self.runs[&job];
+            cx.send(owner, Message::Owner(OwnerMsg::TakenOver { run }));
+        }
+        taken_over
+    }
+
     fn run(&mut self, owner: NodeId, spec: TaskSpec, cx: &mut Cx<'_>) {
         let key = (spec.job, spec.id, spec.attempt);
-        if self.is_taken_over(spec.job, spec.attempt.run()) {
-            let run = self.runs[&spec.job];
-            return cx.send(&owner, Message::Owner(OwnerMsg::TakenOver { run }));
+        if self.turns_away(spec.job, &owner, spec.attempt.run(), cx) {
+            return;
         }
         let pieces = self.pieces(&spec);
         // What is in memory is taken at once, now and then.
@@ -405,12 +413,10 @@ impl Manager {
     }
 
     fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32, cx: &mut Cx<'_>) {
-        let latest = self.runs.entry(job).or_default();
-        if run < *latest {
-            let run = *latest;
-            return cx.send(owner, Message::Owner(OwnerMsg::TakenOver { run }));
+        if self.turns_away(job, owner, run, cx) {
+            return;
         }
-        *latest = run;
+        self.runs.insert(job, run);
         if let Some(before) = self.owners.insert(job, owner.clone())
             && before != *owner
         {
