@@ -1,5 +1,8 @@
 //! The Owner of the job, with its program: its pure cores, and a mirror of its shell (`owner/actor.rs`, `owner/logging.rs`).
 
+mod logging;
+mod reading;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,20 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use exobus_store::Block;
 use futures::future::LocalBoxFuture;
 use futures::task::ArcWake;
 use tokio::sync::{mpsc, oneshot};
 
-use super::acts::{Act, Cx, Message, Timer, Who};
+use super::acts::{Cx, Message, Timer};
 use super::program::Job;
-use super::server::{Answered, Question};
-use super::store::Found;
 use crate::event::{EventKind, NodeState};
-use crate::futures::{Choice, Choices, Futures, FuturesParts, NodeShape, Notify, ProgramCall, Teller};
+use crate::futures::{Choices, Futures, FuturesParts, NodeShape, Notify, ProgramCall, Teller};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, TaskId};
-use crate::joblog::{Entry, LogNews, Past, TaskDone};
+use crate::joblog::{Entry, Past, TaskDone};
 use crate::node_manager::{AttemptState, Doing, LOST, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::{
     Asker, Effect, Freed, Held, Leasing, Look, OwnerMsg, OwnerState, Tracker, Watchdog, Whereabouts, actor_name,
@@ -375,13 +375,6 @@ impl Owner {
         }
     }
 
-    fn wait(&mut self, waiter: Waiter) -> Tracker {
-        let tracker = self.next_tracker;
-        self.next_tracker += 1;
-        self.waiters.insert(tracker, waiter);
-        tracker
-    }
-
     fn act(&mut self, effect: Effect, cx: &mut Cx<'_>) {
         match effect {
             Effect::DefineSet { node, set } => {
@@ -458,26 +451,6 @@ impl Owner {
             Effect::Fail(error) => {
                 cx.note(|| format!("the job cannot go on: {error}"));
                 self.failure.get_or_insert(error);
-            }
-        }
-    }
-
-    fn free_when_durable(&mut self, node: NodeId, freed: Freed, cx: &mut Cx<'_>) {
-        let log = self.log.as_ref().map_or((0, 0), |log| (log.noted, log.written));
-        if let Some((node, freed)) = self.held.free(log, node, freed) {
-            self.free_now(node, freed, cx);
-        }
-    }
-
-    fn free_now(&mut self, node: NodeId, freed: Freed, cx: &mut Cx<'_>) {
-        match freed {
-            Freed::Object(object) => {
-                cx.note(|| format!("{object} is to be freed on {node}"));
-                self.frees.entry(node).or_default().push(object);
-            }
-            Freed::Parts(set, parts) => {
-                let (job, run) = (self.job, self.state.run());
-                self.tell(&node, NodeMsg::FreeParts { job, run, set, parts }, cx);
             }
         }
     }
@@ -578,158 +551,6 @@ impl Owner {
             }
         }
         self.flush(cx);
-    }
-
-    fn resolved(&mut self, tracker: Tracker, object: ObjectId, outcome: Result<(), JobError>, cx: &mut Cx<'_>) {
-        match self.waiters.remove(&tracker) {
-            Some(Waiter::Notify(Notify::Once(answer))) => drop(answer.send(outcome)),
-            Some(Waiter::Notify(Notify::Queue(queue))) => drop(queue.send((object, outcome))),
-            Some(Waiter::Get { parts, answer }) => match outcome {
-                Ok(()) => self.get(object, parts, answer, cx),
-                Err(error) => drop(answer.send(Err(error))),
-            },
-            Some(Waiter::Stat(answer)) => {
-                let stat = outcome.and_then(|()| {
-                    let made = self.state.stat(object);
-                    made.ok_or_else(|| JobError::program(format!("object {object} was released")))
-                });
-                let _ = answer.send(stat);
-            }
-            Some(Waiter::Stream(_)) | None => {}
-        }
-    }
-
-    fn streamed(&mut self, tracker: Tracker, item: Result<Option<ObjectId>, JobError>) {
-        let over = !matches!(item, Ok(Some(_)));
-        let announced = item.as_ref().ok().copied().flatten();
-        let taken = match self.waiters.get(&tracker) {
-            Some(Waiter::Stream(queue)) => queue.send(item),
-            _ => false,
-        };
-        if let Some(object) = announced.filter(|_| !taken) {
-            self.state.release_object(object);
-        }
-        if over {
-            self.waiters.remove(&tracker);
-        }
-    }
-
-    fn get(
-        &mut self,
-        object: ObjectId,
-        parts: Parts,
-        answer: oneshot::Sender<Result<Block, JobError>>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some((output, node)) = self.state.lookup(object) else {
-            let tracker = self.wait(Waiter::Get { parts, answer });
-            return self.state.track(object, tracker);
-        };
-        if output.bytes == 0 {
-            return drop(answer.send(Ok(Block::empty())));
-        }
-        if node != *cx.me {
-            return cx.acts.push(Act::Read { object, parts, node, answer });
-        }
-        match cx.store.find(object, parts) {
-            Found::Here(read) => {
-                cx.oracle.given(object, parts, &read);
-                let _ = answer.send(Ok(Block::empty()));
-            }
-            Found::Released | Found::Absent => {
-                self.state.unreadable(object, &node);
-                self.get(object, parts, answer, cx);
-            }
-        }
-    }
-
-    fn note_choice(&mut self, choice: Choice) {
-        self.note(Entry::Choice(choice));
-    }
-
-    fn note(&mut self, entry: Entry) {
-        if let Some(log) = &mut self.log {
-            log.noted += 1;
-            log.waiting.push_back(entry);
-        }
-    }
-
-    /// Writes what gathered, one record at a time.
-    fn write(&mut self, cx: &mut Cx<'_>) {
-        if let Some(log) = self.log.as_mut().filter(|log| log.asked.is_none() && !log.waiting.is_empty()) {
-            log.asked = Some(log.waiting.len().min(RECORD));
-            self.append(cx);
-        }
-    }
-
-    fn append(&mut self, cx: &mut Cx<'_>) {
-        if let Some(log) = &self.log
-            && let Some(count) = log.asked
-        {
-            let entries = log.waiting.iter().take(count).cloned().collect();
-            let (last, id) = (log.last, format!("{}-{}", log.run, log.last));
-            cx.ask(Who::Log, Question::Append { entries, last, id }, CALL_DEADLINE);
-        }
-    }
-
-    /// The server has said what became of a record.
-    pub(super) fn wrote(&mut self, answered: Answered, cx: &mut Cx<'_>) {
-        let Some(log) = &mut self.log else { return };
-        let Some(count) = log.asked.take() else { return };
-        let news = match answered {
-            Answered::Appended(sequence) => {
-                log.waiting.drain(..count);
-                log.last = sequence;
-                LogNews::Durable(log.written + count as u64)
-            }
-            Answered::Conflict => LogNews::Trouble(crate::joblog::Trouble::TakenOver),
-            _ => {
-                log.asked = Some(count);
-                return cx.after(PAUSE, Timer::LogAgain);
-            }
-        };
-        self.handle(OwnerMsg::Log(news), cx);
-    }
-
-    /// The pause before a record is tried again, under the same name, is over.
-    pub(super) fn write_again(&mut self, cx: &mut Cx<'_>) {
-        self.append(cx);
-    }
-
-    fn log_news(&mut self, news: LogNews, cx: &mut Cx<'_>) {
-        match news {
-            LogNews::Durable(position) => {
-                if let Some(log) = &mut self.log {
-                    log.written = position;
-                }
-                for (node, freed) in self.held.durable(position) {
-                    self.free_now(node, freed, cx);
-                }
-                if let Some(result) = self.held.last_word(position) {
-                    self.end(result, cx);
-                }
-            }
-            LogNews::Trouble(_) => self.taken_over(),
-        }
-    }
-
-    fn taken_over(&mut self) {
-        self.log = None;
-        self.outcome.get_or_insert(Outcome::Abandoned("another node has taken the job up".to_owned()));
-    }
-
-    fn end_when_durable(&mut self, result: JobResult, cx: &mut Cx<'_>) {
-        if self.held.is_ending() {
-            return;
-        }
-        match &mut self.log {
-            Some(_) => {
-                self.note(Entry::End(result.clone().map(Bytes::from)));
-                let position = self.log.as_ref().map_or(0, |log| log.noted);
-                self.held.end(position, result);
-            }
-            None => self.end(result, cx),
-        }
     }
 
     fn end(&mut self, result: JobResult, cx: &mut Cx<'_>) {

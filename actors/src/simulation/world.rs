@@ -1,5 +1,9 @@
 //! The world: an event queue with virtual time, processes of nodes, the bus between them, and what goes wrong.
 
+mod faults;
+mod sessions;
+mod work;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
@@ -9,25 +13,23 @@ use std::time::Duration;
 use exobus_store::Block;
 use tokio::sync::oneshot;
 
-use super::acts::{Act, Message, Pieces, Reads, Timer};
+use self::sessions::Frame;
+pub(super) use self::sessions::Session;
+use super::acts::{Act, Message, Pieces, Timer};
 use super::chaos::{Fault, Plan, Target};
 use super::dice::{Dice, VirtualClock};
-use super::manager::params_of;
-use super::node::{Around, Common, Done, Process, Running, number_of};
+use super::node::{Around, Common, Done, Process, number_of};
 use super::oracle::Oracle;
-use super::program::{Digest, Job, Made, PROGRAM, sum};
+use super::program::{Job, PROGRAM};
 use super::server::{Answered, Question, Server};
-use super::store::{Found, Store};
+use super::store::Store;
 use crate::host::{HostMsg, JobSpec};
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
 use crate::membership::Beat;
-use crate::node_manager::{Key, NodeMsg, Report};
-use crate::owner::OwnerMsg;
+use crate::node_manager::Key;
 use crate::scheduler::SchedulerMsg;
 use crate::shell::Reply;
-use crate::task::{
-    Consumed, FailureKind, JobError, Loss, LostObject, Parts, Returns, TaskFailure, TaskFigures, TaskSpec,
-};
+use crate::task::{JobError, Parts, TaskSpec};
 
 const JOB: JobId = JobId::from_u128(1);
 /// A node is asked again for so long for what is to be fetched.
@@ -53,43 +55,6 @@ struct Node {
     election_at: Duration,
     cut_out: bool,
     cut_in: bool,
-}
-
-/// One end of a session.
-#[derive(Default)]
-pub(super) struct Session {
-    /// Which half it is: each time that it was reset, another one.
-    half: u32,
-    /// Which life of the other node it is with.
-    bound: Option<Incarnation>,
-    /// The latest life of the other node that was met or heard of.
-    seen: Incarnation,
-    queue: VecDeque<Message>,
-    /// A frame is on its way.
-    flies: bool,
-}
-
-impl Session {
-    /// Another life of the other node is there: what was under way to one before is lost. Whether anything was reset.
-    pub(super) fn meets(&mut self, life: Incarnation) -> bool {
-        let another = life > self.seen && self.bound.is_some();
-        self.seen = self.seen.max(life);
-        if another {
-            self.queue.clear();
-            (self.half, self.bound, self.flies) = (self.half + 1, None, false);
-        }
-        another
-    }
-}
-
-/// What travels in a session.
-struct Frame {
-    from: At,
-    to: usize,
-    half: u32,
-    /// For which life of the receiver, if that is known.
-    bound: Option<Incarnation>,
-    messages: Vec<Message>,
 }
 
 /// Something that happens at a node, in a process of it.
@@ -491,9 +456,7 @@ impl World {
         let Some(at) = self.place(node) else { return };
         match act {
             Act::Send(to, message) => {
-                let to = number_of(&to);
-                self.sessions.entry((node, to)).or_default().queue.push_back(message);
-                self.send(node, to);
+                self.say(node, number_of(&to), message);
             }
             Act::After(delay, timer) => {
                 if timer == Timer::Election {
@@ -553,454 +516,8 @@ impl World {
         }
     }
 
-    /// Puts what waits for a node into a frame, if none is on its way.
-    fn send(&mut self, from: usize, to: usize) {
-        let Some(at) = self.place(from) else { return };
-        let session = self.sessions.entry((from, to)).or_default();
-        if session.flies || session.queue.is_empty() {
-            return;
-        }
-        session.flies = true;
-        let (half, bound) = (session.half, session.bound);
-        let messages: Vec<_> = session.queue.drain(..session.queue.len().min(64)).collect();
-        let mut delay = if from == to { self.dice.micros(5..100) } else { self.delay() };
-        if from != to && self.lost() {
-            // It is sent again.
-            delay += self.dice.millis(100..500);
-        }
-        self.after(delay, What::Frame(Frame { from: at, to, half, bound, messages }));
-    }
-
-    fn frame(&mut self, frame: Frame) {
-        let (from, to) = (frame.from, frame.to);
-        if self.nodes[to].frozen {
-            return self.nodes[to].backlog.push_back(What::Frame(frame));
-        }
-        let local = from.node == to;
-        let open = |from: &Node, to: &Node| !from.cut_out && !to.cut_in;
-        let there = self.server.up && open(&self.nodes[from.node], &self.nodes[to]);
-        let back = self.server.up && open(&self.nodes[to], &self.nodes[from.node]);
-        let (Some(receiver), true) = (self.place(to), local || there) else {
-            return self.again(frame);
-        };
-        if local {
-            if !self.is_now(from) {
-                return;
-            }
-        } else {
-            let theirs = self.sessions.entry((to, from.node)).or_default();
-            if from.life < theirs.seen {
-                // Of a life that is over.
-                return;
-            }
-            let reset = theirs.meets(from.life);
-            theirs.bound = Some(from.life);
-            if reset {
-                self.session_reset(to, from.node, from.life);
-            }
-            let lives = self.is_now(from);
-            let ours = self.sessions.entry((from.node, to)).or_default();
-            if frame.bound.is_some_and(|bound| bound != receiver.life) {
-                // Meant for a life that is over. The sender learns that, if it can.
-                if !back {
-                    return self.again(frame);
-                }
-                if lives && ours.meets(receiver.life) {
-                    let lost = frame.messages.len();
-                    self.note(Some(from.node), || format!("session with n{to} is reset, {lost} lost"));
-                    self.session_reset(from.node, to, receiver.life);
-                }
-                return;
-            }
-            if lives && ours.half == frame.half {
-                ours.meets(receiver.life);
-                ours.bound = Some(receiver.life);
-            }
-        }
-        let sender = self.nodes[from.node].name.clone();
-        let half = frame.half;
-        for message in frame.messages {
-            // One of them may begin another life, or end the process.
-            if !self.is_now(receiver) {
-                break;
-            }
-            self.with(to, |process, around, done| {
-                if local || !process.life.membership.is_over(&sender, from.life) {
-                    process.deliver(message, around, done);
-                }
-            });
-        }
-        self.landed(from, to, half);
-    }
-
-    /// A session was made anew, with this life of the other node: who runs a job is told.
-    fn session_reset(&mut self, node: usize, other: usize, life: Incarnation) {
-        let message = OwnerMsg::SessionReset { node: self.nodes[other].name.clone(), incarnation: life };
-        self.with(node, |process, around, done| process.deliver(Message::Owner(message), around, done));
-    }
-
-    /// A frame is not on its way any more: the next one may be.
-    fn landed(&mut self, from: At, to: usize, half: u32) {
-        if self.is_now(from) {
-            let session = self.sessions.entry((from.node, to)).or_default();
-            if session.half == half {
-                session.flies = false;
-                self.send(from.node, to);
-            }
-        }
-    }
-
-    /// A frame did not arrive: it is sent again, as long as its sender lives and the session lasts.
-    fn again(&mut self, frame: Frame) {
-        let Frame { from, to, half, messages, .. } = frame;
-        if self.is_now(from) {
-            let session = self.sessions.entry((from.node, to)).or_default();
-            if session.half == half {
-                for message in messages.into_iter().rev() {
-                    session.queue.push_front(message);
-                }
-                let pause = self.dice.millis(100..500);
-                self.after(pause, What::Knock { from, to, half });
-            }
-        }
-    }
-
-    /// Whether one node can fetch from another, and whether it would know at once that it cannot.
-    fn reaches(&self, from: usize, to: usize) -> bool {
-        let other = &self.nodes[to];
-        other.process.is_some() && !other.frozen && !self.no_fetch.contains_key(&(from, to))
-    }
-
-    fn stage(&mut self, at: At, key: Key, spec: Rc<TaskSpec>, pieces: Pieces, until: Duration) {
-        let (mut reads, mut gone, mut silent, mut released) =
-            (Reads::new(), Vec::new(), Vec::new(), None::<(ObjectId, NodeId)>);
-        for arg in &pieces {
-            let mut read = Vec::new();
-            for piece in arg {
-                let Some(holder) = &piece.at else {
-                    read.push((piece.object, self.oracle.truth.nothing(piece.object, piece.parts)));
-                    continue;
-                };
-                let lost = |loss| LostObject { object: piece.object, node: holder.clone(), loss };
-                let index = number_of(holder);
-                if index != at.node && !self.reaches(at.node, index) {
-                    silent.push(lost(Loss::Unreachable));
-                    continue;
-                }
-                let process = self.nodes[index].process.as_ref().expect("it can be reached");
-                match process.store.find(piece.object, piece.parts) {
-                    Found::Here(parts) => read.push((piece.object, parts)),
-                    Found::Absent => gone.push(lost(Loss::Gone)),
-                    Found::Released => released = Some((piece.object, holder.clone())),
-                }
-            }
-            reads.push(read);
-        }
-        let outcome = if !gone.is_empty() {
-            Err(TaskFailure::argument_lost("gone", gone))
-        } else if let Some((object, holder)) = released {
-            self.note(Some(at.node), || format!("parts of {object} are released on {holder}, which it wants"));
-            Err(TaskFailure::new(FailureKind::Error, "parts that it reads are released"))
-        } else if let Some(first) = silent.first() {
-            let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership;
-            let dead = membership.health(&first.node).is_some_and(|health| health.is_gone());
-            if !dead && self.now < until {
-                let pause = self.dice.millis(50..500);
-                return self.after(pause, What::Staged { at, key, spec, pieces, until });
-            }
-            silent.truncate(1);
-            Err(TaskFailure::argument_lost("unreachable", silent))
-        } else if !self.healed && self.plan.failures > 0 && self.dice.chance(self.plan.failures) {
-            Err(TaskFailure::new(FailureKind::Denied, "no memory"))
-        } else {
-            Ok(reads)
-        };
-        if let Err(failure) = &outcome {
-            self.note(Some(at.node), || format!("{:.8} #{} not staged: {failure}", key.1, key.2));
-        }
-        self.with(at.node, |process, around, done| process.staged(key, outcome, around, done));
-    }
-
-    fn read(&mut self, at: At, (object, parts, from): (ObjectId, Parts, NodeId), answer: AnswerTo, until: Duration) {
-        let index = number_of(&from);
-        let found = match self.reaches(at.node, index) {
-            true => self.nodes[index].process.as_ref().map(|process| process.store.find(object, parts)),
-            false => None,
-        };
-        match found {
-            Some(Found::Here(read)) => {
-                self.oracle.given(object, parts, &read);
-                let _ = answer.send(Ok(Block::empty()));
-                // Who waits for the answer is on that node.
-                self.with(at.node, |process, around, done| process.go_on(around, done));
-            }
-            None if self.now < until => {
-                let pause = self.dice.millis(50..500);
-                self.after(pause, What::Read { at, object, parts, from, answer, until });
-            }
-            Some(Found::Released | Found::Absent) | None => {
-                let message = Message::Owner(OwnerMsg::Unreadable { object, parts, node: from, answer });
-                self.with(at.node, |process, around, done| process.deliver(message, around, done));
-            }
-        }
-    }
-
-    /// Idle executors take what is handed out.
-    fn run_executors(&mut self, node: usize) {
-        let boot = self.nodes[node].boot;
-        loop {
-            let Some(process) = self.nodes[node].process.as_mut().filter(|process| !process.fenced) else { return };
-            if process.executors.running.len() >= process.slots {
-                return;
-            }
-            let Some(work) = process.executors.queue.pop_front() else { return };
-            if !work.flags.start(self.now) {
-                continue;
-            }
-            self.runs += 1;
-            let run = self.runs;
-            let fails = !self.healed && self.dice.chance(self.plan.failures);
-            self.oracle.work.failed += u64::from(fails);
-            let task = work.key.1;
-            process.executors.running.insert(run, Running { work, begun: self.now, sealed: 0, fails });
-            self.oracle.begun(task);
-            let slow = !self.healed && self.dice.chance(self.plan.stragglers);
-            self.oracle.work.slow += u64::from(slow);
-            let takes = if slow { self.dice.millis(3000..15_000) } else { self.dice.millis(1..self.plan.task_ms) };
-            self.after(takes, What::Executor { node, boot, run });
-        }
-    }
-
-    /// An executor has come to an output of a stream, or to the end.
-    fn execute(&mut self, node: usize, run: u64) {
-        let boot = self.nodes[node].boot;
-        let process = self.nodes[node].process.as_mut().expect("looked before");
-        let Some(mut running) = process.executors.running.remove(&run) else { return };
-        let (job, task, attempt) = running.work.key;
-        let spec = running.work.spec.clone();
-        let (params, life) = (params_of(&spec), running.work.life);
-        let mut digest = Digest::new();
-        for (object, parts) in running.work.reads.iter().flatten() {
-            digest.read(*object, parts);
-        }
-        let digest = digest.finish();
-        let make = |index: u32| params.make(task.output(index), digest);
-        let cancelled = running.work.flags.is_cancelled();
-        let report =
-            if spec.returns == Returns::Stream && running.sealed < params.stream && !cancelled && !running.fails {
-                let index = running.sealed;
-                running.sealed += 1;
-                let made = make(index);
-                let output = sum(&made);
-                self.seal(node, task.output(index), &made);
-                let process = self.nodes[node].process.as_mut().expect("looked before");
-                process.executors.running.insert(run, running);
-                let takes = self.dice.millis(1..self.plan.task_ms);
-                self.after(takes, What::Executor { node, boot, run });
-                Report::Yielded { job, task, attempt, index, output }
-            } else {
-                let micros = (self.now - running.begun).as_micros() as u64;
-                let figures = TaskFigures { micros, ..TaskFigures::default() };
-                let stops = cancelled && self.dice.chance(500);
-                let outcome = if stops || running.fails {
-                    let kind = if stops { FailureKind::Cancelled } else { FailureKind::Error };
-                    // Some outputs may be complete by then.
-                    if let Returns::Many(outputs) = spec.returns {
-                        (1..outputs).for_each(|index| self.seal(node, task.output(index), &make(index)));
-                    }
-                    Err(TaskFailure::new(kind, "it did not end well"))
-                } else {
-                    let outputs: Vec<Made> = (0..params.outputs(spec.returns)).map(make).collect();
-                    for (index, made) in (0..).zip(&outputs) {
-                        self.oracle.made(task, index, made);
-                        self.seal(node, task.output(index), made);
-                    }
-                    self.oracle.work.completed += 1;
-                    let read = |(arg, pieces): (usize, &Vec<(ObjectId, Made)>)| {
-                        let parts: Made = pieces.iter().flat_map(|(_, parts)| parts.iter().copied()).collect();
-                        Consumed { arg: arg as u32, read: sum(&parts) }
-                    };
-                    let consumed = running.work.reads.iter().enumerate().map(read).collect();
-                    Ok((outputs.iter().map(|made| sum(made)).collect(), consumed))
-                };
-                let how = if outcome.is_ok() { "is done" } else { "did not end well" };
-                self.note(Some(node), || format!("{} {task:.8} #{attempt} {how}", spec.function));
-                Report::Finished { job, task, attempt, outcome, figures, value: None }
-            };
-        // A NodeManager that is gone needs no reports.
-        if self.place(node).is_some_and(|now| now.life == life) {
-            let message = Message::Node(NodeMsg::Executor(report));
-            self.with(node, |process, around, done| process.deliver(message, around, done));
-        }
-        self.run_executors(node);
-    }
-
-    fn seal(&mut self, node: usize, object: ObjectId, made: &Made) {
-        // What has no bytes is nowhere.
-        if sum(made).bytes == 0 {
-            return;
-        }
-        if let Some(process) = &mut self.nodes[node].process
-            && !process.store.seal(object, made)
-        {
-            self.oracle.found(|| format!("n{node} has another object of the name {object}"));
-        }
-    }
-
-    fn target(&self, target: Target) -> Option<usize> {
-        match target {
-            Target::Node(node) => Some(node),
-            Target::Host => self.processes().find(|(_, process)| process.hosts()).map(|(node, _)| node),
-            Target::Scheduler => {
-                let reigns = |process: &Process| process.life.scheduler.acts(self.now).is_some();
-                self.processes().find(|(_, process)| reigns(process)).map(|(node, _)| node)
-            }
-        }
-    }
-
     fn processes(&self) -> impl Iterator<Item = (usize, &Process)> {
         self.nodes.iter().enumerate().filter_map(|(index, node)| Some((index, node.process.as_ref()?)))
-    }
-
-    fn fault(&mut self, fault: Fault) {
-        if self.healed {
-            return;
-        }
-        self.note(None, || format!("{fault:?}"));
-        self.faults += u64::from(fault.costs_work());
-        match fault {
-            Fault::Crash { target, keeps, back } => {
-                if let Some(node) = self.target(target) {
-                    self.crash(node, keeps);
-                    self.after(back, What::Start(node));
-                }
-            }
-            Fault::Freeze { target, lasts } => {
-                if let Some(node) = self.target(target).filter(|node| self.nodes[*node].process.is_some()) {
-                    self.note(Some(node), || "is frozen".to_owned());
-                    self.nodes[node].frozen = true;
-                    self.after(lasts, What::Thaw(node));
-                }
-            }
-            Fault::CutBus { target, out, back, lasts } => {
-                if let Some(node) = self.target(target) {
-                    self.note(Some(node), || "is cut off from the bus".to_owned());
-                    self.nodes[node].cut_out |= out;
-                    self.nodes[node].cut_in |= back;
-                    self.after(lasts, What::Join { node, out, back });
-                }
-            }
-            Fault::CutPeers { from, to, both, lasts } => {
-                *self.no_fetch.entry((from, to)).or_default() += 1;
-                if both {
-                    *self.no_fetch.entry((to, from)).or_default() += 1;
-                }
-                self.after(lasts, What::JoinPeers { from, to, both });
-            }
-            Fault::Server { lasts } => {
-                self.server.cut(self.now);
-                self.after(lasts, What::StartServer);
-            }
-            Fault::Lose { target, per_mille } => {
-                let Some(node) = self.target(target) else { return };
-                let Node { process, name, .. } = &mut self.nodes[node];
-                let Some(process) = process else { return };
-                for object in process.store.ids() {
-                    if self.dice.chance(per_mille) {
-                        process.store.delete(object);
-                        self.oracle.took(name, object);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A process ends without a word.
-    fn crash(&mut self, node: usize, keeps: u64) {
-        let Node { process, name, frozen, backlog, disk, .. } = &mut self.nodes[node];
-        let Some(process) = process.take() else { return };
-        (*frozen, *disk) = (false, process.store);
-        let unread = std::mem::take(backlog);
-        for object in disk.ids() {
-            if !self.dice.chance(keeps) {
-                disk.delete(object);
-                self.oracle.took(name, object);
-            }
-        }
-        self.sessions.retain(|(from, _), _| *from != node);
-        for what in unread {
-            if let What::Frame(frame) = what {
-                self.again(frame);
-            }
-        }
-        let left = self.nodes[node].disk.len();
-        self.note(Some(node), || format!("is killed; {left} objects stay on its disk"));
-    }
-
-    fn start(&mut self, node: usize) {
-        if self.nodes[node].process.is_some() {
-            return;
-        }
-        self.nodes[node].boot += 1;
-        let store = std::mem::take(&mut self.nodes[node].disk);
-        let (mut done, traced, slots) = (Done::default(), self.trace.is_some(), self.nodes[node].slots);
-        let name = self.nodes[node].name.clone();
-        let mut around = Around {
-            now: self.now,
-            name: &name,
-            common: &self.common,
-            oracle: &mut self.oracle,
-            dice: &mut self.dice,
-            slots: &mut self.slots,
-            sessions: &mut self.sessions,
-            traced,
-        };
-        let process = Process::start(slots, store, &mut around, &mut done);
-        self.nodes[node].process = Some(process);
-        self.note(Some(node), || "starts".to_owned());
-        self.perform(node, done);
-    }
-
-    fn thaw(&mut self, node: usize) {
-        if !std::mem::take(&mut self.nodes[node].frozen) {
-            return;
-        }
-        self.note(Some(node), || "goes on".to_owned());
-        for what in std::mem::take(&mut self.nodes[node].backlog) {
-            let what = match what {
-                // The candidate's clock has gone on.
-                What::Timer(at, Timer::Election) => {
-                    self.nodes[node].election_at = self.now;
-                    What::Timer(at, Timer::Election)
-                }
-                what => what,
-            };
-            self.after(Duration::ZERO, what);
-        }
-    }
-
-    fn join_peers(&mut self, from: usize, to: usize) {
-        if let Some(cuts) = self.no_fetch.get_mut(&(from, to)) {
-            *cuts -= 1;
-            if *cuts == 0 {
-                self.no_fetch.remove(&(from, to));
-            }
-        }
-    }
-
-    /// Everything is mended, and nothing goes wrong any more.
-    fn heal(&mut self) {
-        self.note(None, || "everything is mended".to_owned());
-        self.healed = true;
-        self.no_fetch.clear();
-        if !self.server.up {
-            self.server.start();
-        }
-        for node in 0..self.nodes.len() {
-            (self.nodes[node].cut_out, self.nodes[node].cut_in) = (false, false);
-            self.thaw(node);
-            self.start(node);
-        }
     }
 
     /// The client asks for a host until its job is there, and on where it stays.

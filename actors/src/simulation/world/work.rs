@@ -1,0 +1,207 @@
+//! What nodes do for tasks: arguments are fetched, executors run, objects are made.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use exobus_store::Block;
+
+use super::{AnswerTo, At, What, World};
+use crate::ids::{NodeId, ObjectId};
+use crate::node_manager::{Key, NodeMsg, Report};
+use crate::owner::OwnerMsg;
+use crate::simulation::acts::{Message, Pieces, Reads};
+use crate::simulation::manager::params_of;
+use crate::simulation::node::{Running, number_of};
+use crate::simulation::program::{Digest, Made, sum};
+use crate::simulation::store::Found;
+use crate::task::{Consumed, FailureKind, Loss, LostObject, Parts, Returns, TaskFailure, TaskFigures, TaskSpec};
+
+impl World {
+    /// Whether one node can fetch from another, and whether it would know at once that it cannot.
+    pub(super) fn reaches(&self, from: usize, to: usize) -> bool {
+        let other = &self.nodes[to];
+        other.process.is_some() && !other.frozen && !self.no_fetch.contains_key(&(from, to))
+    }
+
+    pub(super) fn stage(&mut self, at: At, key: Key, spec: Rc<TaskSpec>, pieces: Pieces, until: Duration) {
+        let (mut reads, mut gone, mut silent, mut released) =
+            (Reads::new(), Vec::new(), Vec::new(), None::<(ObjectId, NodeId)>);
+        for arg in &pieces {
+            let mut read = Vec::new();
+            for piece in arg {
+                let Some(holder) = &piece.at else {
+                    read.push((piece.object, self.oracle.truth.nothing(piece.object, piece.parts)));
+                    continue;
+                };
+                let lost = |loss| LostObject { object: piece.object, node: holder.clone(), loss };
+                let index = number_of(holder);
+                if index != at.node && !self.reaches(at.node, index) {
+                    silent.push(lost(Loss::Unreachable));
+                    continue;
+                }
+                let process = self.nodes[index].process.as_ref().expect("it can be reached");
+                match process.store.find(piece.object, piece.parts) {
+                    Found::Here(parts) => read.push((piece.object, parts)),
+                    Found::Absent => gone.push(lost(Loss::Gone)),
+                    Found::Released => released = Some((piece.object, holder.clone())),
+                }
+            }
+            reads.push(read);
+        }
+        let outcome = if !gone.is_empty() {
+            Err(TaskFailure::argument_lost("gone", gone))
+        } else if let Some((object, holder)) = released {
+            self.note(Some(at.node), || format!("parts of {object} are released on {holder}, which it wants"));
+            Err(TaskFailure::new(FailureKind::Error, "parts that it reads are released"))
+        } else if let Some(first) = silent.first() {
+            let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership;
+            let dead = membership.health(&first.node).is_some_and(|health| health.is_gone());
+            if !dead && self.now < until {
+                let pause = self.dice.millis(50..500);
+                return self.after(pause, What::Staged { at, key, spec, pieces, until });
+            }
+            silent.truncate(1);
+            Err(TaskFailure::argument_lost("unreachable", silent))
+        } else if !self.healed && self.plan.failures > 0 && self.dice.chance(self.plan.failures) {
+            Err(TaskFailure::new(FailureKind::Denied, "no memory"))
+        } else {
+            Ok(reads)
+        };
+        if let Err(failure) = &outcome {
+            self.note(Some(at.node), || format!("{:.8} #{} not staged: {failure}", key.1, key.2));
+        }
+        self.with(at.node, |process, around, done| process.staged(key, outcome, around, done));
+    }
+
+    pub(super) fn read(
+        &mut self,
+        at: At,
+        (object, parts, from): (ObjectId, Parts, NodeId),
+        answer: AnswerTo,
+        until: Duration,
+    ) {
+        let index = number_of(&from);
+        let found = match self.reaches(at.node, index) {
+            true => self.nodes[index].process.as_ref().map(|process| process.store.find(object, parts)),
+            false => None,
+        };
+        match found {
+            Some(Found::Here(read)) => {
+                self.oracle.given(object, parts, &read);
+                let _ = answer.send(Ok(Block::empty()));
+                // Who waits for the answer is on that node.
+                self.with(at.node, |process, around, done| process.go_on(around, done));
+            }
+            None if self.now < until => {
+                let pause = self.dice.millis(50..500);
+                self.after(pause, What::Read { at, object, parts, from, answer, until });
+            }
+            Some(Found::Released | Found::Absent) | None => {
+                let message = Message::Owner(OwnerMsg::Unreadable { object, parts, node: from, answer });
+                self.with(at.node, |process, around, done| process.deliver(message, around, done));
+            }
+        }
+    }
+
+    /// Idle executors take what is handed out.
+    pub(super) fn run_executors(&mut self, node: usize) {
+        let boot = self.nodes[node].boot;
+        loop {
+            let Some(process) = self.nodes[node].process.as_mut().filter(|process| !process.fenced) else { return };
+            if process.executors.running.len() >= process.slots {
+                return;
+            }
+            let Some(work) = process.executors.queue.pop_front() else { return };
+            if !work.flags.start(self.now) {
+                continue;
+            }
+            self.runs += 1;
+            let run = self.runs;
+            let fails = !self.healed && self.dice.chance(self.plan.failures);
+            self.oracle.work.failed += u64::from(fails);
+            let task = work.key.1;
+            process.executors.running.insert(run, Running { work, begun: self.now, sealed: 0, fails });
+            self.oracle.begun(task);
+            let slow = !self.healed && self.dice.chance(self.plan.stragglers);
+            self.oracle.work.slow += u64::from(slow);
+            let takes = if slow { self.dice.millis(3000..15_000) } else { self.dice.millis(1..self.plan.task_ms) };
+            self.after(takes, What::Executor { node, boot, run });
+        }
+    }
+
+    /// An executor has come to an output of a stream, or to the end.
+    pub(super) fn execute(&mut self, node: usize, run: u64) {
+        let boot = self.nodes[node].boot;
+        let process = self.nodes[node].process.as_mut().expect("looked before");
+        let Some(mut running) = process.executors.running.remove(&run) else { return };
+        let (job, task, attempt) = running.work.key;
+        let spec = running.work.spec.clone();
+        let (params, life) = (params_of(&spec), running.work.life);
+        let mut digest = Digest::new();
+        for (object, parts) in running.work.reads.iter().flatten() {
+            digest.read(*object, parts);
+        }
+        let digest = digest.finish();
+        let make = |index: u32| params.make(task.output(index), digest);
+        let cancelled = running.work.flags.is_cancelled();
+        let report =
+            if spec.returns == Returns::Stream && running.sealed < params.stream && !cancelled && !running.fails {
+                let index = running.sealed;
+                running.sealed += 1;
+                let made = make(index);
+                let output = sum(&made);
+                self.seal(node, task.output(index), &made);
+                let process = self.nodes[node].process.as_mut().expect("looked before");
+                process.executors.running.insert(run, running);
+                let takes = self.dice.millis(1..self.plan.task_ms);
+                self.after(takes, What::Executor { node, boot, run });
+                Report::Yielded { job, task, attempt, index, output }
+            } else {
+                let micros = (self.now - running.begun).as_micros() as u64;
+                let figures = TaskFigures { micros, ..TaskFigures::default() };
+                let stops = cancelled && self.dice.chance(500);
+                let outcome = if stops || running.fails {
+                    let kind = if stops { FailureKind::Cancelled } else { FailureKind::Error };
+                    // Some outputs may be complete by then.
+                    if let Returns::Many(outputs) = spec.returns {
+                        (1..outputs).for_each(|index| self.seal(node, task.output(index), &make(index)));
+                    }
+                    Err(TaskFailure::new(kind, "it did not end well"))
+                } else {
+                    let outputs: Vec<Made> = (0..params.outputs(spec.returns)).map(make).collect();
+                    for (index, made) in (0..).zip(&outputs) {
+                        self.oracle.made(task, index, made);
+                        self.seal(node, task.output(index), made);
+                    }
+                    self.oracle.work.completed += 1;
+                    let read = |(arg, pieces): (usize, &Vec<(ObjectId, Made)>)| {
+                        let parts: Made = pieces.iter().flat_map(|(_, parts)| parts.iter().copied()).collect();
+                        Consumed { arg: arg as u32, read: sum(&parts) }
+                    };
+                    let consumed = running.work.reads.iter().enumerate().map(read).collect();
+                    Ok((outputs.iter().map(|made| sum(made)).collect(), consumed))
+                };
+                let how = if outcome.is_ok() { "is done" } else { "did not end well" };
+                self.note(Some(node), || format!("{} {task:.8} #{attempt} {how}", spec.function));
+                Report::Finished { job, task, attempt, outcome, figures, value: None }
+            };
+        // A NodeManager that is gone needs no reports.
+        if self.place(node).is_some_and(|now| now.life == life) {
+            let message = Message::Node(NodeMsg::Executor(report));
+            self.with(node, |process, around, done| process.deliver(message, around, done));
+        }
+        self.run_executors(node);
+    }
+
+    pub(super) fn seal(&mut self, node: usize, object: ObjectId, made: &Made) {
+        // What has no bytes is nowhere.
+        if sum(made).bytes == 0 {
+            return;
+        }
+        if let Some(process) = &mut self.nodes[node].process
+            && !process.store.seal(object, made)
+        {
+            self.oracle.found(|| format!("n{node} has another object of the name {object}"));
+        }
+    }
+}
