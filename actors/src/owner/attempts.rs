@@ -12,7 +12,7 @@ use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, NOWHERE, OwnerState, State, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, NodeId, TaskId};
+use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
 use crate::task::{Consumed, FailureKind, JobError, Output, Parts, Resources, TaskFailure, TaskFigures};
 
 /// How often a task may be denied memory: each time, others have ended in between.
@@ -50,7 +50,7 @@ impl OwnerState {
     ) -> bool {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else {
-            self.free_outputs(node, id, outputs.len() as u32);
+            (0..).zip(outputs).for_each(|(index, output)| self.found_or_freed(node, id.output(index), *output));
             return false;
         };
         if !self.end_attempt(task, attempt, node, incarnation) {
@@ -145,8 +145,7 @@ impl OwnerState {
             // An attempt after the first one gives again what was announced.
             Some(task) if index <= self.tasks[task].outputs => self.seal(task, index, output, node),
             Some(_) => {}
-            None if self.resumed.is_at(id.output(index), node) => {}
-            None => self.effects.push(Effect::Free { node: from.clone(), object: id.output(index) }),
+            None => self.found_or_freed(node, id.output(index), output),
         }
     }
 
@@ -181,11 +180,20 @@ impl OwnerState {
 
     /// Frees outputs of a task that nobody remembers.
     fn free_outputs(&mut self, node: NodeIndex, id: TaskId, outputs: u32) {
-        // What the log remembers may be submitted yet.
-        let unknown = (0..outputs).map(|index| id.output(index)).filter(|object| !self.resumed.is_at(*object, node));
+        // What the log remembers may be submitted yet, and what is there the node will say.
+        let unknown = (0..outputs).map(|index| id.output(index)).filter(|object| !self.resumed.remembers(*object));
         let node = &self.nodes[usize::from(node)].id;
         let free: Vec<_> = unknown.map(|object| Effect::Free { node: node.clone(), object }).collect();
         self.effects.extend(free);
+    }
+
+    /// A node has an output of a task that was not submitted by this run: if the log has it, it is as good as one that the node had said
+    /// that it holds, and says yet.
+    fn found_or_freed(&mut self, node: NodeIndex, object: ObjectId, output: Output) {
+        if !self.found(object, node, output) {
+            let node = self.nodes[usize::from(node)].id.clone();
+            self.effects.push(Effect::Free { node, object });
+        }
     }
 
     /// Frees what attempts that do not count may have left on a node where one of them has just ended.

@@ -91,6 +91,10 @@ impl OwnerState {
     pub(crate) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
         let Some(index) = self.known_node(node) else { return };
         let view = &self.nodes[usize::from(index)];
+        if view.incarnation < incarnation {
+            // What is said to it from now on is for that life, which knows nothing of what was said before.
+            return self.node_up(node, incarnation);
+        }
         if !view.alive || view.incarnation != incarnation {
             return;
         }

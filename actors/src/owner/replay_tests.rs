@@ -86,6 +86,35 @@ fn what_was_lost_with_a_session_is_handed_out_and_asked_again_and_is_no_failure(
     assert_eq!(world.failed, None);
 }
 
+/// Its process was killed and started again, and the session says so before any heartbeat does.
+#[test]
+fn a_session_with_a_later_life_of_a_node_ends_the_life_before() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let held = world.submit_with("held", &[], at("a"));
+    world.complete(held);
+    let under_way = world.submit_with("under way", &[], at("a"));
+    let (life, a) = (Incarnation(LIFE.0 + 1), node("a"));
+    world.nodes.get_mut(&a).unwrap().1 = life;
+    world.stored.retain(|(at, _)| *at != a);
+    world.running.clear();
+    world.owner.session_reset(&a, life);
+    world.settle();
+    assert_eq!(
+        world.attempt_of(under_way),
+        (Attempt(2), node("b")),
+        "the new life has nothing, and is lent to nobody yet"
+    );
+    world.complete(under_way);
+    let reader = world.submit("reader", &[whole(held)]);
+    assert!(world.runs(held) && !world.runs(reader), "what it held went with the life before");
+    // Nothing new for the Owner, when the others say so too.
+    world.owner.node_dead(&a, LIFE);
+    world.owner.node_up(&a, life);
+    world.lend();
+    assert_eq!(world.owner.counts().replayed, 1);
+    assert_eq!(world.failed, None);
+}
+
 #[test]
 fn what_a_dead_node_held_is_made_again_only_for_who_needs_it_and_backwards_as_far_as_it_takes() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);

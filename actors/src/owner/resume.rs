@@ -43,9 +43,9 @@ impl Resumed {
         self.outputs.get(&object).map(|(output, _)| *output)
     }
 
-    /// Whether an object is where a node has said that it holds it, and its task has not been submitted.
-    pub(super) fn is_at(&self, object: ObjectId, node: NodeIndex) -> bool {
-        self.outputs.get(&object).is_some_and(|(_, at)| *at == Some(node))
+    /// Whether an object is of an earlier run, and its task has not been submitted.
+    pub(super) fn remembers(&self, object: ObjectId) -> bool {
+        self.outputs.contains_key(&object)
     }
 
     /// An object of an earlier run is of no use where it was found.

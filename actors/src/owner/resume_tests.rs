@@ -102,6 +102,48 @@ fn a_task_that_was_cancelled_waits_for_that() {
     assert!(world.runs(merge), "submitted again it is another task");
 }
 
+/// An attempt of the run before ends after its Owner, and its node says so before it says what it holds.
+#[test]
+fn what_an_attempt_of_the_run_before_makes_again_is_taken_for_what_was_lost() {
+    let options = TaskOptions { returns: Returns::Stream, ..TaskOptions::default() };
+    let (map, unknown) = (task("map", &[]), task("unknown", &[]));
+    let stream = World::description("stream", &[], options.clone()).id(JOB);
+    let past = vec![done(map, "gone", 1), done(stream, "gone", 2)];
+    let mut world = resumed(&[("a", 1)], past, Vec::new());
+    let from = (&node("a"), super::world_tests::LIFE);
+    let made = [map.output(0), stream.output(0), stream.output(1), unknown.output(0)];
+    world.stored.extend(made.map(|object| (node("a"), object)));
+    let figures = Default::default();
+    for id in [map, unknown] {
+        assert!(!world.owner.completed(from, id, Attempt(1), &[output(8, 1)], &[], figures));
+    }
+    world.owner.yielded(from, stream, Attempt(1), 0, output(8, 1));
+    world.owner.stopped(from, stream, 2);
+    world.settle();
+    assert_eq!(world.freed, [(node("a"), unknown.output(0))], "only of that the log knows nothing");
+    world.stock(&node("a"));
+    world.submit("map", &[]);
+    world.submit_with("stream", &[], options);
+    world.owner.track_stream(stream, 1);
+    let reduce = world.submit("reduce", &[whole(map)]);
+    assert!(!world.runs(map) && world.runs(reduce));
+    assert_eq!(world.owner.lookup(stream.output(1)), Some((output(8, 1), node("a"))));
+}
+
+#[test]
+fn what_an_attempt_of_the_run_before_makes_otherwise_is_freed() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
+    world.stored.insert((node("a"), map.output(0)));
+    let from = (&node("a"), super::world_tests::LIFE);
+    world.owner.completed(from, map, Attempt(1), &[output(8, 2)], &[], Default::default());
+    world.settle();
+    assert_eq!(world.freed, [(node("a"), map.output(0))]);
+    world.submit("map", &[]);
+    let reduce = world.submit("reduce", &[whole(map)]);
+    assert!(world.runs(map) && !world.runs(reduce));
+}
+
 #[test]
 fn outputs_of_a_stream_that_was_done_are_told_in_order_and_are_where_they_were() {
     let options = TaskOptions { returns: Returns::Stream, ..TaskOptions::default() };
