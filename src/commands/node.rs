@@ -13,7 +13,7 @@ use exobus_actors::{
     task::Resources,
     transfer::network::RealNetwork,
 };
-use exobus_store::{StoreError, StoreOptions, SystemClock};
+use exobus_store::{RealDisk, StoreError, StoreOptions, SystemClock};
 use tracing::info;
 
 use crate::{
@@ -119,6 +119,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
             spill_dirs: section.spill_dirs_or(default_spill_dir),
             ..StoreOptions::default()
         },
+        disk: Arc::new(RealDisk::default()),
         logs: LogsLink::default(),
         cluster: None,
         clock: Arc::new(SystemClock::new()),

@@ -1,5 +1,6 @@
 //! Time behind a trait, so that the same code runs on real and on simulated time (law 9).
 
+use std::any::Any;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where everybody takes the time from.
@@ -12,6 +13,29 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Wall-clock milliseconds since 1970; may jump.
     fn unix_ms(&self) -> u64;
+
+    /// A thread has something to do that somebody waits for: simulated time, which passes while everybody waits, stands still until
+    /// this is dropped. Real time passes all the same.
+    fn hold(&self) -> Hold {
+        Hold::default()
+    }
+}
+
+/// See [`Clock::hold`].
+#[derive(Default)]
+pub struct Hold(Option<Box<dyn Any + Send + Sync>>);
+
+impl Hold {
+    /// Ends when `held` is dropped.
+    pub fn of(held: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(held)))
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Hold").field(&self.0.is_some()).finish()
+    }
 }
 
 /// The clock of the operating system.

@@ -2,12 +2,13 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::{error, warn};
 
 use crate::{
     alloc::PAGE,
     checksum,
+    clock::{Clock, Hold},
     disk::{AlignedBuffer, DiskFile, read_all_at, write_all_at},
     error::StoreError,
     files::{FileWork, Trouble},
@@ -53,30 +54,41 @@ struct Queues {
     files: VecDeque<FileWork>,
     busy: usize,
     stopped: bool,
+    /// As long as anything is queued or under way.
+    hold: Option<Hold>,
 }
 
 /// Requests that no thread has taken yet. Bounded by what the state lets go: loads have their memory, writes are
 /// counted, each stream has one request.
-#[derive(Default)]
 pub(crate) struct IoQueue {
+    clock: Arc<dyn Clock>,
     queues: Mutex<Queues>,
     work: Condvar,
     idle: Condvar,
 }
 
 impl IoQueue {
-    pub fn new() -> IoQueue {
-        IoQueue::default()
+    pub fn new(clock: Arc<dyn Clock>) -> IoQueue {
+        IoQueue { clock, queues: Mutex::default(), work: Condvar::new(), idle: Condvar::new() }
+    }
+
+    /// The queues, to put something in.
+    fn held(&self) -> MutexGuard<'_, Queues> {
+        let mut queues = self.queues.lock();
+        if queues.hold.is_none() && !queues.stopped {
+            queues.hold = Some(self.clock.hold());
+        }
+        queues
     }
 
     pub fn load(&self, job: LoadJob) {
-        self.queues.lock().loads.push(job);
+        self.held().loads.push(job);
         self.work.notify_one();
     }
 
     pub fn stream(&self, job: StreamJob) {
         let refused = {
-            let mut queues = self.queues.lock();
+            let mut queues = self.held();
             if queues.stopped {
                 Some(job)
             } else {
@@ -91,13 +103,13 @@ impl IoQueue {
     }
 
     pub fn write(&self, job: WriteJob) {
-        self.queues.lock().writes.push_back(job);
+        self.held().writes.push_back(job);
         // One alone might be a thread that may not write.
         self.work.notify_all();
     }
 
     pub fn file(&self, work: FileWork) {
-        self.queues.lock().files.push_back(work);
+        self.held().files.push_back(work);
         self.work.notify_all();
     }
 
@@ -114,6 +126,7 @@ impl IoQueue {
         let dropped = {
             let mut queues = self.queues.lock();
             queues.stopped = true;
+            queues.hold = None;
             std::mem::take(&mut queues.streams)
         };
         drop(dropped);
@@ -152,6 +165,7 @@ impl IoQueue {
         let mut queues = self.queues.lock();
         queues.busy -= 1;
         if queues.busy == 0 && queues.is_empty() {
+            queues.hold = None;
             self.idle.notify_all();
         }
     }

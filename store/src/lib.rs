@@ -120,7 +120,7 @@ mod table;
 mod writer;
 
 pub use block::{Block, BlockHeader};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, Hold, SystemClock};
 pub use disk::{Disk, RealDisk};
 pub use error::{DirState, StoreError};
 pub use fill::Fill;

@@ -161,7 +161,7 @@ impl Shared {
             inner: Mutex::new(Inner { state: setup.state, signals: BTreeMap::new(), closed: false }),
             outputs: Condvar::new(),
             reserve: setup.reserve,
-            io: IoQueue::new(),
+            io: IoQueue::new(setup.clock.clone()),
             dirs: setup.dirs,
             clock: setup.clock,
             on_event: setup.on_event,

@@ -1,4 +1,5 @@
-//! Runs the cores of exobus in simulated worlds, see [`exobus_actors::simulation`].
+//! Runs exobus in simulated worlds: its cores, see [`exobus_actors::simulation`], or with `--actors` all of it on a paused clock, see
+//! [`exobus_actors::simulation::paused`].
 //!
 //! ```text
 //! exobus-sim --seed N                                 one seed, and what happened in it
@@ -10,10 +11,15 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use exobus_actors::simulation::{Report, run};
+use exobus_actors::simulation::{paused, run};
 use exobus_store::{Clock as _, SystemClock};
+use tokio::time::Instant;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
-const USAGE: &str = "exobus-sim --seed N | --runs K [--from SEED] [--minutes M] [--keep-going]";
+const USAGE: &str = "exobus-sim [--actors] --seed N | --runs K [--from SEED] [--minutes M] [--keep-going]";
 
 /// What is wanted.
 #[derive(Default)]
@@ -24,6 +30,30 @@ struct Wanted {
     minutes: Option<u64>,
     /// All findings are told, not the first one only.
     keeps_going: bool,
+    /// The actors, not their cores only.
+    actors: bool,
+}
+
+/// What came of a seed.
+struct Told {
+    finding: bool,
+    summary: String,
+    trace: Vec<String>,
+}
+
+impl Wanted {
+    fn run(&self, seed: u64, traced: bool) -> Told {
+        let (finding, took, work, trace) = if self.actors {
+            let paused::Report { finding, took, finished, replayed, faults, .. } = paused::run(seed);
+            (finding, took, format!("{finished} attempts, {replayed} replayed, {faults} faults"), Vec::new())
+        } else {
+            let report = run(seed, traced);
+            (report.finding, report.took, format!("{} events, {:?}", report.events, report.work), report.trace)
+        };
+        let how = finding.as_deref().unwrap_or("all is well");
+        let summary = format!("seed {seed}: {how} ({:.1} s of virtual time, {work})", took.as_secs_f64());
+        Told { finding: finding.is_some(), summary, trace }
+    }
 }
 
 fn wanted() -> Result<Wanted, String> {
@@ -39,6 +69,7 @@ fn wanted() -> Result<Wanted, String> {
             "--from" => wanted.from = number()?,
             "--minutes" => wanted.minutes = Some(number()?),
             "--keep-going" => wanted.keeps_going = true,
+            "--actors" => wanted.actors = true,
             _ => return Err(format!("{name} is not known")),
         }
     }
@@ -47,7 +78,7 @@ fn wanted() -> Result<Wanted, String> {
 
 fn main() -> ExitCode {
     match wanted() {
-        Ok(Wanted { seed: Some(seed), .. }) => replay(seed),
+        Ok(wanted @ Wanted { seed: Some(seed), .. }) => replay(&wanted, seed),
         Ok(Wanted { runs: None, minutes: None, .. }) => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -60,23 +91,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn replay(seed: u64) -> ExitCode {
-    let report = run(seed, true);
+/// The time of the runtime that the current thread is in.
+struct VirtualTime(Instant);
+
+impl FormatTime for VirtualTime {
+    fn format_time(&self, to: &mut Writer<'_>) -> std::fmt::Result {
+        write!(to, "{:>10.6}", (Instant::now() - self.0).as_secs_f64())
+    }
+}
+
+fn replay(wanted: &Wanted, seed: u64) -> ExitCode {
+    if wanted.actors {
+        // RUST_LOG says of what to hear more, or less.
+        let filter = EnvFilter::builder().with_default_directive(LevelFilter::DEBUG.into()).from_env_lossy();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_timer(VirtualTime(Instant::now()));
+        log.with_ansi(false).init();
+    }
+    let told = wanted.run(seed, true);
     let mut out = std::io::stdout().lock();
-    for line in &report.trace {
+    for line in &told.trace {
         // Who reads no further is no error.
         if writeln!(out, "{line}").is_err() {
             break;
         }
     }
-    let _ = writeln!(out, "{}", summary(&report));
-    if report.finding.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn summary(report: &Report) -> String {
-    let Report { seed, finding, work, took, events, .. } = report;
-    let how = finding.as_deref().unwrap_or("all is well");
-    format!("seed {seed}: {how} ({:.1} s of virtual time, {events} events, {work:?})", took.as_secs_f64())
+    let _ = writeln!(out, "{}", told.summary);
+    if told.finding { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn many(wanted: &Wanted) -> ExitCode {
@@ -88,13 +128,13 @@ fn many(wanted: &Wanted) -> ExitCode {
             break;
         }
         done += 1;
-        let finding = match catch_unwind(|| run(seed, false)) {
-            Ok(Report { finding: None, .. }) => continue,
-            Ok(report) => summary(&report),
+        let finding = match catch_unwind(|| wanted.run(seed, false)) {
+            Ok(Told { finding: false, .. }) => continue,
+            Ok(told) => told.summary,
             Err(_) => format!("seed {seed}: panicked"),
         };
         findings += 1;
-        println!("{finding}\n  exobus-sim --seed {seed}");
+        println!("{finding}\n  exobus-sim{} --seed {seed}", if wanted.actors { " --actors" } else { "" });
         if !wanted.keeps_going {
             break;
         }

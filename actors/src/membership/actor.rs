@@ -184,10 +184,11 @@ impl Membership {
     /// Looks whether the process of a silent node is there, on a thread of its own: connecting may take a while.
     fn probe(&self, node: NodeId, incarnation: Incarnation, address: String, scope: &mut Scope<'_, Self>) {
         let (tell, told) = tokio::sync::oneshot::channel();
-        let network = self.parts.network.clone();
+        let (network, hold) = (self.parts.network.clone(), self.parts.post.clock().hold());
         let connect = move || {
             let outcome = network.connect(&address, PROBE_DEADLINE);
             let _ = tell.send(outcome.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused));
+            drop(hold);
         };
         // Without a thread for it, the silence decides.
         if std::thread::Builder::new().name("exobus-look".into()).spawn(connect).is_ok() {

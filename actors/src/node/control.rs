@@ -5,35 +5,32 @@
 //! the store with its objects, the sockets that serve them, the executors.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::Refusals;
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
-use exobus_store::{EventHook, Store, StoreEvent};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
+use super::base::{Base, Jobs};
 use super::joining::{ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
 use super::leftovers::delete_leftovers;
-use super::{ClusterOptions, JobsOver, Life, Node, NodeError, NodeOptions, NodeParts, Work};
+use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
-use crate::event::NodeFigures;
 use crate::host::{self, Host};
 use crate::ids::{Epoch, Incarnation};
-use crate::isolation;
 use crate::joblog::LogsLink;
-use crate::membership::{
-    Directory, Membership, MembershipMsg, MembershipParts, MemoryPeak, ProcessWork, Renewal, State as MembershipState,
+use crate::membership::{Membership, MembershipMsg, MembershipParts, Renewal, State as MembershipState};
+use crate::merger::{self, Merger};
+use crate::node_manager::{
+    self, ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
 };
-use crate::merger::{self, Merger, MergerMsg, PushCount};
-use crate::node_manager::{self, Gate, NodeManager, NodeManagerParts, Pushed, SPIN, Stager, Tally, ThreadExecutors};
 use crate::registry::{Function, functions, programs};
-use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerLink, SchedulerMsg, SchedulerOptions};
+use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
 use crate::transfer::network::Network;
-use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
 /// How long the farewell to the other processes may take.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
@@ -42,7 +39,11 @@ const LIFE_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
 /// How long the jobs of a life may take to end. Heartbeats come again after that, and must before the node is dead again.
 const LIFE_JOBS_DEADLINE: Duration = Duration::from_secs(1);
 
-pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
+/// Tells who waits for a node to be there.
+type Ready = std::sync::mpsc::Sender<Result<NodeParts, NodeError>>;
+
+/// The post of a node that is about to start, with what it may end of, and who is told.
+fn post(options: &NodeOptions) -> (Post, Arc<Mutex<Option<Fatal>>>, Arc<Notify>) {
     let fatal: Arc<Mutex<Option<Fatal>>> = Arc::default();
     let broken = Arc::new(Notify::new());
     let on_fatal = {
@@ -59,13 +60,23 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
         clock: options.clock.clone(),
         on_fatal,
     });
+    (post, fatal, broken)
+}
+
+pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
+    let (post, fatal, broken) = post(&options);
     let (stop, stopped) = oneshot::channel();
     let random = options.random.clone();
     let (work, queue) = mpsc::unbounded_channel::<Work>();
     let (ready, outcome) = std::sync::mpsc::channel();
     let mut orders = Orders { queue, stopped, broken };
     let run = move || {
-        let base = match Base::open(&options, post) {
+        let threads = |parts: &ExecutorParts| {
+            let what = || format!("start {} executors", parts.count);
+            let executors = ThreadExecutors::start(parts).map_err(|source| NodeError::Io { what: what(), source })?;
+            Ok(Arc::new(executors) as Arc<dyn ExecutorLink>)
+        };
+        let base = match Base::open(&options, post, Jobs::Apart, threads) {
             Ok(base) => base,
             Err(error) => return drop(ready.send(Err(error))),
         };
@@ -90,12 +101,44 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     Ok(Node { parts, random, work: Some(work), stop: Some(stop), thread: Some(thread), fatal })
 }
 
+/// Runs a node on this task and the current `LocalSet`, jobs and all, until it is told to stop or to the first panic; `executors`
+/// makes what runs its tasks. Who drops this kills it. The reason, when an actor panicked.
+#[cfg(feature = "simulation")]
+pub(crate) async fn inhabit(
+    options: NodeOptions,
+    ready: Ready,
+    stopped: oneshot::Receiver<()>,
+    executors: impl FnOnce(&ExecutorParts) -> Arc<dyn ExecutorLink>,
+) -> Option<Fatal> {
+    let (post, fatal, broken) = post(&options);
+    let (_work, queue) = mpsc::unbounded_channel::<Work>();
+    let mut orders = Orders { queue, stopped, broken };
+    let base = match Base::open(&options, post, Jobs::Here, |parts| Ok(executors(parts))) {
+        Ok(base) => base,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return None;
+        }
+    };
+    let (mut ready, mut renewal) = (Some(ready), None);
+    loop {
+        // Everything that a life has spawned goes with it.
+        let life = tokio::task::LocalSet::new();
+        let next = life.run_until(live(&base, &options, &mut orders, &mut ready, renewal)).await;
+        drop(life);
+        let Some(next) = next else { break };
+        base.post.renew(next.state.incarnation());
+        renewal = Some(next);
+    }
+    fatal.lock().take()
+}
+
 /// One life of the node, from its start to its end; the next one, if there is one.
 async fn live(
     base: &Base,
     options: &NodeOptions,
     orders: &mut Orders,
-    ready: &mut Option<std::sync::mpsc::Sender<Result<NodeParts, NodeError>>>,
+    ready: &mut Option<Ready>,
     renewal: Option<Renewal>,
 ) -> Option<Renewal> {
     match (Running::assemble(base, options, renewal).await, ready.take()) {
@@ -115,7 +158,7 @@ async fn live(
 }
 
 /// Says why there is no life, to who waits for the first one or as the end of the process.
-fn refuse(base: &Base, ready: Option<std::sync::mpsc::Sender<Result<NodeParts, NodeError>>>, error: NodeError) {
+fn refuse(base: &Base, ready: Option<Ready>, error: NodeError) {
     match ready {
         Some(ready) => drop(ready.send(Err(error))),
         None => {
@@ -154,103 +197,6 @@ struct Joined {
     membership: Address<MembershipMsg>,
     campaign: Option<Campaign>,
     renewals: mpsc::UnboundedReceiver<Renewal>,
-}
-
-/// What is of the process, and outlives each life.
-struct Base {
-    post: Post,
-    store: Store,
-    peak: Arc<MemoryPeak>,
-    directory: Directory,
-    transfer: TransferClient,
-    /// Serves the objects of the store, where there is a cluster.
-    server: Option<Arc<TransferServer>>,
-    executors: Arc<ThreadExecutors>,
-    gate: Gate,
-    pushes: PushCount,
-    link: SchedulerLink,
-    jobs_over: JobsOver,
-    logs: LogsLink,
-    /// Whom the store tells that memory is tight, while it is there.
-    merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
-}
-
-impl Base {
-    fn open(options: &NodeOptions, post: Post) -> Result<Self, NodeError> {
-        if isolation::is_executor() {
-            let text = "this process was started as an executor: main has to call exobus::isolation::enter() first";
-            return Err(NodeError::Other(text.into()));
-        }
-        let disk = Arc::new(exobus_store::RealDisk::default());
-        let merger = Arc::<RwLock<Option<Address<MergerMsg>>>>::default();
-        let store_options = exobus_store::StoreOptions {
-            executors: options.executors,
-            node: spill_name(options),
-            on_event: Some(tell_when_tight(&merger, options.store.on_event.clone())),
-            ..options.store.clone()
-        };
-        let store = Store::open(store_options, disk, options.clock.clone())?;
-        let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
-        let fetching = ClientOptions {
-            node: options.name.to_string(),
-            network: options.network.clone(),
-            random: options.random.clone(),
-            ..ClientOptions::default()
-        };
-        let transfer = TransferClient::with(fetching, &token, options.clock.clone());
-        let server = options.cluster.as_ref().map(|cluster| serve_objects(options, cluster, &store)).transpose()?;
-        let (spin, gate) = (Self::spin(options), Gate::default());
-        let isolation = Arc::new(options.isolation.clone());
-        let (roots, clock) = (&options.roots, &options.clock);
-        let executors = ThreadExecutors::start(options.executors, spin, &store, roots, clock, &gate, &isolation);
-        let executors = executors.map_err(|source| {
-            let what = format!("start {} executors", options.executors);
-            NodeError::Io { what, source }
-        })?;
-        let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
-        let logs = logs.unwrap_or_else(|| options.logs.clone());
-        Ok(Self {
-            logs,
-            link: SchedulerLink::new(post.clone()),
-            post,
-            store,
-            peak: Arc::default(),
-            directory: Directory::default(),
-            transfer,
-            server: server.map(Arc::new),
-            executors: Arc::new(executors),
-            gate,
-            pushes: PushCount::default(),
-            jobs_over: JobsOver::default(),
-            merger,
-        })
-    }
-
-    fn spin(options: &NodeOptions) -> Duration {
-        if options.cluster.is_none() { SPIN } else { Duration::ZERO }
-    }
-
-    fn data_address(&self) -> String {
-        self.server.as_ref().map(|server| server.address().to_string()).unwrap_or_default()
-    }
-}
-
-/// What the node's folders below spill directories are called: nodes of two clusters may have one name.
-fn spill_name(options: &NodeOptions) -> String {
-    let cluster = options.cluster.as_ref().map(|cluster| format!("{}.", cluster.subjects.cluster()));
-    format!("{}{}", cluster.unwrap_or_default(), options.name)
-}
-
-fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
-    // The address may have been another node's: who looks for that one is told.
-    let serving = ServerOptions {
-        node: options.name.to_string(),
-        listen: cluster.listen,
-        network: options.network.clone(),
-        ..ServerOptions::default()
-    };
-    TransferServer::start_with(serving, &cluster.token, store.clone(), options.clock.clone())
-        .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })
 }
 
 impl Running {
@@ -312,19 +258,14 @@ impl Running {
         let parts = base.parts(options.executors);
         // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
         spawn_node_manager(base, &parts, options);
-        // Arbiters panic where there is no thread for them.
-        let probe = std::thread::Builder::new().name("exobus-probe".into()).spawn(|| {});
-        let probe = probe.map_err(|source| NodeError::Io { what: "start the thread of jobs".into(), source })?;
-        let _ = probe.join();
-        let jobs = actix_rt::Arbiter::new();
-        let (hosting, hosted) = oneshot::channel();
-        let host_parts = parts.clone();
-        jobs.spawn(async move {
-            let post = host_parts.post.clone();
-            shell::spawn(&post, host::ACTOR, Host::new(host_parts));
-            let _ = hosting.send(());
-        });
-        hosted.await.map_err(|_| NodeError::Other("the arbiter of jobs did not start".into()))?;
+        let jobs = match base.jobs {
+            Jobs::Apart => Some(host_apart(&parts).await?),
+            #[cfg(feature = "simulation")]
+            Jobs::Here => {
+                shell::spawn(&base.post, host::ACTOR, Host::new(parts.clone()));
+                None
+            }
+        };
         actix_rt::spawn(pump(events, base.post.clone(), base.directory.clone()));
 
         let spec = node_spec(base, options);
@@ -334,7 +275,7 @@ impl Running {
         actix_rt::spawn(keep_registered(base.link.clone(), spec, base.jobs_over.clone()));
         info!(node = %options.name, incarnation = base.post.incarnation().0, "joined the cluster");
         let cluster = Joined { endpoint, membership, campaign, renewals };
-        Ok(Self { parts, jobs: Some(jobs), cluster: Some(cluster) })
+        Ok(Self { parts, jobs, cluster: Some(cluster) })
     }
 
     /// Runs what it is told to, to the end of the node, or of this life: then the next one is returned.
@@ -411,6 +352,24 @@ impl Running {
     }
 }
 
+/// Starts the thread of jobs, with the Host on it.
+async fn host_apart(parts: &NodeParts) -> Result<actix_rt::Arbiter, NodeError> {
+    // Arbiters panic where there is no thread for them.
+    let probe = std::thread::Builder::new().name("exobus-probe".into()).spawn(|| {});
+    let probe = probe.map_err(|source| NodeError::Io { what: "start the thread of jobs".into(), source })?;
+    let _ = probe.join();
+    let jobs = actix_rt::Arbiter::new();
+    let (hosting, hosted) = oneshot::channel();
+    let parts = parts.clone();
+    jobs.spawn(async move {
+        let post = parts.post.clone();
+        shell::spawn(&post, host::ACTOR, Host::new(parts));
+        let _ = hosting.send(());
+    });
+    hosted.await.map_err(|_| NodeError::Other("the arbiter of jobs did not start".into()))?;
+    Ok(jobs)
+}
+
 /// Makes the node a candidate.
 async fn stand(
     base: &Base,
@@ -435,91 +394,6 @@ async fn stand(
         scheduler,
         membership,
     }))
-}
-
-impl Base {
-    /// What jobs of a new life need.
-    fn parts(&self, executors: usize) -> NodeParts {
-        let server = self.server.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        let (directory, members) = (self.directory.clone(), self.directory.clone());
-        let stager = Stager {
-            node: self.post.node().clone(),
-            store: self.store.clone(),
-            transfer: self.transfer.clone(),
-            addresses: Arc::new(move |node| directory.data_address(node)),
-            is_gone: Arc::new(move |node| members.is_gone(node)),
-            clock: self.post.clock().clone(),
-            received: Tally::default(),
-            pushed: Pushed::default(),
-        };
-        let (store, peak, transfer, post) =
-            (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
-        let pushes = self.pushes.clone();
-        let figures = move || {
-            let stats = store.stats();
-            let memory_bytes = peak.look();
-            let work = ProcessWork::of_this_process();
-            NodeFigures {
-                at_us: post.clock().now().as_micros() as u64,
-                executors: executors as u32,
-                budget_bytes: stats.budget_bytes,
-                used_bytes: stats.used_bytes,
-                spilled_bytes: stats.spilled_bytes,
-                restored_bytes: stats.restored_bytes,
-                spill_us: stats.spill_us,
-                restore_us: stats.restore_us,
-                disk_read_bytes: work.disk_read_bytes,
-                disk_written_bytes: work.disk_written_bytes,
-                cpu_us: work.cpu.as_micros() as u64,
-                received_bytes: transfer.received_bytes(),
-                pushed_bytes: pushes.pushed_bytes(),
-                revoked_bytes: pushes.revoked_bytes(),
-                sent_bytes: server.upgrade().map_or(0, |server| server.stats().bytes),
-                memory_bytes,
-                peak_memory_bytes: peak.bytes(),
-                control_messages: post.messages(),
-                refused_messages: post.refused(),
-            }
-        };
-        NodeParts {
-            post: self.post.clone(),
-            store: self.store.clone(),
-            stager,
-            scheduler: self.link.clone(),
-            over: self.jobs_over.clone(),
-            logs: self.logs.clone(),
-            life: Life::new(),
-            gate: self.gate.clone(),
-            directory: self.directory.clone(),
-            figures: Arc::new(figures),
-        }
-    }
-}
-
-/// What happened to disks and to what is on them is for people to hear, too.
-fn log(event: &StoreEvent) {
-    match event {
-        StoreEvent::DirRetired { dir, error } => warn!(dir = %dir.display(), error, "spill directory is out of use"),
-        StoreEvent::DirRestored { dir } => info!(dir = %dir.display(), "spill directory has room again"),
-        StoreEvent::ObjectLost { object, reason, .. } => warn!(object_id = %object, reason, "object lost"),
-        StoreEvent::IndexRebuilt { dir, reason } => warn!(dir = %dir.display(), reason, "index of spill files rebuilt"),
-        StoreEvent::SpillStarted { .. } | StoreEvent::SpillFinished { .. } | StoreEvent::MemoryTight { .. } => {}
-    }
-}
-
-/// A hook that logs, and tells the Merger when arguments find no memory, besides what `other` does.
-fn tell_when_tight(merger: &Arc<RwLock<Option<Address<MergerMsg>>>>, other: Option<EventHook>) -> EventHook {
-    let merger = merger.clone();
-    Arc::new(move |event| {
-        log(&event);
-        if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, &*merger.read()) {
-            // One that has ended holds nothing.
-            let _ = merger.send(MergerMsg::Tight);
-        }
-        if let Some(other) = &other {
-            other(event);
-        }
-    })
 }
 
 fn node_spec(base: &Base, options: &NodeOptions) -> NodeSpec {

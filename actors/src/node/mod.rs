@@ -5,6 +5,7 @@
 //! node is alive. Embedded, where nobody else depends on the process, both are one: a hop between arbiters costs more
 //! than a task. Executors, disk, sockets and the NATS client have threads of their own.
 
+mod base;
 mod control;
 mod durable;
 mod joining;
@@ -21,6 +22,8 @@ use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+#[cfg(feature = "simulation")]
+pub(crate) use control::inhabit;
 pub(crate) use durable::open_durable;
 pub(crate) use joining::{find_scheduler, pump};
 pub(crate) use life::Life;

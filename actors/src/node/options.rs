@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::{Bus, BusError, Subjects};
-use exobus_store::{Clock, StoreError, StoreOptions, SystemClock};
+use exobus_store::{Clock, Disk, RealDisk, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
 use crate::isolation::Isolation;
@@ -36,6 +36,8 @@ pub struct NodeOptions {
     pub roots: Roots,
     /// The object store; `executors` is taken from above.
     pub store: StoreOptions,
+    /// Where the store spills.
+    pub disk: Arc<dyn Disk>,
     /// Where jobs are logged; the cluster's bus where there is one.
     pub logs: LogsLink,
     /// The cluster it joins; `None`: it is alone, without bus and sockets.
@@ -60,6 +62,7 @@ impl NodeOptions {
             functions: None,
             roots: Roots::default(),
             store: StoreOptions { memory_bytes, ..StoreOptions::default() },
+            disk: Arc::new(RealDisk::default()),
             logs: LogsLink::default(),
             cluster: None,
             clock: Arc::new(SystemClock::new()),

@@ -133,46 +133,48 @@ pub trait ExecutorLink: Send + Sync {
 }
 
 /// Executors that are threads of this process.
-pub struct ThreadExecutors {
+pub(crate) struct ThreadExecutors {
     work: Option<crossbeam_channel::Sender<Work>>,
     gate: Gate,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
+/// What the executors of a node are made of.
+pub(crate) struct ExecutorParts {
+    /// How many tasks run at a time.
+    pub(crate) count: usize,
+    /// How long they look for work before they sleep.
+    pub(crate) spin: Duration,
+    /// Where tasks write.
+    pub(crate) store: Store,
+    /// Where they may read and write files.
+    pub(crate) roots: Roots,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// They start nothing while it is closed.
+    pub(crate) gate: Gate,
+    /// Each has a process for the functions that this says, from the first one on.
+    pub(crate) isolation: Arc<Isolation>,
+}
+
 impl ThreadExecutors {
-    /// Starts `count` threads that look for work for `spin` before they sleep, and start none while `gate` is closed. Each has
-    /// a process for the functions that `isolation` says, from the first one on.
+    /// Starts them.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(
-        count: usize,
-        spin: Duration,
-        store: &Store,
-        roots: &Roots,
-        clock: &Arc<dyn Clock>,
-        gate: &Gate,
-        isolation: &Arc<Isolation>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(parts: &ExecutorParts) -> std::io::Result<Self> {
         let (sender, receiver) = crossbeam_channel::unbounded::<Work>();
         let awake = Arc::new(AtomicBool::new(false));
-        let threads = (0..count).map(|index| {
-            let mut executor = Executor {
-                index: index as u32,
+        let threads = (0..parts.count).map(|index| {
+            let mut thread = Thread {
+                executor: Executor::new(index, parts),
                 work: receiver.clone(),
-                store: store.clone(),
-                roots: roots.clone(),
-                clock: clock.clone(),
-                gate: gate.clone(),
-                states: HashMap::new(),
-                kind: isolation.executor,
-                isolated: IsolatedExecutor::new(isolation.clone(), store.clone(), roots.clone(), clock.clone()),
+                gate: parts.gate.clone(),
                 awake: awake.clone(),
-                spin,
+                spin: parts.spin,
             };
-            std::thread::Builder::new().name(format!("exobus-exec-{index}")).spawn(move || executor.run())
+            std::thread::Builder::new().name(format!("exobus-exec-{index}")).spawn(move || thread.run())
         });
-        Ok(Self { work: Some(sender), gate: gate.clone(), threads: threads.collect::<Result<_, _>>()? })
+        Ok(Self { work: Some(sender), gate: parts.gate.clone(), threads: threads.collect::<Result<_, _>>()? })
     }
 }
 
@@ -200,56 +202,34 @@ impl Drop for ThreadExecutors {
     }
 }
 
-struct Executor {
-    index: u32,
+/// An executor that is a thread.
+struct Thread {
+    executor: Executor,
     work: crossbeam_channel::Receiver<Work>,
-    store: Store,
-    roots: Roots,
-    clock: Arc<dyn Clock>,
     gate: Gate,
-    states: HashMap<&'static str, SetupState>,
-    kind: ExecutorKind,
-    isolated: IsolatedExecutor,
     /// Whether one of the idle executors is looking for work instead of sleeping.
     awake: Arc<AtomicBool>,
     spin: Duration,
 }
 
-impl Executor {
+impl Thread {
     fn run(&mut self) {
         while let Some(work) = self.next() {
             self.gate.pass();
-            let started = self.clock.now();
-            if !work.flags.start(started) {
-                continue;
+            if let Some(started) = self.executor.begin(&work) {
+                self.executor.run(work, started);
             }
-            let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
-            let reports = work.reports.clone();
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
-            let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
-            let (outcome, figures, value) = match outcome {
-                Ok(Ok(Finished { outputs, consumed, figures, value })) => (Ok((outputs, consumed)), figures, value),
-                Ok(Err(failure)) => (Err(failure), TaskFigures::default(), None),
-                Err(panic) => {
-                    let failure = TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic));
-                    (Err(failure), TaskFigures::default(), None)
-                }
-            };
-            let (executor, started_us) = (self.index, started.as_micros() as u64);
-            let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
-            let figures = TaskFigures { micros, timing, ..figures };
-            // A NodeManager that is gone needs no reports.
-            let _ = reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures, value }));
         }
     }
 
     /// The next attempt. One idle executor looks for it a while before it sleeps: waking a sleeping core costs more than
     /// a short task takes.
     fn next(&self) -> Option<Work> {
+        let clock = &self.executor.clock;
         if !self.spin.is_zero() && !self.awake.swap(true, Ordering::AcqRel) {
-            let until = self.clock.now() + self.spin;
+            let until = clock.now() + self.spin;
             let mut found = self.work.try_recv();
-            while matches!(found, Err(crossbeam_channel::TryRecvError::Empty)) && self.clock.now() < until {
+            while matches!(found, Err(crossbeam_channel::TryRecvError::Empty)) && clock.now() < until {
                 std::hint::spin_loop();
                 found = self.work.try_recv();
             }
@@ -261,6 +241,59 @@ impl Executor {
             }
         }
         self.work.recv().ok()
+    }
+}
+
+/// What runs one attempt at a time.
+pub(crate) struct Executor {
+    index: u32,
+    store: Store,
+    roots: Roots,
+    clock: Arc<dyn Clock>,
+    states: HashMap<&'static str, SetupState>,
+    kind: ExecutorKind,
+    isolated: IsolatedExecutor,
+}
+
+impl Executor {
+    pub(crate) fn new(index: usize, parts: &ExecutorParts) -> Self {
+        let ExecutorParts { store, roots, clock, isolation, .. } = parts;
+        Self {
+            index: index as u32,
+            store: store.clone(),
+            roots: roots.clone(),
+            clock: clock.clone(),
+            states: HashMap::new(),
+            kind: isolation.executor,
+            isolated: IsolatedExecutor::new(isolation.clone(), store.clone(), roots.clone(), clock.clone()),
+        }
+    }
+
+    /// When the attempt has started: now, unless it was taken back.
+    pub(crate) fn begin(&self, work: &Work) -> Option<Duration> {
+        let now = self.clock.now();
+        work.flags.start(now).then_some(now)
+    }
+
+    /// Runs an attempt that has started, and reports it.
+    pub(crate) fn run(&mut self, work: Work, started: Duration) {
+        let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
+        let reports = work.reports.clone();
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
+        let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
+        let (outcome, figures, value) = match outcome {
+            Ok(Ok(Finished { outputs, consumed, figures, value })) => (Ok((outputs, consumed)), figures, value),
+            Ok(Err(failure)) => (Err(failure), TaskFigures::default(), None),
+            Err(panic) => {
+                let failure = TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic));
+                (Err(failure), TaskFigures::default(), None)
+            }
+        };
+        let (executor, started_us) = (self.index, started.as_micros() as u64);
+        let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
+        let figures = TaskFigures { micros, timing, ..figures };
+        // A NodeManager that is gone needs no reports.
+        let _ = reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures, value }));
     }
 
     fn execute(&mut self, work: Work) -> Result<Finished, TaskFailure> {

@@ -18,9 +18,9 @@ mod why;
 
 pub use actor::{NodeManager, NodeManagerParts};
 #[cfg(feature = "simulation")]
-pub(crate) use executor::Flags;
-pub(crate) use executor::SPIN;
-pub use executor::{ExecutorLink, Report, ThreadExecutors, Work};
+pub(crate) use executor::{Executor, Flags};
+pub use executor::{ExecutorLink, Report, Work};
+pub(crate) use executor::{ExecutorParts, SPIN, ThreadExecutors};
 pub use gate::Gate;
 pub use protocol::{ACTOR, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 pub(crate) use pushed::Pushed;

@@ -38,6 +38,7 @@ mod manager;
 mod node;
 mod oracle;
 mod owner;
+pub mod paused;
 mod program;
 mod scheduler;
 mod server;

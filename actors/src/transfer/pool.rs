@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use exobus_store::{Block, Clock, ObjectId};
+use exobus_store::{Block, Clock, Hold, ObjectId};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
@@ -27,6 +27,12 @@ use crate::random::Random;
 pub(super) struct Job {
     pub(super) progress: Arc<Progress>,
     pub(super) work: Work,
+}
+
+/// A job that waits for a thread, or has one.
+struct Held {
+    job: Job,
+    _hold: Hold,
 }
 
 /// What to ask, and who waits for the answer.
@@ -94,8 +100,8 @@ struct State {
 
 #[derive(Default)]
 struct Peer {
-    directories: VecDeque<Job>,
-    fetches: VecDeque<Job>,
+    directories: VecDeque<Held>,
+    fetches: VecDeque<Held>,
     /// Jobs that threads work on.
     active: Vec<Arc<Progress>>,
     idle: Vec<(Connection, Duration)>,
@@ -160,8 +166,8 @@ impl Drop for Threads {
         let threads = std::mem::take(&mut state.threads);
         drop(state);
         shared.wake.notify_all();
-        for job in left {
-            job.fail(TransferError::Stopped);
+        for held in left {
+            held.job.fail(TransferError::Stopped);
         }
         for thread in threads {
             // A thread that panicked has said so; its job has failed as stopped.
@@ -186,9 +192,10 @@ impl Queue {
         }
         state.waiting += 1;
         let peer = state.peers.entry(key(job.progress.peer())).or_default();
-        match job.work {
-            Work::Directories { .. } => peer.directories.push_back(job),
-            Work::Fetch { .. } | Work::Copy { .. } => peer.fetches.push_back(job),
+        let held = Held { job, _hold: self.0.worker.clock.hold() };
+        match held.job.work {
+            Work::Directories { .. } => peer.directories.push_back(held),
+            Work::Fetch { .. } | Work::Copy { .. } => peer.fetches.push_back(held),
         }
         drop(state);
         self.0.wake.notify_one();
@@ -225,7 +232,7 @@ impl Queue {
         let Some(peer) = state.peers.get_mut(&key(progress.peer())) else { return };
         let queues = [&mut peer.directories, &mut peer.fetches];
         let found = queues.into_iter().find_map(|queue| {
-            let at = queue.iter().position(|job| Arc::ptr_eq(&job.progress, progress))?;
+            let at = queue.iter().position(|held| Arc::ptr_eq(&held.job.progress, progress))?;
             queue.remove(at)
         });
         state.waiting -= usize::from(found.is_some());
@@ -238,7 +245,7 @@ impl Queue {
     pub(super) fn ahead_of(&self, progress: &Arc<Progress>) -> usize {
         let state = self.0.state.lock();
         let Some(peer) = state.peers.get(&key(progress.peer())) else { return 0 };
-        let before = |queue: &VecDeque<Job>| queue.iter().position(|job| Arc::ptr_eq(&job.progress, progress));
+        let before = |queue: &VecDeque<Held>| queue.iter().position(|held| Arc::ptr_eq(&held.job.progress, progress));
         let queued = match before(&peer.directories) {
             Some(before) => before,
             None => peer.directories.len() + before(&peer.fetches).unwrap_or(0),
@@ -252,17 +259,17 @@ const STACK_BYTES: usize = 512 * 1024;
 
 impl State {
     /// The next job, of the peer whose turn it is, and a connection if there is one.
-    fn next(&mut self, per_peer: usize) -> Option<(Job, Option<Connection>)> {
+    fn next(&mut self, per_peer: usize) -> Option<(Held, Option<Connection>)> {
         let later = self.peers.range((Bound::Excluded(self.last.clone()), Bound::Unbounded));
         let mut turns = later.chain(&self.peers);
         let turn = turns.find(|(_, peer)| peer.active.len() < per_peer && peer.has_work())?.0.clone();
         let peer = self.peers.get_mut(&turn)?;
-        let job = peer.directories.pop_front().or_else(|| peer.fetches.pop_front())?;
-        peer.active.push(Arc::clone(&job.progress));
+        let held = peer.directories.pop_front().or_else(|| peer.fetches.pop_front())?;
+        peer.active.push(Arc::clone(&held.job.progress));
         let connection = peer.idle.pop().map(|(connection, _)| connection);
         self.waiting -= 1;
         self.last = turn;
-        Some((job, connection))
+        Some((held, connection))
     }
 
     /// Takes out connections that nobody used since `before`, and peers of which nothing is left.
@@ -281,7 +288,7 @@ impl Shared {
         let ClientOptions { connections_per_peer, idle, .. } = self.worker.options;
         let mut state = self.state.lock();
         while !state.stopped {
-            if let Some((job, connection)) = state.next(connections_per_peer.max(1)) {
+            if let Some((Held { job, _hold }, connection)) = state.next(connections_per_peer.max(1)) {
                 MutexGuard::unlocked(&mut state, || {
                     let progress = Arc::clone(&job.progress);
                     let connection = self.worker.run(job, connection);

@@ -1,0 +1,219 @@
+//! What is of the process of a node, and outlives each of its lives: the store, what serves it, executors.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use exobus_store::{EventHook, Store, StoreEvent};
+use parking_lot::RwLock;
+use tracing::{info, warn};
+
+use super::{ClusterOptions, JobsOver, Life, NodeError, NodeOptions, NodeParts};
+use crate::event::NodeFigures;
+use crate::isolation;
+use crate::joblog::LogsLink;
+use crate::membership::{Directory, MemoryPeak, ProcessWork};
+use crate::merger::{MergerMsg, PushCount};
+use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};
+use crate::scheduler::SchedulerLink;
+use crate::shell::{Address, Post};
+use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
+
+/// Where jobs run in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Jobs {
+    /// On a thread of their own, so that no program is in the way of heartbeats.
+    Apart,
+    /// With the other actors.
+    #[cfg(feature = "simulation")]
+    Here,
+}
+
+/// What is of the process, and outlives each life.
+pub(super) struct Base {
+    pub(super) post: Post,
+    pub(super) jobs: Jobs,
+    pub(super) store: Store,
+    pub(super) peak: Arc<MemoryPeak>,
+    pub(super) directory: Directory,
+    pub(super) transfer: TransferClient,
+    /// Serves the objects of the store, where there is a cluster.
+    pub(super) server: Option<Arc<TransferServer>>,
+    pub(super) executors: Arc<dyn ExecutorLink>,
+    pub(super) gate: Gate,
+    pub(super) pushes: PushCount,
+    pub(super) link: SchedulerLink,
+    pub(super) jobs_over: JobsOver,
+    pub(super) logs: LogsLink,
+    /// Whom the store tells that memory is tight, while it is there.
+    pub(super) merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
+}
+
+impl Base {
+    pub(super) fn open(
+        options: &NodeOptions,
+        post: Post,
+        jobs: Jobs,
+        executors: impl FnOnce(&ExecutorParts) -> Result<Arc<dyn ExecutorLink>, NodeError>,
+    ) -> Result<Self, NodeError> {
+        if isolation::is_executor() {
+            let text = "this process was started as an executor: main has to call exobus::isolation::enter() first";
+            return Err(NodeError::Other(text.into()));
+        }
+        let merger = Arc::<RwLock<Option<Address<MergerMsg>>>>::default();
+        let store_options = exobus_store::StoreOptions {
+            executors: options.executors,
+            node: spill_name(options),
+            on_event: Some(tell_when_tight(&merger, options.store.on_event.clone())),
+            ..options.store.clone()
+        };
+        let store = Store::open(store_options, options.disk.clone(), options.clock.clone())?;
+        let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
+        let fetching = ClientOptions {
+            node: options.name.to_string(),
+            network: options.network.clone(),
+            random: options.random.clone(),
+            ..ClientOptions::default()
+        };
+        let transfer = TransferClient::with(fetching, &token, options.clock.clone());
+        let server = options.cluster.as_ref().map(|cluster| serve_objects(options, cluster, &store)).transpose()?;
+        let gate = Gate::default();
+        let executors = executors(&ExecutorParts {
+            count: options.executors,
+            spin: Self::spin(options),
+            store: store.clone(),
+            roots: options.roots.clone(),
+            clock: options.clock.clone(),
+            gate: gate.clone(),
+            isolation: Arc::new(options.isolation.clone()),
+        })?;
+        let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
+        let logs = logs.unwrap_or_else(|| options.logs.clone());
+        Ok(Self {
+            logs,
+            link: SchedulerLink::new(post.clone()),
+            post,
+            jobs,
+            store,
+            peak: Arc::default(),
+            directory: Directory::default(),
+            transfer,
+            server: server.map(Arc::new),
+            executors,
+            gate,
+            pushes: PushCount::default(),
+            jobs_over: JobsOver::default(),
+            merger,
+        })
+    }
+
+    pub(super) fn spin(options: &NodeOptions) -> Duration {
+        if options.cluster.is_none() { SPIN } else { Duration::ZERO }
+    }
+
+    pub(super) fn data_address(&self) -> String {
+        self.server.as_ref().map(|server| server.address().to_string()).unwrap_or_default()
+    }
+}
+
+/// What the node's folders below spill directories are called: nodes of two clusters may have one name.
+fn spill_name(options: &NodeOptions) -> String {
+    let cluster = options.cluster.as_ref().map(|cluster| format!("{}.", cluster.subjects.cluster()));
+    format!("{}{}", cluster.unwrap_or_default(), options.name)
+}
+
+fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
+    // The address may have been another node's: who looks for that one is told.
+    let serving = ServerOptions {
+        node: options.name.to_string(),
+        listen: cluster.listen,
+        network: options.network.clone(),
+        ..ServerOptions::default()
+    };
+    TransferServer::start_with(serving, &cluster.token, store.clone(), options.clock.clone())
+        .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })
+}
+
+impl Base {
+    /// What jobs of a new life need.
+    pub(super) fn parts(&self, executors: usize) -> NodeParts {
+        let server = self.server.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        let (directory, members) = (self.directory.clone(), self.directory.clone());
+        let stager = Stager {
+            node: self.post.node().clone(),
+            store: self.store.clone(),
+            transfer: self.transfer.clone(),
+            addresses: Arc::new(move |node| directory.data_address(node)),
+            is_gone: Arc::new(move |node| members.is_gone(node)),
+            clock: self.post.clock().clone(),
+            received: Tally::default(),
+            pushed: Pushed::default(),
+        };
+        let (store, peak, transfer, post) =
+            (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
+        let pushes = self.pushes.clone();
+        let figures = move || {
+            let stats = store.stats();
+            let memory_bytes = peak.look();
+            let work = ProcessWork::of_this_process();
+            NodeFigures {
+                at_us: post.clock().now().as_micros() as u64,
+                executors: executors as u32,
+                budget_bytes: stats.budget_bytes,
+                used_bytes: stats.used_bytes,
+                spilled_bytes: stats.spilled_bytes,
+                restored_bytes: stats.restored_bytes,
+                spill_us: stats.spill_us,
+                restore_us: stats.restore_us,
+                disk_read_bytes: work.disk_read_bytes,
+                disk_written_bytes: work.disk_written_bytes,
+                cpu_us: work.cpu.as_micros() as u64,
+                received_bytes: transfer.received_bytes(),
+                pushed_bytes: pushes.pushed_bytes(),
+                revoked_bytes: pushes.revoked_bytes(),
+                sent_bytes: server.upgrade().map_or(0, |server| server.stats().bytes),
+                memory_bytes,
+                peak_memory_bytes: peak.bytes(),
+                control_messages: post.messages(),
+                refused_messages: post.refused(),
+            }
+        };
+        NodeParts {
+            post: self.post.clone(),
+            store: self.store.clone(),
+            stager,
+            scheduler: self.link.clone(),
+            over: self.jobs_over.clone(),
+            logs: self.logs.clone(),
+            life: Life::new(),
+            gate: self.gate.clone(),
+            directory: self.directory.clone(),
+            figures: Arc::new(figures),
+        }
+    }
+}
+
+/// What happened to disks and to what is on them is for people to hear, too.
+fn log(event: &StoreEvent) {
+    match event {
+        StoreEvent::DirRetired { dir, error } => warn!(dir = %dir.display(), error, "spill directory is out of use"),
+        StoreEvent::DirRestored { dir } => info!(dir = %dir.display(), "spill directory has room again"),
+        StoreEvent::ObjectLost { object, reason, .. } => warn!(object_id = %object, reason, "object lost"),
+        StoreEvent::IndexRebuilt { dir, reason } => warn!(dir = %dir.display(), reason, "index of spill files rebuilt"),
+        StoreEvent::SpillStarted { .. } | StoreEvent::SpillFinished { .. } | StoreEvent::MemoryTight { .. } => {}
+    }
+}
+
+/// A hook that logs, and tells the Merger when arguments find no memory, besides what `other` does.
+fn tell_when_tight(merger: &Arc<RwLock<Option<Address<MergerMsg>>>>, other: Option<EventHook>) -> EventHook {
+    let merger = merger.clone();
+    Arc::new(move |event| {
+        log(&event);
+        if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, &*merger.read()) {
+            // One that has ended holds nothing.
+            let _ = merger.send(MergerMsg::Tight);
+        }
+        if let Some(other) = &other {
+            other(event);
+        }
+    })
+}

@@ -1,0 +1,460 @@
+//! The real actors, shells and all, on a paused clock: a cluster in one process and on one thread, in which time passes when nobody can
+//! go on.
+//!
+//! What is real here: Node, all actors and what they say to each other over sessions on the in-process bus, its streams and leases, the
+//! futures API, the log of jobs, the store with its files (on a disk in memory), fetches (over a network in memory, with threads of their
+//! own), functions that read and write objects. What is not: processes, which are tasks that are dropped; how long functions take; disks,
+//! sockets and the clock.
+//!
+//! ```text
+//! mod.rs        worlds, faults, what must hold       program.rs    a shuffle whose result is known
+//! cluster.rs    nodes that are killed and frozen     executors.rs  attempts that take a while
+//! clock.rs      time
+//! ```
+//!
+//! # Promises
+//! - Chance follows from the seed. The order of what threads do does not, so a finding may need more than one run to be seen again.
+//! - All that actors log is there to be read, with virtual times and the names of nodes.
+//! - Time stands still while a thread works (`Clock::hold`), so a slow machine makes no deadline pass.
+//!
+//! # What is checked
+//! The result, which is known beforehand; that the job ends within two minutes of the last fault; that no actor panics; and that nothing of
+//! the job is left in any store.
+
+mod clock;
+mod cluster;
+mod executors;
+mod program;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use exobus_bus::chaos::{Direction, Faults};
+use exobus_bus::{Bus, Subjects};
+use exobus_store::disk::{Fault as DiskFault, Op};
+use tokio::time::{sleep, sleep_until};
+use tracing::{debug, info};
+
+use self::clock::PausedClock;
+use self::cluster::{Seat, Setup};
+use self::program::{PROGRAM, Shuffle, Sums};
+use super::dice::Dice;
+use crate::event::{Event, EventKind};
+use crate::host::{Client, ClientOptions, JobEnd, JobSpec};
+use crate::ids::JobId;
+use crate::random::SeededRandom;
+use crate::task::JobError;
+use crate::transfer::network::MemoryNetwork;
+
+/// How long a job may take once everything is well.
+const LIVES_FOR: Duration = Duration::from_secs(120);
+/// How long after its end something may be left of it.
+const SETTLES_IN: Duration = Duration::from_secs(30);
+/// When a process is started that is to follow one that is still leaving.
+const START_AGAIN: Duration = Duration::from_millis(250);
+
+/// How a run went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// What did not hold, if something did not.
+    pub finding: Option<String>,
+    /// Virtual time that it took.
+    pub took: Duration,
+    /// Attempts that completed.
+    pub finished: u64,
+    /// Tasks that were made again.
+    pub replayed: u64,
+    /// Faults that found somebody.
+    pub faults: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill {
+        node: usize,
+        back: Duration,
+    },
+    Freeze {
+        node: usize,
+        lasts: Duration,
+    },
+    /// Told to leave; it comes back.
+    Leave {
+        node: usize,
+        back: Duration,
+    },
+    CutBus {
+        node: usize,
+        direction: Direction,
+        lasts: Duration,
+    },
+    /// Nobody hears anybody.
+    Silence {
+        lasts: Duration,
+    },
+    /// Connections between nodes break.
+    Break {
+        node: usize,
+    },
+    /// A request to the disk of a node goes wrong.
+    Disk {
+        node: usize,
+        op: Op,
+        nth: u64,
+        fault: DiskFault,
+    },
+    /// The disk of a node takes so many more bytes.
+    Full {
+        node: usize,
+        bytes: u64,
+        lasts: Duration,
+    },
+}
+
+/// The fate of a world.
+#[derive(Clone, Debug)]
+struct Plan {
+    /// Executors of each node.
+    nodes: Vec<usize>,
+    faults: Vec<(Duration, Fault)>,
+    heals: Duration,
+    messages: Faults,
+    memory_bytes: u64,
+    takes_ms: std::ops::Range<u64>,
+}
+
+impl Plan {
+    fn draw(dice: &mut Dice) -> Self {
+        let nodes: Vec<usize> = (0..2 + dice.below(3)).map(|_| 1 + dice.below(2) as usize).collect();
+        let heals = dice.millis(3000..15_000);
+        // One seed in ten shows that all is well where nothing goes wrong.
+        let count = if dice.chance(100) { 0 } else { 1 + dice.below(5) };
+        let mut faults: Vec<_> = (0..count)
+            .map(|_| {
+                let at = Duration::from_millis(dice.between(300..heals.as_millis() as u64));
+                (at, Self::fault(nodes.len(), dice))
+            })
+            .collect();
+        faults.sort_by_key(|(at, _)| *at);
+        let share = *dice.pick(&[0.0, 0.0, 0.005, 0.05]).expect("some");
+        let messages = Faults {
+            drop: share,
+            repeat: share,
+            reorder: share,
+            hold_max: Duration::from_millis(50),
+            delay: dice.chance(700).then_some((Duration::from_micros(100), Duration::from_millis(3))),
+            ..Faults::default()
+        };
+        let memory_bytes = *dice.pick(&[12 << 20, 64 << 20]).expect("some");
+        let longest = *dice.pick(&[20, 200, 1500]).expect("some");
+        Self { nodes, faults, heals, messages, memory_bytes, takes_ms: 1..longest }
+    }
+
+    fn fault(nodes: usize, dice: &mut Dice) -> Fault {
+        let node = dice.below(nodes as u64) as usize;
+        let lasts = match dice.below(3) {
+            0 => dice.millis(50..1000),
+            1 => dice.millis(1000..4000),
+            _ => dice.millis(4000..10_000),
+        };
+        match dice.below(13) {
+            0..=3 => Fault::Kill { node, back: lasts },
+            4 | 5 => Fault::Freeze { node, lasts },
+            6 => {
+                let direction = *dice.pick(&[Direction::Both, Direction::Outgoing, Direction::Incoming]).expect("some");
+                Fault::CutBus { node, direction, lasts }
+            }
+            7 => Fault::Leave { node, back: lasts },
+            8 => Fault::Silence { lasts },
+            9 => Fault::Break { node },
+            10 => Fault::Full { node, bytes: dice.below(4 << 20), lasts },
+            _ => {
+                let eio = DiskFault::Errno(rustix::io::Errno::IO.raw_os_error());
+                let bit = dice.below(4096 * 8);
+                let (op, fault) = *dice
+                    .pick(&[
+                        (Op::Write, eio),
+                        (Op::Write, DiskFault::Short(4096)),
+                        (Op::Write, DiskFault::FlipWritten(bit)),
+                        (Op::Read, eio),
+                        (Op::Read, DiskFault::FlipBit(bit)),
+                        (Op::Create, eio),
+                        (Op::Sync, eio),
+                    ])
+                    .expect("some");
+                Fault::Disk { node, op, nth: dice.below(6), fault }
+            }
+        }
+    }
+}
+
+/// Runs one seed, on a runtime of its own.
+///
+/// # Panics
+/// Where there is no runtime to be had.
+pub fn run(seed: u64) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without sockets");
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, World::run(seed))
+}
+
+/// Whether a job was refused, since nothing that was said of it could be written down: where messages get lost, two in a row may look like
+/// that.
+fn not_accepted(end: &JobEnd) -> bool {
+    matches!(&end.result, Err(JobError::Runtime { reason }) if reason.contains("stores nothing"))
+}
+
+/// Something that is due.
+enum Due {
+    Fault(Fault),
+    Start(usize),
+    Thaw(usize),
+    MendBus(usize),
+    MendDisk(usize),
+    MendAll,
+}
+
+struct World {
+    plan: Plan,
+    setup: Setup,
+    seats: Vec<Seat>,
+    dice: Dice,
+    due: Vec<(Duration, Due)>,
+    report: Report,
+}
+
+impl World {
+    async fn run(seed: u64) -> Report {
+        let mut dice = Dice::new(seed);
+        let plan = Plan::draw(&mut dice);
+        let shuffle = Shuffle::draw(&mut dice, 3 << 20);
+        let setup = Setup {
+            bus: Bus::in_process(),
+            subjects: Subjects::new("paused").expect("a name"),
+            network: MemoryNetwork::new(),
+            clock: Arc::new(PausedClock::new()),
+            memory_bytes: plan.memory_bytes,
+            takes_ms: plan.takes_ms.clone(),
+            faults: plan.messages.clone(),
+        };
+        let seats = plan.nodes.iter().enumerate().map(|(index, executors)| Seat::new(index, *executors)).collect();
+        let mut due: Vec<_> = plan.faults.iter().map(|(at, fault)| (*at, Due::Fault(*fault))).collect();
+        due.push((plan.heals, Due::MendAll));
+        let report = Report { seed, ..Report::default() };
+        let mut world = Self { plan, setup, seats, dice, due, report };
+        info!("{:?}", world.plan);
+        info!("{shuffle:?}");
+        for index in 0..world.seats.len() {
+            let at = world.dice.millis(0..200);
+            world.due.push((at, Due::Start(index)));
+        }
+        let (client, job) = (world.client(shuffle.clone()), JobId::from_u128(1));
+        let deadline = world.plan.heals + LIVES_FOR;
+        let mut client = tokio::task::spawn_local(client);
+        let mut ended = None;
+        // To the last fault, and the end of the job.
+        while ended.is_none() || !world.due.is_empty() {
+            let next = world.due.iter().map(|(at, _)| *at).min().unwrap_or(deadline);
+            tokio::select! {
+                biased;
+                end = &mut client, if ended.is_none() => ended = Some(end),
+                () = world.until(next) => {
+                    if world.due.is_empty() {
+                        world.found(format!("the job is not over {LIVES_FOR:?} after everything was mended"));
+                        break;
+                    }
+                    world.next().await;
+                }
+            }
+            world.look();
+        }
+        match ended {
+            Some(Ok(Ok((end, finished, replayed)))) => {
+                (world.report.finished, world.report.replayed) = (finished, replayed);
+                world.judge(&end, &shuffle.sums());
+                world.settles(job).await;
+            }
+            Some(Ok(Err(error))) => world.found(format!("the client gave up: {error}")),
+            Some(Err(error)) => world.found(format!("the client panicked: {error}")),
+            None => {}
+        }
+        world.report.took = world.setup.clock.now();
+        for seat in &mut world.seats {
+            seat.kill().await;
+        }
+        world.report
+    }
+
+    async fn until(&self, at: Duration) {
+        let now = self.setup.clock.now();
+        sleep_until(tokio::time::Instant::now() + at.saturating_sub(now)).await;
+    }
+
+    fn found(&mut self, finding: String) {
+        self.report.finding.get_or_insert(finding);
+    }
+
+    /// Submits the job, and hears how it ended; also how many attempts completed, and how many tasks were made again.
+    fn client(
+        &mut self,
+        shuffle: Shuffle,
+    ) -> impl Future<Output = Result<(JobEnd, u64, u64), crate::host::ClientError>> + use<> {
+        let options = ClientOptions {
+            bus: self.setup.bus.clone(),
+            subjects: self.setup.subjects.clone(),
+            clock: self.setup.clock.clone(),
+            random: Arc::new(SeededRandom::new(self.dice.below(u64::MAX))),
+            deadline: LIVES_FOR,
+        };
+        async move {
+            let spec = JobSpec {
+                job: JobId::from_u128(1),
+                tenant: "paused".into(),
+                program: PROGRAM.into(),
+                params: Bytes::from(rmp_serde::to_vec_named(&shuffle).expect("plain data")),
+                sample_ms: 0,
+            };
+            let (mut finished, mut replayed) = (0, 0);
+            loop {
+                let mut client = Client::connect(ClientOptions {
+                    bus: options.bus.clone(),
+                    subjects: options.subjects.clone(),
+                    clock: options.clock.clone(),
+                    random: options.random.clone(),
+                    deadline: options.deadline,
+                })
+                .await?;
+                let count = |Event { node, kind, .. }: Event| {
+                    debug!("{node}: {kind:?}");
+                    match kind {
+                        EventKind::TaskFinished { .. } => finished += 1,
+                        EventKind::TaskReplayed { .. } => replayed += 1,
+                        _ => {}
+                    }
+                };
+                match client.run(spec.clone(), count, std::future::pending()).await {
+                    Ok(end) if !not_accepted(&end) => return Ok((end, finished, replayed)),
+                    // As somebody would who wants to know: it asks again.
+                    refused => info!("the client asks again: {refused:?}"),
+                }
+                client.close().await;
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+
+    /// Does what is due next.
+    async fn next(&mut self) {
+        let first = self.due.iter().enumerate().min_by_key(|(_, (at, _))| *at).map(|(index, _)| index);
+        let Some(first) = first else { return };
+        let (at, due) = self.due.swap_remove(first);
+        let soon = |after: Duration| at + after;
+        match due {
+            Due::Fault(_) | Due::Thaw(_) | Due::MendBus(_) | Due::MendDisk(_) if at > self.plan.heals => {}
+            Due::Fault(fault) => {
+                info!("{fault:?}");
+                self.report.faults += 1;
+                match fault {
+                    Fault::Kill { node, back } => {
+                        self.seats[node].kill().await;
+                        self.due.push((soon(back), Due::Start(node)));
+                    }
+                    Fault::Leave { node, back } => {
+                        self.seats[node].stop();
+                        self.due.push((soon(back), Due::Start(node)));
+                    }
+                    Fault::Freeze { node, lasts } => {
+                        self.seats[node].freeze(true);
+                        self.due.push((soon(lasts), Due::Thaw(node)));
+                    }
+                    Fault::CutBus { node, direction, lasts } => {
+                        self.seats[node].cut_bus(direction);
+                        self.due.push((soon(lasts), Due::MendBus(node)));
+                    }
+                    Fault::Silence { lasts } => {
+                        for node in 0..self.seats.len() {
+                            self.seats[node].cut_bus(Direction::Both);
+                            self.due.push((soon(lasts), Due::MendBus(node)));
+                        }
+                    }
+                    Fault::Break { node } => self.seats[node].break_connections(),
+                    Fault::Disk { node, op, nth, fault } => self.seats[node].fail_disk(op, nth, fault),
+                    Fault::Full { node, bytes, lasts } => {
+                        self.seats[node].fill_disk(bytes);
+                        self.due.push((soon(lasts), Due::MendDisk(node)));
+                    }
+                }
+            }
+            Due::Start(node) => self.start(node, at),
+            Due::Thaw(node) => self.seats[node].freeze(false),
+            Due::MendBus(node) => self.seats[node].mend_bus(None),
+            Due::MendDisk(node) => self.seats[node].mend_disk(),
+            Due::MendAll => {
+                info!("everything is mended");
+                self.setup.faults = Faults::default();
+                for node in 0..self.seats.len() {
+                    self.seats[node].freeze(false);
+                    self.seats[node].mend_bus(Some(Faults::default()));
+                    self.seats[node].mend_disk();
+                    self.start(node, at);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, node: usize, at: Duration) {
+        info!("n{node} starts, if it is not there");
+        if !self.seats[node].start(&self.setup, &mut self.dice) {
+            self.due.push((at + START_AGAIN, Due::Start(node)));
+        }
+    }
+
+    /// No actor panics.
+    fn look(&mut self) {
+        if let Some(fatal) = self.seats.iter().find_map(Seat::fatal) {
+            self.found(format!("a node ended: {fatal}"));
+        }
+    }
+
+    fn judge(&mut self, end: &JobEnd, right: &Sums) {
+        match &end.result {
+            Err(error) => self.found(format!("the job failed: {error}")),
+            Ok(bytes) => match rmp_serde::from_slice::<Sums>(bytes) {
+                Ok(sums) if sums == *right => {}
+                Ok(sums) => self.found(format!("the job made {sums:?}, and not {right:?}")),
+                Err(error) => self.found(format!("the job made something else: {error}")),
+            },
+        }
+    }
+
+    /// Nothing of the job is left, soon after.
+    async fn settles(&mut self, job: JobId) {
+        let until = self.setup.clock.now() + SETTLES_IN;
+        loop {
+            self.look();
+            let left: Vec<_> = self
+                .seats
+                .iter()
+                .enumerate()
+                .filter_map(|(index, seat)| {
+                    let objects = seat.parts()?.store.ids_of(job.group()).len();
+                    (objects > 0).then(|| format!("n{index} has {objects} objects"))
+                })
+                .collect();
+            if left.is_empty() {
+                return;
+            }
+            if self.setup.clock.now() >= until {
+                return self.found(format!("the job is over, and {}", left.join(", ")));
+            }
+            sleep(Duration::from_millis(250)).await;
+        }
+    }
+}
