@@ -13,6 +13,8 @@ mod lanes;
 mod leasing;
 mod lifetime;
 mod logging;
+#[cfg(test)]
+mod mutant_tests;
 mod offers;
 mod placement;
 mod placing;

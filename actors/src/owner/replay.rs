@@ -218,13 +218,17 @@ impl OwnerState {
                 && task.args.iter().any(|arg| misses(&arg.source))
         });
         for task in waiting.map(|(index, _)| index).collect::<Vec<_>>() {
-            self.withdraw(task);
-            self.await_args(task, false);
+            // It may have failed with another one of these, whose argument will never be made again.
+            let entry = self.tasks.get(task);
+            if entry.is_some_and(|entry| matches!(entry.state, State::Ready | State::Waiting { .. })) {
+                self.withdraw(task);
+                self.await_args(task, false);
+            }
         }
         self.note_readers(&moved, &holding);
         for object in gone {
-            if self.objects[object].task.is_none() {
-                let id = self.objects[object].id;
+            if let Some(entry) = self.objects.get(object).filter(|entry| entry.task.is_none()) {
+                let id = entry.id;
                 self.effects.push(Effect::Fail(JobError::Store {
                     message: format!("object {id}, which the program put into the store, is lost"),
                 }));
