@@ -246,6 +246,9 @@ pub struct TaskSpec {
     pub memory_max_bytes: u64,
     /// Longest time of the attempt, milliseconds; 0: no limit.
     pub timeout_ms: u64,
+    /// Whether nothing else may run on its node meanwhile: memory has run out under an attempt before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
 }
 
 impl TaskSpec {
@@ -420,7 +423,7 @@ pub enum FailureKind {
     Final,
     /// The function panicked.
     Panic,
-    /// The process that it ran in died, was stopped, or took more memory than it may.
+    /// The process that it ran in died, or was stopped.
     ExecutorLost,
     /// It ran longer than its timeout.
     Timeout,
@@ -437,6 +440,9 @@ pub enum FailureKind {
     /// Arguments are not where they should be, see [`TaskFailure::lost`]: another attempt is of use once they were made
     /// again.
     ArgumentLost,
+    /// The process that it ran in took more memory than it may, or was killed since there was no more: the next attempt has its node for
+    /// itself ([`TaskSpec::alone`]).
+    OutOfMemory,
 }
 
 impl FailureKind {
@@ -446,6 +452,7 @@ impl FailureKind {
             Self::Error
             | Self::Panic
             | Self::ExecutorLost
+            | Self::OutOfMemory
             | Self::Timeout
             | Self::NodeLost
             | Self::Denied
@@ -462,7 +469,9 @@ impl fmt::Display for TaskFailure {
                 f.write_str(&self.message)
             }
             FailureKind::Panic => write!(f, "panicked: {}", self.message),
-            FailureKind::ExecutorLost => write!(f, "lost with its executor: {}", self.message),
+            FailureKind::ExecutorLost | FailureKind::OutOfMemory => {
+                write!(f, "lost with its executor: {}", self.message)
+            }
             FailureKind::Timeout => write!(f, "timed out: {}", self.message),
             FailureKind::Cancelled => f.write_str("cancelled"),
             FailureKind::Rejected => write!(f, "refused: {}", self.message),

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use crate::task::{Parts, Source, TaskSpec};
+use crate::task::{FailureKind, Parts, Source, TaskSpec};
 
 /// Letters of the parameters that are shown.
 const PARAMS_SHOWN: usize = 400;
@@ -43,6 +43,16 @@ pub(super) fn describe(verdict: Option<Verdict>, status: Option<ExitStatus>, oom
             (None, Some(code)) => format!("it exited with code {code}"),
             (None, None) => "gone".into(),
         },
+    }
+}
+
+/// The same, for whoever decides about the next attempt.
+pub(super) fn kind(verdict: Option<Verdict>, status: Option<ExitStatus>, oom_kills: bool) -> FailureKind {
+    match (verdict, status.and_then(|status| status.signal())) {
+        (Some(Verdict::Cancelled), _) => FailureKind::Cancelled,
+        (Some(Verdict::Memory { .. }), _) => FailureKind::OutOfMemory,
+        (None, Some(9)) if oom_kills => FailureKind::OutOfMemory,
+        _ => FailureKind::ExecutorLost,
     }
 }
 
@@ -122,6 +132,23 @@ mod tests {
     use crate::task::{Arg, LocatedArg, Resources, Returns};
 
     #[test]
+    fn who_lacked_memory_is_told_from_who_died_of_something_else() {
+        let killed = Some(ExitStatus::from_raw(9));
+        let memory = Some(Verdict::Memory { used_bytes: 7, max_bytes: 5 });
+        for (verdict, status, oom_kills, is) in [
+            (memory, killed, false, FailureKind::OutOfMemory),
+            (None, killed, true, FailureKind::OutOfMemory),
+            (None, killed, false, FailureKind::ExecutorLost),
+            (None, Some(ExitStatus::from_raw(11)), true, FailureKind::ExecutorLost),
+            (Some(Verdict::Stopped), killed, true, FailureKind::ExecutorLost),
+            (Some(Verdict::Cancelled), killed, true, FailureKind::Cancelled),
+            (None, None, true, FailureKind::ExecutorLost),
+        ] {
+            assert_eq!(kind(verdict, status, oom_kills), is, "{verdict:?} {status:?} {oom_kills}");
+        }
+    }
+
+    #[test]
     fn every_end_has_its_words() {
         let check = |verdict, raw: Option<i32>, oom, expected: &str| {
             assert_eq!(describe(verdict, raw.map(ExitStatus::from_raw), oom), expected);
@@ -155,6 +182,7 @@ mod tests {
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,
             memory_max_bytes: 0,
+            alone: false,
             timeout_ms: 0,
         };
         let text = input(&spec);

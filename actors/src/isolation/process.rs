@@ -73,13 +73,11 @@ impl IsolatedExecutor {
                 result
             }
             Err(verdict) => {
-                let kind = match verdict {
-                    Some(Verdict::Cancelled) => FailureKind::Cancelled,
-                    _ => FailureKind::ExecutorLost,
-                };
                 let (status, words) = process.end();
                 self.oom_kills = None;
-                let died = death::describe(verdict, status, watch::oom_kills() > oom_kills);
+                let oom_kills = watch::oom_kills() > oom_kills;
+                let kind = death::kind(verdict, status, oom_kills);
+                let died = death::describe(verdict, status, oom_kills);
                 info!(job_id = %spec.job, task_id = %spec.id, attempt = %spec.attempt, %died, "executor process lost");
                 let mut message = format!("{died}; input: {}", death::input(spec));
                 if !words.is_empty() {

@@ -194,7 +194,7 @@ impl NodeManager {
         if !spec.args.is_empty() || !spec.scratch_bytes.is_empty() {
             prepared = self.stager.at_once(&spec, function, &|id| self.sets.get(&(spec.job, id)).cloned());
         }
-        if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none()) {
+        if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none(), spec.alone) {
             return;
         }
         let (spec, flags) = (Arc::new(spec), Arc::default());

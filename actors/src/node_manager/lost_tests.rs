@@ -135,6 +135,7 @@ fn spec(args: Vec<LocatedArg>) -> TaskSpec {
         scratch_bytes: Vec::new(),
         whole_max_bytes: 0,
         memory_max_bytes: 0,
+        alone: false,
         timeout_ms: 0,
     }
 }

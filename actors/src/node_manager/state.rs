@@ -28,6 +28,8 @@ struct Entry {
     phase: Phase,
     function: &'static str,
     resources: Resources,
+    /// It has the executors for itself.
+    alone: bool,
 }
 
 /// What the NodeManager has to do.
@@ -51,6 +53,8 @@ pub(crate) struct NodeState {
     ready: BTreeMap<u64, Key>,
     staging: usize,
     handed: usize,
+    /// The only one that is handed is to be alone.
+    taken: bool,
     next: u64,
     mean_micros: HashMap<&'static str, u64>,
 }
@@ -66,13 +70,21 @@ impl NodeState {
             ready: BTreeMap::new(),
             staging: 0,
             handed: 0,
+            taken: false,
             next: 0,
             mean_micros: HashMap::new(),
         }
     }
 
-    /// A new attempt; false when it is known.
-    pub(crate) fn add(&mut self, key: Key, function: &'static str, resources: Resources, needs_staging: bool) -> bool {
+    /// A new attempt; false when it is known. `alone`: nothing else may run meanwhile.
+    pub(crate) fn add(
+        &mut self,
+        key: Key,
+        function: &'static str,
+        resources: Resources,
+        needs_staging: bool,
+        alone: bool,
+    ) -> bool {
         if self.entries.contains_key(&key) {
             return false;
         }
@@ -81,7 +93,7 @@ impl NodeState {
         let phase = if needs_staging { Phase::Queued } else { Phase::Ready };
         let queue = if needs_staging { &mut self.queued } else { &mut self.ready };
         queue.insert(number, key);
-        self.entries.insert(key, Entry { number, phase, function, resources });
+        self.entries.insert(key, Entry { number, phase, function, resources, alone });
         true
     }
 
@@ -113,6 +125,7 @@ impl NodeState {
             Phase::Ready => drop(self.ready.remove(&entry.number)),
             Phase::Handed => {
                 self.handed -= 1;
+                self.taken &= !entry.alone;
                 for (name, milli) in &entry.resources.0 {
                     *self.used.0.entry(name.clone()).or_default() -= milli;
                 }
@@ -146,11 +159,14 @@ impl NodeState {
 
     fn hand_out(&mut self, effects: &mut Vec<Effect>) {
         let mut from = 0;
-        while let Some((number, key)) = self.ready.range(from..).next().map(|(number, key)| (*number, *key)) {
+        while !self.taken
+            && let Some((number, key)) = self.ready.range(from..).next().map(|(number, key)| (*number, *key))
+        {
             let entry = &self.entries[&key];
             let short = self.mean_micros.get(entry.function).is_some_and(|mean| *mean < SHORT_MICROS);
             let limit = if short { self.executors * SHORT_PER_EXECUTOR } else { self.executors };
-            if self.handed >= limit {
+            // What is to run alone waits for those before it, and those behind it wait for it.
+            if self.handed >= limit || entry.alone && self.handed > 0 {
                 return;
             }
             from = number + 1;
@@ -163,6 +179,7 @@ impl NodeState {
             for (name, milli) in &entry.resources.0 {
                 *self.used.0.entry(name.clone()).or_default() += milli;
             }
+            self.taken = entry.alone;
             self.ready.remove(&number);
             self.handed += 1;
             effects.push(Effect::Hand(key));
@@ -198,7 +215,7 @@ mod tests {
     fn tasks_start_in_order_and_no_more_than_executors() {
         let mut node = node();
         for n in 0..4 {
-            assert!(node.add(key(n), "f", Resources::cpu(1000), false));
+            assert!(node.add(key(n), "f", Resources::cpu(1000), false, false));
         }
         assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(1))]);
         assert!(node.remove(key(0), Some(1_000_000)));
@@ -209,11 +226,11 @@ mod tests {
     #[test]
     fn short_tasks_are_handed_out_ahead() {
         let mut node = node();
-        assert!(node.add(key(0), "f", Resources::cpu(1000), false));
+        assert!(node.add(key(0), "f", Resources::cpu(1000), false, false));
         assert_eq!(advance(&mut node).len(), 1);
         node.remove(key(0), Some(3));
         for n in 1..1000 {
-            node.add(key(n), "f", Resources::cpu(1000), false);
+            node.add(key(n), "f", Resources::cpu(1000), false, false);
         }
         assert_eq!(advance(&mut node).len(), 2 * SHORT_PER_EXECUTOR);
     }
@@ -222,7 +239,7 @@ mod tests {
     fn one_task_more_than_executors_is_kept_staged() {
         let mut node = node();
         for n in 0..9 {
-            node.add(key(n), "f", Resources::cpu(1000), true);
+            node.add(key(n), "f", Resources::cpu(1000), true, false);
         }
         assert_eq!(advance(&mut node), [Effect::Stage(key(0)), Effect::Stage(key(1)), Effect::Stage(key(2))]);
         assert!(node.staged(key(1)));
@@ -235,19 +252,40 @@ mod tests {
     fn a_scarce_resource_holds_back_only_those_that_need_it() {
         let mut node = node();
         let gpu = || Resources::default().with("gpu", 1000);
-        node.add(key(0), "g", gpu(), false);
-        node.add(key(1), "g", gpu(), false);
-        node.add(key(2), "f", Resources::cpu(1000), false);
+        node.add(key(0), "g", gpu(), false, false);
+        node.add(key(1), "g", gpu(), false, false);
+        node.add(key(2), "f", Resources::cpu(1000), false, false);
         assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(2))]);
         node.remove(key(0), Some(1_000_000));
         assert_eq!(advance(&mut node), [Effect::Hand(key(1))]);
     }
 
     #[test]
+    fn what_is_to_run_alone_waits_for_those_before_it_and_those_behind_it_wait_for_it() {
+        let mut node = node();
+        let add = |node: &mut NodeState, n: u128, alone| node.add(key(n), "f", Resources::cpu(1000), false, alone);
+        for n in 0..5 {
+            assert!(add(&mut node, n, n == 1 || n == 2));
+        }
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0))]);
+        node.remove(key(0), None);
+        assert_eq!(advance(&mut node), [Effect::Hand(key(1))]);
+        assert_eq!(advance(&mut node), []);
+        node.remove(key(1), None);
+        assert_eq!(advance(&mut node), [Effect::Hand(key(2))]);
+        node.remove(key(3), None);
+        assert_eq!(advance(&mut node), []);
+        node.remove(key(2), Some(1));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(4))], "however short it is");
+        assert!(add(&mut node, 5, false));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(5))], "and then all is as before");
+    }
+
+    #[test]
     fn a_repeated_attempt_is_ignored() {
         let mut node = node();
-        assert!(node.add(key(0), "f", Resources::cpu(1000), false));
-        assert!(!node.add(key(0), "f", Resources::cpu(1000), false));
+        assert!(node.add(key(0), "f", Resources::cpu(1000), false, false));
+        assert!(!node.add(key(0), "f", Resources::cpu(1000), false, false));
         assert!(node.remove(key(0), None));
         assert!(!node.remove(key(0), None));
     }

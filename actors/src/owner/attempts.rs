@@ -248,7 +248,9 @@ impl OwnerState {
             return;
         }
         let again = match failure.kind {
-            FailureKind::ExecutorLost => self.executor_lost(task, node),
+            FailureKind::ExecutorLost | FailureKind::OutOfMemory => {
+                self.executor_lost(task, node, failure.kind == FailureKind::OutOfMemory)
+            }
             FailureKind::DiskFull => self.disk_full(task, node),
             kind => kind.retry(),
         };
@@ -260,7 +262,10 @@ impl OwnerState {
         // What only this node cannot do, the other attempt may.
         let last = match alone {
             true => !again || entry.tries >= attempts_max,
-            false => !again && matches!(failure.kind, FailureKind::ExecutorLost | FailureKind::Final),
+            false => {
+                let for_all = [FailureKind::ExecutorLost, FailureKind::OutOfMemory, FailureKind::Final];
+                !again && for_all.contains(&failure.kind)
+            }
         };
         let (id, error) = (entry.id, failure.to_string());
         let (micros, timing) = (figures.map_or(0, |figures| figures.micros), figures.map(|figures| figures.timing));

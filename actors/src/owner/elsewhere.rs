@@ -1,7 +1,7 @@
 //! Tasks that are tried on another node, since the one where they failed may be what is wrong:
 //!
 //! - *poison tasks*, those under which executors die. Such a task gets no more than [`EXECUTORS_LOST_MAX`] attempts, whatever
-//!   its options say, and each on another node where there is one;
+//!   its options say, and each on another node where there is one; if memory has run out, with nothing else on that node;
 //! - those that found no room on any disk of their node. They go to nodes where they were not tried yet, [`DISKS_FULL_MAX`]
 //!   at most: a folder that all nodes share is as full for the next one. Other tasks keep away from such a node for a while,
 //!   as long as there is one that has room (`placement`).
@@ -29,6 +29,8 @@ pub(super) type Elsewhere = HashMap<Index, Tried>;
 pub(super) struct Tried {
     /// Where executors died under it.
     executors_lost: Vec<NodeIndex>,
+    /// One of them for want of memory.
+    out_of_memory: bool,
     /// Where it found no room on a disk.
     disks_full: Vec<NodeIndex>,
     /// Where it is to be tried next.
@@ -44,11 +46,12 @@ impl OwnerState {
         }
     }
 
-    /// An executor died under a task; whether it may be tried again.
-    pub(super) fn executor_lost(&mut self, task: Index, node: &NodeId) -> bool {
+    /// An executor died under a task, for want of memory or otherwise; whether it may be tried again.
+    pub(super) fn executor_lost(&mut self, task: Index, node: &NodeId, out_of_memory: bool) -> bool {
         let Some(node) = self.known_node(node) else { return true };
         let tried = self.elsewhere.entry(task).or_default();
         tried.executors_lost.push(node);
+        tried.out_of_memory |= out_of_memory;
         if tried.executors_lost.len() >= EXECUTORS_LOST_MAX {
             self.elsewhere.remove(&task);
             return false;
@@ -95,6 +98,11 @@ impl OwnerState {
         (0..self.nodes.len() as NodeIndex).filter(fits).min_by_key(order)
     }
 
+    /// Whether memory has run out under a task, with others on the same node: it is tried again where nothing else runs meanwhile.
+    pub(super) fn needs_a_node_alone(&self, task: Index) -> bool {
+        self.elsewhere.get(&task).is_some_and(|tried| tried.out_of_memory)
+    }
+
     /// The node that a task has to run on since it failed on others.
     pub(super) fn apart(&self, task: Index) -> Option<NodeIndex> {
         self.elsewhere.get(&task)?.next
@@ -116,6 +124,28 @@ mod tests {
     use crate::ids::TaskId;
     use crate::owner::placement::FULL_TICKS;
     use crate::task::{FailureKind, JobError, Place, TaskOptions};
+
+    #[test]
+    fn a_task_under_which_memory_ran_out_is_tried_again_alone_and_fails_the_third_time() {
+        let mut world = World::new(&[("a", 2), ("b", 2)]);
+        let options = TaskOptions { attempts: 100, ..TaskOptions::default() };
+        let [task, other] = ["t", "other"].map(|name| world.submit_with(name, &[], options.clone()));
+        world.owner.track(task.output(0), 1);
+        let alone = |world: &World, of| world.running.iter().any(|((id, _), (_, spec))| *id == of && spec.alone);
+        assert!(!alone(&world, task));
+        world.fail(task, FailureKind::OutOfMemory);
+        assert!(alone(&world, task));
+        world.fail(task, FailureKind::ExecutorLost);
+        assert!(alone(&world, task), "however it died the second time");
+        world.fail(task, FailureKind::OutOfMemory);
+        let error = world.resolved[&1].clone().unwrap_err();
+        assert!(
+            matches!(&error, JobError::Task { failure, .. } if failure.kind == FailureKind::OutOfMemory),
+            "{error}"
+        );
+        world.fail(other, FailureKind::ExecutorLost);
+        assert!(!alone(&world, other), "it may have been its own fault alone");
+    }
 
     #[test]
     fn the_third_executor_that_dies_under_a_task_fails_it_whatever_its_options() {

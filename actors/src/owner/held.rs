@@ -142,6 +142,7 @@ mod tests {
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,
             memory_max_bytes: 0,
+            alone: false,
             timeout_ms: 0,
         };
         let elsewhere = NodeId::new("b");

@@ -196,7 +196,7 @@ impl Manager {
             Some(3) => "sim.reduce",
             _ => "sim.commit",
         };
-        if !self.state.add(key, function, spec.resources.clone(), prepared.is_none()) {
+        if !self.state.add(key, function, spec.resources.clone(), prepared.is_none(), spec.alone) {
             return;
         }
         let running = Running { owner, spec: Rc::new(spec), reads: prepared, flags: Rc::default() };
