@@ -9,7 +9,7 @@
 //! ```text
 //! mod.rs        worlds, faults, what must hold       program.rs    a shuffle whose result is known
 //! cluster.rs    nodes that are killed and frozen     executors.rs  attempts that take a while
-//! clock.rs      time
+//! clock.rs      time                               client.rs      who submits jobs
 //! ```
 //!
 //! # Promises
@@ -18,9 +18,10 @@
 //! - Time stands still while a thread works (`Clock::hold`), so a slow machine makes no deadline pass.
 //!
 //! # What is checked
-//! The result, which is known beforehand; that the job ends within two minutes of the last fault; that no actor panics; and that nothing of
-//! the job is left in any store.
+//! The results, which are known beforehand; that jobs end within two minutes of the last fault; that no actor panics; and that nothing of
+//! them is left in any store.
 
+mod client;
 mod clock;
 mod cluster;
 mod executors;
@@ -32,22 +33,18 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use exobus_bus::chaos::{Direction, Faults};
 use exobus_bus::{Bus, Subjects};
 use exobus_store::disk::{Fault as DiskFault, Op};
 use tokio::time::{sleep, sleep_until};
-use tracing::{debug, info};
+use tracing::info;
 
+use self::client::{Ended, Submission};
 use self::clock::PausedClock;
 use self::cluster::{Seat, Setup};
-use self::program::{PROGRAM, Shuffle, Sums};
+use self::program::{Shuffle, Sums};
 use super::dice::Dice;
-use crate::event::{Event, EventKind};
-use crate::host::{Client, ClientOptions, JobEnd, JobSpec};
 use crate::ids::JobId;
-use crate::random::SeededRandom;
-use crate::task::JobError;
 use crate::transfer::network::MemoryNetwork;
 
 /// How long a job may take once everything is well.
@@ -205,12 +202,6 @@ pub fn run(seed: u64) -> Report {
     tasks.block_on(&runtime, World::run(seed))
 }
 
-/// Whether a job was refused, since nothing that was said of it could be written down: where messages get lost, two in a row may look like
-/// that.
-fn not_accepted(end: &JobEnd) -> bool {
-    matches!(&end.result, Err(JobError::Runtime { reason }) if reason.contains("stores nothing"))
-}
-
 /// Something that is due.
 enum Due {
     Fault(Fault),
@@ -234,7 +225,6 @@ impl World {
     async fn run(seed: u64) -> Report {
         let mut dice = Dice::new(seed);
         let plan = Plan::draw(&mut dice);
-        let shuffle = Shuffle::draw(&mut dice, 3 << 20);
         let setup = Setup {
             bus: Bus::in_process(),
             subjects: Subjects::new("paused").expect("a name"),
@@ -250,24 +240,23 @@ impl World {
         let report = Report { seed, ..Report::default() };
         let mut world = Self { plan, setup, seats, dice, due, report };
         info!("{:?}", world.plan);
-        info!("{shuffle:?}");
         for index in 0..world.seats.len() {
             let at = world.dice.millis(0..200);
             world.due.push((at, Due::Start(index)));
         }
-        let (client, job) = (world.client(shuffle.clone()), JobId::from_u128(1));
+        let clients = futures::future::join_all(world.submissions().into_iter().map(Submission::run));
         let deadline = world.plan.heals + LIVES_FOR;
-        let mut client = tokio::task::spawn_local(client);
+        let mut clients = tokio::task::spawn_local(clients);
         let mut ended = None;
-        // To the last fault, and the end of the job.
+        // To the last fault, and the end of the last job.
         while ended.is_none() || !world.due.is_empty() {
             let next = world.due.iter().map(|(at, _)| *at).min().unwrap_or(deadline);
             tokio::select! {
                 biased;
-                end = &mut client, if ended.is_none() => ended = Some(end),
+                end = &mut clients, if ended.is_none() => ended = Some(end),
                 () = world.until(next) => {
                     if world.due.is_empty() {
-                        world.found(format!("the job is not over {LIVES_FOR:?} after everything was mended"));
+                        world.found(format!("a job is not over {LIVES_FOR:?} after everything was mended"));
                         break;
                     }
                     world.next().await;
@@ -276,13 +265,15 @@ impl World {
             world.look();
         }
         match ended {
-            Some(Ok(Ok((end, finished, replayed)))) => {
-                (world.report.finished, world.report.replayed) = (finished, replayed);
-                world.judge(&end, &shuffle.sums());
-                world.settles(job).await;
+            Some(Ok(ended)) => {
+                for ended in ended {
+                    match ended {
+                        Ok(ended) => world.judge(&ended).await,
+                        Err(error) => world.found(format!("a client gave up: {error}")),
+                    }
+                }
             }
-            Some(Ok(Err(error))) => world.found(format!("the client gave up: {error}")),
-            Some(Err(error)) => world.found(format!("the client panicked: {error}")),
+            Some(Err(error)) => world.found(format!("a client panicked: {error}")),
             None => {}
         }
         world.report.took = world.setup.clock.now();
@@ -292,6 +283,22 @@ impl World {
         world.report
     }
 
+    /// One job, or two at a time.
+    fn submissions(&mut self) -> Vec<Submission> {
+        let mut after = Duration::ZERO;
+        let jobs = 1 + u128::from(self.dice.chance(300));
+        let submission = |number: u128| {
+            let (job, shuffle) = (JobId::from_u128(number), Shuffle::draw(&mut self.dice, 3 << 20));
+            let seed = self.dice.below(u64::MAX);
+            let (bus, subjects, clock) =
+                (self.setup.bus.clone(), self.setup.subjects.clone(), self.setup.clock.clone());
+            let submission = Submission { job, shuffle, after, bus, subjects, clock, seed };
+            after += self.dice.millis(0..2000);
+            submission
+        };
+        (1..=jobs).map(submission).collect()
+    }
+
     async fn until(&self, at: Duration) {
         let now = self.setup.clock.now();
         sleep_until(tokio::time::Instant::now() + at.saturating_sub(now)).await;
@@ -299,55 +306,6 @@ impl World {
 
     fn found(&mut self, finding: String) {
         self.report.finding.get_or_insert(finding);
-    }
-
-    /// Submits the job, and hears how it ended; also how many attempts completed, and how many tasks were made again.
-    fn client(
-        &mut self,
-        shuffle: Shuffle,
-    ) -> impl Future<Output = Result<(JobEnd, u64, u64), crate::host::ClientError>> + use<> {
-        let options = ClientOptions {
-            bus: self.setup.bus.clone(),
-            subjects: self.setup.subjects.clone(),
-            clock: self.setup.clock.clone(),
-            random: Arc::new(SeededRandom::new(self.dice.below(u64::MAX))),
-            deadline: LIVES_FOR,
-        };
-        async move {
-            let spec = JobSpec {
-                job: JobId::from_u128(1),
-                tenant: "paused".into(),
-                program: PROGRAM.into(),
-                params: Bytes::from(rmp_serde::to_vec_named(&shuffle).expect("plain data")),
-                sample_ms: 0,
-            };
-            let (mut finished, mut replayed) = (0, 0);
-            loop {
-                let mut client = Client::connect(ClientOptions {
-                    bus: options.bus.clone(),
-                    subjects: options.subjects.clone(),
-                    clock: options.clock.clone(),
-                    random: options.random.clone(),
-                    deadline: options.deadline,
-                })
-                .await?;
-                let count = |Event { node, kind, .. }: Event| {
-                    debug!("{node}: {kind:?}");
-                    match kind {
-                        EventKind::TaskFinished { .. } => finished += 1,
-                        EventKind::TaskReplayed { .. } => replayed += 1,
-                        _ => {}
-                    }
-                };
-                match client.run(spec.clone(), count, std::future::pending()).await {
-                    Ok(end) if !not_accepted(&end) => return Ok((end, finished, replayed)),
-                    // As somebody would who wants to know: it asks again.
-                    refused => info!("the client asks again: {refused:?}"),
-                }
-                client.close().await;
-                sleep(Duration::from_secs(1)).await;
-            }
-        }
     }
 
     /// Does what is due next.
@@ -423,15 +381,19 @@ impl World {
         }
     }
 
-    fn judge(&mut self, end: &JobEnd, right: &Sums) {
+    async fn judge(&mut self, Ended { job, shuffle, end, finished, replayed }: &Ended) {
+        self.report.finished += finished;
+        self.report.replayed += replayed;
+        let right = shuffle.sums();
         match &end.result {
-            Err(error) => self.found(format!("the job failed: {error}")),
+            Err(error) => self.found(format!("a job failed: {error}")),
             Ok(bytes) => match rmp_serde::from_slice::<Sums>(bytes) {
-                Ok(sums) if sums == *right => {}
-                Ok(sums) => self.found(format!("the job made {sums:?}, and not {right:?}")),
-                Err(error) => self.found(format!("the job made something else: {error}")),
+                Ok(sums) if sums == right => {}
+                Ok(sums) => self.found(format!("a job made {sums:?}, and not {right:?}")),
+                Err(error) => self.found(format!("a job made something else: {error}")),
             },
         }
+        self.settles(*job).await;
     }
 
     /// Nothing of the job is left, soon after.
@@ -452,7 +414,7 @@ impl World {
                 return;
             }
             if self.setup.clock.now() >= until {
-                return self.found(format!("the job is over, and {}", left.join(", ")));
+                return self.found(format!("a job is over, and {}", left.join(", ")));
             }
             sleep(Duration::from_millis(250)).await;
         }
