@@ -104,7 +104,10 @@ fn replay(wanted: &Wanted, seed: u64) -> ExitCode {
     if wanted.actors {
         // RUST_LOG says of what to hear more, or less.
         let filter = EnvFilter::builder().with_default_directive(LevelFilter::DEBUG.into()).from_env_lossy();
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_timer(VirtualTime(Instant::now()));
+        let log = tracing_subscriber::fmt()
+            .log_internal_errors(false)
+            .with_env_filter(filter)
+            .with_timer(VirtualTime(Instant::now()));
         log.with_ansi(false).init();
     }
     let told = wanted.run(seed, true);

@@ -297,3 +297,12 @@ proptest! {
         prop_assert!(world.epochs.is_sorted_by(|a, b| a < b), "{:?}", world.epochs);
     }
 }
+
+#[test]
+fn who_has_heard_of_a_reign_succeeds_it_though_the_key_says_that_it_is_the_first() {
+    // The bucket was made anew: its revisions begin again.
+    let mut world = Alone::new();
+    assert_eq!(world.on(0, Event::Heard(Epoch(7))), [Effect::Create]);
+    let reign = Effect::Reign { epoch: Epoch(8), until: ms(1500), succeeds: true };
+    assert_eq!(world.answer(10, Answer::Written(1)), [reign]);
+}

@@ -63,3 +63,22 @@ impl Past {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ObjectId;
+
+    #[test]
+    fn a_log_tells_what_was_begun_learned_and_done_in_order() {
+        let run = || Entry::Run { node: NodeId::new("a") };
+        let given_up = |number| Choice::GivenUp(ObjectId(number));
+        let (values, consumed, outputs) = (Vec::new(), Vec::new(), Vec::new());
+        let done = TaskDone { task: TaskId::from_u128(1), node: NodeId::new("a"), outputs, consumed, values };
+        let mut past = Past::default();
+        past.add(vec![run(), Entry::Choice(given_up(1)), Entry::Done(done.clone())]);
+        past.add(vec![run(), Entry::Choice(given_up(2)), Entry::End(Ok(Bytes::from_static(b"7")))]);
+        let choices = vec![given_up(1), given_up(2)];
+        assert_eq!(past, Past { runs: 2, choices, done: vec![done], end: Some(Ok(Bytes::from_static(b"7"))) });
+    }
+}

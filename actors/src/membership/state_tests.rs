@@ -507,3 +507,94 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_fence_lifts_after_the_echoes_of_two_beats_that_were_sent_since_and_come_in_time() {
+    let mut world = Alone::new();
+    world.echo = false;
+    world.run(ms(4000));
+    assert!(world.state.is_fenced());
+    let since: Vec<u64> = world
+        .log
+        .iter()
+        .filter_map(|(at, effect)| match effect {
+            Effect::Publish { sequence, .. } if *at >= ms(3000) => Some(*sequence),
+            _ => None,
+        })
+        .collect();
+    let mut late = Alone { state: world.state.clone(), echo: false, log: Vec::new() };
+    let mut echo = |at: u64, sequence| {
+        world.on(ms(at), Event::Beat(beat("me", 5, sequence)));
+        world.state.is_fenced()
+    };
+    assert!(echo(4000, since[0] - 1), "the others may have heard this one before they called it dead");
+    for _ in 0..3 {
+        assert!(echo(4000, since[0]), "one is not enough, however often it comes");
+    }
+    assert!(!echo(4100, since[1]));
+    for sequence in &since {
+        late.on(ms(8000), Event::Beat(beat("me", 5, *sequence)));
+        assert!(late.state.is_fenced(), "that was long ago");
+    }
+}
+
+#[test]
+fn a_life_is_over_when_it_is_dead_or_followed_by_another_and_not_after_a_goodbye() {
+    let mut world = Alone::new();
+    let over = |world: &Alone, name: &str, life| world.state.is_over(&node(name), Incarnation(life));
+    world.beats("n1", 2, 1, 0, 1000);
+    assert_eq!([1, 2, 3].map(|life| over(&world, "n1", life)), [true, false, false]);
+    assert!(!over(&world, "nobody", 1));
+    world.run(ms(6000));
+    assert_eq!([1, 2, 3].map(|life| over(&world, "n1", life)), [true, true, false]);
+    world.on(ms(6000), Event::Beat(beat("n2", 1, 1)));
+    world.on(ms(6100), Event::Beat(Beat { stopping: true, ..beat("n2", 1, 2) }));
+    assert!(!over(&world, "n2", 1), "what it said before may still come");
+    let members = world.state.members(ms(6200));
+    let told: Vec<_> = members.iter().map(|it| (it.node.as_str(), it.incarnation.0, it.health, it.silent_ms)).collect();
+    assert_eq!(told, [("n1", 2, Health::Dead, 5700), ("n2", 1, Health::Left, 100)]);
+}
+
+#[test]
+fn a_tick_that_comes_late_does_not_shift_the_beats() {
+    let mut world = Alone::new();
+    world.run(ms(400));
+    world.on(ms(510), Event::Tick);
+    assert_eq!(world.state.next_wakeup(), Some(ms(1000)));
+    // One by a whole beat: there are no two at once.
+    world.on(ms(1500), Event::Tick);
+    assert_eq!(world.state.next_wakeup(), Some(ms(2000)));
+}
+
+#[test]
+fn a_node_with_a_new_incarnation_says_so_at_once_and_beats_in_its_time() {
+    let mut world = Alone::new();
+    world.run(ms(1000));
+    let told = Beat { zombies: vec![(node("me"), Incarnation(5))], ..beat("n1", 1, 1) };
+    world.on(ms(1100), Event::Beat(told));
+    assert_eq!(world.state.next_wakeup(), Some(ms(1600)));
+}
+
+#[test]
+fn only_who_is_dead_and_beats_is_told_so_and_that_is_counted() {
+    let zombies =
+        |world: &Alone| world.has(|effect| matches!(effect, Effect::Publish { zombies, .. } if !zombies.is_empty()));
+    for (stopping, told) in [(false, true), (true, false)] {
+        let mut world = Alone::new();
+        world.on(ms(0), Event::Beat(Beat { stopping, ..beat("n1", 1, 1) }));
+        world.run(ms(6000));
+        world.on(ms(6000), Event::Beat(beat("n1", 1, 2)));
+        world.run(ms(7000));
+        assert_eq!((zombies(&world), world.state.counts().stale), (told, 1));
+    }
+}
+
+#[test]
+fn no_more_than_so_many_nodes_are_probed_at_a_time() {
+    let mut world = Alone::new();
+    world.run(ms(100));
+    (0..40).for_each(|number| world.on(ms(100), Event::Beat(beat_at(&format!("n{number}"), 1, 1))));
+    world.run(ms(850));
+    let probes = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Probe { .. })).count();
+    assert_eq!(probes, PROBES_MAX as usize);
+}

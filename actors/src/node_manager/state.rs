@@ -289,4 +289,53 @@ mod tests {
         assert!(node.remove(key(0), None));
         assert!(!node.remove(key(0), None));
     }
+
+    #[test]
+    fn what_is_before_an_attempt_is_known() {
+        let mut node = node();
+        for n in 0..9 {
+            node.add(key(n), "f", Resources::cpu(1000), true, false);
+        }
+        advance(&mut node);
+        assert_eq!([5, 3, 0, 77].map(|n| node.before(key(n))), [(2, 0, 2), (0, 0, 2), (0, 0, 2), (0, 0, 2)]);
+        assert_eq!([0, 5, 77].map(|n| node.phase(key(n))), [Some(Phase::Staging), Some(Phase::Queued), None]);
+        assert!(node.staged(key(1)));
+        advance(&mut node);
+        assert_eq!((node.before(key(5)), node.phase(key(1))), ((1, 1, 2), Some(Phase::Handed)));
+    }
+
+    #[test]
+    fn what_is_taken_back_while_its_arguments_come_makes_room_for_the_next() {
+        let mut node = node();
+        for n in 0..9 {
+            node.add(key(n), "f", Resources::cpu(1000), true, false);
+        }
+        assert_eq!(advance(&mut node).len(), 3);
+        for n in 0..2 {
+            assert!(node.remove(key(n), None));
+            assert_eq!(advance(&mut node), [Effect::Stage(key(n + 3))]);
+        }
+    }
+
+    #[test]
+    fn the_attempts_of_a_job_are_listed_in_order() {
+        let mut node = node();
+        let of = |job: u128, n: u128| (JobId::from_u128(job), TaskId::from_u128(n), Attempt(1));
+        for key in [of(1, 9), of(2, 1), of(1, 2)] {
+            node.add(key, "f", Resources::cpu(1000), false, false);
+        }
+        assert_eq!(node.keys_of(JobId::from_u128(1)), [of(1, 2), of(1, 9)]);
+        assert_eq!(node.keys_of(JobId::from_u128(3)), []);
+    }
+
+    #[test]
+    fn the_mean_follows_what_tasks_take_lately() {
+        let mut node = node();
+        for (n, (micros, mean)) in [(800, 800), (1600, 900), (100, 800)].into_iter().enumerate() {
+            node.add(key(n as u128), "f", Resources::cpu(1000), false, false);
+            advance(&mut node);
+            node.remove(key(n as u128), Some(micros));
+            assert_eq!(node.mean_micros["f"], mean);
+        }
+    }
 }

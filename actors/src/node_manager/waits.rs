@@ -38,3 +38,18 @@ impl Tally {
         self.0.lock().iter().map(received).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_from_each_node_is_added_up() {
+        let (tally, ms) = (Tally::default(), Duration::from_millis);
+        for (from, bytes, time) in [("b", 10, 1), ("a", 5, 2), ("b", 20, 3)] {
+            tally.add(&NodeId::new(from), bytes, ms(time));
+        }
+        let read: Vec<_> = tally.clone().read().iter().map(|it| (it.from.to_string(), it.bytes, it.micros)).collect();
+        assert_eq!(read, [("a".to_owned(), 5, 2000), ("b".to_owned(), 30, 4000)]);
+    }
+}

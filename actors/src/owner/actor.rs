@@ -181,6 +181,11 @@ impl OwnerActor {
         self.clock.now()
     }
 
+    /// Whether it has said how it ends: nothing comes of it any more.
+    fn is_over(&self) -> bool {
+        self.done.is_none()
+    }
+
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
@@ -496,6 +501,10 @@ impl Actor for OwnerActor {
     }
 
     fn handle(&mut self, message: OwnerMsg, scope: &mut Scope<'_, Self>) {
+        // The rest of the batch in which it ended: what an Owner that was taken over makes of it is nobody's business.
+        if self.is_over() {
+            return;
+        }
         match message {
             OwnerMsg::Program(call) => self.program(call),
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
@@ -584,6 +593,9 @@ impl Actor for OwnerActor {
     }
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
+        if self.is_over() {
+            return;
+        }
         if self.ending.is_some() {
             return self.close(scope);
         }

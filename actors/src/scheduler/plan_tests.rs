@@ -101,3 +101,26 @@ fn nothing_to_divide_is_no_plan() {
     assert_eq!(divide(&[node(&[1])], &[], 0), Plan::new());
     assert_eq!(divide(&[node(&[1])], &[job(0, &[(&[2], 1)], 1)], 1), Plan::new());
 }
+
+#[test]
+fn a_slot_is_put_where_there_is_room_now_before_where_there_will_be() {
+    let mut nodes = [node(&[4]), node(&[4])];
+    nodes[0].free_now = vec![0];
+    assert_eq!(divide(&nodes, &[job(0, &[(&[1], 2)], 2)], 1), Plan::from([((0, 1, 0), 2)]));
+}
+
+#[test]
+fn what_a_job_holds_and_keeps_takes_no_room_from_others() {
+    let mut nodes = [node(&[4]), node(&[4])];
+    (nodes[0].free_now, nodes[1].free_now) = (vec![2], vec![0]);
+    let mut holder = job(0, &[(&[1], 2)], 2);
+    holder.held = BTreeMap::from([(0, vec![2])]);
+    let plan = divide(&nodes, &[holder, job(1, &[(&[1], 2)], 2)], 2);
+    assert_eq!(plan, Plan::from([((0, 0, 0), 2), ((1, 0, 0), 2)]));
+}
+
+#[test]
+fn of_what_a_job_wants_it_gets_the_same_part_of_each_kind() {
+    let plan = divide(&[node(&[6])], &[job(0, &[(&[1], 6), (&[1], 3)], 1)], 1);
+    assert_eq!(plan, Plan::from([((0, 0, 0), 4), ((0, 0, 1), 2)]));
+}

@@ -618,3 +618,197 @@ fn lists_tell_what_there_is() {
     assert_eq!((jobs[0].wanted_slots, jobs[0].slots, jobs[0].share_milli), (3, 3, 750));
     assert_eq!(jobs[0].resources, Resources::cpu(3000));
 }
+
+#[test]
+fn a_host_that_is_silent_is_told_again_of_its_unfinished_job_and_one_that_speaks_is_not() {
+    let mut world = World::new(&[node("a", 2000)]);
+    for (at, told) in [(0.0, 1), (1.0, 1), (3.5, 2), (4.0, 2)] {
+        world.on(at, Event::Unfinished(vec![(job(1), "tenant-1".into(), vec!["f@1".into()])]));
+        let resume = Effect::Resume { job: job(1), on: NodeId::new("a") };
+        assert_eq!(world.log.iter().filter(|effect| **effect == resume).count(), told, "at {at}");
+        if at > 3.0 {
+            world.sequence += 1;
+            let (owner, incarnation, sequence) = (NodeId::new("a"), Incarnation(1), world.sequence);
+            let (shapes, leases, held) = (Vec::new(), Vec::new(), Vec::new());
+            let tenant = "tenant-1".into();
+            let demand = JobDemand { job: job(1), tenant, owner, incarnation, sequence, shapes, leases, held };
+            world.on(at, Event::Demand(demand));
+        }
+    }
+}
+
+#[test]
+fn of_nodes_that_host_as_many_jobs_the_one_with_most_free_is_taken() {
+    // What each has, how much of it is lent, and which is the host.
+    for (all, lent, host) in
+        [([8000, 1000], [4000, 0], "b"), ([1000, 2000], [1000, 0], "b"), ([2000, 4000], [0, 3000], "a")]
+    {
+        let nodes = ["a", "b"].into_iter().zip(all).map(|(name, cpu)| {
+            // Of what it has nothing of, nobody can have anything.
+            let resources = Resources::cpu(cpu).with("gpu", 0);
+            NodeSpec { resources, ..node(name, 0) }
+        });
+        let mut world = World::new(&nodes.collect::<Vec<_>>());
+        for (number, (name, cpu)) in (8..).zip(["a", "b"].into_iter().zip(lent)) {
+            let shape = Shape { node: Some(NodeId::new(name)), ..Shape::anywhere(Resources::cpu(100), cpu / 100) };
+            world.demand_with(0.0, number, vec![shape], Vec::new());
+        }
+        let answer = submit(&mut world, 1, &["f@1"]);
+        assert_eq!(answer.map(|home| home.node), Ok(NodeId::new(host)), "{all:?} {lent:?}");
+    }
+}
+
+#[test]
+fn who_wanted_nothing_for_long_has_no_claim_for_that_time() {
+    for (tenants, speaks) in [(["x", "x", "x"], true), (["x", "y", "z"], true), (["x", "x", "x"], false)] {
+        let mut world = World::new(&[node("a", 1000)]);
+        let mut had = [0, 0, 0];
+        for second in 0..100 {
+            world.on(f64::from(second), Event::Tick);
+            // The second one begins late, and the third one never does.
+            for (index, count) in [1, u32::from(second >= 40), 0].into_iter().enumerate() {
+                if count == 0 && !speaks {
+                    continue;
+                }
+                world.sequence += 1;
+                let demand = JobDemand {
+                    job: job(index as u128),
+                    tenant: tenants[index].into(),
+                    owner: NodeId::new("home"),
+                    incarnation: Incarnation(1),
+                    sequence: world.sequence,
+                    shapes: vec![Shape::anywhere(Resources::cpu(1000), count)],
+                    leases: Vec::new(),
+                    held: Vec::new(),
+                };
+                world.on(f64::from(second), Event::Demand(demand));
+                had[index] += u32::from(second >= 40 && world.cpu(index as u128) > 0);
+            }
+        }
+        assert!(had[0].abs_diff(had[1]) <= 15 && had[2] == 0, "{tenants:?}: {had:?}");
+    }
+}
+
+#[test]
+fn a_demand_of_an_earlier_life_of_its_host_is_not_heard_and_one_of_a_later_life_is() {
+    let home = NodeSpec { incarnation: Incarnation(2), ..node("home", 0) };
+    for (life, heard) in [(1, false), (2, true), (3, true)] {
+        let mut world = World::new(&[node("a", 2000), home.clone()]);
+        let demand = JobDemand {
+            job: job(1),
+            tenant: "t".into(),
+            owner: NodeId::new("home"),
+            incarnation: Incarnation(life),
+            sequence: 1,
+            shapes: vec![Shape::anywhere(Resources::cpu(1000), 1)],
+            leases: Vec::new(),
+            held: Vec::new(),
+        };
+        world.on(0.1, Event::Demand(demand));
+        assert_eq!(world.cpu(1) > 0, heard, "life {life}");
+    }
+}
+
+#[test]
+fn only_leases_of_the_job_itself_and_of_lives_that_go_on_are_taken_over() {
+    type Change = fn(&mut Lease);
+    let cases: [(&str, Change, bool); 6] = [
+        ("as it should be", |_| {}, true),
+        ("of a life that is not known yet", |lease| lease.incarnation = Incarnation(3), true),
+        ("of this reign", |lease| lease.epoch = Epoch(2), false),
+        ("of another job", |lease| lease.job = job(9), false),
+        ("of an earlier life", |lease| lease.incarnation = Incarnation(1), false),
+        ("of a node that is dead", |lease| lease.node = NodeId::new("dead"), false),
+    ];
+    for (what, change, taken) in cases {
+        let mut world = World::takes_over(10.0);
+        for name in ["a", "dead"] {
+            world.on(10.0, Event::NodeUp(NodeSpec { incarnation: Incarnation(2), ..node(name, 2000) }));
+        }
+        world.on(10.1, Event::NodeDown { node: NodeId::new("dead"), incarnation: Incarnation(2) });
+        let mut lease = held(1, "a", 2000, 2000);
+        lease.lease.incarnation = Incarnation(2);
+        change(&mut lease.lease);
+        let on = lease.lease.node.clone();
+        world.demand_holding(10.2, 1, 2, vec![lease]);
+        let loan = world.state.loans.get(&(job(1), on));
+        assert_eq!(loan.map(|loan| loan.ends_at), taken.then(|| secs(15.2)), "{what}");
+    }
+}
+
+#[test]
+fn leases_that_are_taken_over_have_ids_of_their_own() {
+    let mut world = World::takes_over(10.0);
+    ["a", "b", "c"].iter().for_each(|name| world.on(10.0, Event::NodeUp(node(name, 1000))));
+    world.demand_holding(10.2, 1, 3, ["a", "b", "c"].map(|name| held(1, name, 1000, 1000)).to_vec());
+    let ids: Vec<_> = world.state.loans.values().map(|loan| loan.id).collect();
+    assert_eq!(ids, [LeaseId(1), LeaseId(2), LeaseId(3)]);
+}
+
+#[test]
+fn a_job_of_which_nothing_is_heard_for_a_minute_is_forgotten() {
+    let mut world = World::new(&[node("a", 2000)]);
+    world.demand(0.0, 1, 1);
+    for second in 1..60 {
+        world.on(f64::from(second), Event::Tick);
+    }
+    assert_eq!(world.state.jobs().len(), 1);
+    world.on(61.0, Event::Tick);
+    assert_eq!(world.state.jobs(), []);
+    assert!(world.state.tenants_used.is_empty() && world.state.next_wakeup().is_none());
+}
+
+#[test]
+fn of_jobs_that_are_over_the_last_few_thousand_are_remembered() {
+    let mut world = World::new(&[node("a", 2000)]);
+    for number in 0..=OVER_MAX as u128 {
+        world.on(0.0, Event::JobDone { job: job(number) });
+    }
+    assert!(submit(&mut world, 0, &[]).is_ok(), "that is long ago");
+    assert_eq!(submit(&mut world, 1, &[]), Err(Refusal::Over));
+}
+
+#[test]
+fn a_node_that_changes_keeps_its_leases_and_one_in_a_later_life_loses_its_jobs_too() {
+    let mut world = World::new(&[node("a", 4000), node("home", 0)]);
+    world.demand(0.0, 1, 2);
+    world.on(0.1, Event::NodeUp(node("a", 3000)));
+    assert_eq!((world.lease(1).id, world.lease(1).resources.get("cpu")), (LeaseId(1), 2000));
+    world.on(0.2, Event::NodeUp(node("home", 1000)));
+    assert!(!world.log.iter().any(|effect| matches!(effect, Effect::HomeLost { .. })));
+    world.on(0.3, Event::NodeUp(NodeSpec { incarnation: Incarnation(2), ..node("home", 1000) }));
+    assert!(world.log.contains(&Effect::HomeLost { job: job(1), node: NodeId::new("home") }));
+}
+
+#[test]
+fn a_lease_that_was_taken_over_before_its_node_was_known_ends_when_that_is_in_a_later_life() {
+    for (life, stays) in [(1, true), (2, false)] {
+        let mut world = World::takes_over(10.0);
+        world.demand_holding(10.1, 1, 2, vec![held(1, "a", 2000, 2000)]);
+        world.on(10.2, Event::NodeUp(NodeSpec { incarnation: Incarnation(life), ..node("a", 2000) }));
+        assert_eq!(world.state.loans.len(), usize::from(stays), "life {life}");
+    }
+}
+
+#[test]
+fn what_a_job_uses_goes_on_its_bill_and_its_tenants() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(1.0, 1, 2);
+    world.on(11.0, Event::Tick);
+    let used = u128::from(plan::WHOLE) / 2 * 10_000;
+    assert_eq!((world.state.jobs[&job(1)].used, world.state.tenants_used["tenant-1"]), (used, used));
+}
+
+#[test]
+fn the_next_tick_is_when_slots_that_are_given_back_are_free_or_at_the_next_renewal() {
+    let mut world = World::new(&[node("a", 4000)]);
+    world.demand(0.3, 1, 4);
+    assert_eq!(world.state.next_wakeup(), Some(secs(1.0)));
+    world.demand(0.5, 1, 2);
+    world.keep(1, 6, &[(1, 2)]);
+    assert_eq!(world.state.nodes()[0].free.get("cpu"), 0, "its Owner may use them for five seconds");
+    assert_eq!(world.state.next_wakeup(), Some(secs(5.3)));
+    world.on(5.3, Event::Tick);
+    assert_eq!(world.state.nodes()[0].free.get("cpu"), 2000);
+    assert_eq!(world.state.next_wakeup(), Some(secs(6.0)));
+}

@@ -52,6 +52,10 @@ pub(super) struct Oracle {
     /// What the client was told, by question.
     pub(super) answers: BTreeMap<u64, Result<Placement, Refusal>>,
     begun: BTreeMap<TaskId, u64>,
+    /// When each attempt was handed out, by the count of those that were.
+    handed_at: BTreeMap<(TaskId, Attempt), u64>,
+    /// The same, of the last attempt of each task.
+    last_handed: BTreeMap<TaskId, u64>,
     /// Times that a job stood still for long.
     pub(super) quiet: u64,
 }
@@ -116,6 +120,8 @@ impl Oracle {
     /// An attempt is handed to a node.
     pub(super) fn handed(&mut self, spec: &TaskSpec) {
         self.work.handed += 1;
+        self.handed_at.insert((spec.id, spec.attempt), self.work.handed);
+        self.last_handed.insert(spec.id, self.work.handed);
         if spec.attempt.0 % 10_000 > 500 {
             self.found(|| format!("attempt {} of task {}", spec.attempt, spec.id));
         }
@@ -181,7 +187,10 @@ impl Oracle {
             let here = state.lookup(lost.object).is_some_and(|(_, at)| at == lost.node);
             let key = (lost.node.clone(), lost.object);
             let fault = self.taken.contains(&key) || self.freed.get(&key).is_some_and(|run| *run < state.run());
-            if here && !fault {
+            // Another reader needed parts of it that were released: it was freed to be made again there, which that one had no part in.
+            let maker = self.truth.maker(lost.object).and_then(|maker| self.last_handed.get(&maker));
+            let made_again = maker > self.handed_at.get(&(task, attempt));
+            if here && !fault && !made_again {
                 self.found(|| {
                     format!(
                         "attempt {attempt} of task {task} on {node} lost object {} of {} to nobody's fault",

@@ -136,6 +136,7 @@ pub(super) fn meant(made: &[Output], parts: Parts) -> &[Output] {
 #[derive(Default)]
 pub(super) struct Truth {
     objects: BTreeMap<ObjectId, Made>,
+    makers: BTreeMap<ObjectId, TaskId>,
     sets: BTreeMap<SetId, Vec<ObjectId>>,
     /// What was submitted, and how many outputs each task has.
     pub(super) tasks: BTreeMap<TaskId, u32>,
@@ -146,6 +147,11 @@ pub(super) struct Truth {
 impl Truth {
     pub(super) fn of(&self, object: ObjectId) -> Option<&Made> {
         self.objects.get(&object)
+    }
+
+    /// The task that makes an object.
+    pub(super) fn maker(&self, object: ObjectId) -> Option<TaskId> {
+        self.makers.get(&object).copied()
     }
 
     /// These parts of an object, as who was told that it is empty reads them.
@@ -185,6 +191,7 @@ impl Truth {
             self.commits.insert(task);
         }
         for output in (0..outputs).map(|index| task.output(index)) {
+            self.makers.insert(output, task);
             self.objects.insert(output, params.make(output, digest));
         }
     }
