@@ -423,7 +423,7 @@ pub enum FailureKind {
     Final,
     /// The function panicked.
     Panic,
-    /// The process that it ran in died, or was stopped.
+    /// The process that it ran in died, was stopped, or took more memory than it may.
     ExecutorLost,
     /// It ran longer than its timeout.
     Timeout,
@@ -440,8 +440,8 @@ pub enum FailureKind {
     /// Arguments are not where they should be, see [`TaskFailure::lost`]: another attempt is of use once they were made
     /// again.
     ArgumentLost,
-    /// The process that it ran in took more memory than it may, or was killed since there was no more: the next attempt has its node for
-    /// itself ([`TaskSpec::alone`]).
+    /// The process that it ran in was killed since there was no more memory: the next attempt has its node for itself
+    /// ([`TaskSpec::alone`]).
     OutOfMemory,
 }
 

@@ -9,6 +9,7 @@
 use std::io::Write as _;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use exobus_actors::simulation::{paused, run};
@@ -122,8 +123,31 @@ fn replay(wanted: &Wanted, seed: u64) -> ExitCode {
     if told.finding { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Ends the process when a seed takes so long in real time: then something waits for what never comes, and time stands still.
+const STANDS_STILL: Duration = Duration::from_secs(120);
+
+/// Watches the seeds that begin.
+fn watch(begun: &mpsc::Receiver<u64>) {
+    let mut last = None;
+    loop {
+        match begun.recv_timeout(STANDS_STILL) {
+            Ok(seed) => last = Some(seed),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(seed) = last {
+                    eprintln!("seed {seed}: stands still for {STANDS_STILL:?} of real time");
+                    std::process::exit(1);
+                }
+            }
+        }
+    }
+}
+
 fn many(wanted: &Wanted) -> ExitCode {
     let clock = SystemClock::new();
+    let (begins, begun) = mpsc::channel();
+    // Without it, one that stands still is for people to end.
+    let _ = std::thread::Builder::new().name("exobus-sim-watch".into()).spawn(move || watch(&begun));
     let limit = wanted.minutes.map(|minutes| Duration::from_secs(60 * minutes));
     let (mut done, mut findings) = (0, 0);
     for seed in (wanted.from..).take(wanted.runs.map_or(usize::MAX, |runs| runs as usize)) {
@@ -131,6 +155,7 @@ fn many(wanted: &Wanted) -> ExitCode {
             break;
         }
         done += 1;
+        let _ = begins.send(seed);
         let finding = match catch_unwind(|| wanted.run(seed, false)) {
             Ok(Told { finding: false, .. }) => continue,
             Ok(told) => told.summary,

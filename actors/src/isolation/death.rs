@@ -50,7 +50,8 @@ pub(super) fn describe(verdict: Option<Verdict>, status: Option<ExitStatus>, oom
 pub(super) fn kind(verdict: Option<Verdict>, status: Option<ExitStatus>, oom_kills: bool) -> FailureKind {
     match (verdict, status.and_then(|status| status.signal())) {
         (Some(Verdict::Cancelled), _) => FailureKind::Cancelled,
-        (Some(Verdict::Memory { .. }), _) => FailureKind::OutOfMemory,
+        // Its own limit: with nothing beside it, it would take as much.
+        (Some(Verdict::Memory { .. }), _) => FailureKind::ExecutorLost,
         (None, Some(9)) if oom_kills => FailureKind::OutOfMemory,
         _ => FailureKind::ExecutorLost,
     }
@@ -136,7 +137,7 @@ mod tests {
         let killed = Some(ExitStatus::from_raw(9));
         let memory = Some(Verdict::Memory { used_bytes: 7, max_bytes: 5 });
         for (verdict, status, oom_kills, is) in [
-            (memory, killed, false, FailureKind::OutOfMemory),
+            (memory, killed, false, FailureKind::ExecutorLost),
             (None, killed, true, FailureKind::OutOfMemory),
             (None, killed, false, FailureKind::ExecutorLost),
             (None, Some(ExitStatus::from_raw(11)), true, FailureKind::ExecutorLost),

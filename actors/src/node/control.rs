@@ -42,9 +42,8 @@ const LIFE_JOBS_DEADLINE: Duration = Duration::from_secs(1);
 /// Tells who waits for a node to be there.
 type Ready = std::sync::mpsc::Sender<Result<NodeParts, NodeError>>;
 
-/// The post of a node that is about to start, with what it may end of, and who is told.
-fn post(options: &NodeOptions) -> (Post, Arc<Mutex<Option<Fatal>>>, Arc<Notify>) {
-    let fatal: Arc<Mutex<Option<Fatal>>> = Arc::default();
+/// The post of a node that is about to start: what it may end of is put into `fatal`, and who waits is told.
+fn post(options: &NodeOptions, fatal: &Arc<Mutex<Option<Fatal>>>) -> (Post, Arc<Notify>) {
     let broken = Arc::new(Notify::new());
     let on_fatal = {
         let (fatal, broken) = (fatal.clone(), broken.clone());
@@ -60,11 +59,12 @@ fn post(options: &NodeOptions) -> (Post, Arc<Mutex<Option<Fatal>>>, Arc<Notify>)
         clock: options.clock.clone(),
         on_fatal,
     });
-    (post, fatal, broken)
+    (post, broken)
 }
 
 pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
-    let (post, fatal, broken) = post(&options);
+    let fatal = Arc::default();
+    let (post, broken) = post(&options, &fatal);
     let (stop, stopped) = oneshot::channel();
     let random = options.random.clone();
     let (work, queue) = mpsc::unbounded_channel::<Work>();
@@ -102,22 +102,23 @@ pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
 }
 
 /// Runs a node on this task and the current `LocalSet`, jobs and all, until it is told to stop or to the first panic; `executors`
-/// makes what runs its tasks. Who drops this kills it. The reason, when an actor panicked.
+/// makes what runs its tasks. Who drops this kills it. The reason is put into `fatal` when an actor panics.
 #[cfg(feature = "simulation")]
 pub(crate) async fn inhabit(
     options: NodeOptions,
     ready: Ready,
     stopped: oneshot::Receiver<()>,
     executors: impl FnOnce(&ExecutorParts) -> Arc<dyn ExecutorLink>,
-) -> Option<Fatal> {
-    let (post, fatal, broken) = post(&options);
+    fatal: Arc<Mutex<Option<Fatal>>>,
+) {
+    let (post, broken) = post(&options, &fatal);
     let (_work, queue) = mpsc::unbounded_channel::<Work>();
     let mut orders = Orders { queue, stopped, broken };
     let base = match Base::open(&options, post, Jobs::Here, |parts| Ok(executors(parts))) {
         Ok(base) => base,
         Err(error) => {
             let _ = ready.send(Err(error));
-            return None;
+            return;
         }
     };
     let (mut ready, mut renewal) = (Some(ready), None);
@@ -130,7 +131,6 @@ pub(crate) async fn inhabit(
         base.post.renew(next.state.incarnation());
         renewal = Some(next);
     }
-    fatal.lock().take()
 }
 
 /// One life of the node, from its start to its end; the next one, if there is one.

@@ -562,6 +562,7 @@ impl Actor for NodeManager {
                 self.sample_later(scope);
             }
             NodeMsg::Tick => {
+                self.state.tick();
                 self.tick();
                 scope.after(TICK, NodeMsg::Tick);
             }

@@ -14,6 +14,10 @@ const SHORT_MICROS: u64 = 200;
 /// How many short tasks are handed out per executor.
 const SHORT_PER_EXECUTOR: usize = 64;
 
+/// For so many ticks what is to run alone waits until those before it have ended, and keeps those behind it waiting. Then it runs beside
+/// others: better than a node that stands idle for one of them.
+const ALONE_TICKS: u32 = 20;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Queued,
@@ -55,6 +59,8 @@ pub(crate) struct NodeState {
     handed: usize,
     /// The only one that is handed is to be alone.
     taken: bool,
+    /// Ticks that the first one that is to be alone has waited for others to end.
+    waited: u32,
     next: u64,
     mean_micros: HashMap<&'static str, u64>,
 }
@@ -71,6 +77,7 @@ impl NodeState {
             staging: 0,
             handed: 0,
             taken: false,
+            waited: 0,
             next: 0,
             mean_micros: HashMap::new(),
         }
@@ -143,6 +150,19 @@ impl NodeState {
         let mut keys: Vec<_> = self.entries.keys().filter(|key| key.0 == job).copied().collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// Some time has passed, the same each time.
+    pub(crate) fn tick(&mut self) {
+        let waits =
+            self.ready.values().copied().find(|key| self.entries[key].alone).filter(|_| self.handed > 0 && !self.taken);
+        let Some(key) = waits else { return self.waited = 0 };
+        self.waited += 1;
+        if self.waited >= ALONE_TICKS
+            && let Some(entry) = self.entries.get_mut(&key)
+        {
+            (entry.alone, self.waited) = (false, 0);
+        }
     }
 
     /// What to do next.
@@ -279,6 +299,23 @@ mod tests {
         assert_eq!(advance(&mut node), [Effect::Hand(key(4))], "however short it is");
         assert!(add(&mut node, 5, false));
         assert_eq!(advance(&mut node), [Effect::Hand(key(5))], "and then all is as before");
+    }
+
+    #[test]
+    fn what_is_to_run_alone_does_not_wait_for_ever_for_one_that_does_not_end() {
+        let mut node = node();
+        for n in 0..3 {
+            node.add(key(n), "f", Resources::cpu(1000), false, n == 1);
+        }
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0))]);
+        for _ in 1..ALONE_TICKS {
+            node.tick();
+            assert_eq!(advance(&mut node), []);
+        }
+        node.tick();
+        assert_eq!(advance(&mut node), [Effect::Hand(key(1))]);
+        node.remove(key(0), None);
+        assert_eq!(advance(&mut node), [Effect::Hand(key(2))], "and is one like others");
     }
 
     #[test]

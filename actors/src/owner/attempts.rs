@@ -50,7 +50,9 @@ impl OwnerState {
     ) -> bool {
         let node = self.node_index(from, incarnation);
         let Some(task) = self.find_task(id) else {
-            (0..).zip(outputs).for_each(|(index, output)| self.found_or_freed(node, id.output(index), *output));
+            (0..)
+                .zip(outputs)
+                .for_each(|(index, output)| self.found_or_freed((node, incarnation), id.output(index), *output));
             return false;
         };
         if !self.end_attempt(task, attempt, node, incarnation) {
@@ -145,7 +147,7 @@ impl OwnerState {
             // An attempt after the first one gives again what was announced.
             Some(task) if index <= self.tasks[task].outputs => self.seal(task, index, output, node),
             Some(_) => {}
-            None => self.found_or_freed(node, id.output(index), output),
+            None => self.found_or_freed((node, incarnation), id.output(index), output),
         }
     }
 
@@ -180,8 +182,8 @@ impl OwnerState {
 
     /// Frees outputs of a task that nobody remembers.
     fn free_outputs(&mut self, node: NodeIndex, id: TaskId, outputs: u32) {
-        // What the log remembers may be submitted yet, and what is there the node will say.
-        let unknown = (0..outputs).map(|index| id.output(index)).filter(|object| !self.resumed.remembers(*object));
+        // What the log remembers may be submitted yet.
+        let unknown = (0..outputs).map(|index| id.output(index)).filter(|object| !self.resumed.is_at(*object, node));
         let node = &self.nodes[usize::from(node)].id;
         let free: Vec<_> = unknown.map(|object| Effect::Free { node: node.clone(), object }).collect();
         self.effects.extend(free);
@@ -189,7 +191,12 @@ impl OwnerState {
 
     /// A node has an output of a task that was not submitted by this run: if the log has it, it is as good as one that the node had said
     /// that it holds, and says yet.
-    fn found_or_freed(&mut self, node: NodeIndex, object: ObjectId, output: Output) {
+    fn found_or_freed(&mut self, (node, incarnation): (NodeIndex, Incarnation), object: ObjectId, output: Output) {
+        let view = &self.nodes[usize::from(node)];
+        if view.incarnation != incarnation || !view.alive {
+            // That life is over. What its node still has it says when it is asked.
+            return;
+        }
         if !self.found(object, node, output) {
             let node = self.nodes[usize::from(node)].id.clone();
             self.effects.push(Effect::Free { node, object });

@@ -43,9 +43,9 @@ impl Resumed {
         self.outputs.get(&object).map(|(output, _)| *output)
     }
 
-    /// Whether an object is of an earlier run, and its task has not been submitted.
-    pub(super) fn remembers(&self, object: ObjectId) -> bool {
-        self.outputs.contains_key(&object)
+    /// Whether an object is where a node has said that it holds it, and its task has not been submitted.
+    pub(super) fn is_at(&self, object: ObjectId, node: NodeIndex) -> bool {
+        self.outputs.get(&object).is_some_and(|(_, at)| *at == Some(node))
     }
 
     /// An object of an earlier run is of no use where it was found.
@@ -178,7 +178,10 @@ impl OwnerState {
         if *logged != output {
             return false;
         }
-        let first = *slot.get_or_insert(at) == at;
+        // What a node that is gone had said is worth nothing.
+        let before = slot.filter(|before| self.nodes[usize::from(*before)].alive).unwrap_or(at);
+        *slot = Some(before);
+        let first = before == at;
         let Some(object) = self.object_of(id) else { return first };
         self.find_again(object);
         self.resumed.outputs.remove(&id);

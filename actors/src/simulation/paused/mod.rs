@@ -259,13 +259,14 @@ impl World {
         let mut ended = None;
         // To the last fault, and the end of the last job.
         while ended.is_none() || !world.due.is_empty() {
-            let next = world.due.iter().map(|(at, _)| *at).min().unwrap_or(deadline);
+            let next = world.due.iter().map(|(at, _)| *at).min().unwrap_or(deadline).min(deadline);
             tokio::select! {
                 biased;
                 end = &mut clients, if ended.is_none() => ended = Some(end),
                 () = world.until(next) => {
-                    if world.due.is_empty() {
-                        world.found(format!("a job is not over {LIVES_FOR:?} after everything was mended"));
+                    if world.setup.clock.now() >= deadline {
+                        let what = if ended.is_none() { "a job is not over" } else { "a node has not left" };
+                        world.found(format!("{what} {LIVES_FOR:?} after everything was mended"));
                         break;
                     }
                     world.next().await;
@@ -418,7 +419,8 @@ impl World {
                 .iter()
                 .enumerate()
                 .filter_map(|(index, seat)| {
-                    let objects = seat.parts()?.store.ids_of(job.group()).len();
+                    let Some(parts) = seat.parts() else { return Some(format!("n{index} has not joined")) };
+                    let objects = parts.store.ids_of(job.group()).len();
                     (objects > 0).then(|| format!("n{index} has {objects} objects"))
                 })
                 .collect();
