@@ -129,13 +129,13 @@ pub(super) fn bus_restarted(ground: &Ground) -> Result<Outcome> {
 }
 
 pub(super) fn bus_gone(ground: &Ground) -> Result<Outcome> {
-    let what = "nats-server gone for 10 s";
-    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::KILL), |cluster| cluster.start_nats(), 10)
+    let what = "nats-server gone for 30 s";
+    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::KILL), |cluster| cluster.start_nats(), 30)
 }
 
 pub(super) fn bus_frozen(ground: &Ground) -> Result<Outcome> {
-    let what = "nats-server frozen for 10 s";
-    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::STOP), |cluster| cluster.signal_nats(Signal::CONT), 10)
+    let what = "nats-server frozen for 30 s";
+    bus_away(ground, what, |cluster| cluster.signal_nats(Signal::STOP), |cluster| cluster.signal_nats(Signal::CONT), 30)
 }
 
 pub(super) fn scheduler_killed(ground: &Ground) -> Result<Outcome> {
