@@ -3,6 +3,12 @@ use super::{Report, run};
 /// Seeds that found something once, and what.
 const REGRESSIONS: &str = include_str!("regressions.txt");
 
+/// The seeds of a list, which begin its lines.
+pub(super) fn seeds_of(list: &str) -> impl Iterator<Item = u64> {
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split(' ').next().and_then(|seed| seed.parse().ok()).expect("a line begins with its seed"))
+}
+
 fn check(seed: u64) -> Report {
     let report = run(seed, false);
     if let Some(finding) = &report.finding {
@@ -22,9 +28,8 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn seeds_that_found_something_once_find_nothing() {
-    let seeds = REGRESSIONS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next());
-    for seed in seeds {
-        check(seed.parse().expect("a line begins with its seed"));
+    for seed in seeds_of(REGRESSIONS) {
+        check(seed);
     }
 }
 

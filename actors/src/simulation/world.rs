@@ -406,21 +406,26 @@ impl World {
     /// Lets a process handle something, and does what it wants.
     fn with(&mut self, node: usize, handle: impl FnOnce(&mut Process, &mut Around<'_>, &mut Done)) {
         let Some(mut process) = self.nodes[node].process.take() else { return };
-        let (mut done, traced) = (Done::default(), self.trace.is_some());
-        let name = self.nodes[node].name.clone();
+        let ((), done) = self.at_node(node, |around, done| handle(&mut process, around, done));
+        self.nodes[node].process = Some(process);
+        self.perform(node, done);
+    }
+
+    /// Lets a node do something with what is around it; also what it wants done.
+    fn at_node<R>(&mut self, node: usize, act: impl FnOnce(&mut Around<'_>, &mut Done) -> R) -> (R, Done) {
+        let mut done = Done::default();
         let mut around = Around {
             now: self.now,
-            name: &name,
+            name: &self.nodes[node].name,
             common: &self.common,
             oracle: &mut self.oracle,
             dice: &mut self.dice,
             slots: &mut self.slots,
             sessions: &mut self.sessions,
-            traced,
+            traced: self.trace.is_some(),
         };
-        handle(&mut process, &mut around, &mut done);
-        self.nodes[node].process = Some(process);
-        self.perform(node, done);
+        let result = act(&mut around, &mut done);
+        (result, done)
     }
 
     fn perform(&mut self, node: usize, done: Done) {

@@ -1,4 +1,5 @@
 use super::{Report, run};
+use crate::simulation::tests::seeds_of;
 
 /// Seeds that found something once, and what.
 const REGRESSIONS: &str = include_str!("regressions.txt");
@@ -11,9 +12,8 @@ fn check(seed: u64) -> Report {
 
 #[test]
 fn seeds_that_found_something_once_find_nothing() {
-    let seeds = REGRESSIONS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next());
-    for seed in seeds {
-        check(seed.parse().expect("a line begins with its seed"));
+    for seed in seeds_of(REGRESSIONS) {
+        check(seed);
     }
 }
 

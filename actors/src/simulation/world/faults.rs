@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Node, What, World};
 use crate::simulation::acts::Timer;
 use crate::simulation::chaos::{Fault, Target};
-use crate::simulation::node::{Around, Done, Process};
+use crate::simulation::node::Process;
 
 impl World {
     pub(super) fn target(&self, target: Target) -> Option<usize> {
@@ -99,20 +99,8 @@ impl World {
             return;
         }
         self.nodes[node].boot += 1;
-        let store = std::mem::take(&mut self.nodes[node].disk);
-        let (mut done, traced, slots) = (Done::default(), self.trace.is_some(), self.nodes[node].slots);
-        let name = self.nodes[node].name.clone();
-        let mut around = Around {
-            now: self.now,
-            name: &name,
-            common: &self.common,
-            oracle: &mut self.oracle,
-            dice: &mut self.dice,
-            slots: &mut self.slots,
-            sessions: &mut self.sessions,
-            traced,
-        };
-        let process = Process::start(slots, store, &mut around, &mut done);
+        let (slots, store) = (self.nodes[node].slots, std::mem::take(&mut self.nodes[node].disk));
+        let (process, done) = self.at_node(node, |around, done| Process::start(slots, store, around, done));
         self.nodes[node].process = Some(process);
         self.note(Some(node), || "starts".to_owned());
         self.perform(node, done);
