@@ -141,20 +141,27 @@ async fn live(
     ready: &mut Option<Ready>,
     renewal: Option<Renewal>,
 ) -> Option<Renewal> {
-    match (Running::assemble(base, options, renewal).await, ready.take()) {
-        (Ok(running), ready) => {
-            if let Some(ready) = ready {
-                let _ = ready.send(Ok(running.parts.clone()));
+    let refused = async |ready, error| {
+        refuse(base, ready, error);
+        // An actor that was never polled would be when it is dropped, without a runtime by then.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        None
+    };
+    let mut running = match Running::assemble(base, options, renewal).await {
+        Ok(running) => running,
+        Err(error) => return refused(ready.take(), error).await,
+    };
+    if let Some(waiting) = ready.take() {
+        match running.admitted().await {
+            Ok(None) => drop(waiting.send(Ok(running.parts.clone()))),
+            Ok(Some(renewal)) => {
+                *ready = Some(waiting);
+                return running.end_life(renewal, orders).await;
             }
-            running.serve(orders).await
-        }
-        (Err(error), ready) => {
-            refuse(base, ready, error);
-            // An actor that was never polled would be when it is dropped, without a runtime by then.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            None
+            Err(error) => return refused(Some(waiting), error).await,
         }
     }
+    running.serve(orders).await
 }
 
 /// Says why there is no life, to who waits for the first one or as the end of the process.
@@ -197,6 +204,9 @@ struct Joined {
     membership: Address<MembershipMsg>,
     campaign: Option<Campaign>,
     renewals: mpsc::UnboundedReceiver<Renewal>,
+    /// What the Scheduler is told that this node is.
+    spec: NodeSpec,
+    join_deadline: Duration,
 }
 
 impl Running {
@@ -268,19 +278,30 @@ impl Running {
         };
         actix_rt::spawn(pump(events, base.post.clone(), base.directory.clone()));
 
-        let spec = node_spec(base, options);
-        if first {
-            register(&base.link, &spec, cluster.join_deadline, base.post.clock()).await?;
-        }
-        actix_rt::spawn(keep_registered(base.link.clone(), spec, base.jobs_over.clone()));
-        info!(node = %options.name, incarnation = base.post.incarnation().0, "joined the cluster");
-        let cluster = Joined { endpoint, membership, campaign, renewals };
+        let (spec, join_deadline) = (node_spec(base, options), cluster.join_deadline);
+        let cluster = Joined { endpoint, membership, campaign, renewals, spec, join_deadline };
         Ok(Self { parts, jobs, cluster: Some(cluster) })
+    }
+
+    /// Waits until the Scheduler knows this node. The others may declare it dead before: then the next life is returned.
+    async fn admitted(&mut self) -> Result<Option<Renewal>, NodeError> {
+        let Some(joined) = &mut self.cluster else { return Ok(None) };
+        tokio::select! {
+            biased;
+            Some(renewal) = joined.renewals.recv() => Ok(Some(renewal)),
+            registered = register(&self.parts.scheduler, &joined.spec, joined.join_deadline, self.parts.post.clock()) => {
+                registered.map(|()| None)
+            }
+        }
     }
 
     /// Runs what it is told to, to the end of the node, or of this life: then the next one is returned.
     async fn serve(mut self, orders: &mut Orders) -> Option<Renewal> {
         let (parts, jobs) = (self.parts.clone(), self.jobs.as_ref().map(actix_rt::Arbiter::handle));
+        if let Some(joined) = &self.cluster {
+            actix_rt::spawn(keep_registered(parts.scheduler.clone(), joined.spec.clone(), parts.over.clone()));
+            info!(node = %parts.post.node(), incarnation = parts.post.incarnation().0, "joined the cluster");
+        }
         let queue = &mut orders.queue;
         let accept = async {
             while let Some(work) = queue.recv().await {

@@ -419,8 +419,8 @@ impl World {
                 .iter()
                 .enumerate()
                 .filter_map(|(index, seat)| {
-                    // One that was declared dead while it joined finds that out when its time to join is over.
-                    let objects = seat.parts()?.store.ids_of(job.group()).len();
+                    let Some(parts) = seat.parts() else { return Some(format!("n{index} has not joined")) };
+                    let objects = parts.store.ids_of(job.group()).len();
                     (objects > 0).then(|| format!("n{index} has {objects} objects"))
                 })
                 .collect();
