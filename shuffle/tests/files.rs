@@ -5,9 +5,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use exobus_shuffle::files::{
-    ALIGNMENT, AlignedBuffer, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, REQUEST_BYTES, ReadOptions,
-    STRIDE_BYTES, abort, chunks, commit, generate_dir, generate_dir_until, generate_file, generate_file_until,
-    list_inputs, part_name, prepare_output_dir, read_chunk, sync_dir, validate_files,
+    ALIGNMENT, AlignedBuffer, FileError, InputFile, IoBuffer, OutputFile, REQUEST_BYTES, ReadOptions, STRIDE_BYTES,
+    abort, chunks, commit, generate_dir, generate_dir_until, generate_file, generate_file_until, list_inputs,
+    part_name, prepare_output_dir, read_chunk, sync_dir, validate_files,
 };
 use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES, Summary, row_hash_sum};
 use proptest::prelude::*;
@@ -100,8 +100,7 @@ fn a_disk_without_room_leaves_nothing_under_any_name() {
     let out = directory.path().join("dir");
     generate_dir(&out, Mode::default(), 0, 1 << 45, 2, 2).unwrap_err();
     assert!(!out.exists(), "the directory was made for this");
-    let options = OutputOptions { bytes_hint: 1 << 52, ..OutputOptions::default() };
-    OutputFile::create(directory.path(), "part", "1", buffers(1, 4096), options).unwrap_err();
+    OutputFile::create(directory.path(), "part", "1", buffers(1, 4096), 1 << 52).unwrap_err();
     assert_eq!(names(directory.path()), [""; 0]);
 }
 
@@ -181,12 +180,11 @@ proptest! {
     #[test]
     fn an_output_file_holds_what_was_written(
         pieces in proptest::collection::vec(0usize..9_000, 0..30), count in 1usize..4, blocks in 1usize..4, shift in 0usize..50,
-        durable in any::<bool>(), hint in 0u64..100_000,
+        hint in 0u64..100_000,
     ) {
         let directory = tempfile::tempdir().unwrap();
         let buffers = buffers(count, blocks * ALIGNMENT + shift);
-        let options = OutputOptions { bytes_hint: hint, durable };
-        let mut output = OutputFile::create(directory.path(), "part-00000", "a1", buffers, options).unwrap();
+        let mut output = OutputFile::create(directory.path(), "part-00000", "a1", buffers, hint).unwrap();
         let mut expected = Vec::new();
         for (index, piece) in pieces.into_iter().enumerate() {
             let bytes: Vec<u8> = (0..piece).map(|at| (at * 7 + index) as u8).collect();
@@ -220,8 +218,7 @@ proptest! {
 fn attempts_do_not_touch_each_other_and_leave_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let write = |attempt: &str, byte: u8| {
-        let mut output =
-            OutputFile::create(directory.path(), "part", attempt, buffers(2, 4096), OutputOptions::default()).unwrap();
+        let mut output = OutputFile::create(directory.path(), "part", attempt, buffers(2, 4096), 0).unwrap();
         output.write(&[byte; 10_000]).unwrap();
         output
     };

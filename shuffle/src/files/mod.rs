@@ -27,8 +27,7 @@ pub use generate::{Generated, Stop, generate_dir, generate_dir_until, generate_f
 pub(crate) use input::whole_rows;
 pub use input::{Chunk, InputFile, ReadOptions, chunks, list_files, list_inputs, read_chunk};
 pub use output::{
-    IoBuffer, OutputFile, OutputOptions, Token, abort, commit, part_name, prepare_output_dir, range_name,
-    remove_unfinished, sync_dir,
+    IoBuffer, OutputFile, Token, abort, commit, part_name, prepare_output_dir, range_name, remove_unfinished, sync_dir,
 };
 pub use validate::validate_files;
 

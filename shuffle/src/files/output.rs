@@ -24,16 +24,6 @@ use super::{ALIGNMENT, FileError};
 /// [`super::STRIDE_BYTES`] let every buffer end with a whole record.
 pub type IoBuffer = Box<dyn DerefMut<Target = [u8]> + Send>;
 
-/// How an output file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OutputOptions {
-    /// How long the file will be, in bytes, where that is known: its disk space is claimed at once, so that a full disk
-    /// shows early. 0: unknown.
-    pub bytes_hint: u64,
-    /// Whether [`OutputFile::finish`] returns only when the data is on the disk (default: no).
-    pub durable: bool,
-}
-
 /// A finished file that waits for its final name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
@@ -64,7 +54,6 @@ pub struct OutputFile {
     file: Arc<DirectFile>,
     temp_path: PathBuf,
     final_path: PathBuf,
-    durable: bool,
     /// Being filled; `None` while all buffers are on their way.
     filling: Option<IoBuffer>,
     filled: usize,
@@ -80,10 +69,11 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Creates the temporary of file `name` in `directory`. `attempt` is part of its name and tells attempts at the same
-    /// output apart; what an earlier life of the same attempt left is overwritten.
+    /// output apart; what an earlier life of the same attempt left is overwritten. `bytes_hint` is how long the file will be, in
+    /// bytes, where that is known, else 0: its disk space is claimed at once, so that a full disk shows early.
     ///
     /// # Errors
-    /// The directory is missing or not writable; the disk is full (see [`OutputOptions::bytes_hint`]).
+    /// The directory is missing or not writable; the disk is full.
     ///
     /// # Panics
     /// When there is no buffer, one is shorter than [`ALIGNMENT`], or a name has a `/`.
@@ -92,7 +82,7 @@ impl OutputFile {
         name: &str,
         attempt: &str,
         buffers: Vec<IoBuffer>,
-        options: OutputOptions,
+        bytes_hint: u64,
     ) -> Result<OutputFile, FileError> {
         assert!(!buffers.is_empty(), "an output file needs a buffer");
         assert!(buffers.iter().all(|buffer| buffer.len() >= ALIGNMENT), "a buffer is shorter than {ALIGNMENT} bytes");
@@ -103,7 +93,6 @@ impl OutputFile {
             file,
             temp_path,
             final_path: directory.join(name),
-            durable: options.durable,
             filling: None,
             filled: 0,
             free: buffers,
@@ -112,7 +101,7 @@ impl OutputFile {
             offset: 0,
             released: false,
         };
-        output.file.reserve(options.bytes_hint)?;
+        output.file.reserve(bytes_hint)?;
         Ok(output)
     }
 
@@ -166,10 +155,11 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Writes what is left and gives the buffers back, with the right to the final name.
+    /// Writes what is left and gives the buffers back, with the right to the final name. The file and its temporary name are on
+    /// the disk then: the log of a job that says so is, too, and must not say more than a power cut leaves.
     ///
     /// # Errors
-    /// That of any write; the temporary is removed then.
+    /// That of any write, or of the sync; the temporary is removed then.
     pub fn finish(mut self) -> Result<(Token, Vec<IoBuffer>), FileError> {
         let bytes = self.bytes();
         if let Some(mut buffer) = self.filling.take() {
@@ -184,8 +174,9 @@ impl OutputFile {
             self.free.push(buffer);
         }
         self.file.set_len(bytes)?;
-        if self.durable {
-            self.file.sync()?;
+        self.file.sync()?;
+        if let Some(directory) = self.temp_path.parent() {
+            sync_dir(directory)?;
         }
         self.released = true;
         let token = Token { temp_path: self.temp_path.clone(), final_path: self.final_path.clone(), bytes };
@@ -350,6 +341,10 @@ pub fn prepare_output_dir(directory: &Path) -> Result<bool, FileError> {
         Ok(_) => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             std::fs::create_dir_all(directory).map_err(failed("create the directory"))?;
+            // As with files: what a log says to be there has to be.
+            if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                sync_dir(parent)?;
+            }
             true
         }
         Err(error) => return Err(failed("look up")(error)),

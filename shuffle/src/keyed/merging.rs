@@ -14,7 +14,7 @@ use super::KeyedJob;
 use super::register::Registered;
 use super::tasks::ROWS_PER_LOOK;
 use super::values::{Combined, Group, Values};
-use crate::files::{self, FileError, IoBuffer, OutputFile, OutputOptions, Token};
+use crate::files::{self, FileError, IoBuffer, OutputFile, Token};
 use crate::jobs::outputs::output_buffers;
 use crate::jobs::pieces;
 use crate::jobs::streams::run_windows;
@@ -219,7 +219,7 @@ fn write_file<J: Registered, R: RowRun>(
     let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
     // The name comes with the parameters, too.
     context.check_path(&params.directory.join(&params.name))?;
-    let output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, OutputOptions::default())?;
+    let output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, 0)?;
     let mut file = Writing { output, failure: None };
     let reduced = reduce_all(context, &*params.job, &mut merge, &mut file);
     let (keys, conserved) = match file.failure {

@@ -123,7 +123,7 @@ pub(super) fn follower_lost(ground: &Ground) -> Result<Outcome> {
 /// The power of the server's machine is cut while jobs run that it has acknowledged; with nodes, theirs as well.
 fn power_cut(ground: &Ground, nodes: bool) -> Result<Outcome> {
     const SMALL: usize = 4;
-    let disk = Disk::in_a_file(ground.path("streams"), 512)?;
+    let disk = Disk::in_a_file(ground.path("streams.img"), ground.path("streams"), 512)?;
     let cluster = Cluster::start_as(ground, Setup { streams: Some(disk.path().to_owned()), ..Setup::default() })?;
     let clean = cluster.clean("simple")?;
     let bystander = cluster.bystander()?;

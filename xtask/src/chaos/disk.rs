@@ -36,12 +36,11 @@ impl Disk {
         Ok(Self { at, image: None })
     }
 
-    /// ext4 in a file.
-    pub(super) fn in_a_file(at: PathBuf, mebibytes: u64) -> Result<Self> {
+    /// ext4 in the file `image`, which must not be below what rows look through for what is left.
+    pub(super) fn in_a_file(image: PathBuf, at: PathBuf, mebibytes: u64) -> Result<Self> {
         if fs::metadata("/dev/loop-control").is_err() {
             return Err(NotRun("/dev/loop-control").into());
         }
-        let image = at.with_extension("img");
         fs::File::create(&image)?.set_len(mebibytes << 20)?;
         fs::create_dir(&at)?;
         let disk = Self { at, image: Some(image.clone()) };
@@ -97,4 +96,13 @@ impl Drop for Disk {
             let _ = (fs::remove_file(image), fs::remove_file(image.with_extension("snapshot")));
         }
     }
+}
+
+/// Copies the files of a folder.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }

@@ -38,14 +38,17 @@ impl Random {
 
 /// Files with this ending below a folder.
 pub(super) fn files(below: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = all_files(below);
+    found.retain(|path| path.extension().is_some_and(|found| found == ending));
+    found
+}
+
+/// All files below a folder.
+pub(super) fn all_files(below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(below).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.is_dir() {
-            found.extend(files(&path, ending));
-        } else if path.extension().is_some_and(|found| found == ending) {
-            found.push(path);
-        }
+        if path.is_dir() { found.extend(all_files(&path)) } else { found.push(path) }
     }
     found.sort();
     found

@@ -145,7 +145,10 @@ const ROWS: &[Row] = &[
     Row { number: 36, name: "second fault during recovery", root: false, run: nodes::second_fault },
     Row { number: 37, name: "power cut of a job alone, among maps", root: true, run: power::cut_among_maps },
     Row { number: 37, name: "power cut of a job alone, among reduces", root: true, run: power::cut_among_reduces },
+    Row { number: 37, name: "power cut of a node that works", root: true, run: power::cut_of_a_node },
+    Row { number: 37, name: "power cut of a node that stopped", root: true, run: power::cut_after_the_end },
     Row { number: 38, name: "bits flip in the log of a job", root: false, run: truth::in_the_job_log },
+    Row { number: 38, name: "bits flip in index and footers", root: false, run: truth::in_the_metadata_of_a_node },
     Row { number: 39, name: "thread limit", root: true, run: limits::few_threads },
     Row { number: 40, name: "whole cluster SIGKILL", root: false, run: nodes::all_killed },
 ];

@@ -3,103 +3,29 @@
 //! The disk is a file with a file system, mounted. At the cut the process is stopped, the file is copied as it is (what the
 //! kernel has not written is not in it), the process is killed, and the copy takes the disk's place.
 
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Signal, kill_process};
 
+use super::Outcome;
 use super::alone::Alone;
-use super::cluster::Events;
-use super::ground::{Ground, finish};
-use super::{NotRun, Outcome};
+use super::cluster::{Cluster, Events};
+use super::disk::{Disk, copy};
+use super::ground::Ground;
 
-/// Room for what a sort writes.
-const DISK_BYTES: u64 = 800 << 20;
-
-/// A disk in a file, mounted; unmounted and removed when it is dropped.
-struct Disk {
-    image: PathBuf,
-    at: PathBuf,
-    mounted: Cell<bool>,
-}
-
-fn run(program: &str, args: &[&str]) -> Result<()> {
-    let mut command = Command::new(program);
-    command.args(args);
-    let done = match finish(command) {
-        Err(error)
-            if error
-                .root_cause()
-                .downcast_ref::<std::io::Error>()
-                .is_some_and(|it| it.kind() == std::io::ErrorKind::NotFound) =>
-        {
-            return Err(NotRun("mkfs.ext4, mount and cp").into());
-        }
-        done => done?,
-    };
-    ensure!(done.code == Some(0), "{program} {args:?}: {}", done.stderr);
-    Ok(())
-}
-
-impl Disk {
-    fn new(image: PathBuf, at: PathBuf) -> Result<Self> {
-        fs::File::create(&image)?.set_len(DISK_BYTES)?;
-        fs::create_dir_all(&at)?;
-        let disk = Self { image, at, mounted: Cell::new(false) };
-        run("mkfs.ext4", &["-q", "-F", &disk.image.display().to_string()])?;
-        disk.mount()?;
-        Ok(disk)
-    }
-
-    fn mount(&self) -> Result<()> {
-        run("mount", &["-o", "loop", &self.image.display().to_string(), &self.at.display().to_string()])?;
-        self.mounted.set(true);
-        Ok(())
-    }
-
-    fn unmount(&self) -> Result<()> {
-        if self.mounted.replace(false) {
-            run("umount", &[&self.at.display().to_string()])?;
-        }
-        Ok(())
-    }
-
-    /// What is on it now, below the file system.
-    fn copied(&self) -> PathBuf {
-        self.image.with_extension("copy")
-    }
-
-    fn copy(&self) -> Result<()> {
-        run("cp", &["--sparse=always", &self.image.display().to_string(), &self.copied().display().to_string()])
-    }
-
-    /// The copy takes its place.
-    fn cut(&self) -> Result<()> {
-        self.unmount()?;
-        fs::rename(self.copied(), &self.image)?;
-        self.mount()
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if let Err(error) = self.unmount() {
-            eprintln!("{error:#}");
-        }
-        let _ = fs::remove_dir(&self.at);
-        let _ = fs::remove_file(&self.image);
-        let _ = fs::remove_file(self.copied());
-    }
-}
+/// Room for what a sort writes, MiB.
+const DISK_MIB: u64 = 800;
 
 /// Sorts alone, with the job's log and the output on a disk whose power is cut when so much of a stage is done; then goes on.
 fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
     let alone = Alone::new(ground)?;
-    let disk = Disk::new(ground.path("disk.image"), ground.path("disk"))?;
-    let (state, output) = (disk.at.join("state"), disk.at.join("out"));
+    let disk = Disk::in_a_file(ground.path("disk.img"), ground.path("disk"), DISK_MIB)?;
+    let (state, output) = (disk.path().join("state"), disk.path().join("out"));
+    let snapshot = OnceCell::new();
     let on_disk = |mut command: Command| {
         command.env("XDG_STATE_HOME", &state);
         command
@@ -113,13 +39,13 @@ fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
         let now = events.are_done(percent, stage, "local");
         if now {
             kill_process(process, Signal::STOP)?;
-            disk.copy()?;
+            let _ = snapshot.set(disk.snapshot()?);
             kill_process(process, Signal::KILL)?;
         }
         Ok(now)
     })?;
     ensure!(cut.code.is_none(), "it ended before the cut: {}", cut.stderr);
-    disk.cut()?;
+    disk.go_back_to(snapshot.get().context("the cut")?)?;
     let resume = [
         "resume",
         "--json",
@@ -133,7 +59,7 @@ fn cut(ground: &Ground, stage: &str, percent: u64) -> Result<Outcome> {
     let (resumed, after) = alone.run(on_disk(alone.command(&[], &resume)), |_, _| Ok(true))?;
     ensure!(resumed.code == Some(0), "code {:?}: {}", resumed.code, resumed.stderr);
     // Where the checks look for it.
-    run("cp", &["-r", &output.display().to_string(), &ground.text("out")])?;
+    copy(&output, &ground.path("out"))?;
     let twice = made_again(&before, &after);
     let what = format!(
         "at {percent} % of {stage}: gone on; of {} partitions that were done {twice} made again: right",
@@ -157,4 +83,60 @@ pub(super) fn cut_among_maps(ground: &Ground) -> Result<Outcome> {
 
 pub(super) fn cut_among_reduces(ground: &Ground) -> Result<Outcome> {
     cut(ground, "sort.reduce", 50)
+}
+
+/// What a node has spilled is on a disk of its own, whose power is cut when so much of the reduces is done; then the node starts
+/// again. `stop` ends its process, and says what the disk had then.
+fn of_a_node(ground: &Ground, stop: impl Fn(&Cluster<'_>, &Disk) -> Result<PathBuf>, what: &str) -> Result<Outcome> {
+    fs::create_dir_all(ground.path("spill"))?;
+    let disk =
+        Disk::in_a_file(ground.path("disk.img"), ground.path("spill").join(format!("local.{VICTIM}")), DISK_MIB)?;
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let (run, events) = cluster.sort("simple", |events| {
+        let now = events.are_done(30, "sort.reduce", VICTIM);
+        if now {
+            let snapshot = stop(&cluster, &disk)?;
+            disk.go_back_to(&snapshot)?;
+            cluster.start_node(VICTIM)?;
+        }
+        Ok(now)
+    })?;
+    let there = still_there(&cluster.log_of(VICTIM)?);
+    let outcome = cluster.right(&clean, &run, &events, &format!("{what}, {there} objects were still there"))?;
+    cluster.end()?;
+    drop(disk);
+    fs::remove_dir_all(ground.path("spill"))?;
+    Ok(outcome)
+}
+
+/// How many objects a node has found on its disk.
+pub(super) fn still_there(log: &str) -> usize {
+    let line = log.lines().find(|line| line.contains("objects of an earlier process are still on disk"));
+    let count = line.and_then(|line| line.split("objects=").nth(1)?.split_whitespace().next()?.parse().ok());
+    count.unwrap_or(0)
+}
+
+/// Hosts no job, and is not the Scheduler.
+const VICTIM: &str = "n2";
+
+pub(super) fn cut_of_a_node(ground: &Ground) -> Result<Outcome> {
+    let stop = |cluster: &Cluster<'_>, disk: &Disk| {
+        cluster.signal(VICTIM, Signal::STOP)?;
+        let snapshot = disk.snapshot()?;
+        cluster.signal(VICTIM, Signal::KILL)?;
+        Ok(snapshot)
+    };
+    of_a_node(ground, stop, "while it worked")
+}
+
+/// What it closed is on the disk.
+pub(super) fn cut_after_the_end(ground: &Ground) -> Result<Outcome> {
+    let stop = |cluster: &Cluster<'_>, disk: &Disk| {
+        cluster.signal(VICTIM, Signal::TERM)?;
+        let code = cluster.ended(VICTIM)?;
+        ensure!(code == Some(0), "SIGTERM ended it with {code:?}");
+        disk.snapshot()
+    };
+    of_a_node(ground, stop, "after it had stopped in order")
 }

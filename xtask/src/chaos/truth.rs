@@ -11,8 +11,10 @@ use rustix::process::Signal;
 
 use super::alone::Alone;
 use super::cluster::Cluster;
-use super::flips::{Random, files};
+use super::disk::copy;
+use super::flips::{Random, all_files, files};
 use super::ground::Ground;
+use super::power::still_there;
 use super::{NotRun, Outcome};
 
 /// The library of Debian's `faketime`.
@@ -185,10 +187,58 @@ pub(super) fn in_the_job_log(ground: &Ground) -> Result<Outcome> {
     Ok(Outcome { what, added: None, more_attempts: 0, bytes_redone: 0 })
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)?.flatten() {
-        fs::copy(entry.path(), to.join(entry.file_name()))?;
+/// Flips bits in all that tells a node what is in its spill files: their index, and the footers of half of them.
+fn spoil_metadata(folder: &Path) -> Result<(usize, usize)> {
+    let (mut random, mut spoiled) = (Random::new(3838), (0, 0));
+    for path in all_files(&folder.join("index")) {
+        let mut bytes = fs::read(&path)?;
+        for _ in 0..bytes.len().div_ceil(64) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+        }
+        spoiled.0 += usize::from(!bytes.is_empty());
+        fs::write(&path, bytes)?;
     }
-    Ok(())
+    for path in files(folder, "spill").iter().step_by(2) {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        let at = file.metadata()?.len().checked_sub(FOOTER_BYTES).context("a footer")? + random.below(TRAILER_BYTES);
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at)?;
+        file.write_all_at(&[byte[0] ^ (1 << random.below(8))], at)?;
+        spoiled.1 += 1;
+    }
+    Ok(spoiled)
+}
+
+/// A footer ends with a page, which begins with what says where the rest is.
+const FOOTER_BYTES: u64 = 4096;
+const TRAILER_BYTES: u64 = 40;
+
+/// A node stops in order, with files that others still need; what is on its disk is damaged; it starts again.
+pub(super) fn in_the_metadata_of_a_node(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let (victim, spoiled) = (cluster.bystander()?, Cell::new((0, 0)));
+    let (run, events) = cluster.sort("simple", |events| {
+        let now = events.are_done(30, "sort.reduce", &victim);
+        if now {
+            cluster.signal(&victim, Signal::TERM)?;
+            ensure!(cluster.ended(&victim)? == Some(0), "SIGTERM did not end it well");
+            spoiled.set(spoil_metadata(&ground.path("spill").join(format!("local.{victim}")))?);
+            cluster.start_node(&victim)?;
+        }
+        Ok(now)
+    })?;
+    let (log, (indexes, footers)) = (cluster.log_of(&victim)?, spoiled.get());
+    let refused = log.matches("spill file without a valid footer is deleted").count();
+    let rebuilt = log.matches("index of spill files rebuilt").count();
+    ensure!(indexes > 0 && footers > 0 && refused == footers, "{footers} footers were damaged, {refused} found: {log}");
+    let what = format!(
+        "{indexes} files of the index and {footers} footers damaged, the index rebuilt {rebuilt} times, {refused} files given up, \
+         {} objects of the others taken up",
+        still_there(&log)
+    );
+    let outcome = cluster.right(&clean, &run, &events, &what)?;
+    cluster.end()?;
+    Ok(outcome)
 }

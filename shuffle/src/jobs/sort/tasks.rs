@@ -10,9 +10,7 @@ use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
-use crate::files::{
-    self, Chunk, FileError, InputFile, IoBuffer, OutputFile, OutputOptions, ReadOptions, Token, read_chunk,
-};
+use crate::files::{self, Chunk, FileError, InputFile, IoBuffer, OutputFile, ReadOptions, Token, read_chunk};
 use crate::jobs::outputs;
 use crate::jobs::pieces;
 use crate::jobs::streams::run_windows;
@@ -279,10 +277,9 @@ fn write_file<S: RunSource>(
 ) -> Result<Reduced, TaskError> {
     // As long for every attempt: what two attempts of a task return must agree (law 4).
     let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
-    let options = OutputOptions { bytes_hint: bytes, ..OutputOptions::default() };
     // The name comes with the parameters, too.
     context.check_path(&params.directory.join(&params.name))?;
-    let mut output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, options)?;
+    let mut output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, bytes)?;
     loop {
         context.check_cancelled()?;
         let merged = merge.next_into(output.spare()?)?;
