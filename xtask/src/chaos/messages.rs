@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -82,14 +83,36 @@ pub(super) fn repeated(ground: &Ground) -> Result<Outcome> {
 
 /// How long garbage is published at least.
 const GARBAGE_FOR: Duration = Duration::from_secs(20);
+/// How many messages of garbage there are at least on each kind of subject; the matrix wants a million. None: a few ten thousand in all.
+const MALFORMED_EACH: &str = "EXOBUS_CHAOS_MALFORMED_EACH";
 const GARBAGE_AT_ONCE: usize = 64;
 const PAUSE: Duration = Duration::from_millis(4);
 const DURABLE_ONE_IN: u64 = 500;
-/// Real messages that are remembered of each subject.
+/// Real messages that are remembered of each subject, and subjects of each kind.
 const SAMPLES_MAX: usize = 32;
 
-/// Real messages by subject, to be maimed; and subjects that nobody has used.
-struct Samples(BTreeMap<String, VecDeque<Message>>);
+const SUBJECTS: &str = "exo.v1.local.";
+
+/// What subjects have in common that differ in names of nodes, clients and jobs only.
+fn kind(subject: &str) -> String {
+    let words: Vec<&str> = subject.trim_start_matches(SUBJECTS).split('.').collect();
+    match words[..] {
+        ["node", _, what, ..] => format!("node.*.{what}"),
+        ["job", .., what] => format!("job.*.{what}"),
+        [durable @ ("kv" | "stream"), what, ..] => format!("{durable}.{what}"),
+        _ => words.join("."),
+    }
+}
+
+/// Real messages of a kind by subject, to be maimed, and how much garbage was made of them.
+#[derive(Default)]
+struct Kind {
+    samples: BTreeMap<String, VecDeque<Message>>,
+    littered: u64,
+}
+
+/// All kinds; and subjects that nobody has used.
+struct Samples(BTreeMap<String, Kind>);
 
 impl Samples {
     fn new() -> Self {
@@ -101,96 +124,138 @@ impl Samples {
             "node.n1.beat",
             "node.n1.session.n9",
         ];
-        Self(unused.map(|end| (format!("exo.v1.local.{end}"), VecDeque::new())).into())
+        let mut samples = Self(BTreeMap::new());
+        for end in unused {
+            samples.of(&format!("{SUBJECTS}{end}"));
+        }
+        samples
+    }
+
+    fn of(&mut self, subject: &str) -> Option<&mut VecDeque<Message>> {
+        let kind = self.0.entry(kind(subject)).or_default();
+        let room = kind.samples.len() < SAMPLES_MAX || kind.samples.contains_key(subject);
+        room.then(|| kind.samples.entry(subject.to_owned()).or_default())
     }
 
     fn add(&mut self, message: Message) {
-        let samples = self.0.entry(message.subject.clone()).or_default();
+        let Some(samples) = self.of(&message.subject) else { return };
         if samples.len() == SAMPLES_MAX {
             samples.pop_front();
         }
         samples.push_back(message);
     }
 
+    fn is_durable(kind: &str) -> bool {
+        kind.starts_with("kv.") || kind.starts_with("stream.")
+    }
+
     /// What nobody should have sent.
-    fn garbage(&self, random: &mut Random) -> Option<Message> {
+    fn garbage(&mut self, random: &mut Random) -> Option<Message> {
         let nth = random.below(self.0.len() as u64) as usize;
-        let (subject, samples) = self.0.iter().nth(nth)?;
+        let (kind, Kind { samples, littered }) = self.0.iter_mut().nth(nth)?;
         // What is published there is a write, durable before it is answered: a few, or it is the disk that is tried.
-        let durable = subject.starts_with("exo.v1.local.kv.") || subject.starts_with("exo.v1.local.stream.");
-        if durable && random.below(DURABLE_ONE_IN) > 0 {
+        if Self::is_durable(kind) && random.below(DURABLE_ONE_IN) > 0 {
             return None;
         }
+        let (subject, samples) = samples.iter().nth(random.below(samples.len() as u64) as usize)?;
+        *littered += 1;
         let none = || Message { subject: subject.clone(), reply: None, headers: Vec::new(), payload: Vec::new() };
         let mut message = match samples.len() as u64 {
             0 => none(),
             count => samples[random.below(count) as usize].clone(),
         };
-        let bytes =
-            |random: &mut Random, most| (0..random.below(most)).map(|_| random.below(256) as u8).collect::<Vec<_>>();
-        let length = message.payload.len() as u64;
-        match random.below(5) {
-            0 => message.payload = bytes(random, 2000),
-            // As a value that is no such value.
-            1 => message.payload = [vec![1], bytes(random, 200)].concat(),
-            // Nested without end.
-            2 => message.payload = [vec![1], vec![0x91; 1 + random.below(5000) as usize]].concat(),
-            3 if length > 0 => message.payload.truncate(random.below(length) as usize),
-            _ if length > 0 => {
-                for _ in 0..=random.below(4) {
-                    let at = random.below(length) as usize;
-                    message.payload[at] ^= 1 << random.below(8);
-                }
-            }
-            _ => message.payload = bytes(random, 20),
-        }
+        maim(&mut message.payload, random);
         Some(message)
+    }
+
+    /// Of the kinds that are not durable, the one with the least garbage, and how much that is.
+    fn least(&self) -> Option<(&str, u64)> {
+        let passing = self.0.iter().filter(|(kind, _)| !Self::is_durable(kind));
+        passing.map(|(name, kind)| (name.as_str(), kind.littered)).min_by_key(|(_, littered)| *littered)
+    }
+
+    fn littered(&self) -> u64 {
+        self.0.values().map(|kind| kind.littered).sum()
+    }
+}
+
+fn maim(payload: &mut Vec<u8>, random: &mut Random) {
+    let bytes =
+        |random: &mut Random, most| (0..random.below(most)).map(|_| random.below(256) as u8).collect::<Vec<_>>();
+    let length = payload.len() as u64;
+    match random.below(5) {
+        0 => *payload = bytes(random, 2000),
+        // As a value that is no such value.
+        1 => *payload = [vec![1], bytes(random, 200)].concat(),
+        // Nested without end.
+        2 => *payload = [vec![1], vec![0x91; 1 + random.below(5000) as usize]].concat(),
+        3 if length > 0 => payload.truncate(random.below(length) as usize),
+        _ if length > 0 => {
+            for _ in 0..=random.below(4) {
+                let at = random.below(length) as usize;
+                payload[at] ^= 1 << random.below(8);
+            }
+        }
+        _ => *payload = bytes(random, 20),
     }
 }
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-fn litter(port: u16, over: &AtomicBool, littered: &AtomicU64) -> Result<()> {
+fn litter(port: u16, over: &AtomicBool, samples: &Mutex<Samples>) -> Result<()> {
     let mut client = Client::connect(port)?;
     client.listen()?;
-    let (mut samples, mut random) = (Samples::new(), Random::new(25));
+    let mut random = Random::new(25);
     while !over.load(Ordering::Relaxed) {
         let begun = Instant::now();
         while begun.elapsed() < PAUSE {
             if let Some(message) = client.next(LISTEN_FOR)? {
-                samples.add(message);
+                lock(samples).add(message);
             }
         }
-        let garbage: Vec<_> = (0..GARBAGE_AT_ONCE).filter_map(|_| samples.garbage(&mut random)).collect();
+        let mut known = lock(samples);
+        let garbage: Vec<_> = (0..GARBAGE_AT_ONCE).filter_map(|_| known.garbage(&mut random)).collect();
+        drop(known);
         client.publish(&garbage)?;
-        littered.fetch_add(garbage.len() as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
+fn lock(samples: &Mutex<Samples>) -> MutexGuard<'_, Samples> {
+    samples.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
 pub(super) fn malformed(ground: &Ground) -> Result<Outcome> {
+    let each: u64 = match std::env::var(MALFORMED_EACH) {
+        Ok(text) => text.parse().with_context(|| format!("{MALFORMED_EACH}={text}"))?,
+        Err(_) => 0,
+    };
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
-    let (port, littered, sorts) = (cluster.port(), AtomicU64::new(0), Cell::new(0));
+    let (port, samples, sorts) = (cluster.port(), Mutex::new(Samples::new()), Cell::new(0));
+    let littered = || lock(&samples).littered();
     let (run, events): (Run, Events) = beside(
-        |over| litter(port, over, &littered),
+        |over| litter(port, over, &samples),
         || {
             let begun = Instant::now();
             loop {
-                let before = littered.load(Ordering::Relaxed);
-                let sorted = cluster.sort("simple", |events| {
-                    Ok(littered.load(Ordering::Relaxed) > before + 1000 && events.done("sort.map") > 10)
-                })?;
+                let before = littered();
+                let sorted =
+                    cluster.sort("simple", |events| Ok(littered() > before + 1000 && events.done("sort.map") > 10))?;
                 sorts.set(sorts.get() + 1);
-                if begun.elapsed() > GARBAGE_FOR || sorted.0.code != Some(0) {
+                let enough = lock(&samples).least().is_some_and(|(_, least)| least >= each);
+                if (begun.elapsed() > GARBAGE_FOR && enough) || sorted.0.code != Some(0) {
                     return Ok(sorted);
                 }
                 ground.is_right(&sorted.0)?;
             }
         },
     )?;
-    let (littered, sorts) = (littered.load(Ordering::Relaxed), sorts.get());
-    let what = format!("{littered} malformed messages on every subject during {sorts} sorts, 0 deaths; the last");
+    let (all, sorts, samples) = (littered(), sorts.get(), lock(&samples));
+    let (kind, least) = samples.least().context("subjects")?;
+    let what = format!(
+        "{all} malformed messages on every subject (least, on {kind}: {least}) during {sorts} sorts, 0 deaths; the last"
+    );
     let outcome = cluster.right(&clean, &run, &events, &what)?;
     cluster.end()?;
     Ok(outcome)
