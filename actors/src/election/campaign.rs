@@ -13,7 +13,7 @@ use super::state::{Answer, Effect, ElectionOptions, Event, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::membership::{Directory, MembershipMsg};
 use crate::node::open_durable;
-use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg};
+use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg, Where};
 use crate::shell::{Address, Fatal, Post};
 
 /// The bucket, and its one key.
@@ -83,7 +83,7 @@ impl Campaign {
     /// Begins, on this arbiter.
     pub(crate) fn start(parts: CampaignParts) -> Self {
         let (leave, left) = oneshot::channel();
-        let runner = Runner { me: candidate(&parts.post), where_task: None, parts };
+        let runner = Runner { me: candidate(&parts.post), where_task: None, is_nowhere: false, parts };
         let task = match runner.parts.ground {
             Ground::Keys(ref kv) => {
                 let kv = kv.clone();
@@ -119,15 +119,15 @@ fn candidate(post: &Post) -> String {
 struct Runner {
     parts: CampaignParts,
     me: String,
-    /// Answers who looks for the Scheduler, while it is here.
+    /// Answers who looks for the Scheduler, while it is here or cannot be anywhere.
     where_task: Option<tokio::task::JoinHandle<()>>,
+    /// Whether that is what it says.
+    is_nowhere: bool,
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        if let Some(task) = self.where_task.take() {
-            task.abort();
-        }
+        self.fall_silent();
     }
 }
 
@@ -177,6 +177,46 @@ impl Runner {
             if leaving && asked.is_none() {
                 return;
             }
+            self.look_nowhere(&state).await;
+        }
+    }
+
+    /// Nobody reigns where keys cannot be written: who looks for the Scheduler hears why.
+    async fn look_nowhere(&mut self, state: &State) {
+        let is_nowhere = state.reign().is_none() && state.stores_nothing();
+        if is_nowhere == self.is_nowhere {
+            return;
+        }
+        self.is_nowhere = is_nowhere;
+        let node = self.parts.post.node();
+        if is_nowhere {
+            let why = format!(
+                "{node} cannot take the lease of the scheduler: the NATS server answers, but stores nothing; its disk may be full"
+            );
+            warn!(why, "there is no scheduler");
+            self.answer(&Where::Nowhere { why }).await;
+        } else if state.reign().is_none() {
+            info!(%node, "the NATS server stores again");
+            self.fall_silent();
+        }
+    }
+
+    /// Answers so whoever looks for the Scheduler, from now on.
+    async fn answer(&mut self, answer: &Where) {
+        match serve_where(&self.parts.bus, &self.parts.subjects, answer).await {
+            Ok(task) => {
+                if let Some(before) = self.where_task.replace(task) {
+                    before.abort();
+                }
+            }
+            // Nodes hear of a Scheduler all the same.
+            Err(error) => warn!(%error, "clients are not told where the scheduler is"),
+        }
+    }
+
+    fn fall_silent(&mut self) {
+        if let Some(task) = self.where_task.take() {
+            task.abort();
         }
     }
 
@@ -212,15 +252,7 @@ impl Runner {
         let reign = Reign { epoch, node: self.parts.post.node().clone() };
         info!(node = %reign.node, epoch = epoch.0, "is the scheduler");
         self.tell_of(epoch, until, succeeds);
-        match serve_where(&self.parts.bus, &self.parts.subjects, &reign).await {
-            Ok(task) => {
-                if let Some(before) = self.where_task.replace(task) {
-                    before.abort();
-                }
-            }
-            // Nodes hear of it all the same.
-            Err(error) => warn!(%error, "clients are not told where the scheduler is"),
-        }
+        self.answer(&Where::Here(reign.clone())).await;
         self.parts.link.follow(&reign);
         // At once: the sooner the others know, the sooner jobs go on.
         let _ = self.parts.membership.send(MembershipMsg::Speak);
@@ -237,9 +269,7 @@ impl Runner {
     }
 
     fn end(&mut self) {
-        if let Some(task) = self.where_task.take() {
-            task.abort();
-        }
+        self.fall_silent();
         self.parts.link.end_own();
         let _ = self.parts.scheduler.send(SchedulerMsg::StepDown);
     }
@@ -282,10 +312,10 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
 }
 
 /// Answers whoever looks for the Scheduler.
-async fn serve_where(bus: &Bus, subjects: &Subjects, reign: &Reign) -> Result<tokio::task::JoinHandle<()>, BusError> {
+async fn serve_where(bus: &Bus, subjects: &Subjects, answer: &Where) -> Result<tokio::task::JoinHandle<()>, BusError> {
     let pattern = subjects.ctl_all("scheduler")?;
     let mut asked = bus.subscribe(pattern, SubscribeOptions::queue("scheduler")).await?;
-    let answer = codec::encode_checked(reign).map_err(|error| BusError::Config(error.to_string()))?;
+    let answer = codec::encode_checked(answer).map_err(|error| BusError::Config(error.to_string()))?;
     Ok(tokio::task::spawn_local(async move {
         while let Some(question) = asked.recv().await {
             let _ = question.try_reply(Message::new(answer.clone()));

@@ -113,6 +113,9 @@ impl Why {
     }
 }
 
+/// One such write may be a lost answer.
+const UNSTORED_MIN: u32 = 2;
+
 /// The pure core of a candidate.
 #[derive(Clone, Debug)]
 pub struct State {
@@ -124,6 +127,8 @@ pub struct State {
     heard: Epoch,
     /// Whether the outcome of the last write is unknown.
     unsure: bool,
+    /// Writes of which nothing was heard, and nothing was found when looked after: so many in a row.
+    unstored: u32,
     /// When the question was asked that is under way.
     asked_at: Option<Duration>,
     ask_at: Duration,
@@ -139,6 +144,7 @@ impl State {
             reign: None,
             heard: Epoch(0),
             unsure: false,
+            unstored: 0,
             asked_at: None,
             ask_at: now,
             left: false,
@@ -148,6 +154,11 @@ impl State {
     /// The epoch under which this node acts.
     pub fn reign(&self) -> Option<Epoch> {
         self.reign
+    }
+
+    /// Whether the keys can be read and not be written: the disk of their server may be full.
+    pub fn stores_nothing(&self) -> bool {
+        self.unstored >= UNSTORED_MIN
     }
 
     /// When the next tick has something to do; `None` while only an answer can change anything.
@@ -204,6 +215,14 @@ impl State {
     }
 
     fn answered(&mut self, now: Duration, asked_at: Duration, answer: Answer, effects: &mut Vec<Effect>) {
+        let (looked, held) = (self.unsure, self.held.map(|(revision, _)| revision));
+        self.unstored = match answer {
+            Answer::NotOurs if looked => self.unstored + 1,
+            Answer::Ours(revision) if looked && held == Some(revision) => self.unstored + 1,
+            // What it was lost with is known when it has been looked.
+            Answer::Lost if !looked => self.unstored,
+            _ => 0,
+        };
         match answer {
             Answer::Written(revision) if self.left => effects.push(Effect::Release(revision)),
             Answer::Written(revision) => {

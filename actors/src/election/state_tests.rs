@@ -52,6 +52,48 @@ fn who_makes_the_key_reigns_under_its_revision_and_renews_at_its_own_last_one() 
 }
 
 #[test]
+fn writes_that_are_lost_again_and_again_while_questions_are_answered_are_not_stored() {
+    let mut world = Alone::reigning();
+    assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
+    world.answer(1400, Answer::Lost);
+    assert_eq!(world.on(1650, Event::Tick), [Effect::StepDown(Why::RanOut), Effect::Look]);
+    assert!(!world.state.stores_nothing());
+    assert_eq!(world.answer(1651, Answer::NotOurs), [Effect::Create]);
+    assert!(!world.state.stores_nothing(), "one answer may have been lost");
+    world.answer(2651, Answer::Lost);
+    assert_eq!(world.on(2901, Event::Tick), [Effect::Look]);
+    assert_eq!(world.answer(2902, Answer::NotOurs), [Effect::Create]);
+    assert!(world.state.stores_nothing());
+    let mut stored = world.state.clone();
+    stored.on(ms(2903), Event::Answered(Answer::Written(9)), &mut Vec::new());
+    assert!(!stored.stores_nothing());
+    let mut refused = world.state.clone();
+    refused.on(ms(2903), Event::Answered(Answer::Refused), &mut Vec::new());
+    assert!(!refused.stores_nothing(), "somebody else's was stored");
+    world.answer(3902, Answer::Lost);
+    assert!(world.state.stores_nothing());
+    world.on(4152, Event::Tick);
+    world.answer(5152, Answer::Lost);
+    assert!(!world.state.stores_nothing(), "the server is away");
+}
+
+#[test]
+fn a_write_that_was_found_is_stored_and_one_that_was_not_is_not() {
+    for (found, stores_nothing) in [(9, false), (7, true)] {
+        let mut world = Alone::reigning();
+        let mut at = 400;
+        for _ in 0..2 {
+            world.on(at, Event::Tick);
+            world.answer(at + 100, Answer::Lost);
+            assert_eq!(world.on(at + 350, Event::Tick), [Effect::Look]);
+            world.answer(at + 360, Answer::Ours(found));
+            at += 360;
+        }
+        assert_eq!(world.state.stores_nothing(), stores_nothing, "found {found}");
+    }
+}
+
+#[test]
 fn only_who_makes_the_key_for_the_first_time_ever_succeeds_nobody_whatever_it_has_heard() {
     for (revision, succeeds) in [(1, false), (2, true)] {
         let mut world = Alone::new();

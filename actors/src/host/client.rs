@@ -14,7 +14,7 @@ use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::event::Event;
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::Directory;
-use crate::node::{NodeError, find_scheduler, pump};
+use crate::node::{NodeError, Search, find_scheduler, pump};
 use crate::owner::{self, OwnerMsg, Why};
 use crate::random::Random;
 use crate::scheduler::{self, JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
@@ -81,6 +81,11 @@ pub struct Client {
     pump: tokio::task::JoinHandle<()>,
 }
 
+/// Who waits for an answer hears soon that there is none to be had.
+fn search(deadline: Duration) -> Search {
+    Search { deadline, nowhere: Duration::from_secs(3) }
+}
+
 impl Client {
     /// Connects, on the current tokio runtime.
     ///
@@ -102,7 +107,7 @@ impl Client {
         let (_, inbox) = mailbox::<ClientMsg>(&post, CLIENT_ACTOR);
         // Nobody is known to be dead here: heartbeats are for nodes.
         let pump = tokio::spawn(pump(events, post.clone(), Directory::default()));
-        find_scheduler(&options.bus, &options.subjects, options.deadline, &options.clock).await?;
+        find_scheduler(&options.bus, &options.subjects, search(options.deadline), &options.clock).await?;
         let ClientOptions { bus, subjects, random, .. } = options;
         Ok(Self { post, random, endpoint, bus, subjects, inbox, pump })
     }
@@ -116,7 +121,7 @@ impl Client {
         let started = clock.now();
         loop {
             let left = deadline.saturating_sub(clock.now().saturating_sub(started));
-            let reign = find_scheduler(&self.bus, &self.subjects, left, clock).await?;
+            let reign = find_scheduler(&self.bus, &self.subjects, search(left), clock).await?;
             let scheduler = self.post.address::<SchedulerMsg>(&reign.node, scheduler::ACTOR);
             match scheduler.ask(&question, left.min(ANSWER_DEADLINE)).await {
                 Ok(answer) => return Ok(answer),

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::base::{Base, Jobs};
-use super::joining::{ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
+use super::joining::{Search, ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
 use super::leftovers::delete_leftovers;
 use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
@@ -28,7 +28,7 @@ use crate::node_manager::{
     self, ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
 };
 use crate::registry::{Function, functions, programs};
-use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerMsg, SchedulerOptions};
+use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerMsg, SchedulerOptions, Where};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
 use crate::transfer::network::Network;
 
@@ -262,7 +262,9 @@ impl Running {
         // Later lives know from the one before, and hear of it.
         if first {
             let clock = base.post.clock();
-            let reign = find_scheduler(&cluster.bus, &cluster.subjects, cluster.join_deadline, clock).await?;
+            // Somebody may be about to mend what keeps it away.
+            let search = Search { deadline: cluster.join_deadline, nowhere: cluster.join_deadline };
+            let reign = find_scheduler(&cluster.bus, &cluster.subjects, search, clock).await?;
             base.link.follow(&reign);
         }
         let parts = base.parts(options.executors);
@@ -400,7 +402,7 @@ async fn stand(
 ) -> Result<Campaign, NodeError> {
     let ground = Ground::of(&cluster.bus, &cluster.subjects, cluster.join_deadline).await?;
     if matches!(ground, Ground::Word)
-        && let Some(other) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
+        && let Some(Where::Here(other)) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
         && other.node != *base.post.node()
     {
         return Err(NodeError::Other(second_scheduler(&other.node).reason));

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::{ClusterOptions, JobsOver, NodeError};
 use crate::ids::{Incarnation, NodeId};
 use crate::membership::{Directory, MembershipMsg};
-use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
+use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg, Where};
 use crate::shell::{Address, Post};
 
 /// How often a node tells the Scheduler that it is there.
@@ -56,11 +56,11 @@ fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Resul
 }
 
 /// Asks once where the Scheduler is; `None`: nobody says.
-pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
+pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Where>, NodeError> {
     let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
     let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), WHERE_DEADLINE).await;
-    Ok(match answer.map(|message| codec::decode_checked::<Reign>(&message.payload)) {
-        Ok(Ok(reign)) => Some(reign),
+    Ok(match answer.map(|message| codec::decode_checked::<Where>(&message.payload)) {
+        Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
             refusals.refuse(subject.as_str(), "find the scheduler", &error);
             None
@@ -70,21 +70,35 @@ pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusal
     })
 }
 
+/// How long somebody looks for the Scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    /// At most.
+    pub(crate) deadline: Duration,
+    /// Where a candidate says that there can be none.
+    pub(crate) nowhere: Duration,
+}
+
 /// Asks until somebody says where the Scheduler is.
 pub(crate) async fn find_scheduler(
     bus: &Bus,
     subjects: &Subjects,
-    deadline: Duration,
+    search: Search,
     clock: &Arc<dyn Clock>,
 ) -> Result<Reign, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
+    let mut nowhere = None;
     loop {
-        if let Some(reign) = ask_where(bus, subjects, &refusals).await? {
-            return Ok(reign);
+        match ask_where(bus, subjects, &refusals).await? {
+            Some(Where::Here(reign)) => return Ok(reign),
+            Some(Where::Nowhere { why }) => nowhere = Some(why),
+            None => {}
         }
         let waited = clock.now().saturating_sub(started);
+        let deadline = if nowhere.is_some() { search.deadline.min(search.nowhere) } else { search.deadline };
         if waited >= deadline {
-            return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited });
+            let why = nowhere.unwrap_or_else(|| "start a node with `scheduler = true`".to_owned());
+            return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited, why });
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

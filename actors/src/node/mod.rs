@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 #[cfg(feature = "simulation")]
 pub(crate) use control::inhabit;
 pub(crate) use durable::open_durable;
-pub(crate) use joining::{find_scheduler, pump};
+pub(crate) use joining::{Search, find_scheduler, pump};
 pub(crate) use life::Life;
 pub use options::{ClusterOptions, NodeError, NodeOptions};
 pub(crate) use over::JobsOver;

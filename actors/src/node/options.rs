@@ -114,12 +114,14 @@ pub enum NodeError {
         source: std::io::Error,
     },
     /// Nobody says where the Scheduler is.
-    #[error("no scheduler answered in cluster {cluster} for {waited:?}: start a node with `scheduler = true`")]
+    #[error("no scheduler answered in cluster {cluster} for {:.1} s: {why}", waited.as_secs_f64())]
     NoScheduler {
         /// The cluster.
         cluster: String,
         /// How long was waited.
         waited: Duration,
+        /// What a candidate says, or what to do.
+        why: String,
     },
     /// Something else, as text.
     #[error("{0}")]

@@ -1,14 +1,18 @@
 //! Several nodes that may become the Scheduler.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use exobus_actors::futures::Futures;
+use exobus_actors::host::{Client, ClientOptions};
 use exobus_actors::ids::{Epoch, NodeId};
 use exobus_actors::node::Node;
+use exobus_actors::random::SystemRandom;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, TaskOptions};
 use exobus_bus::chaos::{Chaos, Direction, Faults};
+use exobus_store::SystemClock;
 
 use crate::harness::{Cluster, until};
 
@@ -106,4 +110,30 @@ async fn leases_go_on_while_no_scheduler_speaks() {
     assert_eq!(*told.lock().unwrap(), Some(None::<NodeId>), "it was all done without a Scheduler");
     chaos.heal();
     until(|| host.reign().is_some()).await;
+}
+
+/// The disk of the keys' server is full: it answers, and takes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_looks_for_a_scheduler_hears_why_there_can_be_none() {
+    let cluster = Arc::new(Cluster::new());
+    let chaos = Chaos::around(&cluster.bus, 1, Faults::default());
+    cluster.start_candidate("a", &chaos.bus());
+    let host = cluster.node("a");
+    let connect = async || {
+        let options = ClientOptions {
+            bus: cluster.bus.clone(),
+            subjects: cluster.subjects.clone(),
+            clock: Arc::new(SystemClock::new()),
+            random: Arc::new(SystemRandom),
+            deadline: Duration::from_secs(60),
+        };
+        Client::connect(options).await
+    };
+    chaos.set(Faults { disk_full: true, ..Faults::default() });
+    until(|| host.reign().is_none()).await;
+    let refused = connect().await.err().expect("there is no Scheduler").to_string();
+    assert!(refused.contains("a cannot take the lease") && refused.contains("stores nothing"), "{refused}");
+    chaos.set(Faults::default());
+    until(|| host.reign().is_some()).await;
+    connect().await.expect("there is one again");
 }

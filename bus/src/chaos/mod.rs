@@ -39,13 +39,24 @@ pub struct Faults {
     pub hold_max: Duration,
     /// Share of calls of durable streams that are done and whose answer is lost.
     pub drop_answer: f64,
+    /// Whether durable streams take nothing and say nothing of it, while they answer what is asked of what they have: so does a
+    /// server whose disk is full.
+    pub disk_full: bool,
     /// Every message is delayed by so much, least and most; order is kept.
     pub delay: Option<(Duration, Duration)>,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { drop: 0.0, repeat: 0.0, reorder: 0.0, hold_max: Duration::from_millis(5), drop_answer: 0.0, delay: None }
+        Self {
+            drop: 0.0,
+            repeat: 0.0,
+            reorder: 0.0,
+            hold_max: Duration::from_millis(5),
+            drop_answer: 0.0,
+            disk_full: false,
+            delay: None,
+        }
     }
 }
 

@@ -99,7 +99,8 @@ impl StreamBackend for ChaosStreams {
     }
 
     async fn append(&self, stream: &str, append: Append, deadline: Duration) -> Result<Appended, BusError> {
-        let strike = draw(&self.state, Some(&append.subject));
+        let mut strike = draw(&self.state, Some(&append.subject));
+        strike.lost |= self.state.lock().faults.disk_full;
         if strike.repeated && !strike.lost {
             // The copy arrives first; its answer is nobody's.
             let _ = self.inner.append(stream, append.clone(), deadline).await;
