@@ -13,7 +13,7 @@ use crate::isolation;
 use crate::joblog::LogsLink;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerMsg, PushCount};
-use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};
+use crate::node_manager::{Doubts, ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Address, Post};
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
@@ -144,6 +144,7 @@ impl Base {
             transfer: self.transfer.clone(),
             addresses: Arc::new(move |node| directory.data_address(node)),
             is_gone: Arc::new(move |node| members.is_gone(node)),
+            doubts: Doubts::default(),
             clock: self.post.clock().clone(),
             received: Tally::default(),
             pushed: Pushed::default(),

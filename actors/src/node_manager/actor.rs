@@ -555,6 +555,13 @@ impl Actor for NodeManager {
             NodeMsg::FreeParts { job, set, parts, .. } => self.free_parts((job, set), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
             NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run),
+            NodeMsg::Doubt { nodes, .. } => {
+                let now = self.post.clock().now();
+                nodes
+                    .iter()
+                    .filter(|node| *node != self.post.node())
+                    .for_each(|node| self.stager.doubts.raise(node, now));
+            }
             NodeMsg::Doing { job, attempts, reply } => self.post.answer(reply, self.doing(job, &attempts)),
             NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms, scope),
             NodeMsg::Sample => {

@@ -9,6 +9,7 @@ use exobus_store::disk::{Fault, FaultyDisk, MemoryDisk, Op};
 use exobus_store::{ObjectMeta, RowHash, StoreOptions, SystemClock, WriterOptions};
 use parking_lot::Mutex;
 
+use super::doubts::Verdict;
 use super::losses::objects_of;
 use super::remote::FetchError;
 use super::staging::{Members, Prepared, Stager};
@@ -87,6 +88,7 @@ impl World {
             transfer: TransferClient::with(fetching, TOKEN, clock.clone()),
             addresses: Arc::new(move |node| known.lock().get(node).cloned()),
             is_gone: Arc::new(|_| false),
+            doubts: Doubts::default(),
             clock,
             received: Tally::default(),
             pushed: Pushed::default(),
@@ -421,4 +423,34 @@ async fn a_node_that_is_known_to_be_dead_is_asked_once() {
     let failure = staged.err().expect("nobody is there");
     assert_eq!(failure.lost, [LostObject { object, node, loss: Loss::Unreachable }]);
     assert_eq!(looked.load(Ordering::Relaxed), 1, "after the first failure it was given up");
+}
+
+#[tokio::test]
+async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more() {
+    let world = World::new(memory());
+    let (mut here, there) = (world.node("n1"), world.node("n2"));
+    let object = world.write(&there).id;
+    let node = there.name.clone();
+    let looked = Arc::new(AtomicU64::new(0));
+    let looks = looked.clone();
+    here.stager.is_gone = Arc::new(move |_| {
+        looks.fetch_add(1, Ordering::Relaxed);
+        false
+    });
+    let arg = Arg { source: Source::Object(object), parts: Parts::All };
+    let spec = spec(vec![LocatedArg { arg, at: Some(node.clone()) }]);
+    let now = || here.stager.clock.now();
+    let stage = || here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager));
+    here.stager.doubts.raise(&node, now());
+    let prepared = stage().await.expect("it is there");
+    assert_eq!(whole(&prepared), [content_of(object)]);
+    assert_eq!(here.stager.doubts.of(&node, now()), Verdict::Trusted, "that was the sign");
+    drop(there);
+    here.stager.doubts.raise(&node, now());
+    for asked in 1..=2 {
+        let failure = stage().await.err().expect("nobody is there");
+        assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
+        assert_eq!(looked.load(Ordering::Relaxed), asked, "it is not asked again");
+    }
+    assert_eq!(here.stager.doubts.of(&node, now()), Verdict::Silent);
 }

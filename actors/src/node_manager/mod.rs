@@ -5,6 +5,7 @@
 //! task more than executors is kept staged, so that arguments are fetched while earlier tasks run.
 
 mod actor;
+mod doubts;
 mod executor;
 mod gate;
 mod losses;
@@ -17,6 +18,7 @@ mod waits;
 mod why;
 
 pub use actor::{NodeManager, NodeManagerParts};
+pub(crate) use doubts::Doubts;
 #[cfg(feature = "simulation")]
 pub(crate) use executor::{Executor, Flags};
 pub use executor::{ExecutorLink, Report, Work};

@@ -11,6 +11,7 @@
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
 //! | `Watch`     | Owner        | `NodeFigures` now and then regularly  | replaces               | repeated by the session       |
 //! | `TakeStock` | Owner        | `Stock`                               | same answer, or less   | repeated by the session       |
+//! | `Doubt`     | Owner        | –                                     | lasts longer           | found out by a fetch          |
 //! | `Doing`     | Owner        | `AttemptState`s, in that order        | same question again    | asked again after the deadline |
 //! | `Executor`  | executors    | –                                     | –                      | never leaves the process      |
 //! | `Staged`    | itself       | –                                     | –                      | never leaves the process      |
@@ -153,6 +154,13 @@ pub enum NodeMsg {
         /// Which run of the job it is, from 0; Owners of earlier ones are told that they are over.
         #[serde(default)]
         run: u32,
+    },
+    /// One of these could not fetch from the other: see whether they answer before anything is fetched from them.
+    Doubt {
+        /// The job.
+        job: JobId,
+        /// The nodes.
+        nodes: Vec<NodeId>,
     },
     /// What do these attempts do, or wait for? Asked when the job stands still, or somebody wants to know.
     Doing {

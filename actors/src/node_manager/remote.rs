@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use exobus_store::{Block, PartMeta, StoreError};
 
+use super::doubts::Verdict;
 use super::losses::from_store;
 use super::staging::{Copy, Piece, Stager};
 use crate::ids::{NodeId, ObjectId};
@@ -23,6 +24,8 @@ const ADDRESS_POLL: Duration = Duration::from_millis(20);
 /// says nothing is given up after 4 s, so that a fetch from it ends within 5 s; unless it answers over another connection.
 const ASKED_AGAIN_FOR: Duration = Duration::from_secs(4);
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// The same where a node is doubted: it may be busy, and what it does not answer now is made again.
+const SIGN_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -41,6 +44,11 @@ impl FetchError {
     pub(super) fn new(node: &NodeId, items: &[(ObjectId, Parts)], error: TransferError) -> Self {
         let gone = Vec::from_iter(gone(&error));
         Self { node: node.clone(), objects: items.iter().map(|(object, _)| *object).collect(), gone, error }
+    }
+
+    /// Whether nothing was heard of the node.
+    fn is_silence(&self) -> bool {
+        matches!(self.error, TransferError::Unreachable { .. } | TransferError::Stalled { .. })
     }
 
     /// As the failure of the attempt that asked.
@@ -129,10 +137,15 @@ impl Stager {
         let heals = heals && !(self.is_gone)(&error.node);
         self.spend(patience);
         let stood_still = matches!(error.error, TransferError::Stalled { .. });
-        if stood_still && !patience.seen && self.answers(&error).await {
+        if stood_still && !patience.seen && self.answers(&error.node, &error.objects, ANSWERS_WITHIN).await {
             (patience.seen, patience.left) = (true, ASKED_AGAIN_FOR);
         }
-        if !heals || !error.gone.is_empty() || patience.left.is_zero() {
+        if heals && patience.left.is_zero() && !patience.seen && error.is_silence() {
+            self.doubts.raise(&error.node, self.clock.now());
+        }
+        // Others, or this one, have waited for it in vain.
+        let silent = error.is_silence() && self.doubts.of(&error.node, self.clock.now()) == Verdict::Silent;
+        if !heals || !error.gone.is_empty() || patience.left.is_zero() || silent {
             return Err(error);
         }
         tracing::debug!(node = %error.node, error = %error.error, "asking again");
@@ -142,14 +155,14 @@ impl Stager {
         Ok(())
     }
 
-    /// Whether the node answers at all, soon: then it was only that connection.
-    async fn answers(&self, error: &FetchError) -> bool {
-        let items: Vec<_> = error.objects.iter().take(1).map(|object| (*object, Parts::All)).collect();
+    /// Whether the node answers at all, soon: a question about one of these objects.
+    async fn answers(&self, node: &NodeId, objects: &[ObjectId], within: Duration) -> bool {
+        let items: Vec<_> = objects.iter().take(1).map(|object| (*object, Parts::All)).collect();
         let question = async {
-            let address = self.address(&error.node, &items).await.ok()?;
+            let address = self.told_address(node, &items).await.ok()?;
             self.transfer.directory(&address, items.clone()).await.ok()
         };
-        matches!(tokio::time::timeout(ANSWERS_WITHIN, question).await, Ok(Some(_)))
+        matches!(tokio::time::timeout(within, question).await, Ok(Some(_)))
     }
 
     /// Parts of objects of another node, into memory that was granted for them. Asks once.
@@ -227,8 +240,27 @@ impl Stager {
         }
     }
 
-    /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
+    /// Where a node serves objects; if it is doubted, once it has shown that it does.
     async fn address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
+        let verdict = self.doubts.of(node, self.clock.now());
+        if verdict != Verdict::Trusted {
+            let objects: Vec<_> = items.iter().map(|(object, _)| *object).collect();
+            if verdict == Verdict::Silent || !self.answers(node, &objects, SIGN_WITHIN).await {
+                if verdict == Verdict::Doubted {
+                    self.doubts.is_silent(node, self.clock.now());
+                }
+                let address = (self.addresses)(node).unwrap_or_default();
+                let cause = "somebody asked it in vain lately, and it gives no sign now".to_owned();
+                let peer = PeerName { node: node.to_string(), address };
+                return Err(FetchError::new(node, items, TransferError::Unreachable { peer, cause }));
+            }
+            self.doubts.settle(node);
+        }
+        self.told_address(node, items).await
+    }
+
+    /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
+    async fn told_address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(address) = (self.addresses)(node) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use super::doubts::Doubts;
 use super::losses::from_store;
 use super::pushed::Pushed;
 use super::remote::FetchError;
@@ -91,6 +92,8 @@ pub(crate) struct Stager {
     pub(crate) addresses: Addresses,
     /// Which nodes are known to be dead or to have left.
     pub(crate) is_gone: Arc<dyn Fn(&NodeId) -> bool + Send + Sync>,
+    /// Who may be out of reach.
+    pub(crate) doubts: Doubts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) received: Tally,
     /// Copies that were pushed here ahead of who reads them.

@@ -283,6 +283,10 @@ impl OwnerActor {
                 self.nodes.remove(&node);
                 self.take_stock(&node);
             }
+            Effect::Doubt { node, of } => {
+                let message = NodeMsg::Doubt { job: self.job, nodes: of.into() };
+                self.tell(&node, message);
+            }
             Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts)),
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use smallvec::SmallVec;
 
 use super::placement::NodeIndex;
+use super::state::Effect;
 use super::tables::{EntrySource, Object, OwnerState, Value};
 use crate::arena::Index;
 use crate::ids::NodeId;
@@ -27,8 +28,9 @@ impl Apart {
         (one.min(other), one.max(other))
     }
 
-    fn put(&mut self, one: NodeIndex, other: NodeIndex) {
-        self.0.insert(Self::pair(one, other), REMEMBERED);
+    /// True where it was not known.
+    fn put(&mut self, one: NodeIndex, other: NodeIndex) -> bool {
+        self.0.insert(Self::pair(one, other), REMEMBERED).is_none()
     }
 
     fn has(&self, one: NodeIndex, other: NodeIndex) -> bool {
@@ -91,7 +93,9 @@ impl OwnerState {
         let Some(here) = self.known_node(node).filter(|here| self.is_up(*here)) else { return BTreeMap::new() };
         for lost in lost.iter().filter(|lost| lost.loss == Loss::Unreachable) {
             if let Some(there) = self.known_node(&lost.node).filter(|there| *there != here && self.is_up(*there)) {
-                self.cut.put(here, there);
+                if self.cut.put(here, there) {
+                    self.spread_doubt(here, there);
+                }
             }
         }
         let best = match self.key(task).pinned {
@@ -112,6 +116,14 @@ impl OwnerState {
             }
         }
         given_up
+    }
+
+    /// One of the two may be cut off from all: the others are not to find that out one after the other.
+    fn spread_doubt(&mut self, here: NodeIndex, there: NodeIndex) {
+        let id = |node: NodeIndex| self.nodes[usize::from(node)].id.clone();
+        let of = [id(here), id(there)];
+        let told = self.nodes.iter().filter(|node| node.alive);
+        self.effects.extend(told.map(|node| Effect::Doubt { node: node.id.clone(), of: of.clone() }));
     }
 
     /// The program could not be given an object that lies elsewhere: what makes it again does so where the program is.

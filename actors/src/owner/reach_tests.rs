@@ -39,6 +39,20 @@ fn what_one_node_cannot_reach_another_one_reads() {
 }
 
 #[test]
+fn all_nodes_hear_once_that_one_could_not_reach_another() {
+    let mut world = World::new(&[("a", 2), ("b", 2), ("c", 2), ("d", 2)]);
+    world.crash(&node("d"), false);
+    let first = made(&mut world, "first", "a");
+    let readers = ["second", "third"].map(|name| world.submit_with(name, &[whole(first)], placed("b", true)));
+    for reader in readers {
+        cannot_reach(&mut world, reader, first.output(0), "a");
+    }
+    let told: Vec<_> =
+        world.doubted.iter().map(|(told, of)| (told.as_str(), [of[0].as_str(), of[1].as_str()])).collect();
+    assert_eq!(told, [("a", ["b", "a"]), ("b", ["b", "a"]), ("c", ["b", "a"])]);
+}
+
+#[test]
 fn a_pair_is_tried_again_after_a_while_and_at_once_in_another_life() {
     let mut world = World::new(&[("a", 4), ("b", 4)]);
     let first = made(&mut world, "first", "a");

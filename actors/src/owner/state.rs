@@ -58,6 +58,8 @@ pub(crate) enum Effect {
     Restore { object: ObjectId, bytes: Bytes, rows: u64, row_hash: RowHash },
     /// Ask a node which objects of the job it holds.
     TakeStock { node: NodeId },
+    /// Tell a node that one of these could not fetch from the other.
+    Doubt { node: NodeId, of: [NodeId; 2] },
     /// Delete parts of a set's members.
     FreeParts { node: NodeId, set: SetId, parts: Parts },
     /// An object that somebody waits for is there, or never will be.

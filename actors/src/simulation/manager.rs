@@ -124,6 +124,8 @@ impl Manager {
             NodeMsg::FreeParts { job, set, parts, .. } => self.free_parts((job, set), parts, cx),
             NodeMsg::EndJob { job } => self.end_job(job, cx),
             NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run, cx),
+            // Fetches of this world find out by themselves.
+            NodeMsg::Doubt { .. } => {}
             NodeMsg::Doing { job, attempts, reply } => {
                 let (to, slot) = reply.goes_to();
                 let answer = Answer::Doing(self.doing(job, &attempts, cx.now));

@@ -424,6 +424,10 @@ impl Owner {
                 self.nodes.remove(&node);
                 self.take_stock(&node, cx);
             }
+            Effect::Doubt { node, of } => {
+                let message = NodeMsg::Doubt { job: self.job, nodes: of.into() };
+                self.tell(&node, message, cx);
+            }
             Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts), cx),
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, cx),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),

@@ -325,6 +325,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
         NodeMsg::TakeStock { job: job(), owner: node(), run: 1 },
+        NodeMsg::Doubt { job: job(), nodes: vec![node()] },
         NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt(1))], reply: Reply::to(node(), 4) },
         NodeMsg::Tick,
     ]
@@ -341,6 +342,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::EndJob { .. } => "EndJob",
         NodeMsg::Watch { .. } => "Watch",
         NodeMsg::TakeStock { .. } => "TakeStock",
+        NodeMsg::Doubt { .. } => "Doubt",
         NodeMsg::Doing { .. } => "Doing",
         NodeMsg::Executor(..) => "Executor",
         NodeMsg::Staged(..) => "Staged",
