@@ -532,10 +532,7 @@ impl Actor for OwnerActor {
                 self.state.stopped((&node, incarnation), task, outputs);
             }
             OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
-                self.state.stock(&node, incarnation, objects.iter().zip(outputs));
-                if last {
-                    self.logging.heard(&node);
-                }
+                self.stock((&node, incarnation), objects.iter().zip(outputs).collect(), last);
             }
             OwnerMsg::Settle => self.logging.settle(),
             // One that has ended its job has the last word.

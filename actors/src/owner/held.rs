@@ -1,13 +1,13 @@
 //! What waits until the log of the job is durable: what is to be freed, since the completion of who read it last is in the log;
-//! and how the job ends. Pure: positions of the log come in.
+//! and how the job ends. And what was freed on a node while it was asked what it holds. Pure: positions of the log come in.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::{NodeId, ObjectId, SetId};
-use crate::task::{Parts, TaskSpec};
+use crate::task::{Output, Parts, TaskSpec};
 
 /// What is to be freed on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Freed {
     Object(ObjectId),
     Parts(SetId, Parts),
@@ -18,13 +18,15 @@ pub(crate) enum Freed {
 pub(crate) struct Held<R> {
     /// What is freed when the log is durable up to a position, in order.
     frees: VecDeque<(u64, NodeId, Freed)>,
+    /// Nodes that have not said yet what they hold, and what is freed there meanwhile: their answer may name it still.
+    asked: BTreeMap<NodeId, BTreeSet<ObjectId>>,
     /// How the job ends when the log is durable up to a position.
     last_word: Option<(u64, R)>,
 }
 
 impl<R> Default for Held<R> {
     fn default() -> Self {
-        Self { frees: VecDeque::new(), last_word: None }
+        Self { frees: VecDeque::new(), asked: BTreeMap::new(), last_word: None }
     }
 }
 
@@ -37,7 +39,39 @@ impl<R> Held<R> {
             self.frees.push_back((noted, node, freed));
             return None;
         }
+        self.is_freed(&node, freed);
         Some((node, freed))
+    }
+
+    fn is_freed(&mut self, node: &NodeId, freed: Freed) {
+        if let (Some(meanwhile), Freed::Object(object)) = (self.asked.get_mut(node), freed) {
+            meanwhile.insert(object);
+        }
+    }
+
+    /// A node is asked what it holds. What it was told before may be lost, and with it the answer to an earlier question.
+    pub(crate) fn asked(&mut self, node: &NodeId) {
+        self.asked.insert(node.clone(), BTreeSet::new());
+    }
+
+    /// What a node says that it holds, or a part of that: what has been freed there since it was asked, or is about to be, is left out.
+    pub(crate) fn stock(
+        &mut self,
+        node: &NodeId,
+        mut objects: Vec<(ObjectId, Output)>,
+        last: bool,
+    ) -> Vec<(ObjectId, Output)> {
+        if let Some(meanwhile) = self.asked.get(node) {
+            objects.retain(|(object, _)| !meanwhile.contains(object));
+        }
+        let waits: BTreeSet<_> = self.frees.iter().filter(|(_, at, _)| at == node).map(|(.., freed)| *freed).collect();
+        if !waits.is_empty() {
+            objects.retain(|(object, _)| !waits.contains(&Freed::Object(*object)));
+        }
+        if last {
+            self.asked.remove(node);
+        }
+        objects
     }
 
     /// A task makes objects on a node, where some of the same names may wait to be freed: freed later, it would be what is made now.
@@ -59,19 +93,25 @@ impl<R> Held<R> {
             Freed::Parts(set, _) => at != node || !may_hold(*set),
             Freed::Object(_) => true,
         });
+        first.iter().for_each(|(node, freed)| self.is_freed(node, *freed));
         first
     }
 
     /// An object is put on a node now: what waits to be freed there under its name is not to be any more.
     pub(crate) fn keep(&mut self, node: &NodeId, object: ObjectId) {
         self.frees.retain(|(_, at, freed)| at != node || *freed != Freed::Object(object));
+        if let Some(meanwhile) = self.asked.get_mut(node) {
+            meanwhile.remove(&object);
+        }
     }
 
     /// The log is durable up to a position: what can be freed now, in order.
     #[must_use = "it is to be freed now"]
     pub(crate) fn durable(&mut self, up_to: u64) -> Vec<(NodeId, Freed)> {
         let durable = self.frees.iter().take_while(|(position, ..)| *position <= up_to).count();
-        self.frees.drain(..durable).map(|(_, node, freed)| (node, freed)).collect()
+        let freed: Vec<_> = self.frees.drain(..durable).map(|(_, node, freed)| (node, freed)).collect();
+        freed.iter().for_each(|(node, freed)| self.is_freed(node, *freed));
+        freed
     }
 
     /// How the job ends, when the log is durable up to a position.
@@ -113,6 +153,33 @@ mod tests {
         assert_eq!(held.durable(3), []);
         assert_eq!(held.durable(5), [(node(), object(2))]);
         assert_eq!(held.durable(u64::MAX), [(node(), object(3))]);
+    }
+
+    #[test]
+    fn what_is_freed_while_a_node_is_asked_what_it_holds_is_not_there() {
+        let mut held = Held::<()>::default();
+        let stock = |held: &mut Held<()>, last| {
+            let all = (1..=6).map(|number| (ObjectId(number), Output::default())).collect();
+            let left = held.stock(&node(), all, last);
+            left.iter().map(|(object, _)| object.0).collect::<Vec<_>>()
+        };
+        // Before it is asked: it is gone when it answers.
+        assert!(held.free((0, 0), node(), object(1)).is_some());
+        held.asked(&node());
+        assert!(held.free((0, 0), node(), object(2)).is_some());
+        assert!(held.free((0, 0), NodeId::new("b"), object(3)).is_some());
+        assert!(held.free((1, 0), node(), object(4)).is_none(), "it is about to be");
+        assert!(held.free((2, 0), node(), object(5)).is_none());
+        assert_eq!(held.durable(1).len(), 1);
+        assert_eq!(stock(&mut held, false), [1, 3, 6]);
+        held.keep(&node(), ObjectId(2));
+        assert_eq!(stock(&mut held, true), [1, 2, 3, 6], "it was put back");
+        assert_eq!(stock(&mut held, true), [1, 2, 3, 4, 6], "it is not asked any more");
+        held.asked(&node());
+        held.asked(&node());
+        assert_eq!(stock(&mut held, true), [1, 2, 3, 4, 6]);
+        assert!(held.free((0, 0), node(), object(6)).is_some());
+        assert_eq!(stock(&mut held, true), [1, 2, 3, 4, 6]);
     }
 
     #[test]

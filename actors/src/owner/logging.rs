@@ -11,7 +11,7 @@ use super::actor::{JobOutcome, OwnerActor};
 use super::held::{Freed, Held};
 use super::protocol::OwnerMsg;
 use crate::futures::Choice;
-use crate::ids::{NodeId, ObjectId, TaskId};
+use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Run, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
@@ -107,7 +107,22 @@ impl OwnerActor {
     /// Asks a node what it holds of the job.
     pub(super) fn take_stock(&mut self, node: &NodeId) {
         let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
+        self.logging.held.asked(node);
         self.tell(node, NodeMsg::TakeStock { job, owner, run });
+    }
+
+    /// What a node says that it holds of the job, or a part of that.
+    pub(super) fn stock(
+        &mut self,
+        (node, incarnation): (&NodeId, Incarnation),
+        objects: Vec<(ObjectId, Output)>,
+        last: bool,
+    ) {
+        let objects = self.logging.held.stock(node, objects, last);
+        self.state.stock(node, incarnation, objects.into_iter());
+        if last {
+            self.logging.heard(node);
+        }
     }
 
     pub(super) fn note_choice(&mut self, choice: Choice) {

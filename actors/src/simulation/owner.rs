@@ -242,6 +242,7 @@ impl Owner {
     fn take_stock(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
         cx.note(|| format!("{node} is asked what it holds"));
         let (job, owner, run) = (self.job, cx.me.clone(), self.state.run());
+        self.held.asked(node);
         self.tell(node, NodeMsg::TakeStock { job, owner, run }, cx);
     }
 
@@ -274,7 +275,8 @@ impl Owner {
             }
             OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
                 objects.iter().for_each(|object| cx.note(|| format!("{node} holds {object}")));
-                self.state.stock(&node, incarnation, objects.iter().zip(outputs));
+                let objects = self.held.stock(&node, objects.iter().zip(outputs).collect(), last);
+                self.state.stock(&node, incarnation, objects.into_iter());
                 if last {
                     self.heard(&node);
                 }
