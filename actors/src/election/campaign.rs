@@ -5,6 +5,7 @@ use std::time::Duration;
 use exobus_bus::kv::{Kv, KvConfig};
 use exobus_bus::{Bus, BusError, Message, Subjects, SubscribeOptions, codec};
 use futures::future::{FutureExt as _, LocalBoxFuture};
+use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
@@ -13,7 +14,7 @@ use super::state::{Answer, Effect, ElectionOptions, Event, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::membership::{Directory, MembershipMsg};
 use crate::node::open_durable;
-use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg, Where};
+use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg};
 use crate::shell::{Address, Fatal, Post};
 
 /// The bucket, and its one key.
@@ -83,7 +84,7 @@ impl Campaign {
     /// Begins, on this arbiter.
     pub(crate) fn start(parts: CampaignParts) -> Self {
         let (leave, left) = oneshot::channel();
-        let runner = Runner { me: candidate(&parts.post), where_task: None, is_nowhere: false, parts };
+        let runner = Runner { me: candidate(&parts.post), place: None, trouble: None, parts };
         let task = match runner.parts.ground {
             Ground::Keys(ref kv) => {
                 let kv = kv.clone();
@@ -119,16 +120,10 @@ fn candidate(post: &Post) -> String {
 struct Runner {
     parts: CampaignParts,
     me: String,
-    /// Answers who looks for the Scheduler, while it is here or cannot be anywhere.
-    where_task: Option<tokio::task::JoinHandle<()>>,
-    /// Whether that is what it says.
-    is_nowhere: bool,
-}
-
-impl Drop for Runner {
-    fn drop(&mut self) {
-        self.fall_silent();
-    }
+    /// Answers who looks for the Scheduler, while it is here.
+    place: Option<Service>,
+    /// Answers who looks for it in vain, while it cannot be anywhere.
+    trouble: Option<Service>,
 }
 
 impl Runner {
@@ -177,47 +172,33 @@ impl Runner {
             if leaving && asked.is_none() {
                 return;
             }
-            self.look_nowhere(&state).await;
+            self.look_for_trouble(&state).await;
         }
     }
 
     /// Nobody reigns where keys cannot be written: who looks for the Scheduler hears why.
-    async fn look_nowhere(&mut self, state: &State) {
-        let is_nowhere = state.reign().is_none() && state.stores_nothing();
-        if is_nowhere == self.is_nowhere {
+    async fn look_for_trouble(&mut self, state: &State) {
+        if !(state.reign().is_none() && state.stores_nothing()) {
+            if self.trouble.take().is_some() {
+                info!(node = %self.parts.post.node(), "the NATS server stores again");
+            }
             return;
         }
-        self.is_nowhere = is_nowhere;
-        let node = self.parts.post.node();
-        if is_nowhere {
+        if self.trouble.is_none() {
             let why = format!(
-                "{node} cannot take the lease of the scheduler: the NATS server answers, but stores nothing; its disk may be full"
+                "{} cannot take the lease of the scheduler: the NATS server answers, but stores nothing; its disk may be full",
+                self.parts.post.node()
             );
             warn!(why, "there is no scheduler");
-            self.answer(&Where::Nowhere { why }).await;
-        } else if state.reign().is_none() {
-            info!(%node, "the NATS server stores again");
-            self.fall_silent();
+            self.trouble = self.serve("election", &why).await;
         }
     }
 
-    /// Answers so whoever looks for the Scheduler, from now on.
-    async fn answer(&mut self, answer: &Where) {
-        match serve_where(&self.parts.bus, &self.parts.subjects, answer).await {
-            Ok(task) => {
-                if let Some(before) = self.where_task.replace(task) {
-                    before.abort();
-                }
-            }
-            // Nodes hear of a Scheduler all the same.
-            Err(error) => warn!(%error, "clients are not told where the scheduler is"),
-        }
-    }
-
-    fn fall_silent(&mut self) {
-        if let Some(task) = self.where_task.take() {
-            task.abort();
-        }
+    /// Answers whoever asks something of the service, from now on.
+    async fn serve<T: Serialize>(&self, service: &str, answer: &T) -> Option<Service> {
+        let served = Service::start(&self.parts.bus, &self.parts.subjects, service, answer).await;
+        // Nodes hear of a Scheduler all the same.
+        served.map_err(|error| warn!(%error, service, "who asks is not answered")).ok()
     }
 
     /// There is no election: what the configuration says is so, unless somebody else says the same.
@@ -252,7 +233,7 @@ impl Runner {
         let reign = Reign { epoch, node: self.parts.post.node().clone() };
         info!(node = %reign.node, epoch = epoch.0, "is the scheduler");
         self.tell_of(epoch, until, succeeds);
-        self.answer(&Where::Here(reign.clone())).await;
+        self.place = self.serve("scheduler", &reign).await;
         self.parts.link.follow(&reign);
         // At once: the sooner the others know, the sooner jobs go on.
         let _ = self.parts.membership.send(MembershipMsg::Speak);
@@ -269,7 +250,7 @@ impl Runner {
     }
 
     fn end(&mut self) {
-        self.fall_silent();
+        self.place = None;
         self.parts.link.end_own();
         let _ = self.parts.scheduler.send(SchedulerMsg::StepDown);
     }
@@ -292,7 +273,7 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
             Effect::Update(revision) => kv.update(KEY, me, revision).await.map(Answer::Written),
             _ => kv.get(KEY).await.map(|entry| match entry {
                 Some(entry) if entry.value == me.as_bytes() => Answer::Ours(entry.revision),
-                _ => Answer::NotOurs,
+                other => Answer::NotOurs(other.map(|entry| entry.revision)),
             }),
         }
     };
@@ -311,14 +292,24 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
     }
 }
 
-/// Answers whoever looks for the Scheduler.
-async fn serve_where(bus: &Bus, subjects: &Subjects, answer: &Where) -> Result<tokio::task::JoinHandle<()>, BusError> {
-    let pattern = subjects.ctl_all("scheduler")?;
-    let mut asked = bus.subscribe(pattern, SubscribeOptions::queue("scheduler")).await?;
-    let answer = codec::encode_checked(answer).map_err(|error| BusError::Config(error.to_string()))?;
-    Ok(tokio::task::spawn_local(async move {
-        while let Some(question) = asked.recv().await {
-            let _ = question.try_reply(Message::new(answer.clone()));
-        }
-    }))
+/// Answers questions, the same to each, until it is dropped.
+struct Service(tokio::task::JoinHandle<()>);
+
+impl Service {
+    async fn start<T: Serialize>(bus: &Bus, subjects: &Subjects, service: &str, answer: &T) -> Result<Self, BusError> {
+        let pattern = subjects.ctl_all(service)?;
+        let mut asked = bus.subscribe(pattern, SubscribeOptions::queue(service)).await?;
+        let answer = codec::encode_checked(answer).map_err(|error| BusError::Config(error.to_string()))?;
+        Ok(Self(tokio::task::spawn_local(async move {
+            while let Some(question) = asked.recv().await {
+                let _ = question.try_reply(Message::new(answer.clone()));
+            }
+        })))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }

@@ -15,7 +15,7 @@
 //! - When the holder dies there is a new reign some two seconds later; one that stops in order gives the lease back at once.
 //! - When the bus is away for longer than [`TTL`] nobody reigns: leases of jobs go on, new jobs wait.
 //! - When the keys can be read and not be written (the server's disk is full), nobody reigns either, and candidates say so to
-//!   who looks for the Scheduler ([`Where::Nowhere`](crate::scheduler::Where)): new jobs are refused with the reason.
+//!   who asks (`ctl.election.trouble`): new jobs are refused with the reason.
 //!
 //! # Who reigns
 //! Everybody learns it from heartbeats: each says whom its sender follows

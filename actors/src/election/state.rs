@@ -56,8 +56,8 @@ pub enum Answer {
     Refused,
     /// Looked: the key is there, under this revision, and says that it is ours.
     Ours(u64),
-    /// Looked: the key is somebody else's, or gone.
-    NotOurs,
+    /// Looked: the key is somebody else's, under this revision, or gone.
+    NotOurs(Option<u64>),
     /// Nobody knows.
     Lost,
 }
@@ -127,8 +127,8 @@ pub struct State {
     heard: Epoch,
     /// Whether the outcome of the last write is unknown.
     unsure: bool,
-    /// Writes of which nothing was heard, and nothing was found when looked after: so many in a row.
-    unstored: u32,
+    /// What was found last when it was looked after a write of which nothing was heard, and how often in a row it was that.
+    unstored: Option<(Option<u64>, u32)>,
     /// When the question was asked that is under way.
     asked_at: Option<Duration>,
     ask_at: Duration,
@@ -144,7 +144,7 @@ impl State {
             reign: None,
             heard: Epoch(0),
             unsure: false,
-            unstored: 0,
+            unstored: None,
             asked_at: None,
             ask_at: now,
             left: false,
@@ -158,7 +158,7 @@ impl State {
 
     /// Whether the keys can be read and not be written: the disk of their server may be full.
     pub fn stores_nothing(&self) -> bool {
-        self.unstored >= UNSTORED_MIN
+        self.unstored.is_some_and(|(_, times)| times >= UNSTORED_MIN)
     }
 
     /// When the next tick has something to do; `None` while only an answer can change anything.
@@ -215,13 +215,18 @@ impl State {
     }
 
     fn answered(&mut self, now: Duration, asked_at: Duration, answer: Answer, effects: &mut Vec<Effect>) {
-        let (looked, held) = (self.unsure, self.held.map(|(revision, _)| revision));
-        self.unstored = match answer {
-            Answer::NotOurs if looked => self.unstored + 1,
-            Answer::Ours(revision) if looked && held == Some(revision) => self.unstored + 1,
-            // What it was lost with is known when it has been looked.
-            Answer::Lost if !looked => self.unstored,
-            _ => 0,
+        let found = match answer {
+            Answer::NotOurs(revision) => Some(revision),
+            Answer::Ours(revision) => Some(Some(revision)),
+            _ => None,
+        };
+        self.unstored = match (found, self.unstored) {
+            // Nobody has written in between: not this candidate, nor who holds the key.
+            (Some(found), Some((before, times))) if found == before => Some((found, times + 1)),
+            (Some(found), _) => Some((found, 1)),
+            // What a write was lost with is known when it has been looked.
+            (None, unstored) if answer == Answer::Lost && !self.unsure => unstored,
+            _ => None,
         };
         match answer {
             Answer::Written(revision) if self.left => effects.push(Effect::Release(revision)),
@@ -243,12 +248,12 @@ impl State {
                     }
                 }
             }
-            Answer::Refused | Answer::NotOurs => {
+            Answer::Refused | Answer::NotOurs(_) => {
                 let had = self.held.take().is_some();
                 self.step_down(Why::Deposed, effects);
                 self.unsure = false;
                 // A key that has just been lost, or was never written, may be had at once.
-                let look_again = had || answer == Answer::NotOurs;
+                let look_again = had || answer != Answer::Refused;
                 self.ask_at = if look_again { now } else { now + self.options.try_every };
             }
             Answer::Ours(revision) => {

@@ -58,11 +58,14 @@ fn writes_that_are_lost_again_and_again_while_questions_are_answered_are_not_sto
     world.answer(1400, Answer::Lost);
     assert_eq!(world.on(1650, Event::Tick), [Effect::StepDown(Why::RanOut), Effect::Look]);
     assert!(!world.state.stores_nothing());
-    assert_eq!(world.answer(1651, Answer::NotOurs), [Effect::Create]);
+    assert_eq!(world.answer(1651, Answer::NotOurs(None)), [Effect::Create]);
     assert!(!world.state.stores_nothing(), "one answer may have been lost");
     world.answer(2651, Answer::Lost);
     assert_eq!(world.on(2901, Event::Tick), [Effect::Look]);
-    assert_eq!(world.answer(2902, Answer::NotOurs), [Effect::Create]);
+    let mut held = world.state.clone();
+    held.on(ms(2902), Event::Answered(Answer::NotOurs(Some(8))), &mut Vec::new());
+    assert!(!held.stores_nothing(), "somebody has written meanwhile");
+    assert_eq!(world.answer(2902, Answer::NotOurs(None)), [Effect::Create]);
     assert!(world.state.stores_nothing());
     let mut stored = world.state.clone();
     stored.on(ms(2903), Event::Answered(Answer::Written(9)), &mut Vec::new());
@@ -79,17 +82,17 @@ fn writes_that_are_lost_again_and_again_while_questions_are_answered_are_not_sto
 
 #[test]
 fn a_write_that_was_found_is_stored_and_one_that_was_not_is_not() {
-    for (found, stores_nothing) in [(9, false), (7, true)] {
+    for (found, stores_nothing) in [([8, 9], false), ([7, 7], true)] {
         let mut world = Alone::reigning();
         let mut at = 400;
-        for _ in 0..2 {
+        for found in found {
             world.on(at, Event::Tick);
             world.answer(at + 100, Answer::Lost);
             assert_eq!(world.on(at + 350, Event::Tick), [Effect::Look]);
             world.answer(at + 360, Answer::Ours(found));
             at += 360;
         }
-        assert_eq!(world.state.stores_nothing(), stores_nothing, "found {found}");
+        assert_eq!(world.state.stores_nothing(), stores_nothing, "found {found:?}");
     }
 }
 
@@ -154,7 +157,7 @@ fn a_write_whose_answer_is_lost_is_looked_after_before_the_next() {
     world.on(1260, Event::Tick);
     world.answer(1300, Answer::Lost);
     world.on(1550, Event::Tick);
-    assert_eq!(world.answer(1560, Answer::NotOurs), [Effect::StepDown(Why::Deposed), Effect::Create]);
+    assert_eq!(world.answer(1560, Answer::NotOurs(None)), [Effect::StepDown(Why::Deposed), Effect::Create]);
 }
 
 #[test]
@@ -256,7 +259,7 @@ impl World {
                 return Answer::Lost;
             }
             (Effect::Look, Some((revision, holder, _))) if holder == who => return Answer::Ours(revision),
-            _ => return Answer::NotOurs,
+            _ => return Answer::NotOurs(None),
         };
         if !free {
             return Answer::Refused;

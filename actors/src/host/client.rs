@@ -83,7 +83,7 @@ pub struct Client {
 
 /// Who waits for an answer hears soon that there is none to be had.
 fn search(deadline: Duration) -> Search {
-    Search { deadline, nowhere: Duration::from_secs(3) }
+    Search { deadline, trouble: Duration::from_secs(2) }
 }
 
 impl Client {

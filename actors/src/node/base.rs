@@ -31,6 +31,8 @@ pub(super) enum Jobs {
 /// What is of the process, and outlives each life.
 pub(super) struct Base {
     pub(super) post: Post,
+    /// When the process began to be a node.
+    pub(super) opened_at: Duration,
     pub(super) jobs: Jobs,
     pub(super) store: Store,
     pub(super) peak: Arc<MemoryPeak>,
@@ -91,6 +93,7 @@ impl Base {
         Ok(Self {
             logs,
             link: SchedulerLink::new(post.clone()),
+            opened_at: post.clock().now(),
             post,
             jobs,
             store,

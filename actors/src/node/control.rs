@@ -28,7 +28,7 @@ use crate::node_manager::{
     self, ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
 };
 use crate::registry::{Function, functions, programs};
-use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerMsg, SchedulerOptions, Where};
+use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerMsg, SchedulerOptions};
 use crate::shell::{self, Address, Fatal, Post, PostOptions};
 use crate::transfer::network::Network;
 
@@ -206,7 +206,8 @@ struct Joined {
     renewals: mpsc::UnboundedReceiver<Renewal>,
     /// What the Scheduler is told that this node is.
     spec: NodeSpec,
-    join_deadline: Duration,
+    /// When the Scheduler has to know it at last, in whatever life.
+    join_by: Duration,
 }
 
 impl Running {
@@ -263,7 +264,7 @@ impl Running {
         if first {
             let clock = base.post.clock();
             // Somebody may be about to mend what keeps it away.
-            let search = Search { deadline: cluster.join_deadline, nowhere: cluster.join_deadline };
+            let search = Search { deadline: cluster.join_deadline, trouble: cluster.join_deadline };
             let reign = find_scheduler(&cluster.bus, &cluster.subjects, search, clock).await?;
             base.link.follow(&reign);
         }
@@ -280,20 +281,21 @@ impl Running {
         };
         actix_rt::spawn(pump(events, base.post.clone(), base.directory.clone()));
 
-        let (spec, join_deadline) = (node_spec(base, options), cluster.join_deadline);
-        let cluster = Joined { endpoint, membership, campaign, renewals, spec, join_deadline };
+        // One deadline is for finding the Scheduler.
+        let (spec, join_by) = (node_spec(base, options), base.opened_at + 2 * cluster.join_deadline);
+        let cluster = Joined { endpoint, membership, campaign, renewals, spec, join_by };
         Ok(Self { parts, jobs, cluster: Some(cluster) })
     }
 
     /// Waits until the Scheduler knows this node. The others may declare it dead before: then the next life is returned.
     async fn admitted(&mut self) -> Result<Option<Renewal>, NodeError> {
         let Some(joined) = &mut self.cluster else { return Ok(None) };
+        let clock = self.parts.post.clock();
+        let left = joined.join_by.saturating_sub(clock.now());
         tokio::select! {
             biased;
             Some(renewal) = joined.renewals.recv() => Ok(Some(renewal)),
-            registered = register(&self.parts.scheduler, &joined.spec, joined.join_deadline, self.parts.post.clock()) => {
-                registered.map(|()| None)
-            }
+            registered = register(&self.parts.scheduler, &joined.spec, left, clock) => registered.map(|()| None),
         }
     }
 
@@ -402,7 +404,7 @@ async fn stand(
 ) -> Result<Campaign, NodeError> {
     let ground = Ground::of(&cluster.bus, &cluster.subjects, cluster.join_deadline).await?;
     if matches!(ground, Ground::Word)
-        && let Some(Where::Here(other)) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
+        && let Some(other) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
         && other.node != *base.post.node()
     {
         return Err(NodeError::Other(second_scheduler(&other.node).reason));

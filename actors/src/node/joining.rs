@@ -6,12 +6,13 @@ use std::time::Duration;
 use exobus_bus::session::{EndpointEvents, Event as SessionEvent};
 use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
 use exobus_store::Clock;
+use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
 use super::{ClusterOptions, JobsOver, NodeError};
 use crate::ids::{Incarnation, NodeId};
 use crate::membership::{Directory, MembershipMsg};
-use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg, Where};
+use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
 use crate::shell::{Address, Post};
 
 /// How often a node tells the Scheduler that it is there.
@@ -55,11 +56,16 @@ fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Resul
     }
 }
 
-/// Asks once where the Scheduler is; `None`: nobody says.
-pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Where>, NodeError> {
-    let subject = subjects.ctl("scheduler", "where").map_err(|error| NodeError::Other(error.to_string()))?;
+/// Asks a service of the cluster once; `None`: nobody answers, or what does is no answer.
+async fn ask_once<T: DeserializeOwned>(
+    bus: &Bus,
+    subjects: &Subjects,
+    (service, verb): (&str, &str),
+    refusals: &Refusals,
+) -> Result<Option<T>, NodeError> {
+    let subject = subjects.ctl(service, verb).map_err(|error| NodeError::Other(error.to_string()))?;
     let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), WHERE_DEADLINE).await;
-    Ok(match answer.map(|message| codec::decode_checked::<Where>(&message.payload)) {
+    Ok(match answer.map(|message| codec::decode_checked(&message.payload)) {
         Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
             refusals.refuse(subject.as_str(), "find the scheduler", &error);
@@ -70,13 +76,18 @@ pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusal
     })
 }
 
+/// Asks once where the Scheduler is; `None`: nobody says.
+pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
+    ask_once(bus, subjects, ("scheduler", "where"), refusals).await
+}
+
 /// How long somebody looks for the Scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// At most.
     pub(crate) deadline: Duration,
-    /// Where a candidate says that there can be none.
-    pub(crate) nowhere: Duration,
+    /// Where candidates have said for so long that there can be none.
+    pub(crate) trouble: Duration,
 }
 
 /// Asks until somebody says where the Scheduler is.
@@ -87,17 +98,19 @@ pub(crate) async fn find_scheduler(
     clock: &Arc<dyn Clock>,
 ) -> Result<Reign, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
-    let mut nowhere = None;
+    // Since when candidates are in trouble, and what they say.
+    let mut trouble: Option<(Duration, String)> = None;
     loop {
-        match ask_where(bus, subjects, &refusals).await? {
-            Some(Where::Here(reign)) => return Ok(reign),
-            Some(Where::Nowhere { why }) => nowhere = Some(why),
-            None => {}
+        if let Some(reign) = ask_where(bus, subjects, &refusals).await? {
+            return Ok(reign);
         }
-        let waited = clock.now().saturating_sub(started);
-        let deadline = if nowhere.is_some() { search.deadline.min(search.nowhere) } else { search.deadline };
-        if waited >= deadline {
-            let why = nowhere.unwrap_or_else(|| "start a node with `scheduler = true`".to_owned());
+        let told = ask_once::<String>(bus, subjects, ("election", "trouble"), &refusals).await?;
+        let now = clock.now();
+        trouble = told.map(|why| (trouble.as_ref().map_or(now, |(since, _)| *since), why));
+        let waited = now.saturating_sub(started);
+        let in_vain = trouble.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) >= search.trouble);
+        if in_vain || waited >= search.deadline {
+            let why = trouble.map_or_else(|| "start a node with `scheduler = true`".to_owned(), |(_, why)| why);
             return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited, why });
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,7 +1,8 @@
 //! Nodes that may be out of reach: one was asked in vain for as long as it takes to know, here or elsewhere.
 //!
-//! Who is doubted is asked for a sign of life before anything else, and not asked at all again for a moment when none comes:
-//! finding a cut costs seconds once, not in each fetch. A sign ends the doubt; so does time, since nobody may look.
+//! Whoever wants something of a doubted node looks first whether it gives a sign of life, and goes without when it does not: finding a
+//! cut costs seconds once, not in each fetch. A sign ends the doubt, as does whatever comes from the node; so does time, since nobody
+//! may look.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +14,30 @@ use crate::ids::NodeId;
 
 /// How long it lasts, after the last time that it was raised.
 const LASTS: Duration = Duration::from_secs(30);
-/// After a sign that did not come the next one is asked for no sooner.
-const ASKED_EVERY: Duration = Duration::from_millis(500);
+/// Somebody looks for a sign: the others wait for so long. Longer than looking takes.
+const LOOKED_FOR: Duration = Duration::from_millis(1200);
+/// After a sign that did not come the next one is looked for no sooner; twice as long each time, up to as long as asking in vain
+/// takes: what tries again and again is to take as long as before.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// Whom this node doubts, by name; clones share it. Times are those of one monotonic clock.
+/// Whom this node doubts; clones share it. Times are those of one monotonic clock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Doubts(Arc<Mutex<BTreeMap<NodeId, Doubt>>>);
+pub(crate) struct Doubts(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    doubts: BTreeMap<NodeId, Doubt>,
+    raised: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
+    /// Tells it from an earlier one of the same node.
+    number: u64,
     until: Duration,
-    ask_at: Duration,
+    look_at: Duration,
+    pause: Duration,
 }
 
 /// What to do about a node that something is wanted from.
@@ -31,39 +45,47 @@ struct Doubt {
 pub(super) enum Verdict {
     /// Ask it.
     Trusted,
-    /// Look first whether it answers.
-    Doubted,
-    /// It did not, just now.
-    Silent,
+    /// Look whether it gives a sign, and say what came of this look. Others wait meanwhile.
+    Look(u64),
+    /// Wait until then.
+    Wait(Duration),
 }
 
 impl Doubts {
     /// Somebody, perhaps elsewhere, asked it in vain.
     pub(crate) fn raise(&self, node: &NodeId, now: Duration) {
-        let mut doubts = self.0.lock();
-        let doubt = doubts.entry(node.clone()).or_insert(Doubt { until: now, ask_at: now });
-        doubt.until = now + LASTS;
+        let State { doubts, raised } = &mut *self.0.lock();
+        *raised += 1;
+        let first = Doubt { number: *raised, until: now, look_at: now, pause: PAUSE_MIN };
+        doubts.entry(node.clone()).or_insert(first).until = now + LASTS;
     }
 
-    /// It did not answer when it was looked.
-    pub(super) fn is_silent(&self, node: &NodeId, now: Duration) {
-        self.0.lock().insert(node.clone(), Doubt { until: now + LASTS, ask_at: now + ASKED_EVERY });
+    /// There was no sign when it was looked.
+    pub(super) fn found_silent(&self, node: &NodeId, look: u64, now: Duration) {
+        // It may have answered somebody else meanwhile.
+        if let Some(doubt) = self.0.lock().doubts.get_mut(node).filter(|doubt| doubt.number == look) {
+            *doubt = Doubt { until: now + LASTS, look_at: now + doubt.pause, ..*doubt };
+            doubt.pause = (doubt.pause * 2).min(PAUSE_MAX);
+        }
     }
 
     /// It has answered.
     pub(super) fn settle(&self, node: &NodeId) {
-        self.0.lock().remove(node);
+        self.0.lock().doubts.remove(node);
     }
 
     pub(super) fn of(&self, node: &NodeId, now: Duration) -> Verdict {
-        let mut doubts = self.0.lock();
-        match doubts.get(node) {
+        let doubts = &mut self.0.lock().doubts;
+        match doubts.get_mut(node) {
             Some(doubt) if now >= doubt.until => {
                 doubts.remove(node);
                 Verdict::Trusted
             }
-            Some(doubt) if now < doubt.ask_at => Verdict::Silent,
-            Some(_) => Verdict::Doubted,
+            Some(doubt) if now < doubt.look_at => Verdict::Wait(doubt.look_at),
+            Some(doubt) => {
+                doubt.look_at = now + LOOKED_FOR;
+                Verdict::Look(doubt.number)
+            }
             None => Verdict::Trusted,
         }
     }
@@ -73,27 +95,41 @@ impl Doubts {
 mod tests {
     use super::*;
 
-    const fn s(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
     }
 
     #[test]
-    fn who_is_doubted_is_looked_at_first_until_there_is_a_sign_or_time_has_passed() {
+    fn who_is_doubted_is_looked_at_by_one_until_there_is_a_sign_or_time_has_passed() {
         let (doubts, node) = (Doubts::default(), NodeId::new("a"));
-        assert_eq!(doubts.of(&node, s(0)), Verdict::Trusted);
-        doubts.raise(&node, s(1));
-        assert_eq!(doubts.of(&node, s(1)), Verdict::Doubted);
-        assert_eq!(doubts.of(&NodeId::new("b"), s(1)), Verdict::Trusted);
-        doubts.is_silent(&node, s(2));
-        assert_eq!(doubts.of(&node, s(2)), Verdict::Silent);
-        // What is heard elsewhere does not make it answer sooner.
-        doubts.raise(&node, s(2));
-        assert_eq!(doubts.of(&node, s(2)), Verdict::Silent);
-        assert_eq!(doubts.of(&node, s(2) + ASKED_EVERY), Verdict::Doubted);
-        assert_eq!(doubts.of(&node, s(31)), Verdict::Doubted);
-        assert_eq!(doubts.of(&node, s(32)), Verdict::Trusted);
-        doubts.raise(&node, s(40));
+        assert_eq!(doubts.of(&node, ms(0)), Verdict::Trusted);
+        doubts.raise(&node, ms(1000));
+        assert_eq!(doubts.of(&NodeId::new("b"), ms(1000)), Verdict::Trusted);
+        assert_eq!(doubts.of(&node, ms(1000)), Verdict::Look(1));
+        assert_eq!(doubts.of(&node, ms(1100)), Verdict::Wait(ms(2200)), "somebody looks");
+        assert_eq!(doubts.of(&node, ms(2200)), Verdict::Look(1), "who did not come back");
         doubts.settle(&node);
-        assert_eq!(doubts.of(&node, s(40)), Verdict::Trusted);
+        assert_eq!(doubts.of(&node, ms(2300)), Verdict::Trusted);
+        doubts.raise(&node, ms(3000));
+        doubts.found_silent(&node, 1, ms(3000));
+        assert_eq!(doubts.of(&node, ms(3000)), Verdict::Look(2), "the other one was of the doubt before");
+        doubts.raise(&node, ms(4000));
+        assert_eq!(doubts.of(&node, ms(33_999)), Verdict::Look(2));
+        assert_eq!(doubts.of(&node, ms(34_000)), Verdict::Trusted);
+    }
+
+    #[test]
+    fn who_gives_no_sign_is_looked_at_more_and_more_rarely() {
+        let (doubts, node, mut now) = (Doubts::default(), NodeId::new("a"), ms(0));
+        doubts.raise(&node, now);
+        for pause in [500, 1000, 2000, 4000, 4000] {
+            assert_eq!(doubts.of(&node, now), Verdict::Look(1));
+            doubts.found_silent(&node, 1, now);
+            assert_eq!(doubts.of(&node, now), Verdict::Wait(now + ms(pause)));
+            // What is heard elsewhere does not make it answer sooner.
+            doubts.raise(&node, now);
+            assert_eq!(doubts.of(&node, now), Verdict::Wait(now + ms(pause)));
+            now += ms(pause);
+        }
     }
 }

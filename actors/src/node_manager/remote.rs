@@ -24,8 +24,8 @@ const ADDRESS_POLL: Duration = Duration::from_millis(20);
 /// says nothing is given up after 4 s, so that a fetch from it ends within 5 s; unless it answers over another connection.
 const ASKED_AGAIN_FOR: Duration = Duration::from_secs(4);
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-/// The same where a node is doubted: it may be busy, and what it does not answer now is made again.
-const SIGN_WITHIN: Duration = Duration::from_secs(1);
+/// To connect to a node that is doubted, and to be welcomed, may each take so long.
+const SIGN_WITHIN: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -38,22 +38,25 @@ pub(super) struct FetchError {
     /// Of those, what the node said it does not have or cannot read.
     gone: Vec<ObjectId>,
     error: TransferError,
+    /// Whether the node was not asked, since it is doubted and gave no sign.
+    no_sign: bool,
 }
 
 impl FetchError {
     pub(super) fn new(node: &NodeId, items: &[(ObjectId, Parts)], error: TransferError) -> Self {
         let gone = Vec::from_iter(gone(&error));
-        Self { node: node.clone(), objects: items.iter().map(|(object, _)| *object).collect(), gone, error }
-    }
-
-    /// Whether nothing was heard of the node.
-    fn is_silence(&self) -> bool {
-        matches!(self.error, TransferError::Unreachable { .. } | TransferError::Stalled { .. })
+        Self {
+            node: node.clone(),
+            objects: items.iter().map(|(object, _)| *object).collect(),
+            gone,
+            error,
+            no_sign: false,
+        }
     }
 
     /// As the failure of the attempt that asked.
     pub(super) fn into_failure(self) -> TaskFailure {
-        let Self { node, objects, gone, error } = self;
+        let Self { node, objects, gone, error, .. } = self;
         let message = format!("fetch from {node}: {error}");
         let lost = |mut objects: Vec<ObjectId>, loss| {
             objects.sort_unstable();
@@ -137,15 +140,13 @@ impl Stager {
         let heals = heals && !(self.is_gone)(&error.node);
         self.spend(patience);
         let stood_still = matches!(error.error, TransferError::Stalled { .. });
-        if stood_still && !patience.seen && self.answers(&error.node, &error.objects, ANSWERS_WITHIN).await {
+        if stood_still && !patience.seen && self.answers(&error).await {
             (patience.seen, patience.left) = (true, ASKED_AGAIN_FOR);
         }
-        if heals && patience.left.is_zero() && !patience.seen && error.is_silence() {
+        if heals && patience.left.is_zero() && !patience.seen && error.error.is_silence() {
             self.doubts.raise(&error.node, self.clock.now());
         }
-        // Others, or this one, have waited for it in vain.
-        let silent = error.is_silence() && self.doubts.of(&error.node, self.clock.now()) == Verdict::Silent;
-        if !heals || !error.gone.is_empty() || patience.left.is_zero() || silent {
+        if !heals || !error.gone.is_empty() || patience.left.is_zero() || error.no_sign {
             return Err(error);
         }
         tracing::debug!(node = %error.node, error = %error.error, "asking again");
@@ -155,14 +156,14 @@ impl Stager {
         Ok(())
     }
 
-    /// Whether the node answers at all, soon: a question about one of these objects.
-    async fn answers(&self, node: &NodeId, objects: &[ObjectId], within: Duration) -> bool {
-        let items: Vec<_> = objects.iter().take(1).map(|object| (*object, Parts::All)).collect();
+    /// Whether the node answers at all, soon: then it was only that connection.
+    async fn answers(&self, error: &FetchError) -> bool {
+        let items: Vec<_> = error.objects.iter().take(1).map(|object| (*object, Parts::All)).collect();
         let question = async {
-            let address = self.told_address(node, &items).await.ok()?;
+            let address = self.told_address(&error.node, &items).await.ok()?;
             self.transfer.directory(&address, items.clone()).await.ok()
         };
-        matches!(tokio::time::timeout(within, question).await, Ok(Some(_)))
+        matches!(tokio::time::timeout(ANSWERS_WITHIN, question).await, Ok(Some(_)))
     }
 
     /// Parts of objects of another node, into memory that was granted for them. Asks once.
@@ -177,6 +178,9 @@ impl Stager {
         let wanted = items.iter().zip(fills).map(|(&(object, parts), fill)| FetchItem { object, parts, fill });
         let fetched = self.transfer.fetch_each(&address, wanted.collect()).await;
         let fetched = fetched.map_err(|error| FetchError::new(node, &items, error))?;
+        if fetched.iter().any(Result::is_ok) {
+            self.doubts.settle(node);
+        }
         let bytes = fetched.iter().flatten().map(|block| block.len() as u64).sum();
         self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
         let gone: Vec<_> = fetched.iter().filter_map(|fetched| gone(fetched.as_ref().err()?)).collect();
@@ -210,7 +214,10 @@ impl Stager {
                 Err(error) => Err(error),
             };
             match asked {
-                Ok(list) => return Ok(list),
+                Ok(list) => {
+                    self.doubts.settle(node);
+                    return Ok(list);
+                }
                 Err(error) => self.again(&mut patience, error).await.map_err(FetchError::into_failure)?,
             }
         }
@@ -231,6 +238,7 @@ impl Stager {
             };
             match copied {
                 Ok(object) => {
+                    self.doubts.settle(node);
                     let bytes = self.store.meta(&object).map_or(0, |meta| meta.bytes);
                     self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
                     return Ok(Copy::new(&self.store, object));
@@ -240,21 +248,32 @@ impl Stager {
         }
     }
 
-    /// Where a node serves objects; if it is doubted, once it has shown that it does.
+    /// Where a node serves objects; if it is doubted, once it has given a sign that it does.
     async fn address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
-        let verdict = self.doubts.of(node, self.clock.now());
-        if verdict != Verdict::Trusted {
-            let objects: Vec<_> = items.iter().map(|(object, _)| *object).collect();
-            if verdict == Verdict::Silent || !self.answers(node, &objects, SIGN_WITHIN).await {
-                if verdict == Verdict::Doubted {
-                    self.doubts.is_silent(node, self.clock.now());
+        let mut waited = false;
+        loop {
+            let look = match self.doubts.of(node, self.clock.now()) {
+                Verdict::Trusted => break,
+                Verdict::Look(look) => Some(look),
+                Verdict::Wait(until) if !waited => {
+                    tokio::time::sleep(until.saturating_sub(self.clock.now())).await;
+                    waited = true;
+                    continue;
                 }
-                let address = (self.addresses)(node).unwrap_or_default();
-                let cause = "somebody asked it in vain lately, and it gives no sign now".to_owned();
-                let peer = PeerName { node: node.to_string(), address };
-                return Err(FetchError::new(node, items, TransferError::Unreachable { peer, cause }));
+                // Whoever looks now need not be waited for once more.
+                Verdict::Wait(_) => None,
+            };
+            let address = self.told_address(node, items).await?;
+            if let Some(look) = look {
+                if self.transfer.is_there(&address, SIGN_WITHIN).await {
+                    self.doubts.settle(node);
+                    break;
+                }
+                self.doubts.found_silent(node, look, self.clock.now());
             }
-            self.doubts.settle(node);
+            let cause = "it was asked in vain lately, here or elsewhere, and gives no sign now".to_owned();
+            let error = FetchError::new(node, items, TransferError::Unreachable { peer: address, cause });
+            return Err(FetchError { no_sign: true, ..error });
         }
         self.told_address(node, items).await
     }

@@ -28,9 +28,13 @@ impl Apart {
         (one.min(other), one.max(other))
     }
 
-    /// True where it was not known.
-    fn put(&mut self, one: NodeIndex, other: NodeIndex) -> bool {
-        self.0.insert(Self::pair(one, other), REMEMBERED).is_none()
+    fn put(&mut self, one: NodeIndex, other: NodeIndex) {
+        self.0.insert(Self::pair(one, other), REMEMBERED);
+    }
+
+    /// Whether it is one of some pair.
+    fn knows(&self, node: NodeIndex) -> bool {
+        self.0.keys().any(|(one, other)| *one == node || *other == node)
     }
 
     fn has(&self, one: NodeIndex, other: NodeIndex) -> bool {
@@ -93,7 +97,10 @@ impl OwnerState {
         let Some(here) = self.known_node(node).filter(|here| self.is_up(*here)) else { return BTreeMap::new() };
         for lost in lost.iter().filter(|lost| lost.loss == Loss::Unreachable) {
             if let Some(there) = self.known_node(&lost.node).filter(|there| *there != here && self.is_up(*there)) {
-                if self.cut.put(here, there) {
+                // What is known to be apart from another one explains this one.
+                let explained = self.cut.knows(here) || self.cut.knows(there);
+                self.cut.put(here, there);
+                if !explained {
                     self.spread_doubt(here, there);
                 }
             }

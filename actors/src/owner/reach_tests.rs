@@ -47,6 +47,9 @@ fn all_nodes_hear_once_that_one_could_not_reach_another() {
     for reader in readers {
         cannot_reach(&mut world, reader, first.output(0), "a");
     }
+    // Nor is it news that another one does not reach it either.
+    let fourth = world.submit_with("fourth", &[whole(first)], placed("c", true));
+    cannot_reach(&mut world, fourth, first.output(0), "a");
     let told: Vec<_> =
         world.doubted.iter().map(|(told, of)| (told.as_str(), [of[0].as_str(), of[1].as_str()])).collect();
     assert_eq!(told, [("a", ["b", "a"]), ("b", ["b", "a"]), ("c", ["b", "a"])]);

@@ -30,18 +30,6 @@ pub struct Reign {
     pub node: NodeId,
 }
 
-/// The answer to who asks where the Scheduler is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Where {
-    /// There.
-    Here(Reign),
-    /// Nobody can be it.
-    Nowhere {
-        /// Why not, in the words of a candidate.
-        why: String,
-    },
-}
-
 /// The way to the Scheduler, whoever that is; clones follow together.
 #[derive(Clone)]
 pub struct SchedulerLink(Arc<Inner>);

@@ -45,7 +45,7 @@ pub mod state;
 mod why;
 
 pub use actor::Scheduler;
-pub use link::{Reign, SchedulerLink, Where};
+pub use link::{Reign, SchedulerLink};
 pub use protocol::{
     ACTOR, HeldLease, JOBS_OVER_MAX, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal,
     SchedulerMsg, Shape, Wait,

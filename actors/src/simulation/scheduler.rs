@@ -262,7 +262,7 @@ impl Campaign {
             Answered::Written(revision) => election::Answer::Written(*revision),
             Answered::Refused => election::Answer::Refused,
             Answered::Lease(Some((holder, revision))) if *holder == self.me => election::Answer::Ours(*revision),
-            Answered::Lease(_) => election::Answer::NotOurs,
+            Answered::Lease(other) => election::Answer::NotOurs(other.as_ref().map(|(_, revision)| *revision)),
             Answered::Lost => election::Answer::Lost,
             _ => return None,
         })

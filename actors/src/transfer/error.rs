@@ -166,6 +166,11 @@ pub enum TransferError {
 }
 
 impl TransferError {
+    /// Whether nothing was heard of the peer.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Stalled { .. })
+    }
+
     /// Whether asking the same node again, once, is of use.
     pub fn is_worth_a_retry(&self) -> bool {
         use TransferError as E;

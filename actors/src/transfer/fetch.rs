@@ -35,7 +35,7 @@ struct Cancel {
 }
 
 impl Progress {
-    fn new(peer: &PeerName, items: usize) -> Arc<Self> {
+    pub(super) fn new(peer: &PeerName, items: usize) -> Arc<Self> {
         Arc::new(Self {
             peer: peer.clone(),
             items,

@@ -258,6 +258,12 @@ impl TransferClient {
         Self { queue: threads.queue().clone(), threads: Arc::new(threads) }
     }
 
+    /// Whether `peer` welcomes a connection, on a thread of its own: other requests may wait for others. To connect, and to be
+    /// welcomed, may each take so long. Whatever else it says shows that it is there; so it counts where there is no thread to see.
+    pub async fn is_there(&self, peer: impl Into<PeerName>, within: Duration) -> bool {
+        self.queue.is_there(peer.into(), within).await
+    }
+
     /// Asks `peer` for the directories of parts of objects, all in one request; `None` for those that are not there.
     pub fn directory(&self, peer: impl Into<PeerName>, items: Vec<Item>) -> Directories {
         fetch::directories(&self.queue, &peer.into(), wire::Kind::Directory, items)

@@ -226,6 +226,23 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether a peer gives a sign of life, beside all jobs.
+    pub(super) async fn is_there(&self, peer: PeerName, within: Duration) -> bool {
+        let Worker { options, token, clock, .. } = &self.0.worker;
+        let options = ClientOptions { connect: within, stall: within, ..options.clone() };
+        let (token, clock, hold) = (token.clone(), clock.clone(), clock.hold());
+        let (tell, told) = oneshot::channel();
+        let look = move || {
+            let opened = Connection::open(&peer, &options, &token, clock, &Progress::new(&peer, 0));
+            let _ = tell.send(!opened.is_err_and(|error| error.is_silence()));
+            drop(hold);
+        };
+        match std::thread::Builder::new().name("transfer-look".into()).stack_size(STACK_BYTES).spawn(look) {
+            Ok(_) => told.await.unwrap_or(true),
+            Err(_) => true,
+        }
+    }
+
     /// Drops a job that has not begun, and with it the memory that it holds.
     pub(super) fn forget(&self, progress: &Arc<Progress>) {
         let mut state = self.0.state.lock();

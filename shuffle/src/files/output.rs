@@ -311,8 +311,14 @@ pub fn abort(token: &Token) -> Result<(), FileError> {
 /// # Errors
 /// What the system says.
 pub fn sync_dir(directory: &Path) -> Result<(), FileError> {
-    let synced = std::fs::File::open(directory).and_then(|opened| opened.sync_all());
+    // The parent of a relative path of one name is the empty path.
+    let opened = std::fs::File::open(if directory.as_os_str().is_empty() { Path::new(".") } else { directory });
+    let synced = opened.and_then(|opened| opened.sync_all());
     synced.map_err(|error| FileError::io(directory, "sync", 0, error))
+}
+
+fn exists(folder: &Path) -> bool {
+    folder.as_os_str().is_empty() || folder.exists()
 }
 
 /// The name of output `index` of `count`: `part-00000` and so on, with as many digits as make the order of names that of
@@ -340,11 +346,10 @@ pub fn prepare_output_dir(directory: &Path) -> Result<bool, FileError> {
         }
         Ok(_) => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let new: Vec<&Path> = directory.ancestors().take_while(|folder| !exists(folder)).collect();
             std::fs::create_dir_all(directory).map_err(failed("create the directory"))?;
             // As with files: what a log says to be there has to be.
-            if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                sync_dir(parent)?;
-            }
+            new.into_iter().filter_map(Path::parent).try_for_each(sync_dir)?;
             true
         }
         Err(error) => return Err(failed("look up")(error)),

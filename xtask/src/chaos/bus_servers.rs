@@ -15,7 +15,7 @@ use super::ground::{Ground, finish};
 
 /// What the matrix allows for submitting while the servers elect a leader, and room for a machine that others use.
 const SUBMIT_STALLS_AT_MOST: Duration = Duration::from_secs(30);
-/// What it allows for saying that a job cannot be accepted, likewise.
+/// Twice what it allows for saying that a job cannot be accepted, likewise.
 const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sorts of one file of the input each, that run beside the row's.

@@ -131,14 +131,17 @@ impl Samples {
         samples
     }
 
-    fn of(&mut self, subject: &str) -> Option<&mut VecDeque<Message>> {
+    fn of(&mut self, subject: &str) -> &mut VecDeque<Message> {
         let kind = self.0.entry(kind(subject)).or_default();
-        let room = kind.samples.len() < SAMPLES_MAX || kind.samples.contains_key(subject);
-        room.then(|| kind.samples.entry(subject.to_owned()).or_default())
+        if kind.samples.len() == SAMPLES_MAX && !kind.samples.contains_key(subject) {
+            // Of clients that are gone, mostly.
+            kind.samples.pop_first();
+        }
+        kind.samples.entry(subject.to_owned()).or_default()
     }
 
     fn add(&mut self, message: Message) {
-        let Some(samples) = self.of(&message.subject) else { return };
+        let samples = self.of(&message.subject);
         if samples.len() == SAMPLES_MAX {
             samples.pop_front();
         }

@@ -86,8 +86,12 @@ pub(super) fn cut_among_reduces(ground: &Ground) -> Result<Outcome> {
 }
 
 /// What a node has spilled is on a disk of its own, whose power is cut when so much of the reduces is done; then the node starts
-/// again. `stop` ends its process, and says what the disk had then.
-fn of_a_node(ground: &Ground, stop: impl Fn(&Cluster<'_>, &Disk) -> Result<PathBuf>, what: &str) -> Result<Outcome> {
+/// again. `stop` ends its process, and says what the disk had then; `closed`: whether it had closed its files.
+fn of_a_node(
+    ground: &Ground,
+    stop: impl Fn(&Cluster<'_>, &Disk) -> Result<PathBuf>,
+    (what, closed): (&str, bool),
+) -> Result<Outcome> {
     fs::create_dir_all(ground.path("spill"))?;
     let disk =
         Disk::in_a_file(ground.path("disk.img"), ground.path("spill").join(format!("local.{VICTIM}")), DISK_MIB)?;
@@ -103,6 +107,7 @@ fn of_a_node(ground: &Ground, stop: impl Fn(&Cluster<'_>, &Disk) -> Result<PathB
         Ok(now)
     })?;
     let there = still_there(&cluster.log_of(VICTIM)?);
+    ensure!(!closed || there > 0, "nothing of what it had closed is on the disk");
     let outcome = cluster.right(&clean, &run, &events, &format!("{what}, {there} objects were still there"))?;
     cluster.end()?;
     drop(disk);
@@ -127,7 +132,7 @@ pub(super) fn cut_of_a_node(ground: &Ground) -> Result<Outcome> {
         cluster.signal(VICTIM, Signal::KILL)?;
         Ok(snapshot)
     };
-    of_a_node(ground, stop, "while it worked")
+    of_a_node(ground, stop, ("while it worked", false))
 }
 
 /// What it closed is on the disk.
@@ -138,5 +143,5 @@ pub(super) fn cut_after_the_end(ground: &Ground) -> Result<Outcome> {
         ensure!(code == Some(0), "SIGTERM ended it with {code:?}");
         disk.snapshot()
     };
-    of_a_node(ground, stop, "after it had stopped in order")
+    of_a_node(ground, stop, ("after it had stopped in order", true))
 }

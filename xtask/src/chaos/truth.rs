@@ -232,7 +232,8 @@ pub(super) fn in_the_metadata_of_a_node(ground: &Ground) -> Result<Outcome> {
     let (log, (indexes, footers)) = (cluster.log_of(&victim)?, spoiled.get());
     let refused = log.matches("spill file without a valid footer is deleted").count();
     let rebuilt = log.matches("index of spill files rebuilt").count();
-    ensure!(indexes > 0 && footers > 0 && refused == footers, "{footers} footers were damaged, {refused} found: {log}");
+    ensure!(indexes > 0 && rebuilt > 0, "the index was damaged and not rebuilt: {log}");
+    ensure!(footers > 0 && refused == footers, "{footers} footers were damaged, {refused} found: {log}");
     let what = format!(
         "{indexes} files of the index and {footers} footers damaged, the index rebuilt {rebuilt} times, {refused} files given up, \
          {} objects of the others taken up",
