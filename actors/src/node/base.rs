@@ -116,27 +116,7 @@ impl Base {
     pub(super) fn data_address(&self) -> String {
         self.server.as_ref().map(|server| server.address().to_string()).unwrap_or_default()
     }
-}
 
-/// What the node's folders below spill directories are called: nodes of two clusters may have one name.
-fn spill_name(options: &NodeOptions) -> String {
-    let cluster = options.cluster.as_ref().map(|cluster| format!("{}.", cluster.subjects.cluster()));
-    format!("{}{}", cluster.unwrap_or_default(), options.name)
-}
-
-fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
-    // The address may have been another node's: who looks for that one is told.
-    let serving = ServerOptions {
-        node: options.name.to_string(),
-        listen: cluster.listen,
-        network: options.network.clone(),
-        ..ServerOptions::default()
-    };
-    TransferServer::start_with(serving, &cluster.token, store.clone(), options.clock.clone())
-        .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })
-}
-
-impl Base {
     /// What jobs of a new life need.
     pub(super) fn parts(&self, executors: usize) -> NodeParts {
         let server = self.server.as_ref().map_or_else(Weak::new, Arc::downgrade);
@@ -194,6 +174,24 @@ impl Base {
             figures: Arc::new(figures),
         }
     }
+}
+
+/// What the node's folders below spill directories are called: nodes of two clusters may have one name.
+fn spill_name(options: &NodeOptions) -> String {
+    let cluster = options.cluster.as_ref().map(|cluster| format!("{}.", cluster.subjects.cluster()));
+    format!("{}{}", cluster.unwrap_or_default(), options.name)
+}
+
+fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
+    // The address may have been another node's: who looks for that one is told.
+    let serving = ServerOptions {
+        node: options.name.to_string(),
+        listen: cluster.listen,
+        network: options.network.clone(),
+        ..ServerOptions::default()
+    };
+    TransferServer::start_with(serving, &cluster.token, store.clone(), options.clock.clone())
+        .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })
 }
 
 /// What happened to disks and to what is on them is for people to hear, too.

@@ -420,7 +420,7 @@ mod tests {
                 ("host", 3),
                 ("client", 2),
                 ("owner", 16),
-                ("node", 11),
+                ("node", 12),
                 ("merger", 3),
                 ("membership", 3)
             ]
