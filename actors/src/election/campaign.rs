@@ -180,7 +180,7 @@ impl Runner {
     async fn look_for_trouble(&mut self, state: &State) {
         if !(state.reign().is_none() && state.stores_nothing()) {
             if self.trouble.take().is_some() {
-                info!(node = %self.parts.post.node(), "the NATS server stores again");
+                info!(node = %self.parts.post.node(), "there may be a scheduler again");
             }
             return;
         }

@@ -39,6 +39,9 @@ const LIFE_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
 /// How long the jobs of a life may take to end. Heartbeats come again after that, and must before the node is dead again.
 const LIFE_JOBS_DEADLINE: Duration = Duration::from_secs(1);
 
+/// A Scheduler that was found at last has time for the node.
+const REGISTERS_IN: Duration = Duration::from_secs(2);
+
 /// Tells who waits for a node to be there.
 type Ready = std::sync::mpsc::Sender<Result<NodeParts, NodeError>>;
 
@@ -291,7 +294,7 @@ impl Running {
     async fn admitted(&mut self) -> Result<Option<Renewal>, NodeError> {
         let Some(joined) = &mut self.cluster else { return Ok(None) };
         let clock = self.parts.post.clock();
-        let left = joined.join_by.saturating_sub(clock.now());
+        let left = joined.join_by.saturating_sub(clock.now()).max(REGISTERS_IN);
         tokio::select! {
             biased;
             Some(renewal) = joined.renewals.recv() => Ok(Some(renewal)),

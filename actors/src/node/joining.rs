@@ -19,6 +19,8 @@ use crate::shell::{Address, Post};
 const REGISTER_EVERY: Duration = Duration::from_secs(2);
 /// How often who looks for something looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Who has said for so long no more that there can be no Scheduler does not say so.
+const TROUBLE_LASTS: Duration = Duration::from_secs(1);
 /// How long one question after the Scheduler may take.
 const WHERE_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -90,6 +92,13 @@ pub(crate) struct Search {
     pub(crate) trouble: Duration,
 }
 
+/// What candidates say why there can be no Scheduler, and from when to when they have said so.
+struct Trouble {
+    since: Duration,
+    heard: Duration,
+    why: String,
+}
+
 /// Asks until somebody says where the Scheduler is.
 pub(crate) async fn find_scheduler(
     bus: &Bus,
@@ -98,19 +107,23 @@ pub(crate) async fn find_scheduler(
     clock: &Arc<dyn Clock>,
 ) -> Result<Reign, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
-    // Since when candidates are in trouble, and what they say.
-    let mut trouble: Option<(Duration, String)> = None;
+    let mut trouble: Option<Trouble> = None;
     loop {
         if let Some(reign) = ask_where(bus, subjects, &refusals).await? {
             return Ok(reign);
         }
         let told = ask_once::<String>(bus, subjects, ("election", "trouble"), &refusals).await?;
         let now = clock.now();
-        trouble = told.map(|why| (trouble.as_ref().map_or(now, |(since, _)| *since), why));
+        trouble = match (told, trouble) {
+            (Some(why), None) => Some(Trouble { since: now, heard: now, why }),
+            (Some(why), Some(known)) => Some(Trouble { heard: now, why, ..known }),
+            // An answer may be lost.
+            (None, known) => known.filter(|known| now.saturating_sub(known.heard) < TROUBLE_LASTS),
+        };
         let waited = now.saturating_sub(started);
-        let in_vain = trouble.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) >= search.trouble);
+        let in_vain = trouble.as_ref().is_some_and(|known| now.saturating_sub(known.since) >= search.trouble);
         if in_vain || waited >= search.deadline {
-            let why = trouble.map_or_else(|| "start a node with `scheduler = true`".to_owned(), |(_, why)| why);
+            let why = trouble.map_or_else(|| "start a node with `scheduler = true`".to_owned(), |known| known.why);
             return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited, why });
         }
         tokio::time::sleep(LOOK_EVERY).await;

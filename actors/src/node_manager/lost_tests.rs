@@ -428,15 +428,9 @@ async fn a_node_that_is_known_to_be_dead_is_asked_once() {
 #[tokio::test]
 async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more() {
     let world = World::new(memory());
-    let (mut here, there) = (world.node("n1"), world.node("n2"));
+    let (here, there) = (world.node("n1"), world.node("n2"));
     let object = world.write(&there).id;
     let node = there.name.clone();
-    let looked = Arc::new(AtomicU64::new(0));
-    let looks = looked.clone();
-    here.stager.is_gone = Arc::new(move |_| {
-        looks.fetch_add(1, Ordering::Relaxed);
-        false
-    });
     let arg = Arg { source: Source::Object(object), parts: Parts::All };
     let spec = spec(vec![LocatedArg { arg, at: Some(node.clone()) }]);
     let now = || here.stager.clock.now();
@@ -447,10 +441,42 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     assert_eq!(here.stager.doubts.of(&node, now()), Verdict::Trusted, "that was the sign");
     drop(there);
     here.stager.doubts.raise(&node, now());
-    for asked in 1..=2 {
+    for _ in 0..2 {
         let failure = stage().await.err().expect("nobody is there");
         assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
-        assert_eq!(looked.load(Ordering::Relaxed), asked, "it is not asked again");
+        assert!(failure.message.contains("gives no sign"), "it was asked: {failure}");
     }
-    assert!(matches!(here.stager.doubts.of(&node, now()), Verdict::Wait(_)));
+    assert!(matches!(here.stager.doubts.of(&node, now()), Verdict::Wait(..)));
+}
+
+#[tokio::test]
+async fn who_waits_for_a_doubted_node_goes_on_as_soon_as_it_answers_somebody() {
+    let world = World::new(memory());
+    let (here, there) = (world.node("n1"), world.node("n2"));
+    let object = world.write(&there).id;
+    let arg = Arg { source: Source::Object(object), parts: Parts::All };
+    let spec = spec(vec![LocatedArg { arg, at: Some(there.name.clone()) }]);
+    let stage = || here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager));
+    // Somebody looks, and takes its time.
+    let now = here.stager.clock.now();
+    here.stager.doubts.raise(&there.name, now);
+    let Verdict::Look(_) = here.stager.doubts.of(&there.name, now) else { panic!("nobody looks yet") };
+    let waiting = futures::future::join_all([stage(), stage()]);
+    let settles = async {
+        tokio::task::yield_now().await;
+        here.stager.doubts.settle(&there.name);
+    };
+    let (staged, ()) = futures::future::join(waiting, settles).await;
+    for prepared in staged {
+        assert_eq!(whole(&prepared.expect("it is there")), [content_of(object)]);
+    }
+    // And who looked last in vain speaks for those who waited.
+    here.stager.doubts.raise(&there.name, now);
+    let Verdict::Look(look) = here.stager.doubts.of(&there.name, now) else { panic!("nobody looks yet") };
+    let fails = async {
+        tokio::task::yield_now().await;
+        here.stager.doubts.found_silent(&there.name, look, here.stager.clock.now());
+    };
+    let (failed, ()) = futures::future::join(futures::future::join_all([stage(), stage()]), fails).await;
+    assert!(failed.iter().all(Result::is_err));
 }

@@ -250,32 +250,33 @@ impl Stager {
 
     /// Where a node serves objects; if it is doubted, once it has given a sign that it does.
     async fn address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
-        let mut waited = false;
+        let mut known = None;
         loop {
-            let look = match self.doubts.of(node, self.clock.now()) {
-                Verdict::Trusted => break,
-                Verdict::Look(look) => Some(look),
-                Verdict::Wait(until) if !waited => {
-                    tokio::time::sleep(until.saturating_sub(self.clock.now())).await;
-                    waited = true;
-                    continue;
-                }
-                // Whoever looks now need not be waited for once more.
-                Verdict::Wait(_) => None,
-            };
-            let address = self.told_address(node, items).await?;
-            if let Some(look) = look {
-                if self.transfer.is_there(&address, SIGN_WITHIN).await {
-                    self.doubts.settle(node);
+            let ended = self.doubts.ended();
+            match self.doubts.of(node, self.clock.now()) {
+                Verdict::Trusted => return self.told_address(node, items).await,
+                Verdict::Look(look) => {
+                    let address = self.told_address(node, items).await?;
+                    if !(self.is_gone)(node) && self.transfer.is_there(&address, SIGN_WITHIN).await {
+                        self.doubts.settle(node);
+                        return Ok(address);
+                    }
+                    self.doubts.found_silent(node, look, self.clock.now());
                     break;
                 }
-                self.doubts.found_silent(node, look, self.clock.now());
+                // A look has failed since this one waits, or none is of any use.
+                Verdict::Wait(_, failed) if *known.get_or_insert(failed) < failed || (self.is_gone)(node) => break,
+                Verdict::Wait(until, _) => tokio::select! {
+                    () = tokio::time::sleep(until.saturating_sub(self.clock.now())) => {}
+                    () = ended => {}
+                },
             }
-            let cause = "it was asked in vain lately, here or elsewhere, and gives no sign now".to_owned();
-            let error = FetchError::new(node, items, TransferError::Unreachable { peer: address, cause });
-            return Err(FetchError { no_sign: true, ..error });
         }
-        self.told_address(node, items).await
+        let address = (self.addresses)(node).unwrap_or_default();
+        let peer = PeerName { node: node.to_string(), address };
+        let cause = "it was asked in vain lately, here or elsewhere, and gives no sign now".to_owned();
+        let error = FetchError::new(node, items, TransferError::Unreachable { peer, cause });
+        Err(FetchError { no_sign: true, ..error })
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.

@@ -446,7 +446,7 @@ impl OwnerActor {
         scope.stop();
     }
 
-    fn send_frees(&mut self, node: &NodeId) {
+    pub(super) fn send_frees(&mut self, node: &NodeId) {
         let (job, run) = (self.job, self.state.run());
         for chunk in self.frees.remove(node).unwrap_or_default().chunks(SET_MEMBERS_PER_MESSAGE) {
             self.tell(node, NodeMsg::Free { job, run, objects: chunk.iter().copied().collect() });
@@ -484,7 +484,7 @@ impl OwnerActor {
             if let Some(ending) = &mut self.ending {
                 ending.awaited.remove(&node);
             }
-            self.logging.heard(&node);
+            self.logging.answers_no_more(&node);
             self.state.node_dead(&node, incarnation);
         } else if state == NodeState::Up {
             self.state.node_up(&node, incarnation);
@@ -532,6 +532,8 @@ impl Actor for OwnerActor {
                 self.state.stopped((&node, incarnation), task, outputs);
             }
             OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
+                // What came before may have had something freed there.
+                self.flush(scope);
                 self.stock((&node, incarnation), objects.iter().zip(outputs).collect(), last);
             }
             OwnerMsg::Settle => self.logging.settle(),

@@ -54,6 +54,11 @@ impl<R> Held<R> {
         self.asked.insert(node.clone(), BTreeSet::new());
     }
 
+    /// A node that was asked is dead.
+    pub(crate) fn answers_no_more(&mut self, node: &NodeId) {
+        self.asked.remove(node);
+    }
+
     /// What a node says that it holds, or a part of that: what has been freed there since it was asked, or is about to be, is left out.
     pub(crate) fn stock(
         &mut self,
@@ -175,6 +180,10 @@ mod tests {
         held.keep(&node(), ObjectId(2));
         assert_eq!(stock(&mut held, true), [1, 2, 3, 6], "it was put back");
         assert_eq!(stock(&mut held, true), [1, 2, 3, 4, 6], "it is not asked any more");
+        held.asked(&node());
+        assert!(held.free((0, 0), node(), object(6)).is_some());
+        held.answers_no_more(&node());
+        assert_eq!(stock(&mut held, false), [1, 2, 3, 4, 6], "nobody waits for it");
         held.asked(&node());
         held.asked(&node());
         assert_eq!(stock(&mut held, true), [1, 2, 3, 4, 6]);

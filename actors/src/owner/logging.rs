@@ -56,11 +56,17 @@ impl Logging {
     }
 
     /// A node has said all that it holds, or will not.
-    pub(super) fn heard(&mut self, node: &NodeId) {
+    fn heard(&mut self, node: &NodeId) {
         self.awaited.remove(node);
         if self.awaited.is_empty() {
             self.settle();
         }
+    }
+
+    /// A node that is dead need not be waited for.
+    pub(super) fn answers_no_more(&mut self, node: &NodeId) {
+        self.held.answers_no_more(node);
+        self.heard(node);
     }
 
     /// The program may begin.
@@ -107,6 +113,8 @@ impl OwnerActor {
     /// Asks a node what it holds of the job.
     pub(super) fn take_stock(&mut self, node: &NodeId) {
         let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
+        // What is freed before it is asked is gone when it answers.
+        self.send_frees(node);
         self.logging.held.asked(node);
         self.tell(node, NodeMsg::TakeStock { job, owner, run });
     }

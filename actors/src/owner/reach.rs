@@ -32,9 +32,9 @@ impl Apart {
         self.0.insert(Self::pair(one, other), REMEMBERED);
     }
 
-    /// Whether it is one of some pair.
-    fn knows(&self, node: NodeIndex) -> bool {
-        self.0.keys().any(|(one, other)| *one == node || *other == node)
+    /// Whether it is apart from several others: then it is the one that is cut off, and not they.
+    fn is_alone(&self, node: NodeIndex) -> bool {
+        self.0.keys().filter(|(one, other)| *one == node || *other == node).count() > 1
     }
 
     fn has(&self, one: NodeIndex, other: NodeIndex) -> bool {
@@ -97,10 +97,10 @@ impl OwnerState {
         let Some(here) = self.known_node(node).filter(|here| self.is_up(*here)) else { return BTreeMap::new() };
         for lost in lost.iter().filter(|lost| lost.loss == Loss::Unreachable) {
             if let Some(there) = self.known_node(&lost.node).filter(|there| *there != here && self.is_up(*there)) {
-                // What is known to be apart from another one explains this one.
-                let explained = self.cut.knows(here) || self.cut.knows(there);
+                // Who is apart from several others explains this one.
+                let news = !self.cut.has(here, there) && !self.cut.is_alone(here) && !self.cut.is_alone(there);
                 self.cut.put(here, there);
-                if !explained {
+                if news {
                     self.spread_doubt(here, there);
                 }
             }

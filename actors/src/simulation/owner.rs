@@ -242,6 +242,7 @@ impl Owner {
     fn take_stock(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
         cx.note(|| format!("{node} is asked what it holds"));
         let (job, owner, run) = (self.job, cx.me.clone(), self.state.run());
+        self.send_frees(node, cx);
         self.held.asked(node);
         self.tell(node, NodeMsg::TakeStock { job, owner, run }, cx);
     }

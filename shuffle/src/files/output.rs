@@ -344,7 +344,11 @@ pub fn prepare_output_dir(directory: &Path) -> Result<bool, FileError> {
         Ok(metadata) if !metadata.is_dir() => {
             return Err(FileError::WrongKind { path: directory.to_path_buf(), expected: "directory" });
         }
-        Ok(_) => false,
+        Ok(_) => {
+            // An attempt before this one may have made it, and ended there. Who may not read the parent did not.
+            let _ = directory.parent().map(sync_dir);
+            false
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let new: Vec<&Path> = directory.ancestors().take_while(|folder| !exists(folder)).collect();
             std::fs::create_dir_all(directory).map_err(failed("create the directory"))?;
