@@ -86,6 +86,8 @@ const GARBAGE_FOR: Duration = Duration::from_secs(20);
 /// How many messages of garbage there are at least on each kind of subject; the matrix wants a million. None: a few ten thousand in all.
 const MALFORMED_EACH: &str = "EXOBUS_CHAOS_MALFORMED_EACH";
 const GARBAGE_AT_ONCE: usize = 64;
+/// The same where so much is wanted that it would take a quarter of an hour.
+const MUCH_AT_ONCE: usize = 512;
 const PAUSE: Duration = Duration::from_millis(4);
 const DURABLE_ONE_IN: u64 = 500;
 /// Real messages that are remembered of each subject, and subjects of each kind.
@@ -204,7 +206,7 @@ fn maim(payload: &mut Vec<u8>, random: &mut Random) {
 }
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-fn litter(port: u16, over: &AtomicBool, samples: &Mutex<Samples>) -> Result<()> {
+fn litter(port: u16, at_once: usize, over: &AtomicBool, samples: &Mutex<Samples>) -> Result<()> {
     let mut client = Client::connect(port)?;
     client.listen()?;
     let mut random = Random::new(25);
@@ -216,7 +218,7 @@ fn litter(port: u16, over: &AtomicBool, samples: &Mutex<Samples>) -> Result<()> 
             }
         }
         let mut known = lock(samples);
-        let garbage: Vec<_> = (0..GARBAGE_AT_ONCE).filter_map(|_| known.garbage(&mut random)).collect();
+        let garbage: Vec<_> = (0..at_once).filter_map(|_| known.garbage(&mut random)).collect();
         drop(known);
         client.publish(&garbage)?;
     }
@@ -238,7 +240,7 @@ pub(super) fn malformed(ground: &Ground) -> Result<Outcome> {
     let (port, samples, sorts) = (cluster.port(), Mutex::new(Samples::new()), Cell::new(0));
     let littered = || lock(&samples).littered();
     let (run, events): (Run, Events) = beside(
-        |over| litter(port, over, &samples),
+        |over| litter(port, if each > 0 { MUCH_AT_ONCE } else { GARBAGE_AT_ONCE }, over, &samples),
         || {
             let begun = Instant::now();
             loop {
