@@ -39,11 +39,11 @@ impl<R> Held<R> {
             self.frees.push_back((noted, node, freed));
             return None;
         }
-        self.is_freed(&node, freed);
+        self.note_freed(&node, freed);
         Some((node, freed))
     }
 
-    fn is_freed(&mut self, node: &NodeId, freed: Freed) {
+    fn note_freed(&mut self, node: &NodeId, freed: Freed) {
         if let (Some(meanwhile), Freed::Object(object)) = (self.asked.get_mut(node), freed) {
             meanwhile.insert(object);
         }
@@ -98,7 +98,7 @@ impl<R> Held<R> {
             Freed::Parts(set, _) => at != node || !may_hold(*set),
             Freed::Object(_) => true,
         });
-        first.iter().for_each(|(node, freed)| self.is_freed(node, *freed));
+        first.iter().for_each(|(node, freed)| self.note_freed(node, *freed));
         first
     }
 
@@ -115,7 +115,7 @@ impl<R> Held<R> {
     pub(crate) fn durable(&mut self, up_to: u64) -> Vec<(NodeId, Freed)> {
         let durable = self.frees.iter().take_while(|(position, ..)| *position <= up_to).count();
         let freed: Vec<_> = self.frees.drain(..durable).map(|(_, node, freed)| (node, freed)).collect();
-        freed.iter().for_each(|(node, freed)| self.is_freed(node, *freed));
+        freed.iter().for_each(|(node, freed)| self.note_freed(node, *freed));
         freed
     }
 

@@ -288,8 +288,23 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
+    /// Tells a node to stop, and waits until it has.
+    pub(super) fn stop_node(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::TERM)?;
+        self.ends_well(name)
+    }
+
+    /// Waits until a node that was told to stop has done so: in order, and without a panic.
+    pub(super) fn ends_well(&self, name: &str) -> Result<()> {
+        let code = self.ended(name)?;
+        let log = self.log_of(name)?;
+        ensure!(code == Some(0), "{name} ended with {code:?}: {log}");
+        ensure!(!log.contains("panicked"), "{name} panicked: {log}");
+        Ok(())
+    }
+
     /// Waits until a node has ended by itself, and how.
-    pub(super) fn ended(&self, name: &str) -> Result<Option<i32>> {
+    fn ended(&self, name: &str) -> Result<Option<i32>> {
         let mut nodes = self.nodes.borrow_mut();
         let (_, child) = nodes.iter_mut().find(|(known, _)| known == name).context("a node of this cluster")?;
         let mut code = None;
@@ -384,12 +399,7 @@ impl<'a> Cluster<'a> {
         for name in &names {
             self.signal(name, Signal::TERM)?;
         }
-        for name in &names {
-            let code = self.ended(name)?;
-            let log = self.log_of(name)?;
-            ensure!(code == Some(0), "{name} ended with {code:?}: {log}");
-            ensure!(!log.contains("panicked"), "{name} panicked: {log}");
-        }
+        names.iter().try_for_each(|name| self.ends_well(name))?;
         for entry in fs::read_dir(self.ground.path("spill")).into_iter().flatten().flatten() {
             for file in fs::read_dir(entry.path())?.flatten() {
                 let name = file.file_name().to_string_lossy().into_owned();

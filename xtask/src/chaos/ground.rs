@@ -43,6 +43,14 @@ pub struct Run {
     pub seconds: f64,
 }
 
+/// A number from the environment of the chore.
+pub fn told(variable: &str, otherwise: u64) -> Result<u64> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().with_context(|| format!("{variable}={text}")),
+        Err(_) => Ok(otherwise),
+    }
+}
+
 impl Run {
     /// A refusal: this code, no panic, and all of these words.
     pub fn refused(&self, code: i32, words: &[&str]) -> Result<()> {
@@ -122,6 +130,11 @@ impl Ground {
     /// A path in the folder of this ground.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// Where a node of a cluster spills.
+    pub fn spill_of(&self, node: &str) -> PathBuf {
+        self.path("spill").join(format!("local.{node}"))
     }
 
     pub fn text(&self, name: &str) -> String {

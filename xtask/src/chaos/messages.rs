@@ -12,7 +12,7 @@ use super::Outcome;
 use super::bus::{Client, Message};
 use super::cluster::{Cluster, Events};
 use super::flips::Random;
-use super::ground::{Ground, Run};
+use super::ground::{Ground, Run, told};
 
 const LISTEN_FOR: Duration = Duration::from_millis(1);
 
@@ -231,10 +231,7 @@ fn lock(samples: &Mutex<Samples>) -> MutexGuard<'_, Samples> {
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
 pub(super) fn malformed(ground: &Ground) -> Result<Outcome> {
-    let each: u64 = match std::env::var(MALFORMED_EACH) {
-        Ok(text) => text.parse().with_context(|| format!("{MALFORMED_EACH}={text}"))?,
-        Err(_) => 0,
-    };
+    let each = told(MALFORMED_EACH, 0)?;
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let (port, samples, sorts) = (cluster.port(), Mutex::new(Samples::new()), Cell::new(0));

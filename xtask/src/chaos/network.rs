@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Outcome;
 use super::cluster::{CLIENT, Cluster, NODES, Setup, wait};
-use super::ground::Ground;
+use super::ground::{Ground, told};
 use super::lan::{Lan, Weather};
 use super::proxy::{Harm, Proxies};
 use super::servers::HOST;
@@ -196,10 +196,7 @@ const LOSSY_SECONDS: &str = "EXOBUS_CHAOS_LOSSY_SECONDS";
 
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
 pub(super) fn lossy(ground: &Ground) -> Result<Outcome> {
-    let seconds = match std::env::var(LOSSY_SECONDS) {
-        Ok(text) => text.parse().with_context(|| format!("{LOSSY_SECONDS}={text}"))?,
-        Err(_) => 60,
-    };
+    let seconds = told(LOSSY_SECONDS, 60)?;
     let lan = hosts()?;
     let cluster = Cluster::start_as(ground, Setup { lan: Some(&lan), ..Setup::default() })?;
     let clean = cluster.clean("simple")?;

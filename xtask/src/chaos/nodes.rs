@@ -182,8 +182,7 @@ pub(super) fn told_to_stop(ground: &Ground) -> Result<Outcome> {
     let clean = cluster.clean("simple")?;
     let victim = cluster.bystander()?;
     let (run, events) = cluster.sort_and_signal(("simple", "sort.map", 50), &victim, Signal::TERM)?;
-    let code = cluster.ended(&victim)?;
-    ensure!(code == Some(0), "SIGTERM ended it with {code:?}");
+    cluster.ends_well(&victim)?;
     let outcome = cluster.right(&clean, &run, &events, "a node leaves in order")?;
     cluster.end()?;
     Ok(outcome)

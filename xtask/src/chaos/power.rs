@@ -93,8 +93,7 @@ fn of_a_node(
     (what, closed): (&str, bool),
 ) -> Result<Outcome> {
     fs::create_dir_all(ground.path("spill"))?;
-    let disk =
-        Disk::in_a_file(ground.path("disk.img"), ground.path("spill").join(format!("local.{VICTIM}")), DISK_MIB)?;
+    let disk = Disk::in_a_file(ground.path("disk.img"), ground.spill_of(VICTIM), DISK_MIB)?;
     let cluster = Cluster::start(ground)?;
     let clean = cluster.clean("simple")?;
     let (run, events) = cluster.sort("simple", |events| {
@@ -138,9 +137,7 @@ pub(super) fn cut_of_a_node(ground: &Ground) -> Result<Outcome> {
 /// What it closed is on the disk.
 pub(super) fn cut_after_the_end(ground: &Ground) -> Result<Outcome> {
     let stop = |cluster: &Cluster<'_>, disk: &Disk| {
-        cluster.signal(VICTIM, Signal::TERM)?;
-        let code = cluster.ended(VICTIM)?;
-        ensure!(code == Some(0), "SIGTERM ended it with {code:?}");
+        cluster.stop_node(VICTIM)?;
         disk.snapshot()
     };
     of_a_node(ground, stop, ("after it had stopped in order", true))

@@ -37,7 +37,7 @@ pub(super) fn full_alone(ground: &Ground) -> Result<Outcome> {
 /// What finds no room on one node of three is done by the others.
 pub(super) fn full_on_one_node(ground: &Ground) -> Result<Outcome> {
     std::fs::create_dir_all(ground.path("spill"))?;
-    let disk = Disk::small(ground.path("spill").join("local.n2"), 8)?;
+    let disk = Disk::small(ground.spill_of("n2"), 8)?;
     let cluster = Cluster::start(ground)?;
     let (run, events) = cluster.sort("push", |events| Ok(events.failures().contains("no spill directory can take")))?;
     let what = format!("{}; the other nodes took over: right", events.failures());

@@ -222,9 +222,8 @@ pub(super) fn in_the_metadata_of_a_node(ground: &Ground) -> Result<Outcome> {
     let (run, events) = cluster.sort("simple", |events| {
         let now = events.are_done(30, "sort.reduce", &victim);
         if now {
-            cluster.signal(&victim, Signal::TERM)?;
-            ensure!(cluster.ended(&victim)? == Some(0), "SIGTERM did not end it well");
-            spoiled.set(spoil_metadata(&ground.path("spill").join(format!("local.{victim}")))?);
+            cluster.stop_node(&victim)?;
+            spoiled.set(spoil_metadata(&ground.spill_of(&victim))?);
             cluster.start_node(&victim)?;
         }
         Ok(now)
