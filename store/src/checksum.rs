@@ -47,25 +47,25 @@ impl Streaming {
     }
 }
 
-/// Id and checksum of a content, in one pass.
-pub(crate) fn id_and_checksum(bytes: &[u8]) -> (ObjectId, u64) {
-    let id = XxHash3_128::oneshot(bytes);
-    (ObjectId(id), if bytes.len() >= HALVES_AGREE_FROM { id as u64 } else { of(bytes) })
+/// Id of a content in a group, and its checksum, in one pass.
+pub(crate) fn id_and_checksum(group: u128, bytes: &[u8]) -> (ObjectId, u64) {
+    let hash = XxHash3_128::oneshot(bytes);
+    (ObjectId::of_hash(group, hash), if bytes.len() >= HALVES_AGREE_FROM { hash as u64 } else { of(bytes) })
 }
 
 /// Copies, and computes id and checksum on the way.
-pub(crate) fn copy_with_id(to: &mut [u8], from: &[u8]) -> (ObjectId, u64) {
+pub(crate) fn copy_with_id(group: u128, to: &mut [u8], from: &[u8]) -> (ObjectId, u64) {
     if from.len() < PIECEWISE_FROM {
         to.copy_from_slice(from);
-        return id_and_checksum(from);
+        return id_and_checksum(group, from);
     }
     let mut hasher = XxHash3_128::new();
     for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
         hasher.write(from);
         to.copy_from_slice(from);
     }
-    let id = hasher.finish_128();
-    (ObjectId(id), id as u64)
+    let hash = hasher.finish_128();
+    (ObjectId::of_hash(group, hash), hash as u64)
 }
 
 /// The first part whose checksum does not fit `bytes`, which begin at byte `start` of the object. Parts that do not
@@ -172,10 +172,10 @@ mod tests {
         for length in [0, 1, 16, 17, 128, 129, 239, 240, 241, 242, 1000, PIECEWISE_FROM - 1, PIECEWISE_FROM, 1_000_000]
         {
             let bytes = &bytes[..length];
-            let expected = (ObjectId::of_content(bytes), of(bytes));
-            assert_eq!(id_and_checksum(bytes), expected, "{length} bytes");
+            let expected = (ObjectId::of_content(7, bytes), of(bytes));
+            assert_eq!(id_and_checksum(7, bytes), expected, "{length} bytes");
             let mut copy = vec![0; length];
-            assert_eq!(copy_with_id(&mut copy, bytes), expected, "{length} bytes copied");
+            assert_eq!(copy_with_id(7, &mut copy, bytes), expected, "{length} bytes copied");
             assert!(copy == bytes);
             let mut streaming = Streaming::new();
             bytes.chunks(777).for_each(|piece| streaming.write(piece));

@@ -12,14 +12,21 @@ use twox_hash::XxHash3_128;
 
 /// Name of an object, 128 bits, the same on every node. Printed and parsed as 32 hexadecimal digits.
 ///
-/// The id of a [`put`](crate::Store::put) is the xxh3-128 of its content; ids of task outputs are made by the caller.
+/// The id of a [`put`](crate::Store::put) is the xxh3-128 of its group and of the xxh3-128 of its content; ids of task
+/// outputs are made by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct ObjectId(pub u128);
 
 impl ObjectId {
-    /// The id that a `put` of exactly these bytes has.
-    pub fn of_content(bytes: &[u8]) -> ObjectId {
-        ObjectId(XxHash3_128::oneshot(bytes))
+    /// The id that a `put` of exactly these bytes has in a group: equal bytes of two groups are two objects, so that what
+    /// one of them frees is not the other's.
+    pub fn of_content(group: u128, bytes: &[u8]) -> ObjectId {
+        ObjectId::of_hash(group, XxHash3_128::oneshot(bytes))
+    }
+
+    /// As [`ObjectId::of_content`], of a content with this xxh3-128.
+    pub(crate) fn of_hash(group: u128, content: u128) -> ObjectId {
+        ObjectId(XxHash3_128::oneshot([group.to_le_bytes(), content.to_le_bytes()].as_flattened()))
     }
 }
 

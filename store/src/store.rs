@@ -37,7 +37,7 @@ use crate::{
     stage::{GetFuture, StageItem, StageRequest, StageTicket},
     state::{Sealed, State},
     table::{ExtentKey, NewExtent},
-    writer::{LocalWriter, ObjectWriter},
+    writer::{LocalWriter, ObjectWriter, same_content},
 };
 
 /// Memory for objects beside the reserve that a store must have.
@@ -134,8 +134,8 @@ impl Store {
         LocalWriter::new(self.shared.clone(), id, options).into()
     }
 
-    /// Stores a copy of bytes as an object of one part without rows; its id is the hash of the content, so the same
-    /// content is the same object (and belongs to the group that put it first).
+    /// Stores a copy of bytes as an object of one part without rows; its id is the hash of group and content, so the same
+    /// content is the same object within a group, and nobody else's.
     ///
     /// # Errors
     /// No memory, and no directory to write to.
@@ -168,15 +168,16 @@ impl Store {
         row_hash: RowHash,
     ) -> Result<ObjectMeta, StoreError> {
         let length = bytes.len() as u64;
+        let by_content = id.is_none();
         let mut owned = None;
         let (hash, sum) = if bytes.is_empty() {
-            checksum::id_and_checksum(bytes)
+            checksum::id_and_checksum(options.group, bytes)
         } else {
             match self.shared.allocate(length, false) {
                 Some(span) => {
                     let to = owned.insert(span).bytes_mut();
                     match id {
-                        None => checksum::copy_with_id(&mut to[..bytes.len()], bytes),
+                        None => checksum::copy_with_id(options.group, &mut to[..bytes.len()], bytes),
                         Some(id) => {
                             to[..bytes.len()].copy_from_slice(bytes);
                             (id, checksum::of(&to[..bytes.len()]))
@@ -184,7 +185,7 @@ impl Store {
                     }
                 }
                 None => {
-                    let id = id.unwrap_or_else(|| ObjectId::of_content(bytes));
+                    let id = id.unwrap_or_else(|| ObjectId::of_content(options.group, bytes));
                     let mut writer = self.writer(id, options);
                     writer.begin_part(Some(length))?;
                     writer.write(bytes)?;
@@ -211,11 +212,8 @@ impl Store {
                 owned.map(|span| span.into_span());
                 Ok(ObjectMeta { id, bytes: length, rows, row_hash, parts: Arc::new([part]) })
             }
-            Some(existing) if existing.bytes == length && existing.row_hash == row_hash && existing.rows == rows => {
-                Ok(existing)
-            }
             // What was put by content is the same whatever a writer said of its rows.
-            Some(existing) if id == hash => Ok(existing),
+            Some(existing) if by_content || same_content(&existing.parts, &[part]) => Ok(existing),
             Some(_) => Err(StoreError::Conflict(id)),
         }
     }

@@ -11,6 +11,7 @@ mod harness;
 mod lives;
 mod outputs;
 mod pushes;
+mod puts;
 mod refused;
 mod restarts;
 mod simulated;

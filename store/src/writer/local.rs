@@ -438,7 +438,7 @@ impl Done {
 }
 
 /// Whether two attempts wrote the same, part by part; where the parts lie may differ.
-fn same_content(one: &[PartMeta], other: &[PartMeta]) -> bool {
+pub(crate) fn same_content(one: &[PartMeta], other: &[PartMeta]) -> bool {
     let key = |part: &PartMeta| (part.bytes, part.rows, part.row_hash, part.checksum);
     one.iter().map(key).eq(other.iter().map(key))
 }

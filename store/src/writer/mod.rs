@@ -7,7 +7,7 @@ mod local;
 
 use std::fmt;
 
-pub(crate) use self::local::{EXTENT_MIN, LocalWriter};
+pub(crate) use self::local::{EXTENT_MIN, LocalWriter, same_content};
 use crate::{
     error::StoreError,
     ids::{ObjectId, RowHash},

@@ -10,15 +10,43 @@ fn a_put_is_named_by_its_content_and_stored_once() {
     for length in [0, 1, 1000, 16 << 10, (16 << 10) + 1, 300_000] {
         let content = bytes(length as u64, length);
         let meta = store.put(1, &content).unwrap();
-        assert_eq!(meta.id, ObjectId::of_content(&content));
+        assert_eq!(meta.id, ObjectId::of_content(1, &content));
         assert_eq!((meta.bytes, meta.parts.len()), (length as u64, 1));
         let used = store.stats().used_bytes;
-        assert_eq!(store.put(2, &content).unwrap(), meta);
+        assert_eq!(store.put(1, &content).unwrap(), meta);
         assert_eq!(store.stats().used_bytes, used, "a second put takes no memory");
         let block = store.get(&meta.id, Parts::All).wait().unwrap();
         assert!(*block == content[..]);
         assert_eq!(block.verify(), Ok(()));
         assert_eq!(store.meta(&meta.id), Some(meta));
+    }
+}
+
+#[test]
+fn equal_bytes_that_two_groups_put_are_two_objects() {
+    let store = fixture(16 * MIB).store;
+    for length in [0, 1, 1000, 300_000] {
+        let content = bytes(7, length);
+        let [first, second, third] = [1, 2, 3].map(|group| store.put(group, &content).unwrap().id);
+        store.delete_group(1);
+        store.delete(&[second]);
+        assert!(!store.contains(&first) && !store.contains(&second));
+        let block = store.get(&third, Parts::All).wait().unwrap();
+        assert!(*block == content[..], "{length} bytes: what others freed was theirs");
+        assert_eq!((block.header().group, store.ids_of(3)), (3, vec![third]));
+        store.delete(&[third]);
+    }
+}
+
+#[test]
+fn an_object_of_that_id_with_other_content_is_no_put() {
+    let store = fixture(16 * MIB).store;
+    let options = WriterOptions::new(1);
+    let put = |content: &[u8], rows| store.put_as(ObjectId(5), options, content, rows, RowHash(9));
+    let meta = put(b"abc", 1).unwrap();
+    assert_eq!(put(b"abc", 1).unwrap(), meta);
+    for (content, rows) in [(&b"abcd"[..], 1), (b"abd", 1), (b"abc", 2), (b"", 1)] {
+        assert!(matches!(put(content, rows), Err(StoreError::Conflict(ObjectId(5)))), "{content:?}, {rows} rows");
     }
 }
 
