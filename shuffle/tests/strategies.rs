@@ -5,7 +5,7 @@ use exobus_shuffle::contract::World;
 
 async fn one_node() -> World {
     let spill = tempfile::tempdir().unwrap();
-    let mut options = NodeOptions::alone(2, 24 << 20);
+    let mut options = NodeOptions::alone(2, 12 << 20);
     options.store.spill_dirs = vec![spill.path().to_owned()];
     World { nodes: vec![Node::start(options).unwrap()], keep: Box::new(spill) }
 }

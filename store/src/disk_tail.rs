@@ -1,4 +1,5 @@
-//! The end of an object that found no memory: written to a borrowed spill file, a chunk of the reserve at a time.
+//! The end of an object that found no memory: written to a borrowed spill file, a chunk of the reserve at a time, or a page
+//! of its own where the reserve is all taken.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -11,7 +12,6 @@ use crate::{
     files::Trouble,
     hold::OwnedSpan,
     io,
-    reserve::Pool,
     shared::Shared,
     table::{FileId, Place},
 };
@@ -20,12 +20,32 @@ use crate::{
 pub(crate) struct DiskTail {
     borrowed: Borrowed,
     file: Arc<dyn DiskFile>,
-    chunk: OwnedSpan,
+    chunk: Chunk,
     /// Bytes in the chunk, and of those how many are written to disk already (a tail that was aligned).
     filled: usize,
     flushed: u64,
     /// For when all disks are full.
     patience: Patience,
+}
+
+/// What is written to disk at a time.
+enum Chunk {
+    Reserve(OwnedSpan),
+    /// Outside the region: so many write already that not a page of the reserve is left.
+    Page(AlignedBuffer),
+}
+
+impl Chunk {
+    fn new(shared: &Arc<Shared>, wanted: u64) -> Chunk {
+        shared.chunk(wanted).map_or_else(|| Chunk::Page(AlignedBuffer::default()), Chunk::Reserve)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Chunk::Reserve(span) => span.bytes_mut(),
+            Chunk::Page(page) => page.of(PAGE as usize),
+        }
+    }
 }
 
 /// How long a writer that finds neither memory nor room on any disk waits for somebody to free either.
@@ -115,11 +135,13 @@ impl Borrowed {
 }
 
 impl DiskTail {
+    /// For about so many bytes.
+    ///
     /// # Errors
-    /// No chunk: more writers than executors. No directory.
-    pub fn open(shared: &Arc<Shared>) -> Result<DiskTail, StoreError> {
-        let chunk = shared.from_reserve(Pool::Chunks, shared.reserve.chunk_bytes())?;
-        let (borrowed, file) = Borrowed::new(shared, chunk.span().bytes, true)?;
+    /// No directory.
+    pub fn open(shared: &Arc<Shared>, wanted: u64) -> Result<DiskTail, StoreError> {
+        let mut chunk = Chunk::new(shared, wanted);
+        let (borrowed, file) = Borrowed::new(shared, chunk.bytes_mut().len() as u64, true)?;
         Ok(DiskTail { borrowed, file, chunk, filled: 0, flushed: 0, patience: Patience::default() })
     }
 
@@ -130,7 +152,7 @@ impl DiskTail {
 
     /// Room for the next bytes, never none.
     pub fn spare(&mut self) -> Result<&mut [u8], StoreError> {
-        if self.filled == self.chunk.span().bytes as usize {
+        if self.filled == self.chunk.bytes_mut().len() {
             self.flush()?;
         }
         Ok(&mut self.chunk.bytes_mut()[self.filled..])
@@ -140,7 +162,7 @@ impl DiskTail {
     pub fn advance(&mut self, count: usize) -> &[u8] {
         let from = self.filled;
         self.filled += count;
-        &self.chunk.bytes()[from..self.filled]
+        &self.chunk.bytes_mut()[from..self.filled]
     }
 
     /// Zeros up to a multiple of `align`.
@@ -162,7 +184,7 @@ impl DiskTail {
             let file = self.borrowed.file;
             let at = self.borrowed.shared.with(|state| state.files.append(file, bytes));
             debug_assert_eq!(at, self.borrowed.offset + self.flushed);
-            match write_all_at(&*self.file, at, &[&self.chunk.bytes()[..bytes as usize]]) {
+            match write_all_at(&*self.file, at, &[&self.chunk.bytes_mut()[..bytes as usize]]) {
                 Ok(()) => break,
                 Err(error) => {
                     warn!(path = %self.borrowed.path.display(), %error, "write to spill file failed");

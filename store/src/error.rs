@@ -73,8 +73,9 @@ pub enum StoreError {
         /// Bytes that were free.
         free: u64,
     },
-    /// More writers or readers are active than the executors' reserve was made for.
-    #[error("the executors' reserve has no {bytes} bytes left: more writers or readers are active than executors")]
+    /// Memory is full, and so many outputs are written to disk at once that no page of the executors' reserve is left to
+    /// lend to another process; where the store is, an output goes to disk all the same.
+    #[error("the executors' reserve has no {bytes} bytes left to lend: too many outputs are being written")]
     ReserveExhausted {
         /// Bytes asked for.
         bytes: u64,

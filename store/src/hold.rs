@@ -9,7 +9,6 @@ use std::{fmt, sync::Arc};
 use crate::{
     alloc::Span,
     region::{Lease, View},
-    reserve::Pool,
     shared::Shared,
     table::ExtentKey,
 };
@@ -20,7 +19,7 @@ pub(crate) enum Home {
     /// The store's budget.
     Budget,
     /// The executors' reserve.
-    Reserve(Pool),
+    Reserve,
 }
 
 /// Bytes of the region that only their owner knows, to read and write.
@@ -94,6 +93,18 @@ impl OwnedSpan {
         self.shared.with(|state| state.shrink(&mut span, bytes));
     }
 
+    /// Two of one: the first `bytes`, and the rest. Page-level spans of more bytes, cut between pages.
+    pub fn split(mut self, bytes: u64) -> (OwnedSpan, OwnedSpan) {
+        let Span { offset, bytes: all } = self.span();
+        assert!(bytes.is_multiple_of(crate::alloc::PAGE) && 0 < bytes && bytes < all, "{bytes} of {all} bytes");
+        let lease = self.lease.as_mut().expect("only taken when it is gone");
+        lease.resize(Span { offset, bytes }).expect("a shorter span needs no memory");
+        // SAFETY: these bytes were the other lease's until just now, and are nobody's else.
+        let rest = unsafe { self.shared.region.lease(Span { offset: offset + bytes, bytes: all - bytes }) };
+        let rest = OwnedSpan { shared: self.shared.clone(), lease: Some(rest), home: self.home };
+        (self, rest)
+    }
+
     /// The span alone, for the table: whoever has it owns the bytes.
     pub fn into_span(mut self) -> Span {
         self.lease.take().expect("only taken when it is gone").into_span()
@@ -106,7 +117,7 @@ impl Drop for OwnedSpan {
             let span = lease.into_span();
             match self.home {
                 Home::Budget => self.shared.with(|state| state.free(span)),
-                Home::Reserve(pool) => self.shared.reserve.give_back(pool, span),
+                Home::Reserve => self.shared.reserve.give_back(span),
             }
         }
     }
@@ -158,7 +169,7 @@ impl fmt::Debug for Hold {
 impl Shared {
     /// Owns a span that the allocator handed to the caller just now.
     pub(crate) fn own(self: &Arc<Self>, span: Span, home: Home) -> std::io::Result<OwnedSpan> {
-        // SAFETY: callers got the span from `State::allocate`, `Reserve::take` or a granted request, which hand each
+        // SAFETY: callers got the span from `State::allocate`, `Reserve::chunk` or a granted request, which hand each
         // span to one caller only, and keep no copy of it that they use.
         unsafe { OwnedSpan::new(self, span, home) }
     }

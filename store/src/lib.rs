@@ -28,7 +28,7 @@
 //! # Life of an object
 //!
 //! ```text
-//!                    no memory at all: a spill file, through a chunk of the executor's reserve
+//!                    no memory at all: a spill file, through a chunk of the executors' reserve
 //!                  /                                                                      \
 //!   writer (unsealed, invisible) --seal--> dirty --written early--> clean --memory taken--> on disk
 //!      drop: freed                           |                        ^                       |
@@ -49,9 +49,11 @@
 //! - **Outputs** (writers, puts, scratch) never wait for a grant. They take what is free; then memory of clean extents;
 //!   then they wait for the store's own disk requests as long as those are bound to set enough free, which takes no
 //!   longer than writing to disk themselves; else writers go to disk and scratch is
-//!   [`Denied`](StoreError::Denied).
+//!   [`Denied`](StoreError::Denied). How many write to disk at a time is not bounded: who comes late gets a smaller chunk of
+//!   the executors' reserve, and at last a page outside the region.
 //! - **Arguments** ([`Store::stage`], [`Store::get`] of what is not in memory) are granted all or nothing, in order of
-//!   arrival; the head of the queue makes others spill. More than the budget has is refused at once.
+//!   arrival; the head of the queue makes others spill. More than the budget has is refused at once. What a stream reads
+//!   from disk with ([`Store::reader`]) is scratch that was granted so: a stream that was opened asks for nothing.
 //! - **Prefetch** gets only memory that is spare anyhow, and is revoked, until claimed, when an argument finds none.
 //!   A claimed one is asked for by [`StoreEvent::MemoryTight`].
 //! - So whoever has started can finish, whoever is granted can start, and the head of the queue waits only for those
@@ -63,7 +65,8 @@
 //!
 //! Spill files of 128 MiB and more, many blocks each, direct I/O by a few threads with requests of up to 8 MiB. A write
 //! error retires the directory, its blocks go to the next one; one that was merely full is used again when something in it
-//! was deleted. A file of which a sync failed is never synced again. What comes back is verified; a corrupt or unreadable only
+//! was deleted, one that was removed is made again. Files are deleted with their last block; when the store has no object
+//! left, none is there. A file of which a sync failed is never synced again. What comes back is verified; a corrupt or unreadable only
 //! copy leaves the store with [`StoreEvent::ObjectLost`] and the error [`Corrupt`](StoreError::Corrupt) or
 //! [`Disk`](StoreError::Disk), for the layers above to make it again. Streams ([`ObjectReader`]) show the bytes of a part
 //! before its end is known: the error then comes before the part's last chunk. With

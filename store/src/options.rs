@@ -14,8 +14,8 @@ pub struct StoreOptions {
     pub spill_dirs: Vec<PathBuf>,
     /// How many tasks run at the same time; each has its fixed reserve.
     pub executors: usize,
-    /// Fixed reserve of each executor, in bytes, carved from `memory_bytes` at open: one chunk to write with when
-    /// memory is full, the rest for reading streams. At least 2 MiB (less is raised to that).
+    /// Fixed reserve of each executor, in bytes, carved from `memory_bytes` at open: outputs that find no memory are
+    /// written to disk with it. Default 2 MiB, the least (less is raised to that).
     pub reserve_per_executor_bytes: u64,
     /// Threads that do disk requests. Half of them may write: for one disk that is enough, as these requests are large. Reads
     /// may be small, and the more are under way, the better. Beside the budget each has a buffer for what cannot be
@@ -41,7 +41,7 @@ impl Default for StoreOptions {
             memory_bytes: 1 << 30,
             spill_dirs: Vec::new(),
             executors: 2,
-            reserve_per_executor_bytes: 8 << 20,
+            reserve_per_executor_bytes: 2 << 20,
             io_threads: 6,
             node: String::new(),
             keep_files: false,

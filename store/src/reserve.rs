@@ -1,8 +1,8 @@
-//! The executors' fixed reserve: what a running task can always have, however full the store is.
+//! The executors' fixed reserve: what an output can always be written to disk with, however full the store is.
 //!
-//! Carved from the budget at open. Each executor has one chunk to write with when memory is full; the rest is for the
-//! windows of streaming readers. Whoever comes when all is taken (more threads write than there are executors) tries
-//! the budget instead, and gets a clear error when that is full, too.
+//! Carved from the budget at open, and for writers that found no memory only; whatever else a task needs is granted before
+//! it starts. A writer takes at most a quarter of what is left, so that one who comes later finds something, too, however
+//! many write at a time: with smaller requests to the disk, but without waiting for the others.
 
 use parking_lot::Mutex;
 
@@ -10,66 +10,54 @@ use crate::alloc::{Allocator, PAGE, Span};
 
 /// Least reserve of an executor.
 pub(crate) const RESERVE_MIN: u64 = 2 << 20;
-/// Least and largest chunk of a writer.
-const CHUNK_MIN: u64 = 1 << 20;
-const CHUNK_MAX: u64 = 4 << 20;
-
-/// The two kinds of memory in the reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pool {
-    /// Chunks of writers.
-    Chunks,
-    /// Windows of readers.
-    Windows,
-}
+/// No chunk is larger: a disk is not faster with more.
+pub(crate) const CHUNK_MAX: u64 = 2 << 20;
+/// A chunk is at most this share of what is free.
+const SHARE_OF_FREE: u64 = 4;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     /// Where the reserve begins in the region.
     start: u64,
-    chunk_bytes: u64,
-    pools: Mutex<Pools>,
+    left: Mutex<Left>,
 }
 
 #[derive(Debug)]
-struct Pools {
-    chunks: Vec<Span>,
-    windows: Allocator,
+struct Left {
+    pages: Allocator,
+    bytes: u64,
 }
 
 impl Reserve {
-    /// `per_executor` is a multiple of 4096 and at least [`RESERVE_MIN`].
-    pub fn new(start: u64, executors: u64, per_executor: u64) -> Reserve {
-        let chunk_bytes = (per_executor / 4).clamp(CHUNK_MIN, CHUNK_MAX) / PAGE * PAGE;
-        let chunks = (0..executors).rev().map(|nth| Span { offset: start + nth * chunk_bytes, bytes: chunk_bytes });
-        let windows = Allocator::new(executors * (per_executor - chunk_bytes));
-        let start_of_windows = start + executors * chunk_bytes;
-        Reserve { start: start_of_windows, chunk_bytes, pools: Mutex::new(Pools { chunks: chunks.collect(), windows }) }
+    /// `bytes` is a multiple of 4096.
+    pub fn new(start: u64, bytes: u64) -> Reserve {
+        Reserve { start, left: Mutex::new(Left { pages: Allocator::new(bytes), bytes }) }
     }
 
-    /// Bytes of a writer's chunk: a multiple of 4096, at least 1 MiB.
-    pub fn chunk_bytes(&self) -> u64 {
-        self.chunk_bytes
-    }
-
-    /// A chunk to write with.
-    pub fn chunk(&self) -> Option<Span> {
-        self.pools.lock().chunks.pop()
-    }
-
-    /// A window to read with.
-    pub fn window(&self, bytes: u64) -> Option<Span> {
-        let span = self.pools.lock().windows.alloc_pages(bytes)?;
-        Some(Span { offset: span.offset + self.start, ..span })
-    }
-
-    pub fn give_back(&self, pool: Pool, span: Span) {
-        let mut pools = self.pools.lock();
-        match pool {
-            Pool::Chunks => pools.chunks.push(span),
-            Pool::Windows => pools.windows.free(Span { offset: span.offset - self.start, ..span }),
+    /// Room of whole pages to write `wanted` bytes with, piece by piece: as much as that if it may be. `None`: there is not
+    /// one page.
+    pub fn chunk(&self, wanted: u64) -> Option<Span> {
+        let mut left = self.left.lock();
+        let most = (left.bytes / SHARE_OF_FREE / PAGE * PAGE).clamp(PAGE, CHUNK_MAX);
+        let mut bytes = wanted.next_multiple_of(PAGE).clamp(PAGE, most);
+        loop {
+            match left.pages.alloc_pages(bytes) {
+                Some(span) => {
+                    left.bytes -= span.bytes;
+                    return Some(Span { offset: span.offset + self.start, ..span });
+                }
+                // What is free may lie apart.
+                None if bytes > PAGE => bytes = (bytes / 2).next_multiple_of(PAGE),
+                None => return None,
+            }
         }
+    }
+
+    pub fn give_back(&self, span: Span) {
+        let mut left = self.left.lock();
+        left.bytes += span.bytes;
+        left.pages.free(Span { offset: span.offset - self.start, ..span });
     }
 }
 
@@ -78,18 +66,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_executor_has_a_chunk_and_readers_share_the_rest() {
-        let reserve = Reserve::new(1 << 30, 3, 4 << 20);
-        assert_eq!(reserve.chunk_bytes(), 1 << 20);
-        let chunks: Vec<Span> = (0..3).map(|_| reserve.chunk().unwrap()).collect();
-        assert_eq!(chunks[0].offset, 1 << 30);
-        assert_eq!(reserve.chunk(), None);
-        let window = reserve.window(9 << 20).unwrap();
-        assert_eq!(window, Span { offset: (1 << 30) + (3 << 20), bytes: 9 << 20 });
-        assert_eq!(reserve.window(1), None);
-        reserve.give_back(Pool::Windows, window);
-        assert!(reserve.window(4096).is_some());
-        reserve.give_back(Pool::Chunks, chunks[1]);
-        assert_eq!(reserve.chunk(), Some(chunks[1]));
+    fn many_writers_at_a_time_each_find_something() {
+        let reserve = Reserve::new(1 << 30, 4 << 20);
+        let chunks: Vec<Span> = std::iter::from_fn(|| reserve.chunk(u64::MAX / 2)).collect();
+        assert_eq!(chunks[0], Span { offset: 1 << 30, bytes: 1 << 20 });
+        assert_eq!(chunks[1].bytes, 3 << 18);
+        assert!(chunks.len() > 20, "{} chunks", chunks.len());
+        assert_eq!(chunks.iter().map(|chunk| chunk.bytes).sum::<u64>(), 4 << 20, "nothing is left over");
+        assert!(chunks.iter().all(|chunk| chunk.bytes.is_multiple_of(PAGE)));
+        reserve.give_back(chunks[1]);
+        assert_eq!(reserve.chunk(100), Some(Span { bytes: PAGE, ..chunks[1] }), "no more than is asked for");
+        assert_eq!(reserve.chunk(u64::MAX / 2).map(|chunk| chunk.bytes), Some(((3 << 18) - PAGE) / 4 / PAGE * PAGE));
+    }
+
+    #[test]
+    fn what_lies_apart_is_given_in_smaller_chunks() {
+        let reserve = Reserve::new(0, 64 * PAGE);
+        let pages: Vec<Span> = (0..64).map(|_| reserve.chunk(1).unwrap()).collect();
+        pages.iter().step_by(2).for_each(|page| reserve.give_back(*page));
+        assert_eq!(reserve.chunk(1 << 20), Some(pages[0]));
     }
 }

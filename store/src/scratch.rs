@@ -27,6 +27,14 @@ impl Scratch {
         Scratch { memory: span.map_or(Memory::None, Memory::Own), bytes }
     }
 
+    /// The bytes of this process's store alone; `None`: there are none.
+    pub(crate) fn into_span(self) -> Option<OwnedSpan> {
+        match self.memory {
+            Memory::Own(span) => Some(span),
+            Memory::None | Memory::Lent(_) => None,
+        }
+    }
+
     /// Memory that another process has lent.
     pub(crate) fn lent(span: Option<LentSpan>) -> Scratch {
         let bytes = span.as_ref().map_or(0, |span| span.bytes().len());

@@ -26,7 +26,7 @@ use crate::{
     io::IoQueue,
     options::{EventHook, StoreEvent},
     region::Region,
-    reserve::{Pool, Reserve},
+    reserve::Reserve,
     spill,
     state::{Effect, State},
 };
@@ -337,19 +337,10 @@ impl Shared {
         }
     }
 
-    /// A chunk to write with when memory is full, and a window to read with when it is not known how full it is: from
-    /// the reserve, else from free memory.
-    pub fn from_reserve(self: &Arc<Self>, pool: Pool, bytes: u64) -> Result<OwnedSpan, StoreError> {
-        let (span, home) = match pool {
-            Pool::Chunks => (self.reserve.chunk(), Home::Reserve(pool)),
-            Pool::Windows => (self.reserve.window(bytes), Home::Reserve(pool)),
-        };
-        let (span, home) = match span {
-            Some(span) => (Some(span), home),
-            None => (self.with(|state| state.allocate(bytes, true)), Home::Budget),
-        };
-        let span = span.ok_or(StoreError::ReserveExhausted { bytes })?;
-        self.own(span, home).map_err(|source| StoreError::Region { bytes, source: Arc::new(source) })
+    /// A chunk of the reserve, to write so many bytes with when memory is full; see [`Reserve::chunk`].
+    pub fn chunk(self: &Arc<Self>, wanted: u64) -> Option<OwnedSpan> {
+        let span = self.reserve.chunk(wanted)?;
+        self.own(span, Home::Reserve).ok()
     }
 
     /// The operating system had no memory for a span.
@@ -362,7 +353,7 @@ impl Shared {
                     state.free(span);
                 });
             }
-            Home::Reserve(pool) => self.reserve.give_back(pool, span),
+            Home::Reserve => self.reserve.give_back(span),
         }
     }
 

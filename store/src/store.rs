@@ -90,7 +90,7 @@ impl Store {
             region,
             // One more than can write, so that the next request is there when one ends.
             state: State::new(blocks_bytes, files, writers as u64 + 1),
-            reserve: Reserve::new(blocks_bytes, executors, per_executor),
+            reserve: Reserve::new(blocks_bytes, reserve_bytes),
             dirs,
             clock,
             on_event: options.on_event.clone(),
@@ -267,13 +267,13 @@ impl Store {
         StageTicket::new(&self.shared, request)
     }
 
-    /// Parts of an object as a stream, read ahead from disk in a window of the executors' reserve of about
-    /// `window_bytes` (8 KiB to 16 MiB; less when the reserve has no more).
+    /// Parts of an object as a stream, read ahead from disk into `window`: scratch memory of this store, granted with what
+    /// else its task needs ([`StageItem::Scratch`]) or got from [`Store::scratch`]. One page will do, several are faster.
     ///
     /// # Errors
-    /// `NotFound`, `NoSuchPart`; `ReserveExhausted` when not even a small window is left.
-    pub fn reader(&self, id: &ObjectId, parts: Parts, window_bytes: u64) -> Result<ObjectReader, StoreError> {
-        Ok(LocalReader::open(&self.shared, id, parts, window_bytes)?.into())
+    /// `NotFound`, `NoSuchPart`; `Denied` when the first part is on disk and the window has no page.
+    pub fn reader(&self, id: &ObjectId, parts: Parts, window: Scratch) -> Result<ObjectReader, StoreError> {
+        Ok(LocalReader::open(&self.shared, id, parts, window)?.into())
     }
 
     /// Any run of bytes of an object, for sending; see [`RangeRead`].

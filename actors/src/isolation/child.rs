@@ -17,8 +17,8 @@ use super::wire::{
     Answer, Done, Frames, FromChild, LentArgument, LentInPlace, Run, Said, ToChild, receive_descriptors,
 };
 use crate::registry::{
-    Argument, ContextParts, Finished, Function, InPlace, Objects, Roots, SetupState, TaskContext, TaskError, functions,
-    state_of,
+    Argument, ContextParts, Finished, Function, Granted, InPlace, Objects, Roots, SetupState, TaskContext, TaskError,
+    functions, state_of,
 };
 use crate::task::{FailureKind, Output, TaskFailure};
 
@@ -124,7 +124,10 @@ impl ChildExecutor {
         let state = state_of(function, &mut self.states)?;
         let connection = &self.connection;
         let args = run.args.into_iter().map(|argument| borrowed(&self.store, connection, argument)).collect();
-        let scratch = run.scratch.into_iter().map(|(loan, place)| self.store.lent_scratch(loan, place));
+        let lent = |lent: Vec<(u32, Place)>| {
+            let lent = lent.into_iter().map(|(loan, place)| self.store.lent_scratch(loan, place));
+            lent.collect::<Result<_, StoreError>>()
+        };
         let parts = ContextParts {
             store: Objects::Lent(self.store.clone()),
             roots: self.roots.clone(),
@@ -132,7 +135,7 @@ impl ChildExecutor {
             task: run.task,
             attempt: run.attempt,
             args,
-            scratch: scratch.collect::<Result<_, _>>()?,
+            memory: Granted { scratch: lent(run.scratch)?, windows: lent(run.windows)? },
             returns: run.returns,
             target_bytes: run.target_bytes,
             cancelled,

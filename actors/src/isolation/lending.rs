@@ -7,7 +7,7 @@ use exobus_store::{Scratch, Store, StoreError, WriterOptions};
 
 use super::wire::{Answer, LentArgument, LentInPlace, Run, Said};
 use crate::ids::ObjectId;
-use crate::registry::{Argument, InPlace};
+use crate::registry::{Argument, Granted, InPlace};
 use crate::task::TaskSpec;
 
 /// Most bytes of an object in place that are read at a time: they are copied.
@@ -26,7 +26,7 @@ impl Lending {
     }
 
     /// Lends what an attempt starts with.
-    pub(super) fn run(&mut self, serial: u64, spec: &TaskSpec, args: Vec<Argument>, scratch: Vec<Scratch>) -> Run {
+    pub(super) fn run(&mut self, serial: u64, spec: &TaskSpec, args: Vec<Argument>, memory: Granted) -> Run {
         self.in_place.clear();
         Run {
             serial,
@@ -38,8 +38,13 @@ impl Lending {
             returns: spec.returns,
             target_bytes: spec.target_bytes,
             args: args.into_iter().map(|argument| self.argument(argument)).collect(),
-            scratch: scratch.into_iter().map(|scratch| self.desk.lend_scratch(scratch)).collect::<Vec<(u32, Place)>>(),
+            scratch: self.lend(memory.scratch),
+            windows: self.lend(memory.windows),
         }
+    }
+
+    fn lend(&mut self, memory: Vec<Scratch>) -> Vec<(u32, Place)> {
+        memory.into_iter().map(|scratch| self.desk.lend_scratch(scratch)).collect()
     }
 
     fn argument(&mut self, argument: Argument) -> LentArgument {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use exobus_store::{Clock, Scratch, Store};
+use exobus_store::{Clock, Store};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tracing::{debug, info};
@@ -19,7 +19,7 @@ use super::lending::{Lending, out_of_turn};
 use super::watch::{self, Watch};
 use super::wire::{Done, Frames, FromChild, Said, ToChild, send_descriptors};
 use super::{Isolation, child};
-use crate::registry::{Argument, Finished, Roots};
+use crate::registry::{Argument, Finished, Granted, Roots};
 use crate::task::{FailureKind, Output, TaskFailure, TaskSpec};
 
 /// How long a new process may take to say that it is there.
@@ -39,7 +39,7 @@ const FRESH_SHARE: u64 = 4;
 pub(crate) struct Attempted<'a> {
     pub(crate) spec: &'a TaskSpec,
     pub(crate) args: Vec<Argument>,
-    pub(crate) scratch: Vec<Scratch>,
+    pub(crate) memory: Granted,
     pub(crate) cancelled: &'a AtomicBool,
     pub(crate) announce: &'a mut dyn FnMut(u32, Output),
 }
@@ -210,7 +210,7 @@ impl Process {
     ) -> Result<Result<Finished, TaskFailure>, Option<Verdict>> {
         let (Some(frames), Some(control)) = (&mut self.frames, &self.control) else { return Err(None) };
         self.attempts += 1;
-        let Attempted { spec, args, scratch, cancelled, announce } = attempted;
+        let Attempted { spec, args, memory, cancelled, announce } = attempted;
         let mut watch = Watch {
             clock,
             process: self.child.id(),
@@ -223,7 +223,7 @@ impl Process {
             stopped_looks: 0,
             verdict: None,
         };
-        let run = self.lending.run(self.attempts, spec, args, scratch);
+        let run = self.lending.run(self.attempts, spec, args, memory);
         let exchange = (|| {
             frames.send(&ToChild::Run(Box::new(run)), &mut || watch.look())?;
             loop {

@@ -57,6 +57,8 @@ pub(super) struct Run {
     pub(super) target_bytes: u64,
     pub(super) args: Vec<LentArgument>,
     pub(super) scratch: Vec<(u32, Place)>,
+    /// One for each stream.
+    pub(super) windows: Vec<(u32, Place)>,
 }
 
 /// An argument.
@@ -233,6 +235,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         target_bytes: 1 << 20,
         args: vec![LentArgument::InPlace(vec![LentInPlace { number: 0, meta: None, parts: (0, 1) }])],
         scratch: Vec::new(),
+        windows: Vec::new(),
     };
     let told = [
         ToChild::Start { roots: vec!["/data".into()] },

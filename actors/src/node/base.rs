@@ -124,6 +124,7 @@ impl Base {
         let stager = Stager {
             node: self.post.node().clone(),
             store: self.store.clone(),
+            executors,
             transfer: self.transfer.clone(),
             addresses: Arc::new(move |node| directory.data_address(node)),
             is_gone: Arc::new(move |node| members.is_gone(node)),

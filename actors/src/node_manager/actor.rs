@@ -247,13 +247,13 @@ impl NodeManager {
 
     fn hand(&mut self, key: Key) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
-        let Prepared { args, scratch, copies, .. } = running.prepared.take().unwrap_or_default();
+        let Prepared { args, memory, copies, .. } = running.prepared.take().unwrap_or_default();
         self.executors.run(Work {
             owner: running.owner.clone(),
             spec: running.spec.clone(),
             function: running.function,
             args,
-            scratch,
+            memory,
             copies,
             flags: running.flags.clone(),
             reports: self.reports.clone(),

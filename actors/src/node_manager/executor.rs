@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use exobus_store::{Clock, Scratch, Store};
+use exobus_store::{Clock, Store};
 
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
 use crate::registry::{
-    Argument, ContextParts, Finished, Function, Objects, Roots, SetupState, TaskContext, TaskError, state_of,
+    Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, TaskContext, TaskError, state_of,
 };
 use crate::shell::Address;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
@@ -33,7 +33,7 @@ pub struct Work {
     /// Its arguments.
     pub args: Vec<Argument>,
     /// Memory that was granted with them.
-    pub scratch: Vec<Scratch>,
+    pub memory: Granted,
     /// Copies of other nodes' objects that the arguments read; deleted when the attempt is over.
     pub copies: Vec<Copy>,
     /// Shared with the NodeManager.
@@ -297,14 +297,14 @@ impl Executor {
     }
 
     fn execute(&mut self, work: Work) -> Result<Finished, TaskFailure> {
-        let Work { spec, function, args, scratch, flags, reports, copies: _copies, .. } = work;
+        let Work { spec, function, args, memory, flags, reports, copies: _copies, .. } = work;
         let mut announce = |index: u32, output: Output| {
             let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
             let _ = reports.send(NodeMsg::Executor(report));
         };
         if self.kind.isolates(function, &spec) {
             let (cancelled, announce) = (&*flags.cancelled, &mut announce);
-            return self.isolated.run(Attempted { spec: &spec, args, scratch, cancelled, announce });
+            return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, announce });
         }
         if spec.memory_max_bytes > 0 {
             let text = "it has a memory limit, and this node has no executor processes (node.executor = \"process\")";
@@ -319,7 +319,7 @@ impl Executor {
                 task: spec.id,
                 attempt: spec.attempt,
                 args,
-                scratch,
+                memory,
                 returns: spec.returns,
                 target_bytes: spec.target_bytes,
                 cancelled: flags.cancelled.clone(),

@@ -85,6 +85,7 @@ impl World {
         let stager = Stager {
             node: node.clone(),
             store,
+            executors: 2,
             transfer: TransferClient::with(fetching, TOKEN, clock.clone()),
             addresses: Arc::new(move |node| known.lock().get(node).cloned()),
             is_gone: Arc::new(|_| false),

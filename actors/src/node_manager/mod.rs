@@ -16,6 +16,7 @@ mod staging;
 mod state;
 mod waits;
 mod why;
+mod windows;
 
 pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use doubts::Doubts;

@@ -14,18 +14,13 @@ use super::remote::FetchError;
 use super::state::Key;
 use super::waits::{Tally, Waits};
 use super::why::{Step, Trail};
+use super::windows::Windows;
 use crate::ids::{JobId, NodeId, ObjectId};
-use crate::registry::{Argument, Function, InPlace, Mode};
+use crate::registry::{Argument, Function, Granted, InPlace, Mode};
 use crate::task::{FailureKind, Loss, LostObject, Parts, Source, TaskFailure, TaskSpec};
 use crate::transfer::TransferClient;
 
-/// Read-ahead of a streamed argument: this for all its readers together, bytes.
-const STREAM_WINDOW_BYTES: u64 = 4 << 20;
-/// No reader gets less, bytes.
-const STREAM_WINDOW_MIN_BYTES: u64 = 64 << 10;
-
-/// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip. Each needs a writer's
-/// reserve, of which there is one for each executor.
+/// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip.
 const STREAM_COPIES_AT_ONCE: usize = 2;
 
 /// The arguments of an attempt are ready, or cannot be.
@@ -44,7 +39,7 @@ impl std::fmt::Debug for StagingDone {
 #[derive(Default)]
 pub(super) struct Prepared {
     pub(super) args: Vec<Argument>,
-    pub(super) scratch: Vec<Scratch>,
+    pub(super) memory: Granted,
     pub(super) copies: Vec<Copy>,
     pub(super) waits: Waits,
 }
@@ -87,6 +82,8 @@ pub(crate) type Addresses = Arc<dyn Fn(&NodeId) -> Option<String> + Send + Sync>
 pub(crate) struct Stager {
     pub(crate) node: NodeId,
     pub(crate) store: Store,
+    /// How many tasks run at a time; as many and one more are staged.
+    pub(crate) executors: usize,
     pub(crate) transfer: TransferClient,
     /// Where the Transfer of each node listens.
     pub(crate) addresses: Addresses,
@@ -151,11 +148,25 @@ impl Wanted {
         matches!(self.mode, Mode::Whole | Mode::Either)
     }
 
+    /// The pieces that have bytes, and where each is.
+    fn present(&self) -> impl Iterator<Item = (&Piece, &NodeId)> {
+        self.pieces.iter().filter_map(|piece| Some((piece, piece.at.as_ref()?)))
+    }
+
     fn stream_if_either(&mut self) {
         if self.mode == Mode::Either {
             self.mode = Mode::Stream;
         }
     }
+}
+
+/// The whole arguments of a task, and the memory that it was granted with them.
+struct Whole {
+    blocks: Vec<Block>,
+    /// One window for each reader.
+    ahead: Vec<Scratch>,
+    memory: Granted,
+    waits: Waits,
 }
 
 /// Why there are no whole arguments.
@@ -236,8 +247,8 @@ impl Stager {
         Some(Prepared { args, ..Prepared::default() })
     }
 
-    /// Gets everything ready: all whole arguments and the scratch are granted memory at one instant (law 5), so that a
-    /// task that has started never waits for memory; then the arguments are filled.
+    /// Gets everything ready: all whole arguments, the scratch and the windows of streams are granted memory at one instant
+    /// (law 5), so that a task that has started never waits for memory; then the arguments are filled.
     pub(super) fn stage(
         &self,
         spec: &TaskSpec,
@@ -273,15 +284,15 @@ impl Stager {
                 stager.stream(job, &mut wanted).await;
             }
         }
-        let staged = match stager.whole(job, &wanted, scratch_bytes, &mut directory, trail).await {
+        let staged = match stager.memory(job, &wanted, scratch_bytes, &mut directory, trail).await {
             Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
                 stager.stream(job, &mut wanted).await;
-                stager.whole(job, &wanted, scratch_bytes, &mut directory, trail).await
+                stager.memory(job, &wanted, scratch_bytes, &mut directory, trail).await
             }
             staged => staged,
         };
-        let (blocks, scratch, mut waits) = staged?;
-        let mut blocks = blocks.into_iter();
+        let Whole { blocks, ahead, memory, mut waits } = staged?;
+        let (mut blocks, mut ahead) = (blocks.into_iter(), ahead.into_iter());
         let mut args = Vec::with_capacity(wanted.len());
         let mut copies = Vec::new();
         for wanted in &wanted {
@@ -290,7 +301,7 @@ impl Stager {
                 Mode::InPlace => stager.in_place(job.group(), wanted, &mut copies).await?,
                 Mode::Stream => {
                     let (asked, copied) = (stager.clock.now(), copies.len());
-                    let readers = stager.streams(job.group(), &wanted.pieces, &mut copies, trail).await?;
+                    let readers = stager.streams(job.group(), wanted, &mut ahead, &mut copies, trail).await?;
                     if copies.len() > copied {
                         waits.fetch += stager.clock.now().saturating_sub(asked);
                     }
@@ -298,7 +309,44 @@ impl Stager {
                 }
             });
         }
-        Ok(Prepared { args, scratch, copies, waits })
+        Ok(Prepared { args, memory, copies, waits })
+    }
+
+    /// Whole arguments, and all memory that the task gets: windows that are smaller than is of use where that is too much.
+    async fn memory(
+        &self,
+        job: JobId,
+        wanted: &[Wanted],
+        scratch_bytes: &[u64],
+        directory: &mut Directory,
+        trail: &Trail,
+    ) -> Result<Whole, Unstaged> {
+        let streamed = wanted.iter().filter(|wanted| wanted.mode == Mode::Stream);
+        let streams = streamed.map(|wanted| wanted.present().count()).sum();
+        let mut windows = Windows::within(streams, self.share_bytes());
+        loop {
+            let sizes: Vec<u64> = scratch_bytes.iter().copied().chain(windows.sizes()).collect();
+            match (self.whole(job, wanted, &sizes, directory, trail).await, windows.least()) {
+                (Err(Unstaged::TooLarge(_)), Some(least)) => windows = least,
+                (Err(Unstaged::TooLarge(failure)), None) if streams > 0 => {
+                    let least = windows.bytes();
+                    let message = format!("{streams} streams take at least {least} bytes: {}", failure.message);
+                    return Err(Unstaged::TooLarge(TaskFailure { message, ..failure }));
+                }
+                (Err(unstaged), _) => return Err(unstaged),
+                (Ok((blocks, mut scratch, waits)), _) => {
+                    let mut ahead = scratch.split_off(scratch_bytes.len());
+                    let windows = ahead.split_off(windows.streams());
+                    return Ok(Whole { blocks, ahead, memory: Granted { scratch, windows }, waits });
+                }
+            }
+        }
+    }
+
+    /// What the streams of one task may take: all tasks that run or are staged have room for theirs at the same time.
+    fn share_bytes(&self) -> u64 {
+        let stats = self.store.stats();
+        stats.budget_bytes.saturating_sub(stats.reserve_bytes) / (2 * (self.executors as u64 + 1))
     }
 
     /// What lies here and stays so.
@@ -521,18 +569,16 @@ impl Stager {
     async fn streams(
         &self,
         group: u128,
-        pieces: &[Piece],
+        wanted: &Wanted,
+        ahead: &mut impl Iterator<Item = Scratch>,
         copies: &mut Vec<Copy>,
         trail: &Trail,
     ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
-        let window = (STREAM_WINDOW_BYTES / pieces.len().max(1) as u64).max(STREAM_WINDOW_MIN_BYTES);
-        let mut elsewhere =
-            pieces.iter().filter_map(|piece| piece.at.as_ref()).filter(|at| **at != self.node).peekable();
+        let mut elsewhere = wanted.present().map(|(_, at)| at).filter(|at| **at != self.node).peekable();
         if elsewhere.peek().is_some() {
             trail.fetching(elsewhere, 0);
         }
-        let present = pieces.iter().filter_map(|piece| Some((piece, piece.at.as_ref()?)));
-        let here = present.map(async |(piece, node)| {
+        let here = wanted.present().map(async |(piece, node)| {
             if *node == self.node {
                 return Ok::<_, TaskFailure>((piece.object, piece.parts, None));
             }
@@ -540,9 +586,10 @@ impl Stager {
             Ok((copy.object, Parts::All, Some(copy)))
         });
         let mut here = futures::stream::iter(here).buffered(STREAM_COPIES_AT_ONCE);
-        let mut readers = VecDeque::with_capacity(pieces.len());
+        let mut readers = VecDeque::with_capacity(wanted.pieces.len());
         while let Some((object, parts, copy)) = here.try_next().await? {
             copies.extend(copy);
+            let window = ahead.next().expect("each stream was granted a window");
             readers.push_back(self.store.reader(&object, parts, window).map_err(from_store)?);
         }
         Ok(readers)

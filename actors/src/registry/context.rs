@@ -28,6 +28,15 @@ pub enum Argument {
     InPlace(Vec<InPlace>),
 }
 
+/// Memory that a task was granted before it started, with its arguments.
+#[derive(Debug, Default)]
+pub struct Granted {
+    /// What was asked for when it was submitted.
+    pub(crate) scratch: Vec<Scratch>,
+    /// A window for each reader of its streamed arguments.
+    pub(crate) windows: Vec<Scratch>,
+}
+
 /// Called when a streaming task seals an output: index and what it is.
 pub type Yield<'a> = &'a mut dyn FnMut(u32, Output);
 
@@ -87,7 +96,7 @@ pub(crate) struct ContextParts {
     pub(crate) task: TaskId,
     pub(crate) attempt: Attempt,
     pub(crate) args: Vec<Argument>,
-    pub(crate) scratch: Vec<Scratch>,
+    pub(crate) memory: Granted,
     pub(crate) returns: Returns,
     pub(crate) target_bytes: u64,
     pub(crate) cancelled: Arc<AtomicBool>,
@@ -318,11 +327,17 @@ impl<'a> TaskContext<'a> {
     /// # Errors
     /// [`StoreError::Denied`].
     pub fn scratch(&mut self, bytes: u64) -> Result<Scratch, StoreError> {
-        let granted = self.parts.scratch.iter().enumerate().filter(|(_, piece)| piece.len() as u64 >= bytes);
+        let granted = self.parts.memory.scratch.iter().enumerate().filter(|(_, piece)| piece.len() as u64 >= bytes);
         match granted.min_by_key(|(_, piece)| piece.len()).map(|(position, _)| position) {
-            Some(position) => Ok(self.parts.scratch.swap_remove(position)),
+            Some(position) => Ok(self.parts.memory.scratch.swap_remove(position)),
             None => self.parts.store.scratch(bytes),
         }
+    }
+
+    /// Memory to put rows together in that go on from one chunk of a stream to the next: a window for each reader of all
+    /// streamed arguments, as many bytes each and at least 4096, granted with them. Taken once.
+    pub fn windows(&mut self) -> Vec<Scratch> {
+        std::mem::take(&mut self.parts.memory.windows)
     }
 
     /// Whether the task should stop: it was cancelled, or another attempt has won.

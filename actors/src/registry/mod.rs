@@ -15,7 +15,7 @@ mod error;
 mod in_place;
 mod roots;
 
-pub use context::{Argument, TaskContext, Yield};
+pub use context::{Argument, Granted, TaskContext, Yield};
 pub(crate) use context::{ContextParts, Finished, Objects, VALUE_MAX_BYTES};
 pub use error::TaskError;
 pub use in_place::InPlace;

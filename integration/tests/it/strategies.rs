@@ -17,7 +17,7 @@ use crate::harness::nats::NatsServer;
 /// What a node with one executor and little memory is made of; the first has the Scheduler.
 fn options(number: usize, bus: Bus, spill: &tempfile::TempDir) -> NodeOptions {
     let name = format!("n{number}");
-    let mut options = NodeOptions::alone(1, 12 << 20);
+    let mut options = NodeOptions::alone(1, 6 << 20);
     options.name = NodeId::new(&name);
     options.store.spill_dirs = vec![spill.path().join(&name)];
     options.cluster = Some(ClusterOptions {

@@ -5,7 +5,6 @@ pub(crate) mod outputs;
 pub mod pieces;
 pub mod random_shuffle;
 pub mod sort;
-pub(crate) mod streams;
 pub mod wordcount;
 
 pub use aggregate::Aggregate;

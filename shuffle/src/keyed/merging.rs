@@ -17,7 +17,6 @@ use super::values::{Combined, Group, Values};
 use crate::files::{self, FileError, IoBuffer, OutputFile, Token};
 use crate::jobs::outputs::output_buffers;
 use crate::jobs::pieces;
-use crate::jobs::streams::run_windows;
 use crate::rows::{ReadRows, RowMerge, RowRun, RowsError, SliceRows, push_row};
 
 impl From<RowsError> for TaskError {
@@ -79,7 +78,7 @@ fn merge_streams<J: Registered>(
     read: &mut [Output],
 ) -> Result<(), TaskError> {
     let (of, mut readers) = readers(context);
-    let mut windows = run_windows(context, readers.len())?;
+    let mut windows = context.windows();
     for (piece, parts) in pieces::ranges(&params.pieces) {
         let bytes = pieces::bytes(readers.iter().map(ObjectReader::parts), &parts);
         for part in parts {
@@ -185,7 +184,7 @@ pub(super) fn reduce<J: Registered>(
     let buffers = output_buffers(context, params.buffer_bytes)?;
     if (0..context.args()).any(|arg| context.is_stream(arg)) {
         let (of, readers) = readers(context);
-        let windows = run_windows(context, readers.len())?;
+        let windows = context.windows();
         let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRows::new(reader, window));
         return write_file(context, RowMerge::new(runs.collect())?, &of, buffers, &params);
     }

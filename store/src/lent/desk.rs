@@ -82,7 +82,9 @@ impl Desk {
         self.follow(writer, steps, may_write)?;
         let writer = self.writers.get_mut(&writer).ok_or_else(|| unknown("writer"))?;
         let (bytes, medium) = writer.room()?;
-        let place = self.store.place_of(bytes).ok_or_else(|| unknown("room"))?;
+        // A page outside the region cannot be lent.
+        let exhausted = StoreError::ReserveExhausted { bytes: bytes.len() as u64 };
+        let place = self.store.place_of(bytes).ok_or(exhausted)?;
         Ok(Room { place, medium })
     }
 

@@ -79,7 +79,7 @@ fn check(world: &World, object: u128, lengths: &[usize], announced: bool, piece:
     assert_eq!((meta.bytes, meta.parts.len()), (total as u64, lengths.len()));
     world.store.verify(&id).unwrap();
 
-    let reader = world.store.reader(&id, Parts::All, 1 << 20).unwrap();
+    let reader = world.store.reader(&id, Parts::All, world.store.scratch(1 << 20).unwrap()).unwrap();
     let lent = world.desk.0.lock().unwrap().lend_stream(reader);
     let mut reader = world.lent.reader(lent.clone());
     assert_eq!((reader.remaining(), reader.parts()), (total as u64, &meta.parts[..]));

@@ -20,15 +20,12 @@ use crate::{
     io::StreamJob,
     meta::{PartMeta, Parts},
     region::View,
-    reserve::Pool,
+    scratch::Scratch,
     shared::Shared,
     state::Source,
     table::FileId,
 };
 
-/// Least and largest window: below, a disk is slow; above, nothing is gained.
-const WINDOW_MIN: u64 = 2 * PAGE;
-const WINDOW_MAX: u64 = 16 << 20;
 /// What is in memory is shown in pieces, so that one slow consumer of a large part is seen to move.
 const PIECE_MAX: u64 = 4 << 20;
 
@@ -38,7 +35,6 @@ pub(crate) struct LocalReader {
     object: ObjectId,
     parts: PartSlice,
     first_part: u32,
-    window_bytes: u64,
     /// The part that is being read, relative to the slice, and how much of it was shown.
     part: usize,
     shown: u64,
@@ -46,7 +42,7 @@ pub(crate) struct LocalReader {
     /// What `Read` did not take of the last chunk.
     left: Range<usize>,
     extent: Option<Extent>,
-    window: Option<Window>,
+    window: Window,
 }
 
 /// The extent that is being read.
@@ -62,7 +58,8 @@ enum Bytes {
     Disk { file: FileId, offset: u64 },
 }
 
-/// Two halves of the reserve: one shown, one on its way.
+/// Two halves: one shown, one on its way. A window of one page is but one, and nothing is read ahead.
+#[derive(Default)]
 struct Window {
     shown: Option<OwnedSpan>,
     /// What of the file the shown half holds.
@@ -86,7 +83,7 @@ impl LocalReader {
         shared: &Arc<Shared>,
         id: &ObjectId,
         parts: Parts,
-        window_bytes: u64,
+        window: Scratch,
     ) -> Result<LocalReader, StoreError> {
         let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };
         let parts = shared.with(|state| state.find(id, parts).map(|(_, _, parts)| parts))?;
@@ -95,13 +92,12 @@ impl LocalReader {
             object: *id,
             parts,
             first_part,
-            window_bytes: (window_bytes / (2 * PAGE) * (2 * PAGE)).clamp(WINDOW_MIN, WINDOW_MAX),
             part: 0,
             shown: 0,
             hasher: None,
             left: 0..0,
             extent: None,
-            window: None,
+            window: Window::of(window),
         };
         reader.begin()?;
         Ok(reader)
@@ -117,8 +113,7 @@ impl LocalReader {
         if let Some(Extent { range: extent, bytes: Bytes::Disk { file, offset }, .. }) = &self.extent {
             let (file, at) = (*file, offset + (range.start - extent.start));
             let last = offset + (extent.end.min(range.end) - extent.start);
-            let window = self.window.insert(self.open_window()?);
-            window.ask(&self.shared, file, at, last);
+            self.window.ask(&self.shared, file, at, last)?;
         }
         Ok(())
     }
@@ -155,8 +150,8 @@ impl LocalReader {
     /// The next bytes, at most to the end of the part; `None` at the end of the stream.
     ///
     /// # Errors
-    /// `Corrupt`; a disk error; `NotFound` when the object was deleted meanwhile; `ReserveExhausted` when there is no
-    /// window for a first read from disk. The stream is of no use afterwards.
+    /// `Corrupt`; a disk error; `NotFound` when the object was deleted meanwhile; `Denied` when there is something to be
+    /// read from disk and the window has no page. The stream is of no use afterwards.
     pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, StoreError> {
         self.left = 0..0;
         let Some(chunk) = self.advance()? else { return Ok(None) };
@@ -166,7 +161,7 @@ impl LocalReader {
     fn bytes_of(&self, chunk: &Chunk) -> &[u8] {
         match (chunk, &self.extent, &self.window) {
             (Chunk::Memory(range), Some(Extent { bytes: Bytes::Memory(view), .. }), _) => &view[range.clone()],
-            (Chunk::Window(range), _, Some(Window { shown: Some(span), .. })) => &span.bytes()[range.clone()],
+            (Chunk::Window(range), _, Window { shown: Some(span), .. }) => &span.bytes()[range.clone()],
             _ => unreachable!("a chunk is of what was just read"),
         }
     }
@@ -176,7 +171,7 @@ impl LocalReader {
             (self.part, self.shown, self.hasher) = (self.part + 1, 0, None);
         }
         let Some(part) = self.parts.get(self.part).copied() else {
-            (self.extent, self.window) = (None, None);
+            (self.extent, self.window) = (None, Window::default());
             return Ok(None);
         };
         let position = part.offset + self.shown;
@@ -253,55 +248,49 @@ impl LocalReader {
     /// Sees to it that the shown half of the window has the byte at `at` of a file, and asks for what follows, up to
     /// `last`. The bytes from there on, as a range of the half.
     fn show(&mut self, file: FileId, at: u64, last: u64) -> Result<Range<usize>, StoreError> {
-        if self.window.is_none() {
-            self.window = Some(self.open_window()?);
-        }
-        let window = self.window.as_mut().expect("opened just now");
+        let window = &mut self.window;
         if window.shown.is_none() || window.holds.0 != file || !window.holds.1.contains(&at) {
             window.spare.extend(window.shown.take());
             let comes =
                 window.coming.as_ref().is_some_and(|coming| coming.holds.0 == file && coming.holds.1.contains(&at));
             if !comes {
                 window.drain();
-                window.ask(&self.shared, file, at, last);
+                window.ask(&self.shared, file, at, last)?;
             }
             window.receive()?;
             let next = window.holds.1.end;
-            if next < last {
-                window.ask(&self.shared, file, next, last);
+            if next < last && !window.spare.is_empty() {
+                window.ask(&self.shared, file, next, last)?;
             }
         }
         let held = &window.holds.1;
         let from = (at - held.start) as usize;
         Ok(from..(held.end.min(last) - held.start) as usize)
     }
-
-    /// Halves are made smaller before a stream fails for want of a window.
-    fn open_window(&self) -> Result<Window, StoreError> {
-        let mut half = self.window_bytes / 2;
-        loop {
-            let one = self.shared.from_reserve(Pool::Windows, half);
-            let other = one.and_then(|one| Ok((one, self.shared.from_reserve(Pool::Windows, half)?)));
-            match other {
-                Ok((one, other)) => {
-                    return Ok(Window { shown: None, holds: (0, 0..0), spare: vec![one, other], coming: None });
-                }
-                Err(StoreError::ReserveExhausted { .. }) if half > PAGE => half = (half / 2).next_multiple_of(PAGE),
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }
 
 impl Window {
+    fn of(memory: Scratch) -> Window {
+        let spare = match memory.into_span() {
+            Some(span) if span.span().bytes >= 2 * PAGE => {
+                let half = span.span().bytes / 2 / PAGE * PAGE;
+                let (one, other) = span.split(half);
+                vec![one, other]
+            }
+            span => span.into_iter().collect(),
+        };
+        Window { spare, ..Window::default() }
+    }
+
     /// Reads the block that has the byte at `at`, and what follows, into the spare half.
-    fn ask(&mut self, shared: &Shared, file: FileId, at: u64, last: u64) {
-        let Some(span) = self.spare.pop() else { return };
+    fn ask(&mut self, shared: &Shared, file: FileId, at: u64, last: u64) -> Result<(), StoreError> {
+        let span = self.spare.pop().ok_or(StoreError::Denied { bytes: PAGE, free: 0 })?;
         let from = at / PAGE * PAGE;
         let end = last.next_multiple_of(PAGE).min(from + span.span().bytes);
         let (done, answer) = sync_channel(1);
         shared.io.stream(StreamJob { file, offset: from, bytes: end - from, span, done });
         self.coming = Some(Coming { holds: (file, from..end), answer });
+        Ok(())
     }
 
     /// Takes what was asked for; the half that was shown is spare.

@@ -1,7 +1,7 @@
 //! An object as a stream: for arguments larger than memory, and for merging many at a time.
 //!
 //! What lies in memory is shown in place, one extent pinned at a time; what lies on disk is read ahead into a window of
-//! the executor's reserve, one half while the other is consumed. A stream never waits for memory. In a process that maps the
+//! memory that its caller was granted, one half while the other is consumed. A stream never asks for memory. In a process that maps the
 //! store's region, each chunk is asked for where the store is.
 
 mod local;
@@ -74,8 +74,8 @@ impl ObjectReader {
     /// The next bytes, at most to the end of the part; `None` at the end of the stream.
     ///
     /// # Errors
-    /// `Corrupt`; a disk error; `NotFound` when the object was deleted meanwhile; `ReserveExhausted` when there is no
-    /// window for a first read from disk. The stream is of no use afterwards.
+    /// `Corrupt`; a disk error; `NotFound` when the object was deleted meanwhile; `Denied` when there is something to be
+    /// read from disk and the window has no page. The stream is of no use afterwards.
     pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, StoreError> {
         match &mut self.0 {
             Reader::Local(reader) => reader.next_chunk(),

@@ -7,7 +7,7 @@ use super::{
     loads::{LoadJob, LoadTarget, Plan, Source},
 };
 use crate::{
-    alloc::{Allocator, Span},
+    alloc::{Allocator, PAGE, Span},
     block::Origin,
     budget::Ticket,
     directory::{PartSlice, byte_range},
@@ -431,7 +431,9 @@ impl State {
                 Plan::Room { bytes } => *bytes,
                 _ => 0,
             };
-            let span = if bytes > 0 { self.take_memory(bytes, false) } else { None };
+            // Whole pages are not taken from a slab: a window is divided into halves.
+            let paged = matches!(plan, Plan::Room { .. }) && bytes.is_multiple_of(PAGE);
+            let span = if bytes > 0 { self.take_memory(bytes, paged) } else { None };
             if bytes > 0 && span.is_none() {
                 self.fragmented = true;
                 for span in spans.into_iter().flatten() {

@@ -3,7 +3,7 @@
 //! A writer never waits for a grant or for another task. When the budget is used up it waits at most for disk requests
 //! of the store itself that are bound to set memory free, which takes no longer than writing its own bytes to disk;
 //! when nothing can be spilled either (everything is read by somebody), its parts go to a spill file through a chunk of
-//! the executor's reserve.
+//! the executors' reserve.
 
 use std::{fmt, sync::Arc};
 
@@ -18,6 +18,7 @@ use crate::{
     lent::Medium,
     meta::{ObjectMeta, PartMeta},
     options::WriterOptions,
+    reserve::CHUNK_MAX,
     shared::Shared,
     state::Sealed,
     table::NewExtent,
@@ -323,7 +324,7 @@ impl LocalWriter {
             None => {
                 let mut patience = Patience::default();
                 let mut tail = loop {
-                    match DiskTail::open(&self.shared) {
+                    match DiskTail::open(&self.shared, larger.max(CHUNK_MAX)) {
                         Err(StoreError::DiskFull { .. }) if patience.wait(&self.shared, larger) => {}
                         tail => break Box::new(tail?),
                     }
@@ -357,13 +358,15 @@ impl LocalWriter {
         let most = (self.shared.memory_bytes / 16).max(EXTENT_MAX);
         let wanted = hint.clamp(EXTENT_MIN, most).max(bytes_max.unwrap_or(0));
         let least = bytes_max.unwrap_or(EXTENT_MIN).max(1);
+        // Who does not know how much it will be may write much.
+        let through = if bytes_max.is_none() && hint == 0 { CHUNK_MAX } else { wanted };
         let mut patience = Patience::default();
         loop {
             let span = self.shared.allocate(wanted, true);
             let span = span.or_else(|| (least < wanted).then(|| self.shared.allocate(least, true)).flatten());
             self.current = match span {
                 Some(span) => Current::Memory { span, used: 0 },
-                None => match DiskTail::open(&self.shared) {
+                None => match DiskTail::open(&self.shared, through) {
                     Ok(tail) => Current::Disk(Box::new(tail)),
                     // The task would fail: others may free something in a moment.
                     Err(StoreError::DiskFull { .. }) if patience.wait(&self.shared, least) => continue,

@@ -15,7 +15,7 @@ use exobus_store::{
     WriterOptions,
 };
 
-use crate::harness::{Fixture, MIB, bytes, fixture, open, options};
+use crate::harness::{Fixture, MIB, bytes, fixture, open, options, stream};
 
 fn locals(store: &Store, seeds: &[u64], length: usize) -> Vec<StageItem> {
     seeds
@@ -75,7 +75,8 @@ fn requests_are_served_in_order_even_when_a_later_one_would_fit() {
 fn generators_that_fill_all_slots_write_to_disk_and_finish() {
     // Both executors run generators, all memory is pinned by arguments of theirs: every output goes to disk.
     let Fixture { store, .. } = fixture(16 * MIB);
-    let _arguments = arguments(&store, vec![remote(8 * MIB), remote(8 * MIB)]).wait().unwrap();
+    let window = StageItem::Scratch { bytes: MIB };
+    let mut arguments = arguments(&store, vec![remote(8 * MIB), remote(7 * MIB), window]).wait().unwrap();
     assert_eq!(store.stats().used_bytes, 16 * MIB);
     std::thread::scope(|scope| {
         for generator in 0..2u128 {
@@ -96,11 +97,12 @@ fn generators_that_fill_all_slots_write_to_disk_and_finish() {
     });
     let stats = store.stats();
     assert_eq!((stats.objects, stats.written_through_bytes), (20, 20 * 1_500_010));
-    let mut reader = store.reader(&ObjectId(105), Parts::one(0), 1 << 20).unwrap();
+    let Some(StagedItem::Scratch(window)) = arguments.items.pop() else { panic!("asked for last") };
+    let mut reader = store.reader(&ObjectId(105), Parts::one(0), window).unwrap();
     let mut content = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut content).unwrap();
     assert!(content == bytes(5, 1_500_000));
-    drop(_arguments);
+    drop((arguments, reader));
     assert_eq!(*store.get(&ObjectId(105), Parts::one(1)).wait().unwrap(), [5; 10]);
     let whole = store.get(&ObjectId(3), Parts::All).wait().unwrap();
     assert!(whole[..1_500_000] == bytes(3, 1_500_000) && whole[1_500_000..] == [3; 10]);
@@ -120,7 +122,7 @@ fn arguments_larger_than_memory_are_refused_whole_and_read_as_a_stream() {
     assert_eq!((meta.bytes, meta.parts.len()), (40 << 20, 10));
     let error = store.get(&ObjectId(1), Parts::All).wait().unwrap_err();
     assert!(matches!(error, StoreError::TooLarge { need, capacity } if need == 40 * MIB && capacity == 16 * MIB));
-    let mut reader = store.reader(&ObjectId(1), Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&store, &ObjectId(1), Parts::All, 1 << 20).unwrap();
     let mut at = 0;
     while let Some(chunk) = reader.next_chunk().unwrap() {
         assert!(*chunk == content[at..at + chunk.len()]);
@@ -141,29 +143,73 @@ fn one_part_larger_than_memory_goes_to_disk() {
     }
     writer.end_part(1, RowHash(1));
     writer.seal().unwrap();
-    let mut reader = store.reader(&ObjectId(1), Parts::All, 256 << 10).unwrap();
+    let mut reader = stream(&store, &ObjectId(1), Parts::All, 256 << 10).unwrap();
     let mut back = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();
     assert!(back == content);
 }
 
 #[test]
-fn more_writers_than_executors_are_told_so_when_everything_is_full() {
+fn any_number_of_writers_go_to_disk_when_everything_is_full() {
+    const WRITERS: u64 = 200;
     let Fixture { store, .. } = fixture(8 * MIB);
+    let all = arguments(&store, vec![remote(8 * MIB)]).wait().unwrap();
+    let mut writers: Vec<_> = (0..WRITERS).map(|id| store.writer(ObjectId(id.into()), WriterOptions::new(1))).collect();
+    // All are open at the same time, more than there are pages in the executors' reserve for large chunks.
+    for (id, writer) in (0..).zip(&mut writers) {
+        writer.begin_part(None).unwrap();
+        writer.write(&bytes(id, 5_000)).unwrap();
+    }
+    for (id, mut writer) in (0..).zip(writers) {
+        writer.write(&bytes(WRITERS + id, 20_000)).unwrap();
+        writer.end_part(1, RowHash(id.into()));
+        writer.seal().unwrap();
+    }
+    let stats = store.stats();
+    assert_eq!((stats.objects, stats.written_through_bytes), (WRITERS, WRITERS * 25_000));
+    drop(all);
+    for id in 0..WRITERS {
+        let block = store.get(&ObjectId(id.into()), Parts::All).wait().unwrap();
+        assert!(block[..5_000] == bytes(id, 5_000) && block[5_000..] == bytes(WRITERS + id, 20_000), "object {id}");
+    }
+    // What was taken of the reserve is back: the next one writes with a large chunk again.
     let _all = arguments(&store, vec![remote(8 * MIB)]).wait().unwrap();
-    let mut writers = Vec::new();
-    let refused = (0..3u128).find_map(|id| {
-        let mut writer = store.writer(ObjectId(id), WriterOptions::new(1));
-        let begun = writer.begin_part(None);
-        writers.push(writer);
-        begun.err()
-    });
-    assert!(matches!(refused, Some(StoreError::ReserveExhausted { .. })), "{refused:?}");
-    assert_eq!(writers.len(), 3, "as many as executors were served");
-    writers.remove(0);
-    writers.pop();
-    let mut next = store.writer(ObjectId(9), WriterOptions::new(1));
-    next.begin_part(None).unwrap();
+    let mut writer = store.writer(ObjectId(1000), WriterOptions::new(1));
+    writer.begin_part(None).unwrap();
+    assert_eq!(writer.spare().unwrap().len() as u64, MIB);
+}
+
+#[test]
+fn streams_that_were_opened_ask_for_no_memory() {
+    // Each has the few pages that it was granted, and nothing else is free.
+    const STREAMS: u64 = 500;
+    let Fixture { store, .. } = fixture(8 * MIB);
+    for id in 0..STREAMS {
+        store.put_as(ObjectId(id.into()), WriterOptions::new(1), &bytes(id, 40_000), 1, RowHash(0)).unwrap();
+    }
+    let windows = (0..STREAMS).map(|id| 4096 * (1 + id % 4));
+    let mut items: Vec<_> = windows.clone().map(|bytes| StageItem::Scratch { bytes }).collect();
+    items.push(remote(8 * MIB - windows.sum::<u64>()));
+    let mut granted = arguments(&store, items).wait().unwrap();
+    assert_eq!(store.stats().used_bytes, 8 * MIB);
+    let windows = granted.items.drain(..STREAMS as usize);
+    let mut readers: Vec<_> = (0..STREAMS)
+        .zip(windows)
+        .map(|(id, window)| {
+            let StagedItem::Scratch(window) = window else { panic!("{window:?}") };
+            store.reader(&ObjectId(id.into()), Parts::All, window).unwrap()
+        })
+        .collect();
+    let mut read = vec![Vec::new(); STREAMS as usize];
+    while readers.iter().any(|reader| reader.remaining() > 0) {
+        for (read, reader) in read.iter_mut().zip(&mut readers) {
+            read.extend_from_slice(reader.next_chunk().unwrap().unwrap_or_default());
+        }
+    }
+    assert!((0..STREAMS).zip(&read).all(|(id, read)| *read == bytes(id, 40_000)));
+    drop((granted, readers));
+    let none = store.reader(&ObjectId(0), Parts::All, store.scratch(0).unwrap());
+    assert!(matches!(none, Err(StoreError::Denied { .. })), "{none:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use exobus_store::{
 };
 use tempfile::TempDir;
 
-use crate::harness::{MIB, bytes, options};
+use crate::harness::{MIB, bytes, options, stream};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -147,7 +147,7 @@ fn an_object_that_cannot_be_read_for_want_of_descriptors_is_not_lost() {
     let error = faulty.store.get(&ids[0], Parts::All).wait().unwrap_err();
     assert!(matches!(error, StoreError::Disk { .. }) && error.retry_helps(), "{error}");
     faulty.disk.fail(Op::Read, 0, Fault::Errno(EMFILE));
-    let mut reader = faulty.store.reader(&ids[1], Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&faulty.store, &ids[1], Parts::All, 1 << 20).unwrap();
     std::io::copy(&mut reader, &mut std::io::sink()).unwrap_err();
     assert_eq!(faulty.disk.fired(), 2);
     check_all(&faulty.store, &ids, 1_000_000);
@@ -160,14 +160,14 @@ fn a_stream_from_an_unreadable_directory_quarantines_it() {
     let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     faulty.disk.fail(Op::Read, 0, Fault::Errno(EIO));
-    let mut reader = faulty.store.reader(&ids[0], Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&faulty.store, &ids[0], Parts::All, 1 << 20).unwrap();
     std::io::copy(&mut reader, &mut std::io::sink()).unwrap_err();
     assert_eq!((retired(&faulty).len(), faulty.store.stats().lost_objects), (1, 1));
     assert!(!faulty.store.contains(&ids[0]));
     // What it has is served, what is new goes to the other one.
     let more = faulty.store.put(1, &bytes(99, 12_000_000)).unwrap().id;
     let mut back = Vec::new();
-    let mut reader = faulty.store.reader(&more, Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&faulty.store, &more, Parts::All, 1 << 20).unwrap();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();
     assert!(back == bytes(99, 12_000_000));
     for (seed, id) in ids.iter().enumerate().skip(1) {
@@ -193,7 +193,7 @@ fn a_writer_whose_directory_fills_up_moves_to_another() {
     assert_eq!(faulty.disk.fired(), 1);
     assert_eq!(retired(&faulty).len(), 1);
     let mut back = Vec::new();
-    let mut reader = faulty.store.reader(&ObjectId(1), Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&faulty.store, &ObjectId(1), Parts::All, 1 << 20).unwrap();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();
     assert!(back == content);
 }
@@ -267,7 +267,7 @@ fn every_flipped_bit_is_found_before_use() {
             0 => faulty.store.get(id, Parts::All).wait().map(drop),
             1 => faulty.store.get(id, Parts::Range(0, 2)).wait().map(drop),
             _ => {
-                let mut reader = faulty.store.reader(id, Parts::All, 1 << 20).unwrap();
+                let mut reader = stream(&faulty.store, id, Parts::All, 1 << 20).unwrap();
                 std::io::copy(&mut reader, &mut std::io::sink())
                     .map(drop)
                     .map_err(|error| error.into_inner().unwrap().downcast_ref::<StoreError>().unwrap().clone())

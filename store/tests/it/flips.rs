@@ -10,7 +10,7 @@ use exobus_store::{
     disk::{Disk, MemoryDisk},
 };
 
-use crate::harness::{MIB, bytes, options};
+use crate::harness::{MIB, bytes, options, stream};
 
 const OBJECTS: u64 = 24;
 const PARTS: u64 = 3;
@@ -71,7 +71,7 @@ fn read_all(store: &Store, metas: &[ObjectMeta], way: u64) -> Vec<u64> {
                 .map(|parts| parts.concat()),
             (true, _) => {
                 let mut read = Vec::new();
-                let mut reader = store.reader(&meta.id, Parts::All, 64 << 10).unwrap();
+                let mut reader = stream(store, &meta.id, Parts::All, 64 << 10).unwrap();
                 std::io::Read::read_to_end(&mut reader, &mut read)
                     .map(|_| read)
                     .map_err(|error| error.into_inner().unwrap().downcast_ref::<StoreError>().unwrap().clone())

@@ -6,7 +6,7 @@ use exobus_store::{
     Class, ObjectId, Parts, RowHash, StageItem, StageRequest, StagedItem, Store, StoreError, WriterOptions,
 };
 
-use crate::harness::{Fixture, MIB, bytes, fixture};
+use crate::harness::{Fixture, MIB, bytes, fixture, stream};
 
 struct Random(u64);
 
@@ -53,8 +53,8 @@ fn check(store: &Store, id: u64, parts: u64, random: &mut Random) -> Result<(), 
             }
         }
         2 => {
-            // Whoever finds no window (others have them all) tries later.
-            match store.reader(&object, Parts::All, 128 << 10) {
+            // Whoever finds no memory for a window (others have it all) tries later.
+            match stream(store, &object, Parts::All, 128 << 10) {
                 Ok(mut reader) => {
                     let mut content = Vec::new();
                     if let Err(error) = std::io::Read::read_to_end(&mut reader, &mut content) {
@@ -63,7 +63,7 @@ fn check(store: &Store, id: u64, parts: u64, random: &mut Random) -> Result<(), 
                     let expected: Vec<u8> = (0..parts).flat_map(|part| part_of(id, part)).collect();
                     assert!(content == expected, "stream of {id}");
                 }
-                Err(StoreError::ReserveExhausted { .. }) => {}
+                Err(StoreError::Denied { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

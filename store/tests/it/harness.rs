@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use exobus_store::{ObjectId, ObjectMeta, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
+use exobus_store::{
+    ObjectId, ObjectMeta, ObjectReader, Parts, RealDisk, RowHash, Store, StoreError, StoreOptions, SystemClock,
+    WriterOptions,
+};
 use tempfile::TempDir;
 
 pub const MIB: u64 = 1 << 20;
@@ -46,6 +49,11 @@ pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     }
     content.truncate(length);
     content
+}
+
+/// A stream of parts of an object, through a window of so many bytes.
+pub fn stream(store: &Store, id: &ObjectId, parts: Parts, window_bytes: u64) -> Result<ObjectReader, StoreError> {
+    store.reader(id, parts, store.scratch(window_bytes)?)
 }
 
 /// Writes an object with parts of these contents; one row per part.

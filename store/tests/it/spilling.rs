@@ -7,7 +7,7 @@ use exobus_store::{
     Store, StoreError, SystemClock, WriterOptions,
 };
 
-use crate::harness::{Fixture, MIB, bytes, fixture, open, options, write};
+use crate::harness::{Fixture, MIB, bytes, fixture, open, options, stream, write};
 
 fn put_all(store: &Store, count: u64, length: usize) -> Vec<ObjectMeta> {
     (0..count).map(|seed| store.put(1, &bytes(seed, length)).unwrap()).collect()
@@ -99,8 +99,8 @@ fn a_stream_from_disk_is_the_same_as_one_from_memory() {
     for align in [Align::One, Align::SixtyFour] {
         let Fixture { store, .. } = fixture(16 * MIB);
         let contents = spilled_parts(&store, align);
-        for window in [0, 64 << 10, 1 << 20] {
-            let mut reader = store.reader(&ObjectId(7), Parts::All, window).unwrap();
+        for window in [4096, 8192, 20_000, 64 << 10, 1 << 20] {
+            let mut reader = stream(&store, &ObjectId(7), Parts::All, window).unwrap();
             let mut seen: Vec<Vec<u8>> = vec![Vec::new(); contents.len()];
             loop {
                 let at = reader.part_index();
@@ -113,7 +113,7 @@ fn a_stream_from_disk_is_the_same_as_one_from_memory() {
             assert!(seen == contents, "window {window}");
         }
         let mut whole = Vec::new();
-        let mut reader = store.reader(&ObjectId(7), Parts::Range(2, 20), 100_000).unwrap();
+        let mut reader = stream(&store, &ObjectId(7), Parts::Range(2, 20), 100_000).unwrap();
         assert_eq!(reader.remaining() as usize, contents[2..].concat().len());
         reader.read_to_end(&mut whole).unwrap();
         assert!(whole == contents[2..].concat());
@@ -336,7 +336,7 @@ fn whatever_is_read_back_is_counted_and_so_is_the_time_it_takes() {
     assert!(spilled.spill_us > 0 && spilled.restored_bytes == 0 && spilled.restore_us == 0, "{spilled:?}");
 
     let mut streamed = Vec::new();
-    store.reader(&metas[0].id, Parts::All, MIB).unwrap().read_to_end(&mut streamed).unwrap();
+    stream(&store, &metas[0].id, Parts::All, MIB).unwrap().read_to_end(&mut streamed).unwrap();
     assert!(streamed == bytes(0, 1_000_000));
     let after_stream = store.stats();
     assert!(after_stream.restored_bytes >= 1_000_000 && after_stream.restore_us > 0, "{after_stream:?}");

@@ -134,7 +134,7 @@ fn a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory(network: &A
     let what = |part: &PartMeta| (part.bytes, part.rows, part.row_hash, part.checksum);
     let expected: Vec<_> = original.parts[1..].iter().map(what).collect();
     assert_eq!(meta.parts.iter().map(what).collect::<Vec<_>>(), expected);
-    let mut reader = pair.here.reader(&copy, Parts::All, 1 << 20).unwrap();
+    let mut reader = pair.here.reader(&copy, Parts::All, pair.here.scratch(1 << 20).unwrap()).unwrap();
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut bytes).unwrap();
     let written: Vec<u8> =

@@ -10,7 +10,7 @@ use exobus_actors::program;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
 
-use super::ranges::{draw, split};
+use super::ranges::{PIECE_BYTES, draw, split};
 use super::tasks::{
     Key, ListParams, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map, merge_blocks,
     reduce, sample,
@@ -199,7 +199,8 @@ pub(crate) fn split_task(
     place: Place,
     whole_max_bytes: u64,
 ) -> Result<ObjectRef, JobError> {
-    let options = TaskOptions { place, whole_max_bytes, ..TaskOptions::default() };
+    let scratch_bytes = vec![PIECE_BYTES];
+    let options = TaskOptions { place, whole_max_bytes, scratch_bytes, ..TaskOptions::default() };
     futures.submit_with(split, &(), &[cuts.arg(), column], options)
 }
 

@@ -8,13 +8,12 @@ use exobus_store::{Block, ObjectReader, RowHash};
 use super::tasks::run;
 use crate::cuts::Cuts;
 use crate::job::{Draw, Key};
-use crate::jobs::streams::run_windows;
 use crate::kernels::{Merge, ReadRun, RunSource};
 use crate::records::random::Random;
 use crate::records::{KEY_BYTES, RECORD_BYTES, as_records, key_number, row_hash_sum};
 
 /// Records that a split merges before it looks for cuts among them: they fit into the cache.
-const PIECE_BYTES: u64 = 64 << 10;
+pub(super) const PIECE_BYTES: u64 = 64 << 10;
 
 /// Draws keys of the only argument, where it lies.
 #[task(name = "sort.draw", arguments = [in_place], deterministic = true)]
@@ -52,13 +51,14 @@ pub(super) fn draw(context: &mut TaskContext<'_>, keys: Draw) -> Result<Vec<Key>
 }
 
 /// Merges a column, the second argument, into one object with a part for each range of keys between the cuts, the first.
+/// Takes [`PIECE_BYTES`] of scratch.
 #[task(name = "sort.split", arguments = [whole, either], deterministic = true)]
 pub(super) fn split(context: &mut TaskContext<'_>) -> Result<(), TaskError> {
     let cuts: Cuts = rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
     let read = if context.is_stream(1) {
         let readers = context.readers(1);
         let bytes = readers.iter().map(ObjectReader::remaining).sum();
-        let windows = run_windows(context, readers.len())?;
+        let windows = context.windows();
         let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRun::new(reader, window));
         write_ranges(context, Merge::new(runs.collect())?, bytes, &cuts)?
     } else {

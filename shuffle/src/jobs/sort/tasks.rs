@@ -13,7 +13,6 @@ use crate::cuts::Cuts;
 use crate::files::{self, Chunk, FileError, InputFile, IoBuffer, OutputFile, ReadOptions, Token, read_chunk};
 use crate::jobs::outputs;
 use crate::jobs::pieces;
-use crate::jobs::streams::run_windows;
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
 use crate::records::{KEY_BYTES, RECORD_BYTES};
 
@@ -163,7 +162,7 @@ pub(crate) fn merge_parts(context: &mut TaskContext<'_>, pieces: &[u32]) -> Resu
 /// As `merge_parts`, with all arguments as streams.
 fn merge_streams(context: &mut TaskContext<'_>, pieces: &[u32]) -> Result<(), TaskError> {
     let (sealed, mut readers) = readers(context);
-    let mut windows = run_windows(context, readers.len())?;
+    let mut windows = context.windows();
     let mut read = Output::default();
     for (piece, parts) in pieces::ranges(pieces) {
         let bytes = pieces::bytes(readers.iter().map(ObjectReader::parts), &parts);
@@ -251,7 +250,7 @@ pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Res
     if (0..context.args()).any(|arg| context.is_stream(arg)) {
         let (sealed, readers) = readers(context);
         let bytes = readers.iter().map(ObjectReader::remaining).sum();
-        let windows = run_windows(context, readers.len())?;
+        let windows = context.windows();
         let runs = readers.into_iter().zip(windows).map(|(reader, window)| ReadRun::new(reader, window));
         return write_file(context, Merge::new(runs.collect())?, Planned { bytes, sealed, buffers }, &params);
     }
