@@ -11,7 +11,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::exit::Exit;
+use crate::{exit::Exit, temporary};
 
 /// Folders that would be left behind if the process ended now.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -50,7 +50,7 @@ impl Interrupt {
                 }
                 for folder in FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
                     // Somebody may still write into it; what can be removed is.
-                    let _ = std::fs::remove_dir_all(folder);
+                    let _ = temporary::remove(&folder);
                 }
                 std::process::exit(Exit::Interrupted.code().into());
             });

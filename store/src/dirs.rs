@@ -34,6 +34,8 @@ use crate::{
 const LOCK: &str = "lock";
 const NODE: &str = "node";
 const TEMPORARY: &str = "temporary";
+/// Goes behind everything else: what was not removed any more when a process was killed is found by the next one.
+const LAST: [&str; 2] = [LOCK, TEMPORARY];
 
 /// All of them.
 pub(crate) struct Dirs {
@@ -154,11 +156,29 @@ impl Dirs {
 
     /// Makes and locks a directory, once.
     pub fn prepare(&self, dir: usize) -> Result<(), StoreError> {
-        let NodeDir { path, node, open } = &self.dirs[dir];
-        let mut open = open.lock();
-        if open.is_some() {
-            return Ok(());
+        let mut open = self.dirs[dir].open.lock();
+        if open.is_none() {
+            *open = Some(self.make(dir, None)?);
         }
+        Ok(())
+    }
+
+    /// Makes and locks a directory anew that was removed from under this process. What was open in it is read on.
+    fn remake(&self, dir: usize) -> Result<(), StoreError> {
+        let NodeDir { path, open, .. } = &self.dirs[dir];
+        let mut open = open.lock();
+        // Another thread may have made it meanwhile.
+        if self.disk.read_small(&path.join(NODE)).is_err() {
+            let starts = open.as_ref().map(|open| open.starts);
+            warn!(path = %path.display(), "spill directory was removed, making it again");
+            *open = Some(self.make(dir, starts)?);
+        }
+        Ok(())
+    }
+
+    /// `starts`: as many as are known.
+    fn make(&self, dir: usize, starts: Option<u64>) -> Result<OpenDir, StoreError> {
+        let NodeDir { path, node, .. } = &self.dirs[dir];
         self.disk.create_dir(path).map_err(|error| StoreError::disk("create", path, error))?;
         let lock = self.disk.lock(&path.join(LOCK)).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => StoreError::DirectoryLocked(path.clone()),
@@ -168,8 +188,8 @@ impl Dirs {
             // Of a process that kept nothing: others would sweep what this one keeps.
             let _ = self.disk.remove(&path.join(TEMPORARY));
             let before = self.disk.read_small(&path.join(NODE)).unwrap_or_default();
-            let starts = String::from_utf8_lossy(&before).lines().nth(1).and_then(|line| line.parse::<u64>().ok());
-            starts.unwrap_or(0) + 1
+            let before = String::from_utf8_lossy(&before).lines().nth(1).and_then(|line| line.parse::<u64>().ok());
+            starts.unwrap_or(before.unwrap_or(0) + 1)
         } else {
             self.disk
                 .write_small(&path.join(TEMPORARY), b"")
@@ -179,8 +199,7 @@ impl Dirs {
         self.disk
             .write_small(&path.join(NODE), format!("{node}\n{starts}\n").as_bytes())
             .map_err(|error| StoreError::disk("write", &path.join(NODE), error))?;
-        *open = Some(OpenDir { _lock: lock, starts, index: None });
-        Ok(())
+        Ok(OpenDir { _lock: lock, starts, index: None })
     }
 
     /// The most starts that any directory remembers.
@@ -224,7 +243,15 @@ impl Dirs {
             }
             let hint = bytes.max(spill::FILE_BYTES + spill::REQUEST_BYTES);
             self.prepare(dir)?;
-            self.disk.create(path, hint).map_err(|error| StoreError::disk("create", path, error))
+            let created = match self.disk.create(path, hint) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match self.remake(dir) {
+                    Ok(()) => self.disk.create(path, hint),
+                    // It may be there another time.
+                    Err(_) => Err(error),
+                },
+                created => created,
+            };
+            created.map_err(|error| StoreError::disk("create", path, error))
         })
         .inspect(|_| self.made(file))
     }
@@ -334,7 +361,7 @@ impl Dirs {
             opened.index = None;
             let empty = || self.spill_files(number).is_ok_and(|files| files.is_empty());
             if (!self.keep || empty())
-                && let Err(error) = self.disk.remove_dir(&dir.path)
+                && let Err(error) = self.disk.remove_dir(&dir.path, &LAST)
             {
                 warn!(path = %dir.path.display(), %error, "spill directory cannot be removed");
             }
@@ -356,7 +383,7 @@ impl Dirs {
             // Only with the lock: its process is gone.
             if let Ok(_lock) = self.disk.lock(&sibling.join(LOCK)) {
                 info!(path = %sibling.display(), "removing spill files that a killed process left");
-                let _ = self.disk.remove_dir(&sibling);
+                let _ = self.disk.remove_dir(&sibling, &LAST);
             }
         }
     }
@@ -383,6 +410,28 @@ mod tests {
 
     fn dirs(disk: &FaultyDisk) -> Dirs {
         Dirs::new(Arc::new(disk.clone()), &["/spill".into()], "n1", false)
+    }
+
+    #[test]
+    fn what_is_left_of_a_directory_is_swept_wherever_its_sweeper_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spill, dead) = (folder.path().to_owned(), folder.path().join("dead"));
+        let names = ["0-1.spill", "0-2.spill", LOCK, NODE, TEMPORARY];
+        for killed_behind in 0..names.len() {
+            std::fs::create_dir_all(dead.join("index")).unwrap();
+            for file in names {
+                std::fs::write(dead.join(file), "left").unwrap();
+            }
+            let disk = crate::disk::RealDisk::new();
+            let order = crate::disk::last_behind(disk.list(&dead).unwrap(), &LAST);
+            assert_eq!((order[4].clone(), order[5].clone()), (dead.join(LOCK), dead.join(TEMPORARY)));
+            for path in &order[..killed_behind] {
+                if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) }.unwrap();
+            }
+            let dirs = Dirs::new(Arc::new(disk), std::slice::from_ref(&spill), "n1", false);
+            dirs.sweep(std::slice::from_ref(&spill));
+            assert!(!dead.exists(), "killed behind {killed_behind}");
+        }
     }
 
     #[test]

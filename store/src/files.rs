@@ -2,9 +2,9 @@
 //!
 //! A file is appended to by the spiller (one *current* file per directory, requests in flight at several offsets) or
 //! by one writer that found no memory (it borrows a file, so that its bytes lie together). Full files get a footer.
-//! A file whose last block was freed is deleted. A file of which a write failed is *broken*: it is never appended
+//! A file whose last block was freed is deleted; one that takes more blocks, when the store has no object left. A file of which a write failed is *broken*: it is never appended
 //! to, synced or given a footer again; what had been acknowledged in it is still read, against its checksums. Its
-//! directory is out of use: for good, unless it was merely full; then until something in it was deleted.
+//! directory is out of use: for good, unless it was merely full or removed; then until something in it was deleted.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct Trouble {
     /// What the disk said.
     pub text: String,
-    /// It is full, or the process has run out of something: nothing is wrong with the disk.
+    /// It is full, or the process has run out of something, or somebody has removed it: nothing is wrong with the disk.
     pub passes: bool,
 }
 
@@ -34,7 +34,8 @@ impl Trouble {
     /// `text`: the error with what was tried.
     pub fn new(text: &impl fmt::Display, error: &io::Error) -> Trouble {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        Trouble { text: text.to_string(), passes: full || is_shortage(error) }
+        let removed = error.kind() == io::ErrorKind::NotFound;
+        Trouble { text: text.to_string(), passes: full || removed || is_shortage(error) }
     }
 }
 
@@ -327,6 +328,21 @@ impl Files {
         open.into_iter().filter_map(|file| self.next_work(file)).collect()
     }
 
+    /// Deletes open files that have no block and are not being written: when nothing is left that would soon be spilled, what
+    /// was set aside on the disk is given back.
+    pub fn give_up_unused(&mut self) -> Vec<FileWork> {
+        let unused = |file: &File| file.status == Status::Open && file.live == 0 && file.writes == 0;
+        let unused: Vec<FileId> = self.files.iter().filter(|(_, file)| unused(file)).map(|(id, _)| *id).collect();
+        for dir in &mut self.dirs {
+            dir.current.take_if(|file| unused.contains(file));
+            dir.idle.retain(|file| !unused.contains(file));
+        }
+        for file in &unused {
+            self.files.get_mut(file).expect("listed just now").status = Status::Full;
+        }
+        unused.into_iter().filter_map(|file| self.next_work(file)).collect()
+    }
+
     fn turn(&mut self) -> Option<usize> {
         let count = self.dirs.len();
         let dir =
@@ -423,6 +439,26 @@ mod tests {
         assert_eq!((files.append(mine, 1), files.append(mine, 1)), (0, PAGE));
         assert_eq!(files.give_back(mine), None);
         assert_eq!(files.borrow(), Some(mine));
+    }
+
+    #[test]
+    fn unused_files_are_given_up_and_those_in_use_stay() {
+        let mut files = files(&["a"]);
+        let live = files.place(100).unwrap();
+        files.add_live(live, 100, ObjectId(1), 0);
+        let [unused, borrowed] = [(); 2].map(|()| files.borrow().unwrap());
+        assert_eq!(files.give_back(unused), None);
+        assert_eq!(files.give_up_unused(), [FileWork::Unlink(unused)]);
+        assert_eq!(files.write_ended(live.file), None);
+        assert_eq!(files.drop_live(live, 100), None, "it takes more");
+        assert_eq!(files.give_up_unused(), [FileWork::Unlink(live.file)]);
+        assert_eq!(files.give_up_unused(), []);
+        assert_eq!(files.give_back(borrowed), None);
+        assert_eq!(files.borrow(), Some(borrowed));
+        files.give_back(borrowed);
+        assert_eq!(files.give_up_unused(), [FileWork::Unlink(borrowed)]);
+        assert!(![unused, borrowed, live.file].contains(&files.place(1).unwrap().file));
+        assert!(![unused, borrowed, live.file].contains(&files.borrow().unwrap()));
     }
 
     #[test]

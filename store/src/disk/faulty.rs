@@ -159,8 +159,8 @@ impl Disk for FaultyDisk {
         self.inside.remove(path)
     }
 
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inside.remove_dir(dir)
+    fn remove_dir(&self, dir: &Path, last: &[&str]) -> io::Result<()> {
+        self.inside.remove_dir(dir, last)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {

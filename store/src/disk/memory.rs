@@ -85,7 +85,7 @@ impl Disk for MemoryDisk {
         self.tree.lock().files.remove(path).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+    fn remove_dir(&self, dir: &Path, _last: &[&str]) -> io::Result<()> {
         self.tree.lock().files.retain(|path, _| !path.starts_with(dir));
         Ok(())
     }

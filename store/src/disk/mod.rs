@@ -38,8 +38,9 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a file; an error when there is none.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory with all that is in it; fine when there is none.
-    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Removes a directory with all that is in it, and files of these names after everything else, in their order: what is
+    /// left when the process is killed meanwhile has them still. Fine when there is no such directory or file.
+    fn remove_dir(&self, dir: &Path, last: &[&str]) -> io::Result<()>;
 
     /// Full paths of what is in a directory, in any order; none when there is no such directory.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
@@ -85,6 +86,12 @@ pub trait DiskFile: Send + Sync {
 
     /// Whether writes go past the page cache. If not, only [`DiskFile::sync`] tells whether they arrived.
     fn is_direct(&self) -> bool;
+}
+
+/// Files of these names behind all others, in their order.
+pub(crate) fn last_behind(mut paths: Vec<PathBuf>, last: &[&str]) -> Vec<PathBuf> {
+    paths.sort_by_key(|path| path.file_name().and_then(|name| last.iter().position(|last| name == *last)));
+    paths
 }
 
 /// Writes all of the buffers, going on after short writes.

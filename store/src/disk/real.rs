@@ -20,7 +20,7 @@ use rustix::{
 };
 use tracing::warn;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, last_behind};
 
 /// The disk of this machine.
 #[derive(Debug, Default)]
@@ -85,11 +85,16 @@ impl Disk for RealDisk {
         std::fs::remove_file(path)
     }
 
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        match std::fs::remove_dir_all(dir) {
+    fn remove_dir(&self, dir: &Path, last: &[&str]) -> io::Result<()> {
+        let gone = |result: io::Result<()>| match result {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
+        };
+        for path in last_behind(self.list(dir)?, last) {
+            let is_dir = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
+            gone(if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) })?;
         }
+        gone(std::fs::remove_dir(dir))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -109,9 +114,16 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(file))
+        loop {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+            let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // Who held it before may have removed it: then it is not what others find there.
+            let (held, there) = (rustix::fs::fstat(&file)?, rustix::fs::stat(path));
+            if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)) {
+                return Ok(Box::new(file));
+            }
+        }
     }
 
     fn free_bytes(&self, dir: &Path) -> u64 {

@@ -346,7 +346,16 @@ impl State {
         self.effects.extend(work.map(Effect::File));
     }
 
+    /// When no object is left, its files are not needed soon: what they take of the disk is given back.
+    fn give_up_unused_files(&mut self) {
+        if self.table.len() == 0 && self.files.count() > 0 {
+            let works = self.files.give_up_unused();
+            self.effects.extend(works.into_iter().map(Effect::File));
+        }
+    }
+
     fn memory_came_free(&mut self) {
+        self.give_up_unused_files();
         if self.budget.outputs_waiting().is_some() {
             self.effects.push(Effect::WakeOutputs);
         }

@@ -208,6 +208,7 @@ impl State {
     pub fn give_back_file(&mut self, file: FileId) {
         let work = self.files.give_back(file);
         self.file_work(work);
+        self.give_up_unused_files();
     }
 
     /// Extents that a writer put on disk itself.

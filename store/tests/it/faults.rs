@@ -15,6 +15,7 @@ use crate::harness::{MIB, bytes, options, stream};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
+const ENOENT: i32 = 2;
 
 struct Faulty {
     store: Store,
@@ -117,6 +118,63 @@ fn a_full_directory_takes_files_again_when_some_were_deleted() {
         assert!(*faulty.store.get(id, Parts::All).wait().unwrap() == bytes(seed, 1_000_000)[..]);
     }
     assert_eq!(faulty.store.stats().lost_objects, 0);
+}
+
+#[test]
+fn a_spill_directory_that_was_removed_is_made_again_and_used() {
+    let faulty = faulty(8 * MIB, 1);
+    let (store, dir) = (&faulty.store, faulty.dirs[0].path());
+    let put = |seeds: std::ops::Range<u64>| -> Vec<ObjectId> {
+        seeds.map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect()
+    };
+    let first = put(0..40);
+    store.wait_until_idle();
+    std::fs::remove_dir_all(dir).unwrap();
+    std::fs::create_dir(dir).unwrap();
+    // What is open is read on.
+    check_all(store, &first, 1_000_000);
+    store.delete(&first);
+    store.wait_until_idle();
+    let second = put(0..40);
+    store.wait_until_idle();
+    check_all(store, &second, 1_000_000);
+    let names: Vec<_> = std::fs::read_dir(dir.join(store.node())).unwrap().map(|it| it.unwrap().file_name()).collect();
+    for name in ["lock", "node", "temporary"] {
+        assert!(names.contains(&name.into()), "{names:?}");
+    }
+    assert!(names.iter().any(|name| name.to_string_lossy().ends_with(".spill")), "{names:?}");
+    assert_eq!((store.stats().retired_dirs, store.stats().lost_objects), (0, 0));
+    // Removed and not made again, together with what is above it: so is that.
+    store.delete(&second);
+    store.wait_until_idle();
+    std::fs::remove_dir_all(dir).unwrap();
+    let third = put(0..40);
+    store.wait_until_idle();
+    check_all(store, &third, 1_000_000);
+    assert_eq!(store.stats().retired_dirs, 0);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_again_is_used_when_it_is_there() {
+    let faulty = faulty(8 * MIB, 1);
+    let (store, dir) = (&faulty.store, faulty.dirs[0].path());
+    let first: Vec<_> = (0..40).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    store.wait_until_idle();
+    store.delete(&first);
+    store.wait_until_idle();
+    std::fs::remove_dir_all(dir).unwrap();
+    std::fs::write(dir, b"in the way").unwrap();
+    faulty.disk.always(Op::Create, dir, Fault::Errno(ENOENT));
+    let error = (0..40).find_map(|seed| store.put(1, &bytes(seed, 1_000_000)).err()).unwrap();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+    faulty.disk.heal();
+    std::fs::remove_file(dir).unwrap();
+    std::fs::create_dir(dir).unwrap();
+    let ids: Vec<_> = (100..140).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    for (seed, id) in (100..).zip(&ids) {
+        assert!(*store.get(id, Parts::All).wait().unwrap() == bytes(seed, 1_000_000)[..]);
+    }
+    assert_eq!((store.stats().retired_dirs, store.stats().lost_objects), (0, 0));
 }
 
 #[test]

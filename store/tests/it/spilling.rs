@@ -41,10 +41,55 @@ fn everything_is_deleted_when_the_group_ends_and_when_the_store_closes() {
     store.wait_until_idle();
     let stats = store.stats();
     assert_eq!((stats.objects, stats.used_bytes), (0, 0));
-    assert!(stats.spill_file_bytes < 130 * MIB, "only files that take more are left: {stats:?}");
-    put_all(&store, 50, 1_000_000);
-    drop(store);
+    assert_eq!((stats.spill_files, stats.spill_file_bytes), (0, 0), "nothing is kept of the disk");
+    assert_eq!(spill_files(dir.path(), &store), 0);
+    let metas = put_all(&store, 50, 1_000_000);
+    store.wait_until_idle();
+    assert!(spill_files(dir.path(), &store) > 0);
+    let block = store.get(&metas[3].id, Parts::All).wait().unwrap();
+    assert!(*block == bytes(3, 1_000_000)[..], "files are made again");
+    drop((store, block));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// How many spill files are on the disk.
+fn spill_files(spill_dir: &std::path::Path, store: &Store) -> usize {
+    let entries = std::fs::read_dir(spill_dir.join(store.node())).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "spill")).count()
+}
+
+#[test]
+fn spill_files_of_deleted_objects_stay_while_they_are_read_or_written() {
+    let Fixture { store, dir } = fixture(8 * MIB);
+    let metas = put_all(&store, 40, 1_000_000);
+    store.wait_until_idle();
+    let mut reader = stream(&store, &metas[0].id, Parts::All, 64 << 10).unwrap();
+    // All memory is taken, so this one writes to disk.
+    let all = store.scratch(8 * MIB - (64 << 10)).unwrap();
+    let mut writer = store.writer(ObjectId(5), WriterOptions::new(2));
+    writer.begin_part(None).unwrap();
+    writer.write(&bytes(5, 3_000_000)).unwrap();
+    store.delete_group(1);
+    store.wait_until_idle();
+    assert_eq!((store.stats().objects, store.stats().spill_files), (0, 2));
+    let mut read = Vec::new();
+    while let Some(chunk) = reader.next_chunk().unwrap() {
+        read.extend_from_slice(chunk);
+        if read.len() > 900_000 {
+            break;
+        }
+    }
+    assert!(read[..] == bytes(0, 1_000_000)[..read.len()]);
+    drop(reader);
+    store.wait_until_idle();
+    assert_eq!(store.stats().spill_files, 1, "of the writer");
+    writer.end_part(1, RowHash(1));
+    writer.seal().unwrap();
+    drop(all);
+    assert!(*store.get(&ObjectId(5), Parts::All).wait().unwrap() == bytes(5, 3_000_000)[..]);
+    store.delete_group(2);
+    store.wait_until_idle();
+    assert_eq!((store.stats().spill_files, spill_files(dir.path(), &store)), (0, 0));
 }
 
 #[test]
