@@ -162,10 +162,10 @@ pub struct NodeArgs {
     /// Listen beyond this machine although data crosses the network unencrypted
     #[arg(long)]
     pub insecure_no_tls: bool,
-    /// Go without a token although everybody who reaches the port may read the data
+    /// Go without tokens although everybody who reaches the NATS server may then speak as a node
     #[arg(long)]
     pub insecure_no_token: bool,
-    /// Listen beyond this machine although jobs may read and write all files that the process may
+    /// Go without roots although jobs may then read and write all files that the process may
     #[arg(long)]
     pub insecure_any_path: bool,
 }
@@ -232,7 +232,7 @@ pub enum ConfigAction {
         /// The file
         file: PathBuf,
     },
-    /// Make a file with a new random token for a cluster, readable by its owner only
+    /// Make a file with a new random token, nodes' or submitters'; only its owner can read it
     Token {
         /// The file; it must not exist yet
         file: PathBuf,

@@ -2,18 +2,24 @@
 
 use std::time::Duration;
 
-use exobus_bus::{Bus, BusError, NatsOptions, Subjects};
+use exobus_bus::{Bus, BusError, NatsOptions, Role, Subjects};
 
 use crate::{
-    config::ClusterSection,
+    config::{ClusterSection, NodeConfig},
     exit::{Exit, Failure, OrExit},
 };
 
-/// Connects to the cluster's NATS server; call it on the runtime that the connection shall live on.
+/// Connects to the cluster's NATS server, to speak there as `role`; call it on the runtime that the connection shall live on.
 ///
 /// # Errors
-/// Exit code 4 when no server answers in time, 2 when what is configured cannot work.
-pub async fn connect(section: &ClusterSection, name: &str) -> Result<(Bus, Subjects), Failure> {
+/// Exit code 4 when no server answers in time, 2 when what is configured cannot work, tokens included.
+pub async fn connect(config: &NodeConfig, role: Role, name: &str) -> Result<(Bus, Subjects), Failure> {
+    let section = &config.cluster;
+    let credentials = match role {
+        Role::Node => config.node_credentials(),
+        Role::Submitter => config.submitter_credentials(),
+    };
+    let credentials = credentials.or_exit(Exit::Usage)?;
     let subjects = Subjects::new(&section.name).or_exit(Exit::Usage)?;
     let bus = Bus::connect(nats_options(section, name)).await.map_err(|error| {
         let exit = match &error {
@@ -22,7 +28,7 @@ pub async fn connect(section: &ClusterSection, name: &str) -> Result<(Bus, Subje
         };
         Failure::new(exit, error)
     })?;
-    Ok((bus, subjects))
+    Ok((bus.with_credentials(credentials), subjects))
 }
 
 /// A runtime for the client of NATS alone, so that nothing else delays its pings and answers.

@@ -19,6 +19,7 @@ use std::{
 
 use config::{Config, Environment, File, FileFormat};
 use exobus_actors::isolation::ExecutorKind;
+use exobus_bus::Credentials;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -99,6 +100,8 @@ pub struct ResourcesSection {
 #[allow(missing_docs, reason = "keys.rs has the text, once")]
 pub struct SecuritySection {
     pub token_file: Option<PathBuf>,
+    pub submitters: Submitters,
+    pub submitters_token_file: Option<PathBuf>,
     #[serde(default)]
     pub roots: Vec<PathBuf>,
     pub insecure_no_tls: bool,
@@ -106,8 +109,15 @@ pub struct SecuritySection {
     pub insecure_any_path: bool,
 }
 
-/// What nodes that go without a token show each other; no secret.
-pub const NO_TOKEN: &str = "exobus-no-token-at-all";
+/// Who decides who may hand in jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Submitters {
+    /// The submitters' token.
+    Token,
+    /// The permissions of the NATS server.
+    Nats,
+}
 
 /// A text that prints as `***`.
 #[derive(Clone, PartialEq, Eq)]
@@ -262,15 +272,19 @@ impl NodeConfig {
         self.security.insecure_any_path |= set.insecure_any_path;
     }
 
-    /// The cluster's token; [`NO_TOKEN`] where it is said that there is none.
+    /// The tokens of a node.
     ///
     /// # Errors
-    /// When none is configured, the file cannot be read, others can read it too, or the token is too short.
-    pub fn token(&self) -> Result<Secret, ConfigError> {
-        match &self.security.token_file {
-            Some(path) => Ok(security::read_token(path)?),
-            None if self.security.insecure_no_token => Ok(Secret::new(NO_TOKEN.to_owned())),
-            None => Err(SecurityError::NoToken.into()),
-        }
+    /// When one is missing, its file cannot be read, others can read it too, or the token is too short.
+    pub fn node_credentials(&self) -> Result<Credentials, ConfigError> {
+        Ok(security::of_node(&self.security)?)
+    }
+
+    /// The token of a client of a cluster, where one is configured.
+    ///
+    /// # Errors
+    /// When its file cannot be read, others can read it too, or the token is too short.
+    pub fn submitter_credentials(&self) -> Result<Credentials, ConfigError> {
+        Ok(security::of_submitter(&self.security)?)
     }
 }

@@ -46,10 +46,11 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
+    target("sealed_message", bus::sealed_message),
     target("subject", bus::subject),
     target("stream_record", bus::stream_record),
     target("stream_rows", bus::stream_rows),
@@ -146,6 +147,7 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "executor" => actors::executor_messages(),
         "session_frame" => session_frames(),
         "session" => vec![session_frames().iter().flat_map(|frame| length_and(frame)).collect()],
+        "sealed_message" => bus::sealed_messages(),
         "subject" => {
             ["exo.v1.c.node.n1.beat", "exo.v1.c.ctl.scheduler.where", "exo.v1.c.job.t.*.>"].map(Vec::from).into()
         }

@@ -98,9 +98,23 @@ fn the_defaults_are_a_right_file_but_for_the_token() {
     fs::write(scratch.path("node.toml"), &run.stdout).unwrap();
     exobus(&["config", "check", &scratch.text("node.toml")]).expect(2, &["a node needs security.token_file"]);
     let with_token = format!("{}token_file = {:?}\n", run.stdout, scratch.text("token"));
-    fs::write(scratch.path("node.toml"), with_token).unwrap();
+    fs::write(scratch.path("node.toml"), &with_token).unwrap();
     exobus(&["config", "token", &scratch.text("token")]).expect(0, &[]);
-    exobus(&["config", "check", &scratch.text("node.toml")]).expect(0, &[]);
+    let check = || exobus(&["config", "check", &scratch.text("node.toml")]);
+    check().expect(2, &["security.token_file is set and security.roots is not"]);
+    let with_roots = format!("{with_token}roots = [\"/tmp\"]\n");
+    fs::write(scratch.path("node.toml"), &with_roots).unwrap();
+    // With the submitters' token that the environment names.
+    check().expect(0, &[]);
+    let mut without = support::command(&["config", "check", &scratch.text("node.toml")]);
+    without.env_remove("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE");
+    finish(without).expect(2, &["a node needs security.submitters_token_file"]);
+    let mut twice = support::command(&["config", "check", &scratch.text("node.toml")]);
+    twice.env("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE", scratch.path("token"));
+    finish(twice).expect(2, &["hold the same token"]);
+    let mut undecided = support::command(&["config", "check", &scratch.text("node.toml")]);
+    undecided.env("EXOBUS_SECURITY__SUBMITTERS", "nats");
+    finish(undecided).expect(2, &["remove security.submitters_token_file"]);
 }
 
 #[test]

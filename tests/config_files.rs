@@ -58,6 +58,7 @@ fn local_and_cluster_examples_load() {
     }
     // The secrets that these name are elsewhere, so put others in their place.
     let secret = written("0123456789abcdef0123456789abcdef\n");
+    let other = written("fedcba9876543210fedcba9876543210\n");
     let mut names = std::collections::BTreeSet::new();
     let mut schedulers = 0;
     for file in folder("cluster") {
@@ -65,6 +66,7 @@ fn local_and_cluster_examples_load() {
         let here: String = text
             .lines()
             .map(|line| match line.split_once(" = \"/etc/exobus/") {
+                Some(("submitters_token_file", _)) => format!("submitters_token_file = {:?}\n", other.path()),
                 Some((key, _)) => format!("{key} = {:?}\n", secret.path()),
                 None => format!("{line}\n"),
             })
@@ -73,7 +75,7 @@ fn local_and_cluster_examples_load() {
             load(Some(written(&here).path()), &[]).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert_eq!(config.cluster.name, "lab");
         assert_eq!(config.cluster.nats_inbox_prefix.as_deref(), Some("_INBOX_node"), "as the server's file allows");
-        config.token().unwrap();
+        config.node_credentials().unwrap();
         schedulers += u32::from(config.node.scheduler);
         names.insert(config.node.name);
     }
@@ -131,22 +133,33 @@ fn environment_variables_are_checked_like_files() {
 #[test]
 fn secrets_that_others_can_read_are_refused() {
     use std::os::unix::fs::PermissionsExt;
-    let token = written("0123456789abcdef0123456789abcdef\n");
-    let file = written(&format!("[security]\ntoken_file = {:?}\n", token.path()));
+    let (token, submitters) =
+        (written("0123456789abcdef0123456789abcdef\n"), written("fedcba9876543210fedcba9876543210\n"));
+    let file = written(&format!(
+        "[security]\ntoken_file = {:?}\nsubmitters_token_file = {:?}\nroots = [\"/data\"]\n",
+        token.path(),
+        submitters.path()
+    ));
     let config = load(Some(file.path()), &[]).unwrap();
-    assert_eq!(config.token().unwrap().reveal(), "0123456789abcdef0123456789abcdef");
-    assert_eq!(format!("{:?}", config.token().unwrap()), "***");
+    assert_eq!(format!("{:?}", config.node_credentials().unwrap()), "***");
+    assert!(config.submitter_credentials().unwrap().data_token().is_none(), "a client knows no nodes' token");
 
-    let error = load(None, &[]).unwrap().token().unwrap_err().to_string();
+    let error = load(None, &[]).unwrap().node_credentials().unwrap_err().to_string();
     assert!(error.contains("needs security.token_file"), "{error}");
-    let without = load(None, &[("EXOBUS_SECURITY__INSECURE_NO_TOKEN", "true")]).unwrap();
-    assert_eq!(without.token().unwrap().reveal(), exobus::config::NO_TOKEN);
+    let open = load(None, &[("EXOBUS_SECURITY__INSECURE_NO_TOKEN", "true")]).unwrap().node_credentials().unwrap();
+    assert_eq!(open.data_token(), exobus::bus::Credentials::open().data_token());
+    load(None, &[]).unwrap().submitter_credentials().expect("the cluster says whether a client needs a token");
 
-    fs::set_permissions(token.path(), fs::Permissions::from_mode(0o644)).unwrap();
-    let error = config.token().unwrap_err().to_string();
-    assert!(error.contains("mode is 0644"), "{error}");
+    let config = || load(Some(file.path()), &[]).unwrap();
+    for secret in [&token, &submitters] {
+        fs::set_permissions(secret.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        let error = config().node_credentials().unwrap_err().to_string();
+        assert!(error.contains("mode is 0644"), "{error}");
 
-    fs::set_permissions(token.path(), fs::Permissions::from_mode(0o600)).unwrap();
-    fs::write(token.path(), "short\n").unwrap();
-    assert!(config.token().unwrap_err().to_string().contains("the token has 5 characters"));
+        fs::set_permissions(secret.path(), fs::Permissions::from_mode(0o600)).unwrap();
+        let text = fs::read(secret.path()).unwrap();
+        fs::write(secret.path(), "short\n").unwrap();
+        assert!(config().node_credentials().unwrap_err().to_string().contains("the token has 5 characters"));
+        fs::write(secret.path(), text).unwrap();
+    }
 }

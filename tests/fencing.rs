@@ -73,7 +73,7 @@ fn node(scratch: &Scratch, server: &Server, name: &str, more: &str) -> Running {
     }
     let text = format!(
         "[cluster]\nnats_url = {:?}\n[node]\nname = {name:?}\nmemory = \"256MiB\"\nexecutors = 1\nspill_dirs = [{spill:?}]\n{more}\n\
-         [security]\ntoken_file = {token:?}\n",
+         [security]\ntoken_file = {token:?}\ninsecure_any_path = true\n",
         server.url,
     );
     let config = scratch.path(&format!("{name}.toml"));

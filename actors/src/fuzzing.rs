@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exobus_bus::codec;
+use exobus_bus::{Speaker, codec};
 use exobus_store::SystemClock;
 
 use crate::futures::Choice;
@@ -20,7 +20,7 @@ use crate::transfer::wire;
 /// A message, decoded and encoded again: what can be read can be written and read again.
 pub fn message<M: Wire>(bytes: &[u8]) {
     let Ok(message) = codec::decode::<M>(bytes) else { return };
-    let _ = message.about();
+    let _ = (message.about(), message.said_by());
     // A longer form of the same value may not fit any more.
     if let Ok(again) = codec::encode(&message) {
         assert!(codec::decode::<M>(&again).is_ok(), "what was written cannot be read");
@@ -90,7 +90,8 @@ pub fn post_item(bytes: &[u8]) {
     let (_owner, owned) = mailbox::<OwnerMsg>(&post, "owner");
     let (_node, managed) = mailbox::<NodeMsg>(&post, "node");
     let actor = ["owner", "node", "replies", "nobody"][usize::from(*actor % 4)];
-    post.deliver(&NodeId::new("peer"), actor, item);
+    post.deliver(&Speaker::supposed("peer"), actor, item);
+    post.deliver(&Speaker::supposed("client-1"), actor, item);
     drop((owned, managed));
 }
 

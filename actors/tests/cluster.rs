@@ -14,8 +14,6 @@ use exobus_actors::task::{JobError, Place, TaskOptions};
 use exobus_bus::{Bus, Subjects};
 use exobus_store::StoreOptions;
 
-const TOKEN: &str = "a token for tests of thirty-two bytes";
-
 /// Makes an object of `bytes` bytes, each the remainder of its position.
 #[task(name = "test.make")]
 fn make(context: &mut TaskContext<'_>, bytes: u64) -> Result<(), TaskError> {
@@ -55,7 +53,6 @@ fn node(name: &str, bus: &Bus, scheduler: bool, spill: &tempfile::TempDir, memor
         scheduler,
         membership: MembershipOptions::default(),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        token: TOKEN.into(),
         join_deadline: Duration::from_secs(10),
     };
     let directory = spill.path().join(name);

@@ -49,7 +49,7 @@ async fn echo(url: &str) -> Result<(), Error> {
             event = events.recv() => match event {
                 Some(Event::Items { from, items }) => {
                     for (actor, item) in items {
-                        endpoint.send(&from.node, &actor, item)?;
+                        endpoint.send(from.name(), &actor, item)?;
                     }
                 }
                 Some(other) => eprintln!("echo: {other:?}"),

@@ -11,17 +11,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use subscription::{Delivery, Subscription};
 
+use crate::auth::{Asked, Credentials, MessageError};
 use crate::backend::{Backend, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
+use crate::codec::CodecError;
 use crate::error::BusError;
 use crate::inproc::{InProcess, InProcessOptions};
 use crate::message::Message;
 use crate::nats::{NatsBackend, NatsOptions};
+use crate::session::Peer;
 use crate::streams::{StreamBackend, Usage};
 use crate::subject::{Pattern, Subject, check_token, unique_token};
 use answers::{AnswerTable, Answers, Waiter};
@@ -102,6 +107,13 @@ struct Counters {
 #[derive(Clone)]
 pub struct Bus {
     inner: Arc<Inner>,
+    voice: Arc<Voice>,
+}
+
+/// Who speaks through a handle.
+struct Voice {
+    credentials: Credentials,
+    me: Peer,
 }
 
 struct Inner {
@@ -146,7 +158,73 @@ impl Bus {
 
     /// A bus over any backend, e.g. [`crate::chaos::Chaos`].
     pub fn over(backend: Arc<dyn Backend>) -> Self {
-        Self { inner: Arc::new(Inner { backend, answers: OnceCell::new(), counters: Arc::default() }) }
+        let me = Peer { node: "nobody".to_owned(), incarnation: 0 };
+        Self {
+            inner: Arc::new(Inner { backend, answers: OnceCell::new(), counters: Arc::default() }),
+            voice: Arc::new(Voice { credentials: Credentials::open(), me }),
+        }
+    }
+
+    /// The same bus for who knows these tokens. Without this, those of a cluster that has none.
+    #[must_use]
+    pub fn with_credentials(&self, credentials: Credentials) -> Self {
+        let me = self.voice.me.clone();
+        Self { inner: self.inner.clone(), voice: Arc::new(Voice { credentials, me }) }
+    }
+
+    /// The same bus for the process `me`: its questions say so.
+    #[must_use]
+    pub fn speaking_as(&self, me: Peer) -> Self {
+        let credentials = self.voice.credentials.clone();
+        Self { inner: self.inner.clone(), voice: Arc::new(Voice { credentials, me }) }
+    }
+
+    /// The tokens that whoever speaks through this handle knows.
+    pub fn credentials(&self) -> &Credentials {
+        &self.voice.credentials
+    }
+
+    /// Who speaks through this handle.
+    pub fn me(&self) -> &Peer {
+        &self.voice.me
+    }
+
+    /// Asks a service of the cluster, and proves who asks. The answer is authentic, and to this question.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request); `Sealed` where the answer cannot be believed, or says that we are not.
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        subject: Subject,
+        question: &impl Serialize,
+        deadline: Duration,
+    ) -> Result<T, BusError> {
+        let encode = |error: CodecError| BusError::Config(error.to_string());
+        let (asked, bytes) = self.credentials().ask(&subject, self.me(), question).map_err(encode)?;
+        let answer = self.request(subject, Message::new(bytes), deadline).await?;
+        Ok(self.credentials().answered(&asked, &answer.payload)?)
+    }
+
+    /// The question in a message that arrived, if it is authentic. Who is not believed is told which token is wrong.
+    ///
+    /// # Errors
+    /// Why it is not believed, or makes no sense.
+    pub fn asked<T: DeserializeOwned>(&self, delivery: &Delivery) -> Result<Asked<T>, MessageError> {
+        let asked = self.credentials().asked(&delivery.subject, &delivery.message.payload);
+        if let Err(MessageError::NotAuthentic(denied)) = &asked {
+            // One that waits for no answer needs none.
+            let _ = delivery.try_reply(Message::new(Credentials::deny(*denied)));
+        }
+        asked
+    }
+
+    /// Answers a question, sealed for who has asked it.
+    ///
+    /// # Errors
+    /// As [`Delivery::reply`]; `Config`: the answer cannot be encoded.
+    pub fn answer<Q>(&self, delivery: &Delivery, asked: &Asked<Q>, answer: &impl Serialize) -> Result<(), BusError> {
+        let bytes = self.credentials().answer(asked, self.me(), answer);
+        delivery.try_reply(Message::new(bytes.map_err(|error| BusError::Config(error.to_string()))?))
     }
 
     /// What it stands on, e.g. to put a [`crate::chaos::Chaos`] around it.

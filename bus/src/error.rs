@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::auth::MessageError;
 use crate::message::HeaderError;
 use crate::subject::SubjectError;
 
@@ -60,6 +61,15 @@ pub enum BusError {
         /// Its subject.
         subject: String,
     },
+    /// Answers go to inboxes; this is a subject of the scheme.
+    #[error("no answer goes to {reply}: it is no inbox")]
+    NoInbox {
+        /// Where the answer was to go.
+        reply: String,
+    },
+    /// A message cannot be believed, or its sender does not believe us.
+    #[error(transparent)]
+    Sealed(#[from] MessageError),
     /// The server does not allow it.
     #[error("the server refuses {subject}: {reason}")]
     Denied {

@@ -1,14 +1,16 @@
 //! What bytes of strangers reach in this crate, as functions for fuzzing: none may panic, whatever the bytes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 
+use crate::auth::{Credentials, Key};
 use crate::codec;
 pub use crate::inproc::fuzzing::{open_stream_file, saved_rows, stream_files, stream_record, stream_rows};
 use crate::message::Headers;
-use crate::session::{frame, outbox::Outbox, state::Session, terms};
+use crate::session::{Peer, frame, opening::Opening, outbox::Outbox, state::Session, terms};
 use crate::subject::{Pattern, Subject, Subjects};
 
 /// A value in the codec, of whatever shape.
@@ -20,29 +22,64 @@ pub fn value(bytes: &[u8]) {
     let _ = codec::decode::<Vec<(u64, String)>>(bytes);
 }
 
-/// With the right checksum: what is behind it is to be reached, too.
-fn sealed(bytes: &[u8]) -> Vec<u8> {
-    let mut frame = bytes.to_vec();
-    if frame.len() >= frame::HEADER_BYTES {
-        frame::seal(&mut frame);
-    }
-    frame
-}
-
 /// A frame of a session, and its items.
 pub fn session_frame(bytes: &[u8]) {
     let _ = frame::Header::read(bytes);
-    let bytes = &sealed(bytes)[..];
-    let Ok(header) = frame::Header::read(bytes) else { return };
-    let _ = frame::versions(bytes);
-    let body = Bytes::copy_from_slice(&bytes[frame::HEADER_BYTES..]);
+    if bytes.len() < frame::HEADER_BYTES {
+        return;
+    }
+    // With the right checksum and MAC: what is behind them is to be reached, too.
+    let key = Key::from_text("fuzzing", "fuzzing");
+    let mut sealed = BytesMut::from(bytes);
+    frame::seal(&mut sealed, &key, None);
+    let sealed = sealed.freeze();
+    assert!(frame::is_authentic(&sealed, &key, None));
+    let Ok(header) = frame::Header::read(&sealed) else { return };
+    let _ = (frame::versions(&sealed), frame::challenge(&sealed));
+    let body = frame::body(&sealed);
     let (items, _) = frame::read_items(&body, header.items, &mut frame::Actors::default());
     assert!(items.len() <= body.len() / 2, "an item has two bytes at least");
 }
 
+/// What is sealed outside of sessions: beats, questions and answers.
+pub fn sealed_message(bytes: &[u8]) {
+    let credentials = Credentials::open();
+    let Ok(subjects) = Subjects::new("fuzz") else { return };
+    let (Ok(beat), Ok(place)) = (subjects.node("n1", "beat"), subjects.ctl("scheduler", "where")) else { return };
+    let me = Peer { node: "n1".to_owned(), incarnation: 1 };
+    let Ok((question, _)) = credentials.ask(&place, &me, &()) else { return };
+    let _ = credentials.unseal::<IgnoredAny>(&beat, bytes);
+    let _ = credentials.asked::<IgnoredAny>(&place, bytes);
+    let _ = credentials.answered::<IgnoredAny>(&question, bytes);
+}
+
+/// One of each: seeds for [`sealed_message`].
+///
+/// # Panics
+/// They cannot be made.
+pub fn sealed_messages() -> Vec<Vec<u8>> {
+    let credentials = Credentials::open();
+    let subjects = Subjects::new("fuzz").expect("a token");
+    let (beat, place) =
+        (subjects.node("n1", "beat").expect("a token"), subjects.ctl("scheduler", "where").expect("tokens"));
+    let me = Peer { node: "n1".to_owned(), incarnation: 1 };
+    let (_, question) = credentials.ask(&place, &me, &7).expect("it is small");
+    let asked = credentials.asked::<u64>(&place, &question).expect("it was made here");
+    let answer = credentials.answer(&asked, &me, &"n1").expect("it is small");
+    let other = Credentials::node(Some("another token of this length"), None);
+    let Err(crate::auth::MessageError::NotAuthentic(denied)) = other.asked::<u64>(&place, &question) else {
+        panic!("a token that everybody knows is taken for another one");
+    };
+    let sealed = credentials.seal(&beat, &1).expect("it is small");
+    [sealed, question, answer, Credentials::deny(denied)].map(Vec::from).into()
+}
+
 /// Frames, one after the other, to a session: each is preceded by its length, two bytes.
 pub fn session(mut bytes: &[u8]) {
-    let mut session = Session::new(7, terms::Settings::tight(), true);
+    let key = || Key::from_text("fuzzing", "fuzzing");
+    let Some(opening) = Opening::new(&Credentials::open(), "exo.v1.fuzz", "me", "peer", key()) else { return };
+    let theirs = opening.mirrored(key());
+    let mut session = Session::new(7, terms::Settings::tight(), Arc::new(opening), true);
     let mut outbox = Outbox::new(100_000, 300, 4096);
     let (mut effects, mut now) = (Vec::new(), Duration::ZERO);
     let mut actors = frame::Actors::default();
@@ -50,7 +87,12 @@ pub fn session(mut bytes: &[u8]) {
         let (one, rest) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
         bytes = rest;
         now += Duration::from_millis(30);
-        let _ = session.on_frame(now, &Bytes::from(sealed(one)), &mut outbox, &mut effects);
+        let as_it_is = Bytes::copy_from_slice(one);
+        let _ = session.on_frame(now, &as_it_is, &mut outbox, &mut effects);
+        if one.len() >= frame::HEADER_BYTES {
+            let sealed = session.seal_as_peer(&theirs, BytesMut::from(one));
+            let _ = session.on_frame(now, &sealed, &mut outbox, &mut effects);
+        }
         for effect in effects.drain(..) {
             if let terms::Effect::Deliver { body, items, .. } = effect {
                 let _ = frame::read_items(&body, items, &mut actors);
@@ -77,10 +119,10 @@ pub fn subject(bytes: &[u8]) {
 pub fn frames() -> Vec<Vec<u8>> {
     let (me, peer) = (frame::Half { incarnation: 7, epoch: 1 }, frame::Half { incarnation: 9, epoch: 1 });
     let items = [&[0, 5][..], b"owner", &[3, 1, 2, 3, 1, 2, 8, 9]].concat();
-    let versions = [1, 0, 1, 0].to_vec();
+    let versions = [&[2, 0, 2, 0][..], &[7; 16]].concat();
     let frame = |kind, to, seq, items, body: &[u8]| {
         let header = frame::Header {
-            version: 1,
+            version: if matches!(kind, frame::Kind::Data | frame::Kind::Ack) { 2 } else { 1 },
             kind,
             gap: false,
             ack_now: false,

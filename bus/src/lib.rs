@@ -24,6 +24,9 @@
 //! in order, with credit; or repeats what is idempotent, as heartbeats and stateless requests are. What must outlive its
 //! sender goes into a stream.
 //!
+//! Anybody who reaches the server may publish anything. What counts is what was proven: sessions, heartbeats, requests and their
+//! answers carry MACs ([`auth`]).
+//!
 //! Deliberately absent: bulk data, which never travels on the control plane, streams included.
 //!
 //! ```
@@ -41,6 +44,7 @@
 //! # })
 //! ```
 
+pub mod auth;
 pub mod backend;
 mod bus;
 pub mod chaos;
@@ -54,11 +58,13 @@ pub mod inproc;
 pub mod kv;
 pub mod message;
 pub mod nats;
+mod pace;
 mod refusals;
 pub mod session;
 pub mod streams;
 pub mod subject;
 
+pub use auth::{Credentials, Denied, Role, Speaker};
 pub use backend::{BackendStats, ConnectionState, ServiceEndpoint, ServiceInfo};
 pub use bus::{Bus, BusStats, Delivery, FLUSH_DEADLINE, RequestMany, SubscribeOptions, Subscription};
 pub use codec::CodecError;
@@ -66,5 +72,6 @@ pub use error::BusError;
 pub use inproc::InProcessOptions;
 pub use message::{Headers, Message};
 pub use nats::NatsOptions;
+pub use pace::Pace;
 pub use refusals::Refusals;
 pub use subject::{Address, JobChannel, Pattern, Subject, SubjectError, Subjects};

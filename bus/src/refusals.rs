@@ -1,11 +1,15 @@
 //! What arrived and made no sense: malformed, too large, of a foreign version. All of it is counted, and the first of
-//! each sender is logged, so that a broken peer is seen and cannot flood the log.
+//! each sender is logged, so that a broken peer is seen and cannot flood the log. What nobody has proven to have sent is
+//! counted apart, and logged once a minute whoever it claims to be from: a stranger makes up as many names as it likes.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::pace::Pace;
 
 /// Senders that are told apart. Who sends nonsense may make names up: beyond these, they are one more together.
 const SENDERS_MAX: usize = 1024;
@@ -17,6 +21,8 @@ const NAME_CHARS_MAX: usize = 128;
 pub struct Refusals {
     count: AtomicU64,
     senders: Mutex<Senders>,
+    strangers: AtomicU64,
+    pace: Mutex<(Option<Instant>, Pace)>,
 }
 
 #[derive(Default)]
@@ -27,7 +33,7 @@ struct Senders {
 
 impl fmt::Debug for Refusals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Refusals({})", self.count())
+        write!(f, "Refusals({}, of strangers {})", self.count(), self.strangers())
     }
 }
 
@@ -57,6 +63,31 @@ impl Refusals {
         true
     }
 
+    /// Counts a message for `receiver` that is dropped since it is not authentic; `claimed` is who is said to have sent it. One a
+    /// minute is logged. Says whether it was.
+    pub fn refuse_stranger(&self, claimed: &str, receiver: &str, reason: &dyn fmt::Display) -> bool {
+        self.strangers.fetch_add(1, Ordering::Relaxed);
+        let mut pace = self.pace.lock();
+        let begun = *pace.0.get_or_insert_with(Instant::now);
+        let Some(messages) = pace.1.happened(begun.elapsed()) else { return false };
+        drop(pace);
+        let claimed: String = claimed.chars().take(NAME_CHARS_MAX).collect();
+        let reason = reason.to_string();
+        tracing::warn!(
+            claimed,
+            receiver,
+            reason,
+            messages,
+            "messages of strangers dropped, this one and more; logged once a minute"
+        );
+        true
+    }
+
+    /// How many messages of strangers were dropped so far; [`count`](Self::count) is without them.
+    pub fn strangers(&self) -> u64 {
+        self.strangers.load(Ordering::Relaxed)
+    }
+
     /// How many were refused so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
@@ -82,6 +113,20 @@ mod tests {
         let logged = (0..all).filter(|sender| refusals.refuse(&sender.to_string(), "beat", &"nonsense")).count();
         assert_eq!(logged, SENDERS_MAX + 1);
         assert_eq!(refusals.count(), all as u64);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_are_counted_apart_and_logged_once_a_minute_whatever_they_call_themselves() {
+        let refusals = Refusals::default();
+        let mut logged = Vec::new();
+        for second in 0..130 {
+            if refusals.refuse_stranger(&format!("n{second}"), "beat", &"not authentic") {
+                logged.push(second);
+            }
+            tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        }
+        assert_eq!(logged, [0, 60, 120]);
+        assert_eq!((refusals.count(), refusals.strangers()), (0, 130));
     }
 
     #[test]

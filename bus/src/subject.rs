@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// The first token of all subjects of ours.
+pub(crate) const SCHEME: &str = "exo";
 /// Longest subject or pattern, in bytes. NATS takes 4096 for a whole control line; names of ours are far shorter.
 pub const SUBJECT_BYTES_MAX: usize = 255;
 
@@ -309,7 +311,7 @@ impl Subjects {
     /// `cluster` is no token.
     pub fn new(cluster: &str) -> Result<Self, SubjectError> {
         check_token(cluster)?;
-        Ok(Self { prefix: format!("exo.v1.{cluster}").into() })
+        Ok(Self { prefix: format!("{SCHEME}.v1.{cluster}").into() })
     }
 
     /// The cluster's token.

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use exobus_bus::chaos::{Chaos, Direction, Faults};
-use exobus_bus::session::{
-    Endpoint, EndpointEvents, Event, FrameError, Peer, ResetReason, SessionError, SessionOptions,
-};
-use exobus_bus::{Bus, InProcessOptions, Message, Subjects, SubscribeOptions};
+use exobus_bus::session::{Endpoint, EndpointEvents, Event, Peer, ResetReason, SessionError, SessionOptions};
+use exobus_bus::{Bus, Credentials, InProcessOptions, Message, Subjects};
 use tokio::time::timeout;
 
 /// Virtual, so it costs nothing.
@@ -266,56 +264,6 @@ async fn the_largest_item_travels() {
     }
 }
 
-/// The header of a frame that a peer `from` (incarnation 1, first session) sends to `to` of incarnation 1.
-fn frame(kind: u8, seq: u64, items: u32, body: &[u8]) -> Message {
-    let mut bytes = vec![0xe5, 1, kind, 0];
-    let half = [1_u64.to_le_bytes().as_slice(), &1_u32.to_le_bytes()].concat();
-    bytes.extend(&half);
-    bytes.extend(if kind == 0 { vec![0; 12] } else { half });
-    bytes.extend(seq.to_le_bytes());
-    bytes.extend(0_u64.to_le_bytes());
-    bytes.extend(1_000_000_u64.to_le_bytes());
-    bytes.extend(1_000_000_u64.to_le_bytes());
-    bytes.extend(items.to_le_bytes());
-    let mut checksum = crc32fast::Hasher::new();
-    [&bytes[..], body].into_iter().for_each(|part| checksum.update(part));
-    bytes.extend(checksum.finalize().to_le_bytes());
-    bytes.extend(body);
-    Message::new(bytes)
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_undecodable_item_is_told_once_and_what_follows_arrives() {
-    let bus = Bus::in_process();
-    let (b, mut b_events) = open(&bus, "b", 1).await;
-    let to_b = subjects().session("b", "a").unwrap();
-    let mut to_a =
-        bus.subscribe(subjects().session("a", "b").unwrap().into(), SubscribeOptions::default()).await.unwrap();
-    let publish = |message| bus.try_publish(to_b.clone(), message).unwrap();
-    publish(frame(0, 0, 0, &[1, 0, 1, 0]));
-    // A welcome; then a good item, one that claims to be longer than the frame, one of an actor that is no token.
-    assert_eq!(timeout(PATIENCE, to_a.recv()).await.unwrap().unwrap().message.payload[2], 1);
-    publish(frame(3, 1, 2, b"\0\x01x\x02hi\x01\x7fshort"));
-    publish(frame(3, 2, 1, b"\0\x03a.b\x01y"));
-    publish(frame(3, 3, 1, b"\0\x01x\x03end"));
-    let from = Peer { node: "a".to_owned(), incarnation: 1 };
-    let items = |text: &'static str| Event::Items { from: from.clone(), items: vec![("x".into(), text.into())] };
-    assert_eq!(next(&mut b_events).await, items("hi"));
-    for offset in [6, 0] {
-        let event = next(&mut b_events).await;
-        let Event::Undecodable { error: FrameError::Items { at, .. }, .. } = &event else { panic!("{event:?}") };
-        assert_eq!(*at, offset);
-    }
-    assert_eq!(next(&mut b_events).await, items("end"));
-    // All three are acknowledged, so none comes again.
-    let mut acked = 0;
-    while acked < 3 {
-        let answer = timeout(PATIENCE, to_a.recv()).await.expect("no acknowledgement").unwrap();
-        acked = u64::from_le_bytes(answer.message.payload[36..44].try_into().unwrap());
-    }
-    assert_eq!(b.stats().frames_malformed, 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn nonsense_on_the_subject_is_counted_and_changes_nothing() {
     let bus = Bus::in_process();
@@ -345,37 +293,8 @@ async fn nonsense_on_the_subject_is_counted_and_changes_nothing() {
     }
     send(&a, "b", 10..20);
     read(&mut b_events, 10, 20).await;
-    assert!(b.stats().frames_malformed >= 9_000, "{:?}", b.stats());
+    assert!(b.stats().frames_of_strangers >= 9_000, "{:?}", b.stats());
     assert_eq!(b.stats().resets, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_peer_of_another_version_is_told_and_refused() {
-    let bus = Bus::in_process();
-    let (b, mut b_events) = open(&bus, "b", 1).await;
-    b.send("a", "x", "waits".into()).unwrap();
-    let mut to_a =
-        bus.subscribe(subjects().session("a", "b").unwrap().into(), SubscribeOptions::default()).await.unwrap();
-    // A hello of a build that speaks versions 7 to 9.
-    bus.try_publish(subjects().session("b", "a").unwrap(), frame(0, 0, 0, &[7, 0, 9, 0])).unwrap();
-    let event = next(&mut b_events).await;
-    let Event::Unsupported { peer, theirs: (7, 9) } = &event else { panic!("{event:?}") };
-    assert_eq!(peer.node, "a");
-    let refusal = loop {
-        let answer = timeout(PATIENCE, to_a.recv()).await.unwrap().unwrap().message.payload;
-        if answer[2] == 2 {
-            break answer;
-        }
-    };
-    assert_eq!(refusal[68..], [1, 0, 1, 0], "the refusal says what we speak");
-    b.drain(PATIENCE).await.unwrap();
-    assert!(matches!(b.send("a", "x", Bytes::new()), Err(SessionError::Unsupported { .. })));
-    // A later incarnation of the node may speak ours.
-    let (a, mut a_events) = open(&bus, "a", 2).await;
-    send(&a, "b", 0..10);
-    read(&mut b_events, 0, 10).await;
-    send(&b, "a", 0..10);
-    read(&mut a_events, 0, 10).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -387,4 +306,75 @@ async fn events_end_with_the_endpoint_and_with_the_bus() {
     assert_eq!(timeout(PATIENCE, a_events.recv()).await.expect("no end"), None);
     bus.drain().await.unwrap();
     assert_eq!(timeout(PATIENCE, b_events.recv()).await.expect("no end"), None);
+}
+
+/// Reads until the other side has had time for everything, and nothing must come.
+async fn nothing_comes(events: &mut EndpointEvents) {
+    let heard =
+        timeout(Duration::from_secs(20), async { while let Some(Event::Silent { .. }) = events.recv().await {} });
+    heard.await.expect_err("something was heard");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_who_knows_the_token_of_its_name_is_heard() {
+    const NODES: Option<&str> = Some("the nodes' token of a test");
+    const SUBMITTERS: Option<&str> = Some("the submitters' token of a test");
+    let node = Credentials::node(NODES, SUBMITTERS);
+    let wrong = Credentials::node(Some("another token of that length"), Some("another token of that length"));
+    // As a submitter who tries to pass for a node.
+    let climber = Credentials::node(SUBMITTERS, SUBMITTERS);
+    let cases = [
+        ("n2", node.clone(), true),
+        ("client-1", node.clone(), true),
+        ("client-1", Credentials::submitter(SUBMITTERS), true),
+        ("n2", wrong.clone(), false),
+        ("client-1", wrong, false),
+        ("n2", Credentials::open(), false),
+        ("client-1", Credentials::open(), false),
+        ("n2", climber, false),
+    ];
+    for (name, credentials, believed) in cases {
+        let bus = Bus::in_process();
+        let (b, mut b_events) = open(&bus.with_credentials(node.clone()), "b", 1).await;
+        let (a, mut a_events) = open(&bus.with_credentials(credentials), name, 1).await;
+        send(&a, "b", 0..10);
+        send(&b, name, 0..10);
+        if believed {
+            read(&mut b_events, 0, 10).await;
+            read(&mut a_events, 0, 10).await;
+            assert_eq!((a.stats().frames_of_strangers, b.stats().frames_of_strangers), (0, 0));
+        } else {
+            nothing_comes(&mut b_events).await;
+            nothing_comes(&mut a_events).await;
+            assert!(b.stats().frames_of_strangers > 2, "{name}: {:?}", b.stats());
+            assert!(a.stats().frames_of_strangers > 2, "{name}: {:?}", a.stats());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn submitters_do_not_talk_to_each_other() {
+    let bus = Bus::in_process();
+    let (a, _events) = open(&bus, "client-1", 1).await;
+    let refused = a.send("client-2", "x", Bytes::new()).unwrap_err();
+    assert!(matches!(refused, SessionError::NoToken { .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_with_ever_new_names_keep_nobody_out() {
+    let credentials = Credentials::node(Some("the nodes' token of a test"), None);
+    let bus = Bus::in_process().with_credentials(credentials);
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    for number in 0..20_000 {
+        let subject = subjects().session("b", &format!("stranger-{number}")).unwrap();
+        bus.try_publish(subject, Message::new(vec![0xe5; 100])).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let strangers = b.stats();
+    assert!(strangers.peers < 2000 && strangers.frames_of_strangers == 20_000, "{strangers:?}");
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    send(&b, "a", 0..10);
+    read(&mut a_events, 0, 10).await;
 }

@@ -24,7 +24,7 @@ pub fn run(args: &ConfigArgs) -> Result<Exit, Failure> {
         }
         ConfigAction::Check { file } => {
             let config = NodeConfig::load(Some(file), &Overrides::default()).or_exit(Exit::Usage)?;
-            config.token().or_exit(Exit::Usage)?;
+            config.node_credentials().or_exit(Exit::Usage)?;
             println!("{} is right", file.display());
         }
         ConfigAction::Token { file } => {

@@ -75,10 +75,12 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
         }
     }
 
+    let client = write_client_config(folder, &url)?;
+    let client = client.display();
     say(&format!(
         "{} node{} ready at {url}\n\
-         \n  sort      exobus sort --cluster {url} --generate 1GB\
-         \n  bench     exobus bench tasks --cluster {url}\
+         \n  sort      exobus sort --cluster {url} --config {client} --generate 1GB\
+         \n  bench     exobus bench tasks --cluster {url} --config {client}\
          \n  files     {}\
          \n\nCtrl-C stops everything.",
         names.len(),
@@ -148,20 +150,40 @@ fn write_node_config(args: &DevArgs, folder: &Path, name: &str, url: &str) -> Re
     let share = machine::available_memory_bytes() / u64::from(args.nodes);
     let memory = args.memory.unwrap_or(MemoryBudget::Percent(60).bytes(share));
     let executors = args.executors.unwrap_or((machine::executors() / args.nodes).max(1));
-    let token = folder.join("token");
-    if !token.exists() {
-        make_token(&token).or_exit(Exit::InputOutput)?;
-    }
+    let (token, submitters) = (token(folder, "nodes.token")?, token(folder, SUBMITTERS_TOKEN)?);
     // Debug of a text is a TOML string, as long as there are no control characters in a path.
     let text = format!(
         "# Made by `exobus dev`.\n\
          [cluster]\nnats_url = {url:?}\n\n\
          [node]\nname = {name:?}\nmemory = \"{memory}\"\nexecutors = {executors}\nscheduler = true\nspill_dirs = [{:?}]\n\n\
-         [security]\ntoken_file = {token:?}\n",
+         [security]\ntoken_file = {token:?}\nsubmitters_token_file = {submitters:?}\n\
+         # Who can read the submitters' token can read what these processes can.\ninsecure_any_path = true\n",
         folder.join("spill"),
     );
     let path = folder.join(format!("{name}.toml"));
     fs::write(&path, text).or_exit(Exit::InputOutput)?;
+    Ok(path)
+}
+
+/// What a client needs.
+fn write_client_config(folder: &Path, url: &str) -> Result<PathBuf, Failure> {
+    let text = format!(
+        "# Made by `exobus dev`.\n[cluster]\nnats_url = {url:?}\n\n[security]\nsubmitters_token_file = {:?}\n",
+        token(folder, SUBMITTERS_TOKEN)?,
+    );
+    let path = folder.join("client.toml");
+    fs::write(&path, text).or_exit(Exit::InputOutput)?;
+    Ok(path)
+}
+
+const SUBMITTERS_TOKEN: &str = "submitters.token";
+
+/// A token in the folder; made when it is not there.
+fn token(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let path = folder.join(name);
+    if !path.exists() {
+        make_token(&path).or_exit(Exit::InputOutput)?;
+    }
     Ok(path)
 }
 

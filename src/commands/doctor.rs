@@ -9,9 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use exobus_actors::host::{Client, ClientOptions};
+use exobus_actors::host::{Client, ClientError, ClientOptions};
+use exobus_actors::node::{NodeError, takes_as_node};
 use exobus_actors::random::SystemRandom;
-use exobus_bus::{BusError, streams::Usage};
+use exobus_bus::{Bus, BusError, Role, Subjects, streams::Usage};
 use exobus_store::{Clock, SystemClock};
 
 use rustix::{
@@ -23,7 +24,7 @@ use crate::{
     cli::DoctorArgs,
     cluster,
     commands::node::default_spill_dir,
-    config::{ClusterSection, NodeConfig, Overrides, units::size},
+    config::{NodeConfig, Overrides, units::size},
     exit::{Exit, Failure, OrExit},
     machine,
     report::bytes,
@@ -70,7 +71,7 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let mut findings = vec![memory(&config), shared_memory(), cpus(), open_files()];
     findings.extend(config.node.spill_dirs_or(default_spill_dir).iter().map(|folder| spill_folder(folder)));
     if args.cluster.is_some() || args.config.is_some() {
-        findings.extend(cluster_findings(&config.cluster)?);
+        findings.extend(cluster_findings(&config)?);
     }
     let worst = findings.iter().map(|finding| finding.verdict).max();
     for finding in &findings {
@@ -140,12 +141,12 @@ fn spill_folder(folder: &Path) -> Finding {
     }
 }
 
-/// Whether the server answers, how fast, and which nodes are there.
-fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
+/// Whether the server answers, how fast, whether the cluster takes our tokens, and which nodes are there.
+fn cluster_findings(config: &NodeConfig) -> Result<Vec<Finding>, Failure> {
     const PINGS: u32 = 20;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
-        let (bus, subjects) = match cluster::connect(section, "exobus doctor").await {
+        let (bus, subjects) = match cluster::connect(config, Role::Submitter, "exobus doctor").await {
             Ok(connected) => connected,
             Err(failure) => return Ok(vec![finding("nats", Verdict::Bad, failure.to_string())]),
         };
@@ -160,7 +161,8 @@ fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
 
         findings.push(streams(bus.stream_usage().await));
 
-        let deadline = cluster::join_deadline(section);
+        findings.extend(nodes_token(config, &bus, &subjects).await?);
+        let deadline = cluster::join_deadline(&config.cluster);
         let options = ClientOptions { bus, subjects, clock: Arc::new(clock), random: Arc::new(SystemRandom), deadline };
         let listed = match Client::connect(options).await {
             Ok(client) => {
@@ -171,6 +173,9 @@ fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
             Err(error) => Err(error),
         };
         match listed {
+            Err(ClientError::NoScheduler(NodeError::Denied(denied))) => {
+                findings.push(finding("token", Verdict::Bad, denied.to_string()));
+            }
             Err(error) => {
                 findings.push(finding("cluster", Verdict::Bad, Failure::new(Exit::Unreachable, error).to_string()))
             }
@@ -184,6 +189,24 @@ fn cluster_findings(section: &ClusterSection) -> Result<Vec<Finding>, Failure> {
             })),
         }
         Ok(findings)
+    })
+}
+
+/// Whether the cluster would take a node with this configuration, where it is one of a node. Nobody there to tell is found elsewhere.
+async fn nodes_token(config: &NodeConfig, bus: &Bus, subjects: &Subjects) -> Result<Option<Finding>, Failure> {
+    if config.security.token_file.is_none() {
+        return Ok(None);
+    }
+    let credentials = match config.node_credentials() {
+        Ok(credentials) => credentials,
+        Err(error) => return Ok(Some(finding("token", Verdict::Bad, error.to_string()))),
+    };
+    let bus = bus.with_credentials(credentials);
+    Ok(match takes_as_node(&bus, subjects).await {
+        Ok(true) => Some(finding("token", Verdict::Good, "the cluster takes this nodes' token".to_owned())),
+        Ok(false) => None,
+        Err(NodeError::Denied(denied)) => Some(finding("token", Verdict::Bad, denied.to_string())),
+        Err(error) => Some(finding("token", Verdict::Warning, error.to_string())),
     })
 }
 

@@ -8,6 +8,7 @@ use exobus_actors::{
     random::SystemRandom,
     scheduler::JobInfo,
 };
+use exobus_bus::Role;
 use exobus_store::{Clock, SystemClock};
 use futures::future::join_all;
 use serde::Serialize;
@@ -102,7 +103,7 @@ fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, 
     let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(&config.cluster, "exobus jobs").await?;
+        let (bus, subjects) = cluster::connect(&config, Role::Submitter, "exobus jobs").await?;
         let options = ClientOptions {
             bus: bus.clone(),
             subjects,

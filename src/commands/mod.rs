@@ -51,6 +51,7 @@ fn job_failure(error: JobError) -> Failure {
 fn client_failure(error: ClientError) -> Failure {
     let exit = match &error {
         ClientError::Refused(_) => Exit::JobFailed,
+        ClientError::NoScheduler(NodeError::Denied(_)) => Exit::Usage,
         ClientError::NoScheduler(NodeError::NoScheduler { .. }) => Exit::Unreachable,
         _ => Exit::Unreachable,
     };

@@ -13,6 +13,7 @@ use exobus_actors::{
     task::Resources,
     transfer::network::RealNetwork,
 };
+use exobus_bus::Role;
 use exobus_store::{RealDisk, StoreError, StoreOptions, SystemClock};
 use tracing::info;
 
@@ -35,11 +36,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let config = NodeConfig::load(args.config.as_deref(), &args.overrides()).or_exit(Exit::Usage)?;
-    let token = config.token().or_exit(Exit::Usage)?;
     let name = NodeId::new(&config.node.name.clone().unwrap_or_else(made_up_name));
 
     let runtime = cluster::runtime()?;
-    let (bus, subjects) = runtime.block_on(cluster::connect(&config.cluster, name.as_str()))?;
+    let (bus, subjects) = runtime.block_on(cluster::connect(&config, Role::Node, name.as_str()))?;
     let mut options = options(&config.node, name.clone())?;
     // One with a made-up name has another one next time.
     options.store.keep_files = config.node.name.is_some();
@@ -50,7 +50,6 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
             scheduler: config.node.scheduler,
             membership: MembershipOptions::default(),
             listen: config.node.listen,
-            token: token.reveal().to_owned(),
             join_deadline: cluster::join_deadline(&config.cluster),
         }),
         labels: config.node.labels.clone(),
@@ -136,7 +135,7 @@ pub(super) fn default_spill_dir() -> PathBuf {
 /// What a node that does not start means for the shell.
 pub(super) fn failure(error: NodeError) -> Failure {
     let exit = match &error {
-        NodeError::Store(StoreError::BudgetTooSmall { .. }) => Exit::Usage,
+        NodeError::Store(StoreError::BudgetTooSmall { .. }) | NodeError::Denied(_) => Exit::Usage,
         NodeError::NoScheduler { .. } | NodeError::Bus(_) => Exit::Unreachable,
         _ => Exit::InputOutput,
     };

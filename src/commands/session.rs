@@ -133,13 +133,11 @@ impl Session {
         let began = clock.now();
         let ran = if on_cluster {
             let (client, events) = (format!("exobus {name}"), reporter.sink());
-            submit::run(&config.cluster, &client, &format!("{name}@1"), &params, Some(&events), &interrupt).and_then(
-                |end| {
-                    let decode = |bytes: &bytes::Bytes| rmp_serde::from_slice(bytes).or_exit(Exit::JobFailed);
-                    let result = end.result.as_ref().map_err(Clone::clone).map(decode);
-                    Ok((result.map_or_else(|error| Ok(Err(error)), |report| report.map(Ok))?, end))
-                },
-            )
+            submit::run(&config, &client, &format!("{name}@1"), &params, Some(&events), &interrupt).and_then(|end| {
+                let decode = |bytes: &bytes::Bytes| rmp_serde::from_slice(bytes).or_exit(Exit::JobFailed);
+                let result = end.result.as_ref().map_err(Clone::clone).map(decode);
+                Ok((result.map_or_else(|error| Ok(Err(error)), |report| report.map(Ok))?, end))
+            })
         } else {
             let runtime = unfinished::runtime()?;
             let again = matches!(logged, Logged::Again(..));

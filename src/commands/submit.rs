@@ -7,13 +7,14 @@ use exobus_actors::{
     host::{Client, ClientOptions, JobEnd, JobSpec},
     random::SystemRandom,
 };
+use exobus_bus::Role;
 use exobus_store::SystemClock;
 use serde::Serialize;
 
 use super::client_failure;
 use crate::{
     cluster,
-    config::ClusterSection,
+    config::NodeConfig,
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
 };
@@ -21,7 +22,7 @@ use crate::{
 /// Submits `program` ("sort@1") and waits for its end; `events` hear of it, and the first Ctrl-C cancels it. `name` is that
 /// of the connection.
 pub(super) fn run(
-    section: &ClusterSection,
+    config: &NodeConfig,
     name: &str,
     program: &str,
     params: &impl Serialize,
@@ -30,13 +31,13 @@ pub(super) fn run(
 ) -> Result<JobEnd, Failure> {
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(section, name).await?;
+        let (bus, subjects) = cluster::connect(config, Role::Submitter, name).await?;
         let options = ClientOptions {
             bus: bus.clone(),
             subjects,
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
-            deadline: cluster::join_deadline(section),
+            deadline: cluster::join_deadline(&config.cluster),
         };
         let mut client = Client::connect(options).await.map_err(client_failure)?;
         let spec = JobSpec {

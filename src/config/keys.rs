@@ -62,6 +62,8 @@ pub enum Kind {
     NatsUrl,
     /// Where functions run.
     Executor,
+    /// Who decides who may hand in jobs.
+    Submitters,
 }
 
 impl Kind {
@@ -83,6 +85,7 @@ impl Kind {
                 r#"a URL such as "nats://127.0.0.1:4222" or "tls://nats.example.org:4222", without user and password"#
             }
             Self::Executor => r#""thread", "process" or "process-all""#,
+            Self::Submitters => r#""token" or "nats""#,
         }
     }
 
@@ -97,6 +100,7 @@ impl Kind {
             Self::Listen => text.parse::<SocketAddr>().is_ok(),
             Self::NatsUrl => text.split(',').all(is_nats_url),
             Self::Executor => text.parse::<ExecutorKind>().is_ok(),
+            Self::Submitters => matches!(text, "token" | "nats"),
             Self::Flag | Self::Count | Self::Replicas | Self::Paths | Self::Texts => false,
         }
     }
@@ -297,15 +301,29 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "security",
-        doc: "A listener on any other address than loopback needs a token, TLS and roots, or the word for each that it goes without.",
+        doc: "Who may speak as a node, and who may hand in jobs. A listener on any other address than loopback needs a token, TLS and roots, or the word for each that it goes without;\nwhere there is a nodes' token, there are roots, or the word for going without.",
         free: None,
         keys: &[
             key(
                 "token_file",
                 Kind::Path,
                 None,
-                r#""/etc/exobus/token""#,
-                "The cluster's token, the same on all its nodes: one line, 16 characters or more; mode 0600.",
+                r#""/etc/exobus/nodes.token""#,
+                "The nodes' token, the same on all nodes of the cluster and nowhere else: one line, 16 characters or more; mode 0600.\n`exobus config token FILE` makes one.",
+            ),
+            key(
+                "submitters",
+                Kind::Submitters,
+                Some(r#""token""#),
+                "",
+                "Who decides who may hand in jobs: \"token\": whoever knows the submitters' token may; \"nats\": whoever the NATS server's\npermissions allow to publish on the subjects of sessions.",
+            ),
+            key(
+                "submitters_token_file",
+                Kind::Path,
+                None,
+                r#""/etc/exobus/submitters.token""#,
+                "The submitters' token, another one: the same on all nodes and for all clients of the cluster; mode 0600.",
             ),
             key(
                 "roots",
@@ -320,7 +338,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Flag,
                 Some("false"),
                 "",
-                "No token: everybody who reaches the port may read the data.",
+                "No tokens: everybody who reaches the NATS server may speak as a node and hand in jobs, who reaches the port may read the data.",
             ),
             key(
                 "insecure_any_path",

@@ -1,5 +1,5 @@
-//! What may listen where: a listener that others can reach needs a token, TLS and roots for the files of jobs, or the word for
-//! each that is missing.
+//! What may listen where, and who may speak: a listener that others can reach needs a token, TLS and roots for the files of jobs,
+//! or the word for each that is missing; wherever there is a token, there are roots, or the word for going without.
 
 use std::{
     net::IpAddr,
@@ -7,9 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use exobus_bus::Credentials;
 use thiserror::Error;
 
-use super::{NodeConfig, Secret};
+use super::{NodeConfig, Secret, SecuritySection, Submitters};
 
 /// A configuration that would be unsafe, or secrets that are not kept as such.
 #[derive(Debug, Error)]
@@ -28,10 +29,33 @@ pub enum SecurityError {
     },
     /// A node without a token.
     #[error(
-        "a node needs security.token_file, the same token on all nodes of a cluster (`exobus config token FILE` makes one), \
-         or say --insecure-no-token if everybody who reaches its port may read the data"
+        "a node needs security.token_file, the nodes' token, the same on all nodes of a cluster (`exobus config token FILE` makes \
+         one), or say --insecure-no-token if everybody who reaches the NATS server or its port may speak as a node"
     )]
     NoToken,
+    /// A node that is told by no token whose jobs it may run.
+    #[error(
+        "a node needs security.submitters_token_file, the token of who hands in jobs, the same on all nodes and for all clients of a \
+         cluster (`exobus config token FILE` makes one); or say security.submitters = \"nats\" if the NATS server's permissions \
+         decide who does, or --insecure-no-token if everybody who reaches that server may"
+    )]
+    NoSubmittersToken,
+    /// NATS is to decide, and there is a token all the same.
+    #[error(
+        "security.submitters is \"nats\", so that NATS's permissions decide who hands in jobs: remove security.submitters_token_file"
+    )]
+    UnusedSubmittersToken,
+    /// Who hands in jobs could speak as a node.
+    #[error(
+        "security.token_file and security.submitters_token_file hold the same token: who hands in jobs could speak as a node"
+    )]
+    OneToken,
+    /// A node with a token and without roots.
+    #[error(
+        "security.token_file is set and security.roots is not: name the folders that jobs are kept to, or say --insecure-any-path if \
+         jobs may read and write all files that the node may"
+    )]
+    NoRoots,
     /// Others on this machine can read the secret.
     #[error("{path}: mode is {mode:04o}, but a secret must be readable by its owner only; chmod 600 it")]
     ReadableByOthers {
@@ -74,25 +98,56 @@ pub fn check(config: &NodeConfig) -> Result<(), SecurityError> {
         readable_by_owner_only(path)?;
     }
 
+    let security = &config.security;
+    if security.submitters == Submitters::Nats && security.submitters_token_file.is_some() {
+        return Err(SecurityError::UnusedSubmittersToken);
+    }
+    let kept_to_roots = !security.roots.is_empty() || security.insecure_any_path;
     if is_loopback(config.node.listen.ip()) {
-        return Ok(());
+        // Where strangers are kept out, jobs are, too: who may hand one in is not who may read everything.
+        return if security.token_file.is_some() && !kept_to_roots { Err(SecurityError::NoRoots) } else { Ok(()) };
     }
     let open = |missing, flag| SecurityError::OpenListener { listen: config.node.listen.to_string(), missing, flag };
-    if config.security.token_file.is_none() && !config.security.insecure_no_token {
+    if security.token_file.is_none() && !security.insecure_no_token {
         return Err(open("needs security.token_file", "--insecure-no-token"));
     }
     // The data plane speaks no TLS yet, so an open listener is always without.
-    if !config.security.insecure_no_tls {
+    if !security.insecure_no_tls {
         return Err(open("has no TLS: put it on a private network or behind a tunnel", "--insecure-no-tls"));
     }
-    if config.security.roots.is_empty() && !config.security.insecure_any_path {
+    if !kept_to_roots {
         return Err(open("has no security.roots, the folders that jobs are kept to", "--insecure-any-path"));
     }
     Ok(())
 }
 
+/// The tokens of a node.
+pub fn of_node(section: &SecuritySection) -> Result<Credentials, SecurityError> {
+    let nodes = match &section.token_file {
+        Some(path) => Some(read_token(path)?),
+        None if section.insecure_no_token => None,
+        None => return Err(SecurityError::NoToken),
+    };
+    let submitters = match (&section.submitters_token_file, section.submitters) {
+        (Some(path), _) => Some(read_token(path)?),
+        (None, Submitters::Nats) => None,
+        (None, Submitters::Token) if section.insecure_no_token => None,
+        (None, Submitters::Token) => return Err(SecurityError::NoSubmittersToken),
+    };
+    if nodes.is_some() && nodes == submitters {
+        return Err(SecurityError::OneToken);
+    }
+    Ok(Credentials::node(nodes.as_ref().map(Secret::reveal), submitters.as_ref().map(Secret::reveal)))
+}
+
+/// The token of a client: none where none is named. Whether the cluster does without, the cluster says.
+pub fn of_submitter(section: &SecuritySection) -> Result<Credentials, SecurityError> {
+    let token = section.submitters_token_file.as_deref().map(read_token).transpose()?;
+    Ok(Credentials::submitter(token.as_ref().map(Secret::reveal)))
+}
+
 /// Reads a token file: its first line.
-pub fn read_token(path: &Path) -> Result<Secret, SecurityError> {
+fn read_token(path: &Path) -> Result<Secret, SecurityError> {
     readable_by_owner_only(path)?;
     let text =
         std::fs::read_to_string(path).map_err(|source| SecurityError::Unreadable { path: path.to_owned(), source })?;

@@ -8,6 +8,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
     sync::mpsc::{self, Receiver},
     time::Duration,
 };
@@ -20,7 +21,18 @@ pub struct Run {
     pub stderr: String,
 }
 
-/// The binary, with an environment that holds nothing of ours.
+/// The token of those who hand in jobs, the same for all clusters and clients of a test program.
+pub fn submitters_token() -> &'static Path {
+    static TOKEN: OnceLock<tempfile::NamedTempFile> = OnceLock::new();
+    let make = || {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "the submitters' token of these tests\n").unwrap();
+        file
+    };
+    TOKEN.get_or_init(make).path()
+}
+
+/// The binary, with an environment that holds nothing of ours but the submitters' token.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exobus"));
     command.args(args).stdin(Stdio::null());
@@ -29,6 +41,7 @@ pub fn command(args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    command.env("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE", submitters_token());
     command
 }
 

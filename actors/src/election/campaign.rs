@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use exobus_bus::kv::{Kv, KvConfig};
-use exobus_bus::{Bus, BusError, Message, Subjects, SubscribeOptions, codec};
+use exobus_bus::{Bus, BusError, Subjects, SubscribeOptions};
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -195,8 +195,8 @@ impl Runner {
     }
 
     /// Answers whoever asks something of the service, from now on.
-    async fn serve<T: Serialize>(&self, service: &str, answer: &T) -> Option<Service> {
-        let served = Service::start(&self.parts.bus, &self.parts.subjects, service, answer).await;
+    async fn serve<T: Serialize + Clone + 'static>(&self, service: &str, answer: &T) -> Option<Service> {
+        let served = Service::start(&self.parts, service, answer.clone()).await;
         // Nodes hear of a Scheduler all the same.
         served.map_err(|error| warn!(%error, service, "who asks is not answered")).ok()
     }
@@ -296,13 +296,16 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
 struct Service(tokio::task::JoinHandle<()>);
 
 impl Service {
-    async fn start<T: Serialize>(bus: &Bus, subjects: &Subjects, service: &str, answer: &T) -> Result<Self, BusError> {
-        let pattern = subjects.ctl_all(service)?;
-        let mut asked = bus.subscribe(pattern, SubscribeOptions::queue(service)).await?;
-        let answer = codec::encode_checked(answer).map_err(|error| BusError::Config(error.to_string()))?;
+    async fn start<T: Serialize + 'static>(parts: &CampaignParts, service: &str, answer: T) -> Result<Self, BusError> {
+        let (bus, post) = (parts.bus.clone(), parts.post.clone());
+        let mut questions = bus.subscribe(parts.subjects.ctl_all(service)?, SubscribeOptions::queue(service)).await?;
         Ok(Self(tokio::task::spawn_local(async move {
-            while let Some(question) = asked.recv().await {
-                let _ = question.try_reply(Message::new(answer.clone()));
+            while let Some(question) = questions.recv().await {
+                match bus.asked::<()>(&question) {
+                    // Who waits for an answer asks again.
+                    Ok(asked) => drop(bus.answer(&question, &asked, &answer)),
+                    Err(error) => post.refuse_stranger(question.subject.as_str(), "ctl", &error),
+                }
             }
         })))
     }

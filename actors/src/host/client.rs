@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use exobus_bus::auth::SUBMITTER_PREFIX;
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
 use exobus_bus::{Bus, BusError, Subjects};
 use exobus_store::Clock;
@@ -33,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How a client connects.
 pub struct ClientOptions {
-    /// The way to the cluster.
+    /// The way to the cluster, with the submitters' token ([`Bus::with_credentials`]).
     pub bus: Bus,
     /// The names of the cluster.
     pub subjects: Subjects,
@@ -92,7 +93,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn connect(options: ClientOptions) -> Result<Self, ClientError> {
-        let name = format!("client-{:032x}", options.random.next_u128());
+        let name = format!("{SUBMITTER_PREFIX}{:032x}", options.random.next_u128());
         let incarnation = options.clock.unix_ms();
         let post = Post::new(PostOptions {
             node: NodeId::new(&name),
@@ -101,14 +102,15 @@ impl Client {
             on_fatal: Box::new(|_| {}),
         });
         let me = Peer { node: name, incarnation };
+        let bus = options.bus.speaking_as(me.clone());
         let (endpoint, events) =
-            Endpoint::open(options.bus.clone(), options.subjects.clone(), me, SessionOptions::default()).await?;
+            Endpoint::open(bus.clone(), options.subjects.clone(), me, SessionOptions::default()).await?;
         post.connect(endpoint.clone());
         let (_, inbox) = mailbox::<ClientMsg>(&post, CLIENT_ACTOR);
         // Nobody is known to be dead here: heartbeats are for nodes.
         let pump = tokio::spawn(pump(events, post.clone(), Directory::default()));
-        find_scheduler(&options.bus, &options.subjects, search(options.deadline), &options.clock).await?;
-        let ClientOptions { bus, subjects, random, .. } = options;
+        find_scheduler(&bus, &options.subjects, search(options.deadline), &options.clock).await?;
+        let ClientOptions { subjects, random, .. } = options;
         Ok(Self { post, random, endpoint, bus, subjects, inbox, pump })
     }
 

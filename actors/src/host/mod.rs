@@ -36,7 +36,7 @@ use crate::node::NodeParts;
 use crate::owner::{self, OwnerMsg};
 use crate::registry::programs;
 use crate::scheduler::SchedulerMsg;
-use crate::shell::{Actor, Address, Scope, Wire};
+use crate::shell::{Actor, Address, SaidBy, Scope, Wire};
 use crate::task::JobError;
 
 /// The name under which the Host of a node is registered.
@@ -109,6 +109,14 @@ pub enum HostMsg {
 
 impl Wire for HostMsg {
     const PROTOCOL: &'static str = "host";
+
+    fn said_by(&self) -> SaidBy<'_> {
+        match self {
+            Self::Start { client, .. } => SaidBy::Anybody(client),
+            Self::Cancel { .. } => SaidBy::AnybodyAtAll,
+            Self::Resume { .. } | Self::Ended { .. } => SaidBy::Nodes,
+        }
+    }
 }
 
 /// Everything a client is told.

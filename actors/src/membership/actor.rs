@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::{Bus, Message, Subject, codec};
+use exobus_bus::{Bus, Message, Subject};
 use exobus_store::Store;
 use parking_lot::RwLock;
 use tokio::sync::{broadcast, mpsc};
@@ -154,7 +154,8 @@ impl Membership {
         let data_address = self.parts.data_address.clone();
         let reign = self.parts.link.reign();
         let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, reign, zombies };
-        let bytes = codec::encode_checked(&MembershipMsg::Beat(beat)).expect("a beat is small and flat");
+        let sealed = self.parts.bus.credentials().seal(&self.parts.subject, &MembershipMsg::Beat(beat));
+        let bytes = sealed.expect("a beat is small and flat");
         // A beat that cannot go out now is skipped: a late one says nothing.
         let _ = self.parts.bus.try_publish(self.parts.subject.clone(), Message::new(bytes));
     }

@@ -69,7 +69,7 @@ impl Base {
             ..options.store.clone()
         };
         let store = Store::open(store_options, options.disk.clone(), options.clock.clone())?;
-        let token = options.cluster.as_ref().map(|cluster| cluster.token.clone()).unwrap_or_default();
+        let token = options.cluster.as_ref().map(data_token).transpose()?.unwrap_or_default();
         let fetching = ClientOptions {
             node: options.name.to_string(),
             network: options.network.clone(),
@@ -183,6 +183,13 @@ fn spill_name(options: &NodeOptions) -> String {
     format!("{}{}", cluster.unwrap_or_default(), options.name)
 }
 
+/// What nodes show each other on the data plane.
+fn data_token(cluster: &ClusterOptions) -> Result<String, NodeError> {
+    let none =
+        || NodeError::Other("a node needs the credentials of a node; its bus has those of a submitter".to_owned());
+    cluster.bus.credentials().data_token().ok_or_else(none)
+}
+
 fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store) -> Result<TransferServer, NodeError> {
     // The address may have been another node's: who looks for that one is told.
     let serving = ServerOptions {
@@ -191,7 +198,7 @@ fn serve_objects(options: &NodeOptions, cluster: &ClusterOptions, store: &Store)
         network: options.network.clone(),
         ..ServerOptions::default()
     };
-    TransferServer::start_with(serving, &cluster.token, store.clone(), options.clock.clone())
+    TransferServer::start_with(serving, &data_token(cluster)?, store.clone(), options.clock.clone())
         .map_err(|source| NodeError::Io { what: format!("listen on {}", cluster.listen), source })
 }
 

@@ -8,14 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::Refusals;
+use exobus_bus::auth::SUBMITTER_PREFIX;
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
+use exobus_bus::{Refusals, Role};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::base::{Base, Jobs};
-use super::joining::{Search, ask_where, find_scheduler, hear_beats, keep_registered, pump, register};
+use super::joining::{
+    Search, agree_on_submitters, ask_where, find_scheduler, hear_beats, keep_registered, pump, register,
+};
 use super::leftovers::delete_leftovers;
 use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
@@ -65,9 +68,24 @@ fn post(options: &NodeOptions, fatal: &Arc<Mutex<Option<Fatal>>>) -> (Post, Arc<
     (post, broken)
 }
 
+/// What a node says, it says in its own name.
+fn in_own_name(mut options: NodeOptions, post: &Post) -> Result<NodeOptions, NodeError> {
+    if let Some(cluster) = &mut options.cluster {
+        let me = Peer { node: options.name.to_string(), incarnation: post.incarnation().0 };
+        if Role::of(&me.node) == Role::Submitter {
+            let text =
+                format!("{} is no name for a node: names that begin with {SUBMITTER_PREFIX} are submitters'", me.node);
+            return Err(NodeError::Other(text));
+        }
+        cluster.bus = cluster.bus.speaking_as(me);
+    }
+    Ok(options)
+}
+
 pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
     let fatal = Arc::default();
     let (post, broken) = post(&options, &fatal);
+    let options = in_own_name(options, &post)?;
     let (stop, stopped) = oneshot::channel();
     let random = options.random.clone();
     let (work, queue) = mpsc::unbounded_channel::<Work>();
@@ -115,6 +133,13 @@ pub(crate) async fn inhabit(
     fatal: Arc<Mutex<Option<Fatal>>>,
 ) {
     let (post, broken) = post(&options, &fatal);
+    let options = match in_own_name(options, &post) {
+        Ok(options) => options,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
     let (_work, queue) = mpsc::unbounded_channel::<Work>();
     let mut orders = Orders { queue, stopped, broken };
     let base = match Base::open(&options, post, Jobs::Here, |parts| Ok(executors(parts))) {
@@ -239,6 +264,12 @@ impl Running {
         cluster: &ClusterOptions,
         renewal: Option<Renewal>,
     ) -> Result<Self, NodeError> {
+        let first = renewal.is_none();
+        if first {
+            // Before it says a word to anybody, or stands for election: does the cluster believe that it is one of its nodes?
+            ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?;
+            agree_on_submitters(&cluster.bus, &cluster.subjects).await?;
+        }
         let me = Peer { node: options.name.to_string(), incarnation: base.post.incarnation().0 };
         let (endpoint, events) =
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
@@ -249,7 +280,6 @@ impl Running {
             let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
             shell::spawn(&base.post, scheduler::ACTOR, scheduler)
         });
-        let first = renewal.is_none();
         if first {
             // Before anybody hears that the node is there, and asks what it has.
             delete_leftovers(&base.store, &base.logs).await;

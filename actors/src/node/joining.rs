@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::session::{EndpointEvents, Event as SessionEvent};
-use exobus_bus::{Bus, Message, Refusals, Subject, Subjects, SubscribeOptions, codec};
+use exobus_bus::auth::{MessageError, SUBMITTER_PREFIX};
+use exobus_bus::session::{EndpointEvents, Event as SessionEvent, Peer};
+use exobus_bus::{Bus, BusError, Credentials, Denied, Refusals, Subject, Subjects, SubscribeOptions};
 use exobus_store::Clock;
 use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
@@ -21,6 +22,8 @@ const REGISTER_EVERY: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who has said for so long no more that there can be no Scheduler does not say so.
 const TROUBLE_LASTS: Duration = Duration::from_secs(1);
+/// Who is told for so long that its token is wrong gives up.
+const DENIED_FOR: Duration = Duration::from_secs(1);
 /// How long one question after the Scheduler may take.
 const WHERE_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -33,32 +36,42 @@ pub(super) async fn hear_beats(
     let every_beat = cluster.subjects.every_node("beat").map_err(|error| NodeError::Other(error.to_string()))?;
     let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::default()).await?;
     let (subjects, post) = (cluster.subjects.clone(), post.clone());
+    let credentials = cluster.bus.credentials().clone();
     actix_rt::spawn(async move {
         while let Some(delivery) = beats.recv().await {
-            match genuine_beat(&subjects, &delivery.subject, &delivery.message.payload) {
-                Ok(beat) => drop(membership.send(beat)),
-                Err(reason) => {
-                    // `...node.<node>.beat`: who may publish there is the sender.
-                    let sender = delivery.subject.as_str().rsplit('.').nth(1).unwrap_or_default();
-                    post.refuse(sender, "beat", &reason);
-                }
+            // `...node.<node>.beat`: who says that it is the sender.
+            let sender = delivery.subject.as_str().rsplit('.').nth(1).unwrap_or_default();
+            match genuine_beat(&credentials, &subjects, &delivery.subject, &delivery.message.payload) {
+                Ok(Ok(beat)) => drop(membership.send(beat)),
+                Ok(Err(reason)) => post.refuse(sender, "beat", &reason),
+                Err(error) => post.refuse_stranger(sender, "beat", &error),
             }
         }
     });
     Ok(())
 }
 
-/// A heartbeat, if it is one and of the node in whose name it was published.
-fn genuine_beat(subjects: &Subjects, subject: &Subject, payload: &[u8]) -> Result<MembershipMsg, String> {
-    let message = codec::decode_checked::<MembershipMsg>(payload).map_err(|error| error.to_string())?;
-    let MembershipMsg::Beat(beat) = &message else { return Err("no heartbeat".to_owned()) };
-    match subjects.node(beat.node.as_str(), "beat") {
+/// A heartbeat, if a node has sent it; `Ok(Err(_))`: one has, and it is none, or in the name of another one.
+fn genuine_beat(
+    credentials: &Credentials,
+    subjects: &Subjects,
+    subject: &Subject,
+    payload: &[u8],
+) -> Result<Result<MembershipMsg, String>, MessageError> {
+    let message = match credentials.unseal::<MembershipMsg>(subject, payload) {
+        Ok(message) => message,
+        Err(error) if error.is_strangers() => return Err(error),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let MembershipMsg::Beat(beat) = &message else { return Ok(Err("no heartbeat".to_owned())) };
+    Ok(match subjects.node(beat.node.as_str(), "beat") {
         Ok(own) if own == *subject => Ok(message),
         _ => Err("a heartbeat in the name of another node".to_owned()),
-    }
+    })
 }
 
-/// Asks a service of the cluster once; `None`: nobody answers, or what does is no answer.
+/// Asks a service of the cluster once; `None`: nobody answers, or what does is no answer. `Denied`: whoever answers does not believe that
+/// we are what we say.
 async fn ask_once<T: DeserializeOwned>(
     bus: &Bus,
     subjects: &Subjects,
@@ -66,21 +79,40 @@ async fn ask_once<T: DeserializeOwned>(
     refusals: &Refusals,
 ) -> Result<Option<T>, NodeError> {
     let subject = subjects.ctl(service, verb).map_err(|error| NodeError::Other(error.to_string()))?;
-    let answer = bus.request(subject.clone(), Message::new(bytes::Bytes::new()), WHERE_DEADLINE).await;
-    Ok(match answer.map(|message| codec::decode_checked(&message.payload)) {
-        Ok(Ok(answer)) => Some(answer),
-        Ok(Err(error)) => {
+    match bus.ask(subject.clone(), &(), WHERE_DEADLINE).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(BusError::Sealed(MessageError::Denied(denied))) => Err(NodeError::Denied(denied)),
+        Err(BusError::Sealed(error)) => {
             refusals.refuse(subject.as_str(), "find the scheduler", &error);
-            None
+            Ok(None)
         }
         // Nobody there yet, or the bus is.
-        Err(_) => None,
-    })
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether the cluster takes the submitters' token that this node takes from its submitters; nobody there to tell is no objection.
+///
+/// # Errors
+/// `Denied`: a submitter would be believed by one of both only.
+pub(super) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Result<(), NodeError> {
+    let Peer { node, incarnation } = bus.me();
+    let as_submitter =
+        bus.speaking_as(Peer { node: format!("{SUBMITTER_PREFIX}of-{node}"), incarnation: *incarnation });
+    ask_where(&as_submitter, subjects, &Refusals::default()).await.map(drop)
 }
 
 /// Asks once where the Scheduler is; `None`: nobody says.
 pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
     ask_once(bus, subjects, ("scheduler", "where"), refusals).await
+}
+
+/// Whether a cluster takes whoever speaks through this bus as a node; false where nobody says.
+///
+/// # Errors
+/// `Denied`: which token is wrong.
+pub async fn takes_as_node(bus: &Bus, subjects: &Subjects) -> Result<bool, NodeError> {
+    ask_where(bus, subjects, &Refusals::default()).await.map(|reign| reign.is_some())
 }
 
 /// How long somebody looks for the Scheduler.
@@ -108,9 +140,22 @@ pub(crate) async fn find_scheduler(
 ) -> Result<Reign, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
     let mut trouble: Option<Trouble> = None;
+    let mut denied: Option<(Duration, Denied)> = None;
     loop {
-        if let Some(reign) = ask_where(bus, subjects, &refusals).await? {
-            return Ok(reign);
+        match ask_where(bus, subjects, &refusals).await {
+            Ok(Some(reign)) => return Ok(reign),
+            Ok(None) => {}
+            // Anybody can say so; whoever can make this process believe it again and again can keep answers from it as well.
+            Err(NodeError::Denied(why)) => {
+                let now = clock.now();
+                let (since, _) = *denied.get_or_insert((now, why));
+                if now.saturating_sub(since) >= DENIED_FOR.min(search.deadline) {
+                    return Err(NodeError::Denied(why));
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            }
+            Err(error) => return Err(error),
         }
         let told = ask_once::<String>(bus, subjects, ("election", "trouble"), &refusals).await?;
         let now = clock.now();
@@ -192,14 +237,13 @@ pub(crate) async fn pump(mut events: EndpointEvents, post: Post, directory: Dire
     while let Some(event) = events.recv().await {
         match event {
             SessionEvent::Items { from, items } => {
-                if !NodeId::is_valid(&from.node) {
-                    post.refuse(&from.node, "session", &"no name of a node");
+                if !NodeId::is_valid(from.name()) {
+                    post.refuse(from.name(), "session", &"no name of a node");
                     continue;
                 }
-                let (from, incarnation) = (NodeId::new(&from.node), Incarnation(from.incarnation));
-                if directory.is_over(&from, incarnation) {
+                if directory.is_over(&NodeId::new(from.name()), Incarnation(from.incarnation())) {
                     post.count_stale(items.len() as u64);
-                    debug!(node = %from, items = items.len(), "words of a life that is over");
+                    debug!(node = from.name(), items = items.len(), "words of a life that is over");
                     continue;
                 }
                 for (actor, item) in items {

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 #[cfg(feature = "simulation")]
 pub(crate) use control::inhabit;
 pub(crate) use durable::open_durable;
+pub use joining::takes_as_node;
 pub(crate) use joining::{Search, find_scheduler, pump};
 pub(crate) use life::Life;
 pub use options::{ClusterOptions, NodeError, NodeOptions};

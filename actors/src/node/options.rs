@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::{Bus, BusError, Subjects};
+use exobus_bus::{Bus, BusError, Denied, Subjects};
 use exobus_store::{Clock, Disk, RealDisk, StoreError, StoreOptions, SystemClock};
 
 use crate::ids::NodeId;
@@ -79,7 +79,8 @@ impl NodeOptions {
 
 /// The cluster that a node joins.
 pub struct ClusterOptions {
-    /// The way to the others.
+    /// The way to the others, with the tokens of a node ([`Bus::with_credentials`]); what peers must know to be served objects is made
+    /// from them.
     pub bus: Bus,
     /// The names of the cluster.
     pub subjects: Subjects,
@@ -90,8 +91,6 @@ pub struct ClusterOptions {
     pub membership: MembershipOptions,
     /// Where objects are served, `127.0.0.1:0` for any free port of the loopback.
     pub listen: SocketAddr,
-    /// What peers must know to be served.
-    pub token: String,
     /// How long to look for the Scheduler before giving up.
     pub join_deadline: Duration,
 }
@@ -123,6 +122,9 @@ pub enum NodeError {
         /// What a candidate says, or what to do.
         why: String,
     },
+    /// The cluster does not believe that this process is what it says.
+    #[error(transparent)]
+    Denied(Denied),
     /// Something else, as text.
     #[error("{0}")]
     Other(String),

@@ -43,7 +43,7 @@ use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::joblog::LogNews;
 use crate::node_manager::ObjectIds;
 use crate::scheduler::{Lease, NodeInfo};
-use crate::shell::{Reply, Wire};
+use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::{Consumed, JobError, Output, Parts, StillRunning, TaskFailure, TaskFigures};
 
 /// Everything an Owner can be told.
@@ -258,6 +258,13 @@ pub enum OwnerMsg {
 
 impl Wire for OwnerMsg {
     const PROTOCOL: &'static str = "owner";
+
+    fn said_by(&self) -> SaidBy<'_> {
+        match self {
+            Self::Why { reply, .. } => SaidBy::Anybody(reply.node()),
+            _ => SaidBy::Nodes,
+        }
+    }
 
     fn rejected(task: TaskId, node: NodeId, reason: String) -> Option<Self> {
         Some(Self::Rejected { node, task, reason })

@@ -31,7 +31,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
-use crate::shell::{Reply, Wire};
+use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::Resources;
 
 /// A job that is not over: which, whose, and the functions that its host must have.
@@ -127,6 +127,16 @@ pub enum SchedulerMsg {
 
 impl Wire for SchedulerMsg {
     const PROTOCOL: &'static str = "scheduler";
+
+    fn said_by(&self) -> SaidBy<'_> {
+        match self {
+            Self::NodeUp(spec) => SaidBy::ThatNode(&spec.node, spec.incarnation),
+            Self::SubmitJob { reply, .. } => SaidBy::Anybody(reply.node()),
+            Self::ListNodes { reply } => SaidBy::Anybody(reply.node()),
+            Self::ListJobs { reply } => SaidBy::Anybody(reply.node()),
+            _ => SaidBy::Nodes,
+        }
+    }
 }
 
 /// The name under which the Scheduler is registered on its node.

@@ -4,17 +4,49 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use exobus_bus::{Role, Speaker};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::post::Post;
-use crate::ids::{JobId, NodeId, TaskId};
+use crate::ids::{Incarnation, JobId, NodeId, TaskId};
+
+/// Who may say a message to another process. Nothing that its sender may not say reaches an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaidBy<'a> {
+    /// Nodes.
+    Nodes,
+    /// The node that it is about, in this life.
+    ThatNode(&'a NodeId, Incarnation),
+    /// Nodes; and submitters, as long as it is the sender itself that is answered, or told of what comes of it.
+    Anybody(&'a NodeId),
+    /// Nodes and submitters: nobody is told of what comes of it.
+    AnybodyAtAll,
+}
+
+impl SaidBy<'_> {
+    /// Whether this one may.
+    pub(super) fn allows(self, speaker: &Speaker) -> bool {
+        let is = |node: &NodeId| node.as_str() == speaker.name();
+        match (self, speaker.role()) {
+            (Self::ThatNode(node, incarnation), Role::Node) => is(node) && incarnation.0 == speaker.incarnation(),
+            (Self::Nodes | Self::ThatNode(..), Role::Submitter) => false,
+            (Self::Anybody(node), Role::Submitter) => is(node),
+            _ => true,
+        }
+    }
+}
 
 /// What a message owes to cross a process border.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {
     /// The name of the protocol, for logs and `exobus protocols`.
     const PROTOCOL: &'static str;
+
+    /// Who may say it. Unless a protocol says otherwise: nodes.
+    fn said_by(&self) -> SaidBy<'_> {
+        SaidBy::Nodes
+    }
 
     /// The task that this message is about. When the receiver cannot decode the message, that task fails with the
     /// reason, instead of the message being lost without a word.
@@ -176,6 +208,11 @@ impl<T> Reply<T> {
     /// A reply to a slot of a node: for samples of messages, and for tests.
     pub fn to(node: NodeId, slot: u64) -> Self {
         Self { node, slot, answer: PhantomData }
+    }
+
+    /// The process that is answered.
+    pub fn node(&self) -> &NodeId {
+        &self.node
     }
 
     /// The node and the slot that it goes to.

@@ -10,6 +10,9 @@
 //! - [`Post`] is the post office of a process: who lives here, who waits for which answer, and the session endpoint to
 //!   other processes.
 //!
+//! What comes from other processes passes one place, [`Post::deliver`]: it takes a [`Speaker`](exobus_bus::Speaker), which the bus
+//! gives out only for who has proven who it is, and lets through what a message's [`Wire::said_by`] allows that one.
+//!
 //! Mailboxes are not bounded here. actix's own bound is none either (`do_send` grows it silently); each protocol says
 //! which credit keeps it short.
 //!
@@ -21,5 +24,5 @@ mod address;
 mod post;
 
 pub use actor::{Actor, Scope, mailbox, spawn, spawn_at};
-pub use address::{Address, AskError, Reply, Undeliverable, Wire};
+pub use address::{Address, AskError, Reply, SaidBy, Undeliverable, Wire};
 pub use post::{Fatal, Post, PostOptions};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use exobus_bus::session::Endpoint;
-use exobus_bus::{Refusals, codec};
+use exobus_bus::{Refusals, Role, Speaker, codec};
 use exobus_store::Clock;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
@@ -78,7 +78,7 @@ struct Inner {
 
 /// A local actor, as the post sees it.
 trait Route: Send + Sync {
-    fn deliver(&self, body: &[u8]) -> Result<(), String>;
+    fn deliver(&self, from: &Speaker, body: &[u8]) -> Result<(), String>;
     fn reject(&self, task: TaskId, node: NodeId, reason: String);
     fn mailbox(&self) -> &dyn Any;
 }
@@ -86,8 +86,11 @@ trait Route: Send + Sync {
 struct Mailbox<M>(mpsc::UnboundedSender<M>);
 
 impl<M: Wire> Route for Mailbox<M> {
-    fn deliver(&self, body: &[u8]) -> Result<(), String> {
+    fn deliver(&self, from: &Speaker, body: &[u8]) -> Result<(), String> {
         let message = codec::decode::<M>(body).map_err(|error| format!("{}: {error}", M::PROTOCOL))?;
+        if !message.said_by().allows(from) {
+            return Err(format!("{}: it is not for {} to say that", M::PROTOCOL, from.name()));
+        }
         // An actor that has just ended reads nothing any more; its peers learn so from the protocol, not from here.
         let _ = self.0.send(message);
         Ok(())
@@ -170,15 +173,23 @@ impl Post {
     }
 
     /// Messages from other processes that were refused so far: malformed, too large, of a foreign version, or of a
-    /// node that they do not come from. Each is counted; the first of each sender is logged.
+    /// node that they do not come from; or not authentic, so that nobody knows who sent them. Each is counted; of known senders
+    /// the first one is logged, of strangers one a minute.
     pub fn refused(&self) -> u64 {
         let endpoint = self.0.endpoint.read();
-        self.0.refusals.count() + endpoint.as_ref().map_or(0, |endpoint| endpoint.stats().frames_malformed)
+        let in_sessions = endpoint.as_ref().map(|endpoint| endpoint.stats());
+        let in_sessions = in_sessions.map_or(0, |stats| stats.frames_malformed + stats.frames_of_strangers);
+        self.0.refusals.count() + self.0.refusals.strangers() + in_sessions
     }
 
     /// Counts a message of `sender` for `receiver`, an actor or a subject, that is refused for `reason`.
     pub fn refuse(&self, sender: &str, receiver: &str, reason: &dyn fmt::Display) {
         self.0.refusals.refuse(sender, receiver, reason);
+    }
+
+    /// Counts a message for `receiver` that is not authentic; `claimed` is who is said to have sent it.
+    pub fn refuse_stranger(&self, claimed: &str, receiver: &str, reason: &dyn fmt::Display) {
+        self.0.refusals.refuse_stranger(claimed, receiver, reason);
     }
 
     /// Messages that were dropped because they came from a life of a node, or a reign of a Scheduler, that is over.
@@ -261,27 +272,32 @@ impl Post {
         (self.0.on_fatal)(fatal);
     }
 
-    /// Takes in one item that arrived from `from` for the local actor `actor`.
-    pub fn deliver(&self, from: &NodeId, actor: &str, item: &[u8]) {
+    /// Takes in one item that arrived from `from` for the local actor `actor`. The one way from other processes to actors: that a
+    /// [`Speaker`] is needed is what keeps words of strangers from them.
+    pub fn deliver(&self, from: &Speaker, actor: &str, item: &[u8]) {
         match self.try_deliver(from, actor, item) {
             Ok(()) => {}
             // A word to a job that has just ended, say: late, not wrong.
             Err(reason) if reason == no_actor(actor) => {
-                debug!(node = %from, actor, "message for an actor that is gone")
+                debug!(node = from.name(), actor, "message for an actor that is gone")
             }
-            Err(reason) => self.refuse(from.as_str(), actor, &reason),
+            Err(reason) => self.refuse(from.name(), actor, &reason),
         }
     }
 
-    fn try_deliver(&self, from: &NodeId, actor: &str, item: &[u8]) -> Result<(), String> {
+    fn try_deliver(&self, from: &Speaker, actor: &str, item: &[u8]) -> Result<(), String> {
         let (&tag, rest) = item.split_first().ok_or("empty item")?;
         match tag {
-            MESSAGE => self.route(actor)?.deliver(rest),
+            MESSAGE => self.route(actor)?.deliver(from, rest),
+            _ if from.role() != Role::Node => {
+                Err("a submitter answers nothing, and has nothing to do with tasks".into())
+            }
             ABOUT => {
                 let (job, task, body) = split_about(rest)?;
-                self.route(actor).and_then(|route| route.deliver(body)).inspect_err(|reason| {
+                self.route(actor).and_then(|route| route.deliver(from, body)).inspect_err(|reason| {
                     let item = about(REJECTED, job, task, reason.as_bytes());
-                    if let Err(error) = self.post_item(from, &crate::owner::actor_name(job), item) {
+                    let from = NodeId::new(from.name());
+                    if let Err(error) = self.post_item(&from, &crate::owner::actor_name(job), item) {
                         warn!(node = %from, %error, "rejection not sent");
                     }
                 })
@@ -293,7 +309,7 @@ impl Post {
             }
             REJECTED => {
                 let (_, task, reason) = split_about(rest)?;
-                self.route(actor)?.reject(task, from.clone(), String::from_utf8_lossy(reason).into_owned());
+                self.route(actor)?.reject(task, NodeId::new(from.name()), String::from_utf8_lossy(reason).into_owned());
                 Ok(())
             }
             other => Err(format!("unknown item tag {other}")),

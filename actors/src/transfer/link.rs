@@ -38,7 +38,8 @@ impl Link {
     /// # Errors
     /// The socket cannot be set up.
     pub(super) fn new(socket: Arc<dyn Socket>, clock: Arc<dyn Clock>, stall: Duration) -> io::Result<Self> {
-        socket.set_receive_timeout(LOOK_EVERY)?;
+        let look_every = LOOK_EVERY.min(stall);
+        socket.set_receive_timeout(look_every)?;
         socket.set_send_timeout(LOOK_EVERY)?;
         let good_at = clock.now();
         Ok(Self { socket, clock, stall, buffer: vec![0; BUFFER_BYTES].into(), from: 0, to: 0, good_at, since: 0 })
@@ -47,6 +48,12 @@ impl Link {
     /// The socket, to shut it down from another thread.
     pub(super) fn socket(&self) -> &Arc<dyn Socket> {
         &self.socket
+    }
+
+    /// From now on, other patience; the time begins anew.
+    pub(super) fn set_stall(&mut self, stall: Duration) {
+        self.stall = stall;
+        self.begin();
     }
 
     /// Begins an exchange: the time of waiting before it does not count.

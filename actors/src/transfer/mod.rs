@@ -76,11 +76,13 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// The network to listen on. Default: the real one, TCP.
     pub network: Arc<dyn Network>,
-    /// Connections that are served at a time; a further one is told that this node is busy. Default 256.
+    /// Connections of who has shown the token that are served at a time; a further one is told that this node is busy. Default 256.
     pub connections_max: usize,
+    /// Connections of who has not shown it yet, beside those; when one more comes the oldest is closed. Default 64.
+    pub strangers_max: usize,
     /// Without progress (64 KiB) for so long a connection is given up. Default 4 s.
     pub stall: Duration,
-    /// Who connects must say who it is within this time. Default 2 s.
+    /// Who connects must have said who it is, to the last byte, within this time. Default 2 s.
     pub welcome: Duration,
     /// A connection on which nothing is asked for so long is closed. Default 60 s.
     pub idle: Duration,
@@ -93,6 +95,7 @@ impl Default for ServerOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             network: Arc::new(RealNetwork::new()),
             connections_max: 256,
+            strangers_max: 64,
             stall: Duration::from_secs(4),
             welcome: Duration::from_secs(2),
             idle: Duration::from_secs(60),
@@ -159,7 +162,7 @@ pub struct ServerStats {
     pub bytes: u64,
     /// Connections taken in.
     pub accepted: u64,
-    /// Connections turned away: wrong token, other version, other node, too many.
+    /// Connections turned away: silent or wrong token, other version, other node, too many. One a minute is logged.
     pub refused: u64,
     /// Connections closed because what came was not the protocol.
     pub garbled: u64,

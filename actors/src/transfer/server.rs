@@ -1,13 +1,14 @@
 //! Serves the objects of this node's store to others.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use exobus_bus::Pace;
 use exobus_store::{Clock, PartMeta, RangeRead, Store, StoreError};
 use parking_lot::Mutex;
 use tracing::{debug, warn};
@@ -47,6 +48,8 @@ struct Service {
     store: Store,
     clock: Arc<dyn Clock>,
     counters: Counters,
+    /// How often it is said that somebody was turned away.
+    pace: Mutex<Pace>,
 }
 
 impl std::fmt::Debug for Service {
@@ -66,11 +69,52 @@ struct Counters {
     accept_errors: Counter,
 }
 
-/// The sockets that are served, so that they can be shut down, and their threads.
+/// The sockets that are open, so that they can be shut down, and their threads.
 #[derive(Debug, Default)]
 struct Connections {
-    open: Mutex<BTreeMap<u64, Arc<dyn Socket>>>,
+    open: Mutex<Open>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// By number, in the order in which they came.
+#[derive(Debug, Default)]
+struct Open {
+    /// Who has shown the token.
+    peers: BTreeMap<u64, Arc<dyn Socket>>,
+    /// Who has not, yet: they have a few places of their own, and the newest has one.
+    strangers: BTreeMap<u64, Arc<dyn Socket>>,
+}
+
+impl Connections {
+    /// Lets somebody in that nobody knows. True: there were too many of those, and the oldest has to go.
+    fn enter(&self, number: u64, socket: &Arc<dyn Socket>, strangers_max: usize) -> bool {
+        let mut open = self.open.lock();
+        open.strangers.insert(number, Arc::clone(socket));
+        let one_too_many = open.strangers.len() > strangers_max.max(1);
+        let oldest = if one_too_many { open.strangers.pop_first() } else { None };
+        drop(open);
+        // Its thread sees that, and ends.
+        if let Some((_, socket)) = oldest {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        one_too_many
+    }
+
+    /// One of them has shown the token. False: there are too many peers.
+    fn welcome(&self, number: u64, peers_max: usize) -> bool {
+        let mut open = self.open.lock();
+        let room = open.peers.len() < peers_max;
+        if room && let Some(socket) = open.strangers.remove(&number) {
+            open.peers.insert(number, socket);
+        }
+        room
+    }
+
+    fn leave(&self, number: u64) {
+        let mut open = self.open.lock();
+        open.peers.remove(&number);
+        open.strangers.remove(&number);
+    }
 }
 
 impl Server {
@@ -84,7 +128,8 @@ impl Server {
         let listener = options.network.listen(options.listen)?;
         let connections = Arc::new(Connections::default());
         let (stop, stopped) = bounded(0);
-        let service = Arc::new(Service { options, token, store, clock, counters: Counters::default() });
+        let (counters, pace) = (Counters::default(), Mutex::default());
+        let service = Arc::new(Service { options, token, store, clock, counters, pace });
         let (listening, own, open) = (Arc::clone(&listener), Arc::clone(&service), Arc::clone(&connections));
         let accepting = std::thread::Builder::new()
             .name("transfer-accept".to_owned())
@@ -118,9 +163,11 @@ impl Drop for Server {
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
-        for socket in self.connections.open.lock().values() {
+        let open = self.connections.open.lock();
+        for socket in open.peers.values().chain(open.strangers.values()) {
             let _ = socket.shutdown(Shutdown::Both);
         }
+        drop(open);
         for thread in self.connections.threads.lock().drain(..) {
             let _ = thread.join();
         }
@@ -158,30 +205,21 @@ fn accept(listener: &dyn Listener, stopped: &Receiver<()>, service: &Arc<Service
         failures = 0;
         next += 1;
         connections.threads.lock().retain(|thread| !thread.is_finished());
-        if connections.open.lock().len() >= service.options.connections_max {
-            service.counters.refused.add(1);
-            refuse_busy(&*socket, service.options.connections_max);
-            continue;
-        }
-        let link = match Link::new(socket, Arc::clone(&service.clock), service.options.stall) {
-            Ok(link) => link,
-            Err(error) => {
-                debug!(%from, %error, "connection not set up");
-                continue;
-            }
-        };
         service.counters.accepted.add(1);
-        connections.open.lock().insert(next, Arc::clone(link.socket()));
+        // Whoever it is, this thread neither waits for it nor speaks to it.
+        if connections.enter(next, &socket, service.options.strangers_max) {
+            service.turned_away(from, &"more connect than say who they are; the oldest go");
+        }
         let (own, open) = (Arc::clone(service), Arc::clone(connections));
         let work = move || {
-            serve(&own, link, from);
-            open.open.lock().remove(&next);
+            serve(&own, &open, next, socket, from);
+            open.leave(next);
         };
         match std::thread::Builder::new().name(format!("transfer-serve-{next}")).stack_size(STACK_BYTES).spawn(work) {
             Ok(thread) => connections.threads.lock().push(thread),
             Err(error) => {
                 // Threads run out as descriptors do: this caller is turned away, the node goes on.
-                connections.open.lock().remove(&next);
+                connections.leave(next);
                 service.counters.accept_errors.add(1);
                 warn!(%from, %error, "no thread for a connection");
             }
@@ -189,30 +227,35 @@ fn accept(listener: &dyn Listener, stopped: &Receiver<()>, service: &Arc<Service
     }
 }
 
-/// Turns a caller away. What it said is read first, or the kernel would throw the refusal away with it.
-fn refuse_busy(mut socket: &dyn Socket, most: usize) {
-    let _ = socket.set_receive_timeout(Duration::from_millis(50));
-    let _ = socket.set_send_timeout(Duration::from_millis(50));
-    let _ = socket.receive(&mut [0; 1024]);
-    let _ = socket.write_all(&wire::encode_welcome(Err(&format!("{BUSY}: serves {most} connections"))));
+impl Service {
+    /// Counts who is turned away; one a minute is logged.
+    fn turned_away(&self, from: SocketAddr, why: &dyn std::fmt::Display) {
+        self.counters.refused.add(1);
+        if let Some(connections) = self.pace.lock().happened(self.clock.now()) {
+            warn!(%from, %why, connections, "connections turned away, this one and more; logged once a minute");
+        }
+    }
 }
 
 /// Begins a refusal that time heals.
 pub(super) const BUSY: &str = "busy";
 
-fn serve(service: &Service, mut link: Link, from: SocketAddr) {
-    let caller = match welcome(service, &mut link) {
+fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<dyn Socket>, from: SocketAddr) {
+    // All of the greeting has this time, however it trickles.
+    let mut link = match Link::new(socket, Arc::clone(&service.clock), service.options.welcome) {
+        Ok(link) => link,
+        Err(error) => return debug!(%from, %error, "connection not set up"),
+    };
+    let caller = match welcome(service, connections, number, &mut link) {
         Ok(caller) => caller,
-        Err(error) => {
+        // It only looked whether somebody is there (`membership`), or was a stranger for too long.
+        Err(LinkError::Ended) => {
             service.counters.refused.add(1);
-            // It only looked whether somebody is there (`membership`).
-            if matches!(error, LinkError::Ended) {
-                return;
-            }
-            warn!(%from, %error, "connection refused");
             return;
         }
+        Err(error) => return service.turned_away(from, &error),
     };
+    link.set_stall(service.options.stall);
     let mut out = Vec::new();
     while matches!(link.wait(service.options.idle), Ok(true)) {
         link.begin();
@@ -236,11 +279,7 @@ fn serve(service: &Service, mut link: Link, from: SocketAddr) {
 }
 
 /// Exchanges hello and welcome; the caller's name.
-fn welcome(service: &Service, link: &mut Link) -> Result<String, LinkError> {
-    if !link.wait(service.options.welcome).map_err(LinkError::Io)? {
-        return Err(LinkError::Garbled("said nothing".to_owned()));
-    }
-    link.begin();
+fn welcome(service: &Service, connections: &Connections, number: u64, link: &mut Link) -> Result<String, LinkError> {
     let head = link.read_array::<{ wire::HELLO_BYTES }>()?;
     let lengths = match wire::decode_hello_head(&head) {
         Ok(lengths) => lengths,
@@ -254,6 +293,10 @@ fn welcome(service: &Service, link: &mut Link) -> Result<String, LinkError> {
     }
     if !hello.to.is_empty() && !me.is_empty() && hello.to != me {
         return refuse(link, &format!("this is node {me}, not {}", hello.to));
+    }
+    let most = service.options.connections_max;
+    if !connections.welcome(number, most) {
+        return refuse(link, &format!("{BUSY}: serves {most} connections"));
     }
     link.write(&wire::encode_welcome(Ok(me)), &[])?;
     Ok(hello.from.to_owned())

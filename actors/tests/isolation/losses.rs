@@ -140,7 +140,6 @@ fn a_poison_task_is_tried_on_more_than_one_node() {
             scheduler,
             membership: exobus_actors::membership::MembershipOptions::default(),
             listen: "127.0.0.1:0".parse().unwrap(),
-            token: "a token for these tests".into(),
             join_deadline: std::time::Duration::from_secs(30),
         });
         Node::start(options).unwrap()

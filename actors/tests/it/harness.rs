@@ -9,11 +9,11 @@ use exobus_actors::futures::Futures;
 use exobus_actors::host::JobEnd;
 use exobus_actors::ids::NodeId;
 use exobus_actors::membership::MembershipOptions;
-use exobus_actors::node::{ClusterOptions, Node, NodeOptions};
+use exobus_actors::node::{ClusterOptions, Node, NodeError, NodeOptions};
 use exobus_actors::registry::functions;
 use exobus_actors::task::JobError;
 use exobus_actors::transfer::network::{MemoryNetwork, Network};
-use exobus_bus::{Bus, Subjects};
+use exobus_bus::{Bus, Credentials, Subjects};
 use parking_lot::RwLock;
 
 use crate::common::run_on;
@@ -59,6 +59,13 @@ impl Cluster {
         Self::over(Arc::new(MemoryNetwork::new()))
     }
 
+    /// Its nodes know these tokens.
+    pub fn with(credentials: Credentials) -> Self {
+        let mut cluster = Self::new();
+        cluster.bus = cluster.bus.with_credentials(credentials);
+        cluster
+    }
+
     /// Objects go between the nodes over this network.
     pub fn over(network: Arc<dyn Network>) -> Self {
         let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
@@ -89,6 +96,19 @@ impl Cluster {
     }
 
     fn start_on(&self, bus: &Bus, scheduler: bool, name: &str, lacking: &[&str], memory_bytes: u64) {
+        let node = Arc::new(self.try_start(bus, scheduler, name, lacking, memory_bytes).unwrap());
+        self.nodes.write().push(node);
+    }
+
+    /// Starts a node with a way of its own to the others, which is none of the cluster's yet.
+    pub fn try_start(
+        &self,
+        bus: &Bus,
+        scheduler: bool,
+        name: &str,
+        lacking: &[&str],
+        memory_bytes: u64,
+    ) -> Result<Node, NodeError> {
         let kept = functions().keys().filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
         let mut options = NodeOptions::alone(1, memory_bytes);
         options.name = NodeId::new(name);
@@ -102,11 +122,9 @@ impl Cluster {
             scheduler,
             membership: MembershipOptions::default(),
             listen: "127.0.0.1:0".parse().unwrap(),
-            token: "a token for these tests".into(),
             join_deadline: Duration::from_secs(30),
         });
-        let node = Arc::new(Node::start(options).unwrap());
-        self.nodes.write().push(node);
+        Node::start(options)
     }
 
     /// Where a node spills.

@@ -138,7 +138,7 @@ async fn words_of_a_life_that_is_over_are_dropped_whomever_they_are_for() {
     };
     let mut heard = target.changes();
     let subject = cluster.subjects.node("ghost", "beat").unwrap();
-    let bytes = codec::encode_checked(&MembershipMsg::Beat(beat(5))).unwrap();
+    let bytes = cluster.bus.credentials().seal(&subject, &MembershipMsg::Beat(beat(5))).unwrap();
     cluster.bus.try_publish(subject, Message::new(bytes)).unwrap();
     until(|| heard.try_recv().is_ok()).await;
 

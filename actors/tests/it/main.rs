@@ -15,4 +15,5 @@ mod puts;
 mod refused;
 mod restarts;
 mod simulated;
+mod speakers;
 mod why;

@@ -14,7 +14,7 @@ use super::{Bus, Counters};
 use crate::backend::{Incoming, Registration, Respond, Sink};
 use crate::error::BusError;
 use crate::message::Message;
-use crate::subject::Subject;
+use crate::subject::{SCHEME, Subject};
 
 /// One received message.
 #[derive(Clone)]
@@ -56,6 +56,10 @@ impl Delivery {
         let Some(reply) = &self.reply else {
             return Err(BusError::NoReplyWanted { subject: self.subject.to_string() });
         };
+        // Or who may only ask could have who may write records, say, write them.
+        if reply.tokens().next() == Some(SCHEME) {
+            return Err(BusError::NoInbox { reply: reply.to_string() });
+        }
         match &self.responder {
             Some(responder) => responder.respond(message),
             None => self.bus.try_publish(reply.clone(), message),

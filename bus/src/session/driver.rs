@@ -15,6 +15,7 @@ use super::frame::{Actors, Half, read_items};
 use super::state::Session;
 use super::terms::{Consumed, Counts, Effect};
 use super::{Event, Peer, SessionStats};
+use crate::auth::Speaker;
 use crate::backend::{ConnectionState, Incoming, Registration};
 use crate::error::BusError;
 use crate::message::Message;
@@ -214,7 +215,8 @@ impl Driver {
             let links = self.shared.links.read();
             for link in &links.list[self.slots.len()..] {
                 let (incarnation, settings) = (self.shared.me.incarnation, self.shared.settings.clone());
-                let session = Session::new(incarnation, settings, self.link_state.connected);
+                let opening = link.opening.clone();
+                let session = Session::new(incarnation, settings, opening, self.link_state.connected);
                 link.reading.lock().epoch = session.epoch();
                 self.slots.push(Slot { link: link.clone(), session, touched: false, counted: Counts::default() });
             }
@@ -230,16 +232,25 @@ impl Driver {
 
     fn on_frame(&mut self, now: Duration, incoming: Incoming) {
         let Some(node) = incoming.subject.as_str().rsplit('.').next() else { return };
-        let Some(link) = self.shared.link(node).filter(|link| link.node != self.shared.me.node) else {
-            let subject = incoming.subject.as_str();
-            self.shared.refusals.refuse(subject, RECEIVER, &"no frame of another node");
+        let frame = &incoming.message.payload;
+        let Some(link) = self.shared.link_from(node, frame).filter(|link| link.node != self.shared.me.node) else {
+            self.shared.refusals.refuse_stranger(node, RECEIVER, &"no frame of another node");
             return;
         };
         let mut effects = std::mem::take(&mut self.effects);
         let slot = self.slot(&link);
-        let result = slot.session.on_frame(now, &incoming.message.payload, &mut link.outbox.lock(), &mut effects);
-        if let Err(error) = result {
-            self.shared.refusals.refuse(&link.node, RECEIVER, &error);
+        let result = slot.session.on_frame(now, frame, &mut link.outbox.lock(), &mut effects);
+        if slot.session.has_met() {
+            self.shared.knows(&link);
+        }
+        match result {
+            Ok(()) => {}
+            Err(error) if error.is_strangers() => {
+                self.shared.refusals.refuse_stranger(&link.node, RECEIVER, &error);
+            }
+            Err(error) => {
+                self.shared.refusals.refuse(&link.node, RECEIVER, &error);
+            }
         }
         self.apply(&link, &mut effects);
         self.effects = effects;
@@ -337,7 +348,8 @@ impl Driver {
 
     fn deliver(&mut self, link: &Arc<Link>, from: Half, declared: u32, body: &Bytes) {
         let (items, result) = read_items(body, declared, &mut self.actors);
-        let from = Peer { node: link.node.clone(), incarnation: from.incarnation };
+        // The session has verified the frame.
+        let from = Speaker::proven(link.node.clone(), from.incarnation);
         let epoch = self.slots[link.index].session.epoch();
         // Before the reader can take the event, or what it takes would not count.
         link.consumed(epoch);
@@ -373,6 +385,7 @@ impl Driver {
         }
         stats.peers = self.slots.len() as u64;
         stats.frames_malformed = self.shared.refusals.count();
+        stats.frames_of_strangers = self.shared.refusals.strangers();
         stats.frames_refused = self.refused;
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,10 +16,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 use super::driver::{Driver, Envelope, Idle, Inbox, RECEIVER};
+use super::frame::is_authentic;
+use super::opening::Opening;
 use super::outbox::{FRAME_ITEMS_MAX, Outbox, Refused};
 use super::state::VERSIONS;
 use super::terms::{Consumed, Settings};
 use super::{Event, Peer, SessionError, SessionOptions, SessionStats};
+use crate::auth::{Key, Role};
 use crate::backend::{Incoming, Sink};
 use crate::bus::Bus;
 use crate::error::BusError;
@@ -28,6 +31,8 @@ use crate::subject::{Subject, Subjects, check_token};
 
 /// Most peers known at a time; frames of others are dropped.
 const PEERS_MAX: usize = 16 * 1024;
+/// Of them, most who have never proven who they are: who speaks as nobody we know hears who we are, but so many names at most.
+const STRANGERS_MAX: usize = 1024;
 
 /// What sender, reader and driver share about one peer.
 pub(super) struct Link {
@@ -37,6 +42,10 @@ pub(super) struct Link {
     pub(super) outbox: Mutex<Outbox>,
     pub(super) reading: Mutex<Reading>,
     pub(super) unsupported: AtomicBool,
+    /// What is proven before anything of the peer counts.
+    pub(super) opening: Arc<Opening>,
+    /// It has proven who it is, or we speak to it of our own.
+    known: AtomicBool,
     /// In the list of links to look at already.
     dirty: AtomicBool,
 }
@@ -75,6 +84,10 @@ pub(super) struct Shared {
     options: SessionOptions,
     pub(super) settings: Settings,
     pub(super) links: RwLock<Links>,
+    /// Links to peers that have not proven who they are.
+    strangers: AtomicUsize,
+    /// What our challenges are made from.
+    secret: Key,
     pub(super) inbox: Mutex<Inbox>,
     dirty: Mutex<Vec<Arc<Link>>>,
     pub(super) forgotten: Mutex<Vec<Arc<Link>>>,
@@ -88,12 +101,31 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The link to a node; made when there is none. `None` when there are too many or the name is no token.
-    pub(super) fn link(&self, node: &str) -> Option<Arc<Link>> {
+    /// The link to a node that we speak to; made when there is none. `None` when there are too many, the name is no token, or we
+    /// share none with it.
+    fn link_to(&self, node: &str) -> Option<Arc<Link>> {
+        let link = self.link(node, |_| true)?;
+        self.knows(&link);
+        Some(link)
+    }
+
+    /// The link to whoever says that it is this node, in this frame. Where there are too many strangers already, only a greeting that
+    /// proves that it is no stranger makes one.
+    pub(super) fn link_from(&self, node: &str, frame: &[u8]) -> Option<Arc<Link>> {
+        let room = self.strangers.load(Ordering::Relaxed) < STRANGERS_MAX;
+        self.link(node, |opening| room || is_authentic(frame, opening.receiving(), None))
+    }
+
+    fn link(&self, node: &str, make: impl FnOnce(&Opening) -> bool) -> Option<Arc<Link>> {
         if let Some(link) = self.links.read().by_node.get(node) {
             return Some(link.clone());
         }
         let subject = self.subjects.session(node, &self.me.node).ok()?;
+        let (credentials, cluster) = (self.bus.credentials(), self.subjects.prefix());
+        let opening = Opening::new(credentials, cluster, &self.me.node, node, self.secret.derive(&[node.as_bytes()]))?;
+        if !make(&opening) {
+            return None;
+        }
         let payload_max = self.bus.payload_max_bytes();
         let outbox = Outbox::new(self.options.queue_bytes_max, self.options.frame_bytes_max, payload_max);
         let mut links = self.links.write();
@@ -110,11 +142,21 @@ impl Shared {
             outbox: Mutex::new(outbox),
             reading: Mutex::default(),
             unsupported: AtomicBool::new(false),
+            opening: Arc::new(opening),
+            known: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
         });
         links.list.push(link.clone());
         links.by_node.insert(node.to_owned(), link.clone());
+        self.strangers.fetch_add(1, Ordering::Relaxed);
         Some(link)
+    }
+
+    /// The peer is no stranger.
+    pub(super) fn knows(&self, link: &Link) {
+        if !link.known.load(Ordering::Relaxed) && !link.known.swap(true, Ordering::Relaxed) {
+            self.strangers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Has the driver look at a link.
@@ -169,7 +211,8 @@ impl Sink for Frames {
     fn deliver(&self, incoming: Incoming) {
         let pushed = self.0.inbox.lock().push(incoming);
         if let Err(incoming) = pushed {
-            self.0.refusals.refuse(incoming.subject.as_str(), RECEIVER, &"more frames than sessions allow");
+            let claimed = incoming.subject.as_str();
+            self.0.refusals.refuse_stranger(claimed, RECEIVER, &"more frames than sessions allow");
         }
         self.0.wake.notify_one();
     }
@@ -245,6 +288,8 @@ impl Endpoint {
             options,
             settings,
             links: RwLock::default(),
+            strangers: AtomicUsize::new(0),
+            secret: Key::random(),
             inbox: Mutex::default(),
             dirty: Mutex::default(),
             forgotten: Mutex::default(),
@@ -281,8 +326,11 @@ impl Endpoint {
         if to == shared.me.node {
             return Err(SessionError::ToSelf { node: to.to_owned() });
         }
-        let Some(link) = shared.link(to) else {
+        let Some(link) = shared.link_to(to) else {
             check_token(to)?;
+            if Role::of(to) == Role::Submitter && Role::of(&shared.me.node) == Role::Submitter {
+                return Err(SessionError::NoToken { node: to.to_owned() });
+            }
             return Err(SessionError::QueueFull { node: to.to_owned(), queued_bytes: 0, max_bytes: 0 });
         };
         if link.unsupported.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! What travels: one message on `node.<to>.session.<from>` is one frame, a header of 68 bytes and a body.
+//! What travels: one message on `node.<to>.session.<from>` is one frame: a header of 68 bytes, a body, a MAC of 16 bytes.
 //!
 //! | bytes  | field                                                                          |
 //! |--------|--------------------------------------------------------------------------------|
@@ -14,15 +14,17 @@
 //! | 52..60 | credit: so many body bytes in all may be sent here                             |
 //! | 60..64 | data: how many items the body holds                                            |
 //! | 64..68 | CRC-32 of all other bytes of the frame                                        |
-//! | 68..   | data: items; hello, welcome, refuse: lowest and highest version spoken, u16 each |
+//! | 68..   | data: items; hello, welcome, refuse: lowest and highest version spoken, u16 each, and the sender's challenge, 16 bytes |
+//! | last 16 | MAC of all other bytes but the checksum (`session/opening.rs`)                 |
 //!
 //! Numbers are little-endian. An item is: actor, length (varint), bytes. The actor is a varint: 0 and then length
 //! (varint) and text, which enters the frame's own table; n > 0 for the n-th entry of that table. Nothing refers to
 //! another frame, so a frame can be sent again as it is. Sending node and receiving node are named by the subject
-//! only, where the server's permissions can check them. Header and hello keep their layout for ever.
+//! only, where the server's permissions can check them; the MAC binds them. Header and hello keep their layout for ever. (Before version
+//! 2 of the body there were neither challenges nor MACs.)
 //!
-//! The checksum is there since one flipped bit in a half would end a session for good: who hears of a later life of its
-//! peer drops what the real one says from then on.
+//! The checksum tells damage from forgery: a frame whose checksum is wrong was garbled on its way, one whose MAC is wrong was made by
+//! who does not know the key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,11 +32,16 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::Item;
+use crate::auth::{Key, MAC_BYTES};
 use crate::subject::check_token;
 
 /// Bytes before the body.
 pub(crate) const HEADER_BYTES: usize = 68;
 const CHECKSUM_AT: usize = 64;
+/// Of the challenge in a hello, a welcome and a refusal.
+const CHALLENGE_AT: usize = HEADER_BYTES + 4;
+/// What a frame has beside its body.
+pub(crate) const OVERHEAD_BYTES: usize = HEADER_BYTES + MAC_BYTES;
 const MAGIC: u8 = 0xe5;
 const FLAG_GAP: u8 = 1;
 const FLAG_ACK_NOW: u8 = 2;
@@ -50,6 +57,9 @@ impl Half {
     /// Nobody yet.
     pub(crate) const NONE: Self = Self { incarnation: 0, epoch: 0 };
 }
+
+/// What makes one half of a session unlike any other.
+pub(crate) type Challenge = [u8; 16];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -95,6 +105,20 @@ pub enum FrameError {
     /// A layout of the body that was not agreed on.
     #[error("frame of version {0}")]
     Version(u8),
+    /// A greeting of another release, which cannot prove what we ask for.
+    #[error(
+        "a greeting of a release that speaks versions {} to {} of sessions, this one speaks {} to {}: run one release on all \
+         nodes and clients", theirs.0, theirs.1, ours.0, ours.1
+    )]
+    Release {
+        /// Its lowest and highest version.
+        theirs: (u16, u16),
+        /// Ours.
+        ours: (u16, u16),
+    },
+    /// The MAC is not what the token makes: nobody knows who sent it.
+    #[error("not authentic: who sent it does not know the token that goes with its name")]
+    NotAuthentic,
     /// The body breaks off or breaks its own rules at this byte.
     #[error("items cannot be read from byte {at} of the body: {why}")]
     Items {
@@ -105,6 +129,13 @@ pub enum FrameError {
     },
 }
 
+impl FrameError {
+    /// Whether nobody knows who sent the frame.
+    pub fn is_strangers(&self) -> bool {
+        !matches!(self, Self::Items { .. } | Self::Version(_))
+    }
+}
+
 /// Of a frame, without the place where it stands.
 fn checksum(frame: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
@@ -113,13 +144,39 @@ fn checksum(frame: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Ends a frame: nothing in it may change after.
+/// Ends a frame, header and body: appends its MAC, and puts its checksum into the header. Nothing in it may change after. `answers`
+/// is the challenge that a welcome or a refusal answers.
 ///
 /// # Panics
 /// It is shorter than a header.
-pub(crate) fn seal(frame: &mut [u8]) {
+pub(crate) fn seal(frame: &mut BytesMut, key: &Key, answers: Option<&Challenge>) {
+    let mac = key.mac(&authenticated(frame, answers));
+    frame.extend_from_slice(&mac);
     let checksum = checksum(frame);
     frame[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Whether who has sealed this frame knows the key.
+pub(crate) fn is_authentic(frame: &[u8], key: &Key, answers: Option<&Challenge>) -> bool {
+    if frame.len() < OVERHEAD_BYTES {
+        return false;
+    }
+    let (frame, mac) = frame.split_at(frame.len() - MAC_BYTES);
+    key.verifies(&authenticated(frame, answers), mac)
+}
+
+/// What the MAC of a frame is made of. The header says whether a challenge follows it.
+fn authenticated<'a>(frame: &'a [u8], answers: Option<&'a Challenge>) -> [&'a [u8]; 3] {
+    let challenge = answers.map_or(&[][..], |challenge| &challenge[..]);
+    [&frame[..CHECKSUM_AT], challenge, &frame[HEADER_BYTES..]]
+}
+
+/// The body of a frame that is authentic.
+///
+/// # Panics
+/// It is shorter than a header and a MAC.
+pub(crate) fn body(frame: &Bytes) -> Bytes {
+    frame.slice(HEADER_BYTES..frame.len() - MAC_BYTES)
 }
 
 impl Header {
@@ -194,6 +251,12 @@ pub(crate) fn versions(frame: &[u8]) -> Result<(u16, u16), FrameError> {
         Some(&[a, b, c, d]) => Ok((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))),
         _ => Err(FrameError::Header("no versions")),
     }
+}
+
+/// The sender's challenge, after the versions.
+pub(crate) fn challenge(frame: &[u8]) -> Result<Challenge, FrameError> {
+    let challenge = frame.get(CHALLENGE_AT..).and_then(<[u8]>::first_chunk);
+    challenge.copied().ok_or(FrameError::Header("no challenge"))
 }
 
 /// Appends a varint: 7 bits a byte, lowest first.
@@ -307,18 +370,25 @@ mod tests {
             credit_bytes: 1000,
             items: 1,
         };
-        let mut frame = vec![0; HEADER_BYTES];
+        let mut frame = BytesMut::zeroed(HEADER_BYTES);
         header.write(&mut frame);
-        frame.extend([0, 1, b'a', 2, 5, 6]);
-        seal(&mut frame);
+        frame.extend_from_slice(&[0, 1, b'a', 2, 5, 6]);
+        let key = Key::random();
+        seal(&mut frame, &key, None);
         assert_eq!(Header::read(&frame), Ok(header));
+        assert!(is_authentic(&frame, &key, None));
+        assert!(!is_authentic(&frame, &Key::random(), None), "under another key");
+        assert!(!is_authentic(&frame, &key, Some(&[0; 16])), "as the answer to a challenge");
         for bit in 0..frame.len() * 8 {
             frame[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::read(&frame).is_err(), "bit {bit}");
+            let forged = !(CHECKSUM_AT * 8..HEADER_BYTES * 8).contains(&bit);
+            assert_eq!(is_authentic(&frame, &key, None), !forged, "bit {bit}");
             frame[bit / 8] ^= 1 << (bit % 8);
         }
         for length in 0..frame.len() {
             assert!(Header::read(&frame[..length]).is_err(), "cut after {length} bytes");
+            assert!(!is_authentic(&frame[..length], &key, None), "cut after {length} bytes");
         }
     }
 }

@@ -13,6 +13,8 @@
 //! - What is lost is sent again after a timeout, a complaint of the receiver, or a reconnect (rules: `session/state.rs`).
 //! - An item that cannot be read arrives as [`Event::Undecodable`]; its frame is acknowledged like any other.
 //! - The first frames settle the version of the layout; no version in common is [`Event::Unsupported`].
+//! - Both sides prove that they know the token that goes with their names ([`crate::auth`], [`Bus::with_credentials`]), and each frame that it is of this session
+//!   (`session/opening.rs`). What does not is counted, logged once a minute, and changes nothing.
 //!
 //! Heartbeats do not belong here: a repeated heartbeat is worth nothing, so they are published plainly.
 //!
@@ -28,7 +30,7 @@
 //! let (_b, mut events) = Endpoint::open(bus, subjects, me("b"), options).await.unwrap();
 //! a.send("b", "owner-7", "hello".into()).unwrap();
 //! let Some(Event::Items { from, items }) = events.recv().await else { panic!("no items") };
-//! assert_eq!(from.node, "a");
+//! assert_eq!(from.name(), "a");
 //! assert_eq!(items, [("owner-7".into(), "hello".into())]);
 //! # })
 //! ```
@@ -36,7 +38,10 @@
 mod driver;
 mod endpoint;
 pub(crate) mod frame;
+pub(crate) mod opening;
 pub(crate) mod outbox;
+#[cfg(test)]
+mod raw_tests;
 pub(crate) mod state;
 pub(crate) mod terms;
 #[cfg(test)]
@@ -51,6 +56,9 @@ pub use endpoint::{Endpoint, EndpointEvents};
 pub use frame::FrameError;
 pub use terms::ResetReason;
 
+#[cfg(doc)]
+use crate::Bus;
+use crate::auth::Speaker;
 use crate::subject::SubjectError;
 
 /// A process in the role of a node.
@@ -107,15 +115,15 @@ pub type Item = (Arc<str>, Bytes);
 pub enum Event {
     /// Items, in the order in which they were sent. The bytes share the memory of their frame.
     Items {
-        /// Who sent them.
-        from: Peer,
+        /// Who sent them, proven.
+        from: Speaker,
         /// Actor and bytes of each; never empty.
         items: Vec<Item>,
     },
     /// The rest of a frame could not be read; it will not come again. What came before it was delivered.
     Undecodable {
-        /// Who sent it.
-        from: Peer,
+        /// Who sent it, proven.
+        from: Speaker,
         /// What is wrong with it.
         error: FrameError,
     },
@@ -181,6 +189,12 @@ pub enum SessionError {
         /// Our own token.
         node: String,
     },
+    /// Two submitters have no token in common.
+    #[error("{node} is a submitter as this process is; the two do not talk")]
+    NoToken {
+        /// The peer's token of subjects.
+        node: String,
+    },
     /// Not everything was acknowledged before the deadline.
     #[error("{items} items were not acknowledged within {after:?}")]
     NotDrained {
@@ -221,8 +235,10 @@ pub struct SessionStats {
     pub frames_out_of_order: u64,
     /// Frames of an ended incarnation or session.
     pub frames_stale: u64,
-    /// Messages that were no frame, or made no sense.
+    /// Messages that were no frame, or made no sense, of who has proven who it is.
     pub frames_malformed: u64,
+    /// Messages of which nobody knows who sent them: no frame, damaged, or not authentic.
+    pub frames_of_strangers: u64,
     /// Frames that the bus did not take (its queue was full); they are sent again.
     pub frames_refused: u64,
     /// Sessions reset.

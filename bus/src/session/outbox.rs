@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use bytes::BytesMut;
 
-use super::frame::{HEADER_BYTES, put_varint};
+use super::frame::{HEADER_BYTES, OVERHEAD_BYTES, put_varint};
+use crate::auth::MAC_BYTES;
 
 /// Most items in a frame; the least credit that a receiver may grant.
 pub(crate) const FRAME_ITEMS_MAX: u32 = 8192;
@@ -17,7 +18,7 @@ const NAMES_SEARCHED_MAX: usize = 64;
 /// A frame whose header is not written yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// `HEADER_BYTES` of room, then the items.
+    /// `HEADER_BYTES` of room, then the items; the MAC is appended when it is sealed.
     pub(crate) bytes: BytesMut,
     pub(crate) items: u32,
 }
@@ -56,7 +57,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Frames are closed at `frame_bytes_max`; only an item larger than that makes one of up to `payload_bytes_max`.
     pub(crate) fn new(queue_bytes_max: usize, frame_bytes_max: usize, payload_bytes_max: usize) -> Self {
-        let frame_bytes_max = frame_bytes_max.clamp(HEADER_BYTES * 2, payload_bytes_max.max(HEADER_BYTES * 2));
+        let frame_bytes_max = frame_bytes_max.clamp(OVERHEAD_BYTES * 2, payload_bytes_max.max(OVERHEAD_BYTES * 2));
         Self {
             closed: VecDeque::new(),
             open: None,
@@ -97,15 +98,15 @@ impl Outbox {
     pub(crate) fn push(&mut self, actor: &str, item: &[u8]) -> Result<(), Refused> {
         // Reference, length of the actor, length of the item: five bytes each at most.
         let most = actor.len() + item.len() + 15;
-        if HEADER_BYTES + most > self.payload_bytes_max {
-            let max_bytes = self.payload_bytes_max.saturating_sub(HEADER_BYTES + actor.len() + 15);
+        if OVERHEAD_BYTES + most > self.payload_bytes_max {
+            let max_bytes = self.payload_bytes_max.saturating_sub(OVERHEAD_BYTES + actor.len() + 15);
             return Err(Refused::TooLarge { max_bytes });
         }
         if self.queued_bytes + most > self.queue_bytes_max && self.queued_bytes > 0 {
             return Err(Refused::Full { queued_bytes: self.queued_bytes });
         }
         if let Some(open) = &self.open
-            && (open.bytes.len() + most > self.frame_bytes_max || open.items == FRAME_ITEMS_MAX)
+            && (open.bytes.len() + most + MAC_BYTES > self.frame_bytes_max || open.items == FRAME_ITEMS_MAX)
         {
             self.closed.extend(self.open.take());
         }
@@ -113,7 +114,7 @@ impl Outbox {
             Some(open) => open,
             none => {
                 self.named.clear();
-                let mut bytes = BytesMut::with_capacity((HEADER_BYTES + most).next_power_of_two().max(1024));
+                let mut bytes = BytesMut::with_capacity((OVERHEAD_BYTES + most).next_power_of_two().max(1024));
                 bytes.resize(HEADER_BYTES, 0);
                 none.insert(Draft { bytes, items: 0 })
             }
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn a_full_queue_and_an_item_that_no_frame_holds_are_refused() {
         let mut outbox = Outbox::new(1000, 512, 2048);
-        assert_eq!(outbox.push("a", &[0; 2048]), Err(Refused::TooLarge { max_bytes: 2048 - HEADER_BYTES - 1 - 15 }));
+        assert_eq!(outbox.push("a", &[0; 2048]), Err(Refused::TooLarge { max_bytes: 2048 - OVERHEAD_BYTES - 1 - 15 }));
         outbox.push("a", &[0; 900]).unwrap();
         assert!(matches!(outbox.push("a", &[0; 100]), Err(Refused::Full { .. })));
         outbox.pop().unwrap();

@@ -10,28 +10,38 @@
 //!   one not. So each restart or forgetting resets the other side once, and then both are unbound and bind;
 //! - a frame addressed to a former half of ours is answered by a hello, which tells the sender to reset;
 //! - a side that hears elsewhere of a later incarnation of the other one resets at once, and what it sends from then on waits for that:
-//!   the first words to a process that has just been started are not spoken to the one before it.
+//!   the first words to a process that has just been started are not spoken to the one before it;
+//! - nothing changes that is not authentic (`session/opening.rs`): hello, welcome and refusal are sealed under the token, all else
+//!   under the keys of both halves, which nobody else has and no other halves have. Only what tells nothing is done for a
+//!   stranger, and rarely: it hears who we are.
 //!
 //! Within a bound session: go-back-N. Data frames are numbered from 1 and accepted in order only; each frame carries a
 //! cumulative acknowledgement and the receiver's credit. A receiver that misses a frame says so once; then, and after
 //! a reconnect, all unacknowledged frames are sent again. After silence only the first is, then more with every
 //! acknowledgement, so that a frozen server does not find heaps of copies when it wakes.
 
+mod greeting;
+
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{FrameError, HEADER_BYTES, Half, Header, Kind, seal, versions};
+use super::frame::{
+    Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, body, challenge, is_authentic, seal, versions,
+};
+use super::opening::{Opening, SessionKeys};
 use super::outbox::Outbox;
-use super::terms::{Consumed, Counts, Effect, ResetReason, Settings};
+use super::terms::{Consumed, Counts, Effect, Settings};
+use greeting::common_version;
 
 /// Most unacknowledged data frames.
 pub(crate) const WINDOW_FRAMES: usize = 64;
 /// So many unanswered data frames are acknowledged at once, also when there is nothing to send.
 const ACK_EVERY_FRAMES: u32 = 16;
-/// The versions of the body that this build speaks.
-pub(crate) const VERSIONS: (u16, u16) = (1, 1);
+/// The versions of the body that this build speaks. Before 2 there were no MACs.
+pub(crate) const VERSIONS: (u16, u16) = (2, 2);
 /// The layout of hello, welcome and refuse.
 const HELLO_VERSION: u8 = 1;
 
@@ -55,13 +65,24 @@ enum Phase {
     Unsupported,
 }
 
+/// A half of the peer that has greeted us, or answered our greeting.
+#[derive(Debug, Clone)]
+struct Met {
+    challenge: Challenge,
+    keys: SessionKeys,
+}
+
 /// One side of a session.
 #[derive(Debug)]
 pub(crate) struct Session {
     settings: Settings,
+    opening: Arc<Opening>,
     me: Half,
+    my_challenge: Challenge,
     /// The latest half of the peer that was heard of.
     seen: Half,
+    /// Its challenge, and the keys between both halves; `None` where it was heard of elsewhere only.
+    met: Option<Met>,
     phase: Phase,
     link_up: bool,
 
@@ -96,12 +117,19 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(incarnation: u64, settings: Settings, link_up: bool) -> Self {
+    pub(crate) fn new(incarnation: u64, settings: Settings, opening: Arc<Opening>, link_up: bool) -> Self {
+        Self::of(Half { incarnation, epoch: 1 }, settings, opening, link_up)
+    }
+
+    fn of(me: Half, settings: Settings, opening: Arc<Opening>, link_up: bool) -> Self {
         let granted = Consumed { items: settings.credit_items, bytes: settings.credit_bytes };
         Self {
             settings,
-            me: Half { incarnation, epoch: 1 },
+            me,
+            my_challenge: opening.challenge(me),
+            opening,
             seen: Half::NONE,
+            met: None,
             phase: Phase::Idle,
             link_up,
             next_seq: 1,
@@ -152,6 +180,11 @@ impl Session {
         Some(since.max(self.heard_at) + self.settings.silent_after)
     }
 
+    /// Whether the peer has ever proven who it is to this half of ours.
+    pub(crate) fn has_met(&self) -> bool {
+        self.met.is_some()
+    }
+
     /// Takes a frame of the peer. Call [`pump`](Self::pump) after all that are there.
     pub(crate) fn on_frame(
         &mut self,
@@ -165,32 +198,42 @@ impl Session {
             self.counts.frames_stale += 1;
             return Ok(());
         }
-        if header.from > self.seen {
-            let same_process = header.from.incarnation == self.seen.incarnation;
-            self.seen = header.from;
-            outbox.meets(header.from.incarnation);
-            match self.phase {
-                Phase::Bound { .. } => {
-                    let reason = if same_process { ResetReason::PeerForgot } else { ResetReason::NewIncarnation };
-                    self.renew(outbox);
-                    effects.push(Effect::Reset { incarnation: header.from.incarnation, reason });
-                }
-                Phase::Unsupported => self.phase = Phase::Idle,
-                Phase::Idle | Phase::Greeting => {}
-            }
-        }
         if header.kind == Kind::Hello {
+            if let Err(error) = self.check_greeting(frame, None) {
+                // Of a release that cannot prove anything: it hears what we speak, as it would from one that it can talk to.
+                let recently = self.hello_answered_at.is_some_and(|at| now < at + self.settings.retry_min / 2);
+                if matches!(error, FrameError::Release { .. }) && !recently {
+                    self.hello_answered_at = Some(now);
+                    self.send_versions(Kind::Refuse, header.from, effects);
+                }
+                return Err(error);
+            }
+            self.meet(header.from, challenge(frame)?, outbox, effects);
             return self.on_hello(now, frame, &header, outbox, effects);
         }
-        if header.to != self.me {
+        // To a former half of ours, or of a half that has not greeted this one: that cannot be proven. Whoever it is hears who we
+        // are. To a later one: then we are the former, and keep quiet.
+        let greets = matches!(header.kind, Kind::Welcome | Kind::Refuse);
+        if header.to != self.me || (!greets && (header.from != self.seen || self.met.is_none())) {
             self.counts.frames_stale += 1;
-            // A former half of ours: the sender must learn that. A later one: then we are the former, and keep quiet.
             let recently = self.hello_answered_at.is_some_and(|at| now < at + self.settings.retry_min / 2);
-            if header.to < self.me && !recently {
+            if header.to <= self.me && !recently {
                 self.hello_answered_at = Some(now);
                 self.say_hello(effects);
             }
             return Ok(());
+        }
+        match &self.met {
+            _ if greets => {
+                self.check_greeting(frame, Some(&self.my_challenge))?;
+                self.meet(header.from, challenge(frame)?, outbox, effects);
+                // A later half of a peer that we were bound to: this frame answers one that we are not any more.
+                if header.to != self.me {
+                    return Ok(());
+                }
+            }
+            Some(met) if is_authentic(frame, &met.keys.receiving, None) => {}
+            _ => return Err(FrameError::NotAuthentic),
         }
         self.heard_at = now;
         self.silence_told = false;
@@ -232,41 +275,6 @@ impl Session {
         }
         self.ack_now |= header.ack_now;
         Ok(())
-    }
-
-    fn on_hello(
-        &mut self,
-        now: Duration,
-        frame: &Bytes,
-        header: &Header,
-        outbox: &mut Outbox,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), FrameError> {
-        let theirs = versions(frame)?;
-        self.heard_at = now;
-        self.silence_told = false;
-        let supported = common_version(self.settings.versions, theirs).is_some();
-        self.send_versions(if supported { Kind::Welcome } else { Kind::Refuse }, header.from, effects);
-        if !supported {
-            self.unsupported(header.from.incarnation, theirs, outbox, effects);
-        }
-        Ok(())
-    }
-
-    fn unsupported(&mut self, incarnation: u64, theirs: (u16, u16), outbox: &mut Outbox, effects: &mut Vec<Effect>) {
-        if self.phase != Phase::Unsupported {
-            self.phase = Phase::Unsupported;
-            self.retry_at = None;
-            self.waiting_since = None;
-            outbox.clear();
-            effects.push(Effect::Unsupported { incarnation, theirs });
-        }
-    }
-
-    fn bind(&mut self, peer: Half, version: u8) {
-        self.phase = Phase::Bound { peer, version };
-        self.retry_at = None;
-        self.timeouts = 0;
     }
 
     fn on_ack(&mut self, now: Duration, header: &Header, effects: &mut Vec<Effect>) -> Result<(), FrameError> {
@@ -315,7 +323,7 @@ impl Session {
             self.acks_owed += 1;
             self.counts.frames_received += 1;
             self.counts.items_received += u64::from(header.items);
-            let body = frame.slice(HEADER_BYTES..);
+            let body = body(frame);
             self.counts.bytes_received += body.len() as u64;
             effects.push(Effect::Deliver { from: header.from, items: header.items, body });
         }
@@ -382,8 +390,7 @@ impl Session {
             let Some(mut draft) = outbox.pop() else { break };
             let header = Header { seq: self.next_seq, items, ..self.header(Kind::Data, version, peer) };
             header.write(&mut draft.bytes);
-            seal(&mut draft.bytes);
-            let frame = draft.bytes.freeze();
+            let frame = self.sealed(draft.bytes);
             self.unacked.push_back(Unacked { seq: self.next_seq, frame: frame.clone(), sent_at: now, resent: false });
             self.next_seq += 1;
             self.sent = after;
@@ -486,6 +493,7 @@ impl Session {
     /// is queued since is not: it waits for the later one. Who has told us need not be told.
     fn superseded(&mut self, incarnation: u64) {
         self.seen = Half { incarnation, epoch: 0 };
+        self.met = None;
         match self.phase {
             Phase::Bound { .. } => self.go_on_as_another_half(),
             Phase::Unsupported => self.phase = Phase::Idle,
@@ -500,9 +508,13 @@ impl Session {
 
     fn go_on_as_another_half(&mut self) {
         let me = Half { epoch: self.me.epoch + 1, ..self.me };
-        let fresh = Self::new(me.incarnation, self.settings.clone(), self.link_up);
+        let fresh = Self::of(me, self.settings.clone(), self.opening.clone(), self.link_up);
         let counts = Counts { resets: self.counts.resets + 1, ..self.counts };
-        *self = Self { me, seen: self.seen, heard_at: self.heard_at, counts, ..fresh };
+        let met = self
+            .met
+            .take()
+            .map(|met| Met { keys: self.opening.keys((me, &fresh.my_challenge), (self.seen, &met.challenge)), ..met });
+        *self = Self { seen: self.seen, met, heard_at: self.heard_at, counts, ..fresh };
     }
 
     fn send_again(&mut self, now: Duration, from_seq: u64, burst: usize, effects: &mut Vec<Effect>) {
@@ -524,26 +536,17 @@ impl Session {
         self.retry_at = Some(now + self.retry_after());
     }
 
-    fn say_hello(&mut self, effects: &mut Vec<Effect>) {
-        self.counts.hellos_sent += 1;
-        self.send_versions(Kind::Hello, Half::NONE, effects);
-    }
-
-    fn send_versions(&self, kind: Kind, to: Half, effects: &mut Vec<Effect>) {
-        let mut bytes = BytesMut::zeroed(HEADER_BYTES);
-        // A welcome may come before we are bound, so it acknowledges nothing.
-        Header { ack: 0, ..self.header(kind, HELLO_VERSION, to) }.write(&mut bytes);
-        bytes.extend_from_slice(&self.settings.versions.0.to_le_bytes());
-        bytes.extend_from_slice(&self.settings.versions.1.to_le_bytes());
-        seal(&mut bytes);
-        effects.push(Effect::Send(bytes.freeze()));
-    }
-
     fn send_bare(&self, header: Header, effects: &mut Vec<Effect>) {
         let mut bytes = BytesMut::zeroed(HEADER_BYTES);
         header.write(&mut bytes);
-        seal(&mut bytes);
-        effects.push(Effect::Send(bytes.freeze()));
+        effects.push(Effect::Send(self.sealed(bytes)));
+    }
+
+    /// A frame within the session, sealed.
+    fn sealed(&self, mut frame: BytesMut) -> Bytes {
+        let met = self.met.as_ref().expect("who is bound has been met");
+        seal(&mut frame, &met.keys.sending, None);
+        frame.freeze()
     }
 
     fn header(&self, kind: Kind, version: u8, to: Half) -> Header {
@@ -577,9 +580,4 @@ impl Session {
         let doubled = measured.max(self.settings.retry_min) * (1 << self.timeouts.min(10));
         doubled.min(self.settings.retry_max)
     }
-}
-
-fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u8> {
-    let highest = ours.1.min(theirs.1);
-    (highest >= ours.0.max(theirs.0)).then(|| u8::try_from(highest).ok()).flatten()
 }

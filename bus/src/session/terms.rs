@@ -29,7 +29,7 @@ impl Settings {
             retry_min: Duration::from_millis(100),
             retry_max: Duration::from_millis(500),
             silent_after: Duration::from_secs(3),
-            versions: (1, 1),
+            versions: super::state::VERSIONS,
         }
     }
 }

@@ -2,20 +2,25 @@
 //!
 //! Each side numbers its items (generation, number); a generation ends whenever the side restarts, forgets or is
 //! reset. What a side delivers must be, generation after generation, 0, 1, 2, ... without holes or repeats. Once the
-//! faults stop, everything must arrive, and the other side may have been reset once per restart or forgetting at most.
+//! faults stop, everything must arrive, and the other side may have been reset once per restart or forgetting at most. An
+//! adversary who hears everything, and does not know the token, changes nothing of that: it repeats what it has heard,
+//! earlier lives included, and makes frames of its own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::frame::{Actors, read_items};
+use super::frame::{Actors, HEADER_BYTES, Half, Header, Kind, read_items, seal};
+use super::opening::Opening;
 use super::outbox::Outbox;
 use super::state::Session;
 use super::terms::{Consumed, Effect, Settings};
+use crate::auth::{Credentials, Key};
 
 /// Schedules per test; 50 000 were run once.
 const SEEDS: u64 = 500;
@@ -36,10 +41,17 @@ struct Side {
     silences: u32,
 }
 
+/// A process: its challenges are its own.
+fn opening(index: usize) -> Arc<Opening> {
+    let (me, peer) = [("a", "b"), ("b", "a")][index];
+    let credentials = Credentials::node(Some("the nodes' token of this world"), None);
+    Arc::new(Opening::new(&credentials, "exo.v1.world", me, peer, Key::random()).unwrap())
+}
+
 impl Side {
-    fn new(incarnation: u64, generation: u32, latest: Option<(u32, u32)>) -> Self {
+    fn new(index: usize, incarnation: u64, generation: u32, latest: Option<(u32, u32)>) -> Self {
         Self {
-            session: Session::new(incarnation, Settings::tight(), true),
+            session: Session::new(incarnation, Settings::tight(), opening(index), true),
             outbox: Outbox::new(100_000, 300, 4096),
             incarnation,
             consumed: Consumed::default(),
@@ -62,7 +74,7 @@ impl Side {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Frame { to: usize, bytes: Vec<u8> },
+    Frame { to: usize, bytes: Vec<u8>, honest: bool },
     Tick,
 }
 
@@ -79,6 +91,10 @@ struct World {
     link_up: bool,
     spontaneous: u32,
     lost: u64,
+    /// What the adversary has heard; `None`: there is none.
+    heard: Option<Vec<(usize, Vec<u8>)>>,
+    /// Of its frames, those that were refused as nobody's.
+    unmasked: u64,
 }
 
 impl World {
@@ -91,7 +107,7 @@ impl World {
             seed,
             now: Duration::ZERO,
             random,
-            sides: [Side::new(1, 0, None), Side::new(1, 0, None)],
+            sides: [Side::new(0, 1, 0, None), Side::new(1, 1, 0, None)],
             queue: BinaryHeap::new(),
             next_event: 0,
             lose,
@@ -100,6 +116,8 @@ impl World {
             link_up: true,
             spontaneous: 0,
             lost: 0,
+            heard: None,
+            unmasked: 0,
         }
     }
 
@@ -109,6 +127,9 @@ impl World {
     }
 
     fn publish(&mut self, from: usize, frame: &Bytes) {
+        if let Some(heard) = &mut self.heard {
+            heard.push((1 - from, frame.to_vec()));
+        }
         if !self.link_up || self.random.random_bool(self.lose) {
             self.lost += 1;
             return;
@@ -116,8 +137,58 @@ impl World {
         let copies = if self.random.random_bool(self.repeat) { 2 } else { 1 };
         for _ in 0..copies {
             let micros = 100 + if self.jitter_us == 0 { 0 } else { self.random.random_range(0..self.jitter_us) };
-            self.post(Duration::from_micros(micros), Event::Frame { to: 1 - from, bytes: frame.to_vec() });
+            self.post(
+                Duration::from_micros(micros),
+                Event::Frame { to: 1 - from, bytes: frame.to_vec(), honest: true },
+            );
         }
+    }
+
+    /// The adversary repeats something, to whom it was said or to who said it, or says something of its own.
+    fn interfere(&mut self) {
+        let Some(heard) = &self.heard else { return };
+        if heard.is_empty() {
+            return;
+        }
+        let (mut to, mut bytes) = heard[self.random.random_range(0..heard.len())].clone();
+        match self.random.random_range(0..4) {
+            0 => {}
+            1 => to = 1 - to,
+            // Something in it is another, and the checksum fits again.
+            2 => {
+                let at = self.random.random_range(0..bytes.len());
+                bytes[at] ^= 1 << self.random.random_range(0..8_u32);
+                fix_checksum(&mut bytes);
+            }
+            // A later life than any, under another token.
+            _ => {
+                let half = Half { incarnation: u64::from(self.random.random_range(1..u32::MAX)), epoch: 1 };
+                let me = Half { incarnation: self.sides[to].incarnation, epoch: 1 };
+                let kind =
+                    [Kind::Hello, Kind::Welcome, Kind::Refuse, Kind::Data, Kind::Ack][self.random.random_range(0..5)];
+                let header = Header {
+                    version: 2,
+                    kind,
+                    gap: true,
+                    ack_now: true,
+                    from: half,
+                    to: if kind == Kind::Hello { Half::NONE } else { me },
+                    seq: u64::from(kind == Kind::Data),
+                    ack: 0,
+                    credit_items: u64::MAX,
+                    credit_bytes: u64::MAX,
+                    items: 0,
+                };
+                let mut frame = BytesMut::zeroed(HEADER_BYTES);
+                header.write(&mut frame);
+                frame.extend_from_slice(&[2, 0, 2, 0]);
+                frame.extend_from_slice(&[9; 16]);
+                seal(&mut frame, &Key::random(), None);
+                bytes = frame.to_vec();
+            }
+        }
+        let micros = self.random.random_range(0..1000);
+        self.post(Duration::from_micros(micros), Event::Frame { to, bytes, honest: false });
     }
 
     fn send_items(&mut self, from: usize, count: u32) {
@@ -200,7 +271,7 @@ impl World {
         let (resets, silences, delivered) = (old.resets, old.silences, old.delivered);
         // The new process never saw the unfinished generation.
         let latest = latest.map(|(generation, _)| (generation, u32::MAX));
-        let side = Side { resets, silences, delivered, ..Side::new(incarnation, generation, latest) };
+        let side = Side { resets, silences, delivered, ..Side::new(index, incarnation, generation, latest) };
         self.sides[index] = side;
         let mut effects = Vec::new();
         let up = self.link_up;
@@ -229,12 +300,16 @@ impl World {
         let Some(Reverse((at, _, event))) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match event {
-            Event::Frame { to, bytes } => {
+            Event::Frame { to, bytes, honest } => {
                 let side = &mut self.sides[to];
                 let mut effects = Vec::new();
                 let frame = Bytes::from(bytes);
                 let result = side.session.on_frame(self.now, &frame, &mut side.outbox, &mut effects);
-                result.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+                match result {
+                    Err(error) if honest => panic!("seed {}: {error}", self.seed),
+                    Err(_) => self.unmasked += 1,
+                    Ok(()) => {}
+                }
                 self.apply(to, effects);
                 self.pump(to);
             }
@@ -282,9 +357,26 @@ impl World {
     }
 }
 
+/// As the adversary makes it: whatever is in the frame, its checksum is right.
+fn fix_checksum(frame: &mut [u8]) {
+    let mut checksum = crc32fast::Hasher::new();
+    checksum.update(&frame[..HEADER_BYTES - 4]);
+    checksum.update(&frame[HEADER_BYTES..]);
+    let checksum = checksum.finalize().to_le_bytes();
+    frame[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum);
+}
+
 fn run(seed: u64, with_endings: bool) -> World {
+    run_with(seed, with_endings, false)
+}
+
+fn run_with(seed: u64, with_endings: bool, adversary: bool) -> World {
     let mut world = World::new(seed);
+    world.heard = adversary.then(Vec::new);
     for _ in 0..60 {
+        for _ in 0..5 {
+            world.interfere();
+        }
         let side = world.random.random_range(0..2);
         match world.random.random_range(0..20) {
             0..=9 => {
@@ -339,6 +431,20 @@ fn whatever_is_lost_repeated_or_reordered_every_item_arrives_once_and_in_order()
         lost += world.lost;
     }
     assert!(lost > 5_000, "the faults did not strike: {lost}");
+}
+
+#[test]
+fn who_hears_everything_and_does_not_know_the_token_changes_nothing() {
+    let (mut unmasked, mut resets) = (0, 0);
+    for seed in 0..SEEDS {
+        let calm = run_with(seed, false, true);
+        assert_eq!(calm.sides[0].resets + calm.sides[1].resets, 0, "seed {seed}: reset without a reason");
+        let stormy = run_with(seed, true, true);
+        unmasked += calm.unmasked + stormy.unmasked;
+        resets += stormy.sides[0].resets + stormy.sides[1].resets;
+    }
+    assert!(unmasked > 10_000, "the adversary did hardly anything: {unmasked}");
+    assert!(resets > 300, "hardly any session was reset: {resets}");
 }
 
 #[test]

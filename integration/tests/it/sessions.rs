@@ -203,13 +203,13 @@ async fn many_peers_talk_all_to_all() {
         while finished.len() < names.len() - 1 {
             let event = timeout(PATIENCE, events.recv()).await.expect("items do not come").unwrap();
             let Event::Items { from, items } = event else { panic!("{event:?}") };
-            let expected: &mut u64 = next.entry(from.node.clone()).or_default();
+            let expected: &mut u64 = next.entry(from.name().to_owned()).or_default();
             for (_, item) in items {
                 assert_eq!(u64::from_le_bytes(item.as_ref().try_into().unwrap()), *expected);
                 *expected += 1;
             }
             if *expected == 500 {
-                finished.insert(from.node);
+                finished.insert(from.name().to_owned());
             }
         }
     }

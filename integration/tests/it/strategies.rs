@@ -26,7 +26,6 @@ fn options(number: usize, bus: Bus, spill: &tempfile::TempDir) -> NodeOptions {
         scheduler: number == 0,
         membership: MembershipOptions::default(),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        token: "a token for tests of thirty-two bytes".into(),
         join_deadline: Duration::from_secs(10),
     });
     options

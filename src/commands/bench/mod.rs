@@ -100,7 +100,7 @@ fn with_cost(mut figures: Figures, end: &JobEnd) -> Figures {
 }
 
 fn on_cluster(config: &NodeConfig, params: &BenchParams, interrupt: &Interrupt) -> Result<Figures, Failure> {
-    let end = submit::run(&config.cluster, "exobus bench", "bench@1", params, None, interrupt)?;
+    let end = submit::run(config, "exobus bench", "bench@1", params, None, interrupt)?;
     let bytes = end.result.clone().map_err(job_failure)?;
     Ok(with_cost(rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)?, &end))
 }

@@ -168,9 +168,11 @@ impl<'a> Cluster<'a> {
         let nats = Servers::new(ground, &folder, &setup)?;
         let cluster = Self { ground, folder, setup, nats, nodes: RefCell::default() };
         cluster.nats.start()?;
-        let token = cluster.folder.join("token");
-        let made = super::ground::finish(ground.command(&["config", "token", &token.display().to_string()]))?;
-        ensure!(made.code == Some(0), "no token: {}", made.stderr);
+        let (token, submitters) = (cluster.folder.join("nodes.token"), ground.submitters_token());
+        for file in [&token, &submitters] {
+            let made = super::ground::finish(ground.command(&["config", "token", &file.display().to_string()]))?;
+            ensure!(made.code == Some(0), "no token: {}", made.stderr);
+        }
         for name in NODES {
             fs::write(cluster.config_of(name), cluster.config(name, &token)?)?;
             cluster.nodes.borrow_mut().push((name.to_owned(), None));
@@ -196,11 +198,11 @@ impl<'a> Cluster<'a> {
         let (mut node, mut security) = (String::new(), String::new());
         if let Some(lan) = self.setup.lan {
             node = format!("listen = \"{}:{DATA_PORT}\"\n", lan.address(name)?);
-            security = "insecure_no_tls = true\ninsecure_any_path = true\n".to_owned();
+            security = "insecure_no_tls = true\n".to_owned();
         }
         Ok(format!(
             "[cluster]\nnats_url = {url:?}\njetstream_replicas = {replicas}\n[node]\nname = {name:?}\nmemory = \"64MiB\"\n\
-             executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n{node}[security]\ntoken_file = {token:?}\n{security}"
+             executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n{node}[security]\ntoken_file = {token:?}\ninsecure_any_path = true\n{security}"
         ))
     }
 

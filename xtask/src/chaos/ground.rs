@@ -141,7 +141,12 @@ impl Ground {
         self.path(name).display().to_string()
     }
 
-    /// The binary, with an environment that holds nothing of ours.
+    /// The token of those who hand in jobs to a cluster, of nodes and clients alike.
+    pub fn submitters_token(&self) -> PathBuf {
+        self.path("cluster").join("submitters.token")
+    }
+
+    /// The binary, with an environment that holds nothing of ours but where that token is.
     pub fn command(&self, args: &[impl AsRef<str>]) -> Command {
         self.within(&[], args)
     }
@@ -157,6 +162,7 @@ impl Ground {
             }
         }
         command.env("EXOBUS_NATS_SERVER", &self.nats_server).env("TMPDIR", &self.folder);
+        command.env("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE", self.submitters_token());
         command
     }
 

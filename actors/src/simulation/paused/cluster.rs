@@ -135,7 +135,6 @@ impl Seat {
                 scheduler: true,
                 membership: MembershipOptions::default(),
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-                token: "a token for simulations, of no use".into(),
                 join_deadline: JOIN_DEADLINE,
             }),
             clock: setup.clock.clone(),

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::proxy::{Harm, Proxy};
 use super::*;
+use crate::transfer::network::Socket;
 use crate::transfer::wire::{Hello, encode_hello, encode_welcome};
 use crate::transfer::{FetchItem, PeerName};
 
@@ -12,6 +13,8 @@ on_each_network! {
     a_wrong_token_is_refused_and_counted,
     an_address_that_passed_to_another_node_is_noticed,
     one_connection_too_many_is_told_that_the_node_is_busy,
+    strangers_keep_no_peer_out,
+    who_says_nothing_or_says_it_in_drops_is_closed,
     nobody_there_is_known_at_once,
     a_restarted_server_is_connected_to_anew,
     what_is_not_there_does_not_keep_the_rest_from_coming,
@@ -22,6 +25,8 @@ on_each_network! {
     what_is_under_way_ends_with_the_client,
 }
 
+/// What is bound to happen has so long.
+const PATIENCE: Duration = Duration::from_secs(60);
 const SMALL: Item = (ObjectId(1), Parts::All);
 
 fn pair(network: &Arc<dyn Network>, server: ServerOptions, client: ClientOptions) -> Pair {
@@ -76,6 +81,44 @@ fn one_connection_too_many_is_told_that_the_node_is_busy(network: &Arc<dyn Netwo
     // The first one goes on; it may be on its way back to the pool still.
     let again = || pair.client.directory(pair.server.address(), vec![SMALL]).wait();
     assert!((0..1000).any(|_| again().is_ok()));
+}
+
+fn strangers_keep_no_peer_out(network: &Arc<dyn Network>) {
+    let options = ServerOptions {
+        connections_max: 1,
+        strangers_max: 3,
+        welcome: Duration::from_secs(600),
+        ..ServerOptions::default()
+    };
+    let pair = pair(network, options, ClientOptions::default());
+    let address = pair.server.address().to_string();
+    // They connect, and say nothing; more than the server has places for, of either kind.
+    let strangers: Vec<_> = (0..20).map(|_| network.connect(&address, PATIENCE).unwrap()).collect();
+    pair.directory(&[SMALL]);
+    // The oldest had to go; those that came last have their time.
+    let closed = |socket: &Arc<dyn Socket>| {
+        socket.set_receive_timeout(PATIENCE).unwrap();
+        socket.receive(&mut [0]).is_ok_and(|count| count == 0)
+    };
+    assert!(strangers[..16].iter().all(closed), "strangers stay");
+    assert!(pair.server.stats().refused >= 16, "{:?}", pair.server.stats());
+    drop(strangers);
+}
+
+fn who_says_nothing_or_says_it_in_drops_is_closed(network: &Arc<dyn Network>) {
+    let options = ServerOptions { welcome: Duration::from_millis(50), ..ServerOptions::default() };
+    let pair = pair(network, options, ClientOptions::default());
+    let hello = encode_hello(&Hello { token: TOKEN.as_bytes(), from: "drop by drop", to: "" });
+    for drops in [&[][..], &hello[..1], &hello[..hello.len() - 1]] {
+        let socket = network.connect(&pair.server.address().to_string(), PATIENCE).unwrap();
+        socket.set_receive_timeout(PATIENCE).unwrap();
+        if !drops.is_empty() {
+            socket.send(&[std::io::IoSlice::new(drops)]).unwrap();
+        }
+        assert_eq!(socket.receive(&mut [0]).unwrap(), 0, "{} bytes of a hello keep a place", drops.len());
+    }
+    // Nobody else has noticed.
+    pair.directory(&[SMALL]);
 }
 
 fn nobody_there_is_known_at_once(network: &Arc<dyn Network>) {

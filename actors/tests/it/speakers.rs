@@ -1,0 +1,182 @@
+//! Who may speak: nodes that know the nodes' token, submitters that know theirs, and each says what is its to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_actors::host::{Client, ClientError, ClientOptions, HostMsg};
+use exobus_actors::ids::{Incarnation, JobId, NodeId};
+use exobus_actors::membership::{Beat, Figures, MembershipMsg};
+use exobus_actors::random::SystemRandom;
+use exobus_actors::scheduler::{NodeSpec, SchedulerMsg};
+use exobus_actors::shell::Reply;
+use exobus_actors::task::Resources;
+use exobus_bus::session::{Endpoint, EndpointEvents, Event, Peer, SessionOptions};
+use exobus_bus::{Bus, Credentials, Message, codec};
+use exobus_store::SystemClock;
+use serde::Serialize;
+
+use crate::harness::{Cluster, MEMORY_BYTES, until};
+
+const NODES: Option<&str> = Some("the nodes' token of a test");
+const SUBMITTERS: Option<&str> = Some("the submitters' token of a test");
+const OTHER: Option<&str> = Some("another token of that length");
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::with(Credentials::node(NODES, SUBMITTERS));
+    cluster.start("n1");
+    cluster
+}
+
+async fn connect(cluster: &Cluster, credentials: Credentials) -> Result<Client, ClientError> {
+    let options = ClientOptions {
+        bus: cluster.bus.with_credentials(credentials),
+        subjects: cluster.subjects.clone(),
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SystemRandom),
+        deadline: Duration::from_secs(30),
+    };
+    Client::connect(options).await
+}
+
+async fn nodes(cluster: &Cluster) -> Vec<String> {
+    let client = connect(cluster, Credentials::submitter(SUBMITTERS)).await.unwrap();
+    let nodes = client.nodes(Duration::from_secs(30)).await.unwrap();
+    client.close().await;
+    nodes.iter().map(|info| info.spec.node.to_string()).collect()
+}
+
+async fn open(cluster: &Cluster, credentials: Credentials, name: &str) -> (Endpoint, EndpointEvents) {
+    let bus: Bus = cluster.bus.with_credentials(credentials);
+    let me = Peer { node: name.to_owned(), incarnation: 1 };
+    Endpoint::open(bus, cluster.subjects.clone(), me, SessionOptions::default()).await.unwrap()
+}
+
+fn say(endpoint: &Endpoint, actor: &str, message: &impl Serialize) {
+    let item = [&[0][..], &codec::encode(message).unwrap()].concat();
+    endpoint.send("n1", actor, item.into()).unwrap();
+}
+
+fn spec(node: &str) -> NodeSpec {
+    NodeSpec {
+        node: NodeId::new(node),
+        incarnation: Incarnation(1),
+        resources: Resources::cpu(64_000),
+        labels: Default::default(),
+        functions: Vec::new(),
+        data_address: "127.0.0.1:9".to_owned(),
+        memory_bytes: 1 << 40,
+    }
+}
+
+#[tokio::test]
+async fn a_node_with_another_token_never_joins() {
+    let cluster = cluster();
+    let cases = [
+        (Credentials::node(OTHER, SUBMITTERS), "the nodes' token of this process is not the cluster's"),
+        (Credentials::node(None, SUBMITTERS), "the cluster asks for its nodes' token"),
+        (Credentials::node(NODES, OTHER), "the submitters' token of this process is not the cluster's"),
+        (Credentials::node(NODES, None), "the cluster asks for its submitters' token"),
+        // Who hands in jobs, as a node.
+        (Credentials::node(SUBMITTERS, SUBMITTERS), "the nodes' token of this process is not the cluster's"),
+    ];
+    for (credentials, said) in cases {
+        for candidate in [false, true] {
+            let bus = cluster.bus.with_credentials(credentials.clone());
+            let refused = cluster.try_start(&bus, candidate, "n4", &[], MEMORY_BYTES).expect_err(said).to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+    assert_eq!(nodes(&cluster).await, ["n1"]);
+    let refused = cluster.try_start(&cluster.bus, false, "client-4", &[], MEMORY_BYTES).err().unwrap().to_string();
+    assert!(refused.contains("names that begin with client- are submitters'"), "{refused}");
+}
+
+/// One that does not care for what it is told: it beats, and registers in a session.
+#[tokio::test]
+async fn what_a_stranger_says_in_the_name_of_a_node_reaches_no_actor() {
+    let cluster = cluster();
+    let target = cluster.node("n1");
+    for credentials in [Credentials::node(OTHER, OTHER), Credentials::open(), Credentials::node(SUBMITTERS, SUBMITTERS)]
+    {
+        let mut heard = target.changes();
+        let before = target.figures().refused_messages;
+        let (stranger, _events) = open(&cluster, credentials.clone(), "n4").await;
+        say(&stranger, "scheduler", &SchedulerMsg::NodeUp(spec("n4")));
+        let subject = cluster.subjects.node("n4", "beat").unwrap();
+        let beat = Beat {
+            node: NodeId::new("n4"),
+            incarnation: Incarnation(1),
+            sequence: 1,
+            figures: Figures::default(),
+            data_address: String::new(),
+            stopping: false,
+            reign: None,
+            // As if n1 were dead: it would begin another life.
+            zombies: vec![(NodeId::new("n1"), target.post().incarnation())],
+        };
+        let sealed = credentials.seal(&subject, &MembershipMsg::Beat(beat)).unwrap();
+        cluster.bus.try_publish(subject, Message::new(sealed)).unwrap();
+        // The beat, and greetings.
+        until(|| target.figures().refused_messages >= before + 3).await;
+        assert!(heard.try_recv().is_err(), "a stranger is held for a node");
+        assert_eq!(nodes(&cluster).await, ["n1"]);
+    }
+    assert!(target.fatal().is_none());
+}
+
+#[tokio::test]
+async fn a_client_hears_which_token_is_wrong_or_missing() {
+    let cluster = cluster();
+    let said = async |credentials| connect(&cluster, credentials).await.err().expect("refused").to_string();
+    let wrong = said(Credentials::submitter(OTHER)).await;
+    assert!(wrong.contains("the submitters' token of this process is not the cluster's"), "{wrong}");
+    let missing = said(Credentials::submitter(None)).await;
+    assert!(missing.contains("asks for its submitters' token, and this process has none"), "{missing}");
+    // Where NATS decides, none is wanted.
+    let by_nats = Cluster::with(Credentials::node(NODES, None));
+    by_nats.start("n1");
+    connect(&by_nats, Credentials::submitter(None)).await.expect("NATS would have refused it").close().await;
+    let unwanted = connect(&by_nats, Credentials::submitter(OTHER)).await.err().expect("refused").to_string();
+    assert!(unwanted.contains("the cluster goes without one"), "{unwanted}");
+}
+
+#[tokio::test]
+async fn a_submitter_says_what_submitters_may() {
+    let cluster = cluster();
+    let target = cluster.node("n1");
+    let before = target.figures().refused_messages;
+    let (submitter, mut events) = open(&cluster, Credentials::submitter(SUBMITTERS), "client-1").await;
+    let me = NodeId::new("client-1");
+    let forbidden = [
+        SchedulerMsg::NodeUp(spec("n4")),
+        SchedulerMsg::NodeUp(spec("client-1")),
+        SchedulerMsg::NodeDown { node: NodeId::new("n1"), incarnation: Incarnation(u64::MAX), reason: String::new() },
+        SchedulerMsg::JobDone { job: JobId::from_u128(1) },
+        // An answer that is not its own: n1 would speak for it.
+        SchedulerMsg::ListNodes { reply: Reply::to(NodeId::new("n2"), 1) },
+    ];
+    for message in &forbidden {
+        say(&submitter, "scheduler", message);
+    }
+    say(&submitter, "host", &HostMsg::Resume { job: JobId::from_u128(1) });
+    say(&submitter, "membership", &MembershipMsg::Leave);
+    // An answer, and a rejection of a task: nobody asks a submitter.
+    submitter.send("n1", "replies", [&[2][..], &1_u64.to_be_bytes(), &[1, 0xc0]].concat().into()).unwrap();
+    submitter.send("n1", "scheduler", [&[3][..], &[7; 32], b"why"].concat().into()).unwrap();
+    let refused = forbidden.len() as u64 + 4;
+    until(|| target.figures().refused_messages >= before + refused).await;
+    assert_eq!(target.figures().refused_messages, before + refused);
+
+    say(&submitter, "scheduler", &SchedulerMsg::ListNodes { reply: Reply::to(me, 7) });
+    let answer = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            if let Event::Items { from, items } = events.recv().await.expect("the session ends") {
+                break (from, items);
+            }
+        }
+    });
+    let (from, items) = answer.await.expect("no answer");
+    assert_eq!((from.name(), &*items[0].0), ("n1", "replies"));
+    assert_eq!(nodes(&cluster).await, ["n1"], "all that it said before has changed nothing");
+    assert!(target.fatal().is_none());
+}

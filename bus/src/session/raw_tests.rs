@@ -1,0 +1,223 @@
+//! An endpoint and frames that no session makes: of a peer that knows the token and does wrong, of another release, and of one
+//! that repeats what it has heard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::time::timeout;
+
+use super::frame::{Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, challenge, is_authentic, seal, versions};
+use super::opening::{Opening, SessionKeys};
+use super::{Endpoint, EndpointEvents, Event, Peer, SessionError, SessionOptions};
+use crate::auth::{Credentials, Key};
+use crate::subject::{Subject, Subjects};
+use crate::{Bus, Message, SubscribeOptions, Subscription};
+
+/// Virtual, so it costs nothing.
+const PATIENCE: Duration = Duration::from_secs(600);
+const ME: Half = Half { incarnation: 1, epoch: 1 };
+const MY_CHALLENGE: Challenge = [7; 16];
+
+fn subjects() -> Subjects {
+    Subjects::new("test").unwrap()
+}
+
+fn bus() -> Bus {
+    Bus::in_process().with_credentials(Credentials::node(Some("the nodes' token of a test"), None))
+}
+
+async fn open(bus: &Bus, node: &str, incarnation: u64) -> (Endpoint, EndpointEvents) {
+    let me = Peer { node: node.to_owned(), incarnation };
+    Endpoint::open(bus.clone(), subjects(), me, SessionOptions::default()).await.unwrap()
+}
+
+async fn next(events: &mut EndpointEvents) -> Event {
+    timeout(PATIENCE, events.recv()).await.expect("no event").expect("the endpoint ended")
+}
+
+/// The node `a`, which makes its frames by hand, and talks to the endpoint `b`.
+struct Raw {
+    bus: Bus,
+    to_b: Subject,
+    from_b: Subscription,
+    opening: Arc<Opening>,
+    keys: Option<SessionKeys>,
+    /// The half of `b`.
+    peer: Half,
+}
+
+impl Raw {
+    async fn new(bus: &Bus) -> Self {
+        let opening = Opening::new(bus.credentials(), subjects().prefix(), "a", "b", Key::random()).unwrap();
+        let pattern = subjects().session("a", "b").unwrap().into();
+        Self {
+            bus: bus.clone(),
+            to_b: subjects().session("b", "a").unwrap(),
+            from_b: bus.subscribe(pattern, SubscribeOptions::default()).await.unwrap(),
+            opening: Arc::new(opening),
+            keys: None,
+            peer: Half::NONE,
+        }
+    }
+
+    async fn hears(&mut self) -> Bytes {
+        timeout(PATIENCE, self.from_b.recv()).await.expect("no frame").unwrap().message.payload
+    }
+
+    /// What `b` says in a frame of this kind, which is the next of it.
+    async fn hears_a(&mut self, kind: Kind) -> (Header, Bytes) {
+        loop {
+            let frame = self.hears().await;
+            let header = Header::read(&frame).unwrap();
+            if header.kind == kind {
+                return (header, frame);
+            }
+        }
+    }
+
+    fn frame(&self, kind: Kind, seq: u64, items: u32, body: &[u8]) -> BytesMut {
+        let header = Header {
+            version: if matches!(kind, Kind::Data | Kind::Ack) { 2 } else { 1 },
+            kind,
+            gap: false,
+            ack_now: false,
+            from: ME,
+            to: if kind == Kind::Hello { Half::NONE } else { self.peer },
+            seq,
+            ack: 0,
+            credit_items: 1_000_000,
+            credit_bytes: 1_000_000,
+            items,
+        };
+        let mut frame = BytesMut::zeroed(HEADER_BYTES);
+        header.write(&mut frame);
+        frame.extend_from_slice(body);
+        frame
+    }
+
+    fn publish(&self, frame: Bytes) {
+        self.bus.try_publish(self.to_b.clone(), Message::new(frame)).unwrap();
+    }
+
+    fn hello(&self, versions: [u8; 4]) -> Bytes {
+        let mut frame = self.frame(Kind::Hello, 0, 0, &[&versions[..], &MY_CHALLENGE].concat());
+        seal(&mut frame, self.opening.sending(), None);
+        frame.freeze()
+    }
+
+    /// Says hello and hears the welcome, which answers the challenge.
+    async fn meet(&mut self) {
+        self.publish(self.hello([2, 0, 2, 0]));
+        let (header, frame) = self.hears_a(Kind::Welcome).await;
+        assert!(is_authentic(&frame, self.opening.receiving(), Some(&MY_CHALLENGE)));
+        self.peer = header.from;
+        self.keys = Some(self.opening.keys((ME, &MY_CHALLENGE), (header.from, &challenge(&frame).unwrap())));
+    }
+
+    fn data(&self, seq: u64, items: u32, body: &[u8]) -> Bytes {
+        let mut frame = self.frame(Kind::Data, seq, items, body);
+        seal(&mut frame, &self.keys.as_ref().unwrap().sending, None);
+        frame.freeze()
+    }
+}
+
+fn items(event: Event) -> Vec<(Arc<str>, Bytes)> {
+    let Event::Items { from, items } = event else { panic!("{event:?}") };
+    assert_eq!((from.name(), from.incarnation()), ("a", 1));
+    items
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecodable_item_is_told_once_and_what_follows_arrives() {
+    let bus = bus();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    let mut a = Raw::new(&bus).await;
+    a.meet().await;
+    // A good item, one that claims to be longer than the frame, one of an actor that is no token.
+    a.publish(a.data(1, 2, b"\0\x01x\x02hi\x01\x7fshort"));
+    a.publish(a.data(2, 1, b"\0\x03a.b\x01y"));
+    a.publish(a.data(3, 1, b"\0\x01x\x03end"));
+    assert_eq!(items(next(&mut b_events).await), [("x".into(), "hi".into())]);
+    for offset in [6, 0] {
+        let event = next(&mut b_events).await;
+        let Event::Undecodable { error: FrameError::Items { at, .. }, .. } = &event else { panic!("{event:?}") };
+        assert_eq!(*at, offset);
+    }
+    assert_eq!(items(next(&mut b_events).await), [("x".into(), "end".into())]);
+    // All three are acknowledged, so none comes again.
+    while a.hears_a(Kind::Ack).await.0.ack < 3 {}
+    assert_eq!((b.stats().frames_malformed, b.stats().frames_of_strangers), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_in_one_session_is_nothing_in_the_next() {
+    let bus = bus();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    let mut a = Raw::new(&bus).await;
+    a.meet().await;
+    let (hello, said) = (a.hello([2, 0, 2, 0]), a.data(1, 1, b"\0\x01x\x03buy"));
+    a.publish(said.clone());
+    assert_eq!(items(next(&mut b_events).await), [("x".into(), "buy".into())]);
+    // Again in the same session: it has the number of one that was taken.
+    a.publish(said.clone());
+    while b.stats().frames_repeated == 0 {
+        a.hears().await;
+    }
+    // `b` is started anew, and somebody repeats all that he has heard of `a`. With the challenge of the new `b`, nothing of it fits.
+    drop((b, b_events));
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    a.publish(hello);
+    a.hears_a(Kind::Welcome).await;
+    for _ in 0..10 {
+        a.publish(said.clone());
+    }
+    let heard = timeout(Duration::from_secs(20), b_events.recv()).await;
+    assert!(!matches!(heard, Ok(Some(Event::Items { .. }))), "{heard:?}");
+    assert_eq!(b.stats().frames_of_strangers, 10, "{:?}", b.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_of_another_version_is_told_and_refused() {
+    let bus = bus();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    b.send("a", "x", "waits".into()).unwrap();
+    let mut raw = Raw::new(&bus).await;
+    // A hello of a build that speaks versions 7 to 9.
+    raw.publish(raw.hello([7, 0, 9, 0]));
+    let event = next(&mut b_events).await;
+    let Event::Unsupported { peer, theirs: (7, 9) } = &event else { panic!("{event:?}") };
+    assert_eq!(peer.node, "a");
+    let (_, refusal) = raw.hears_a(Kind::Refuse).await;
+    assert_eq!(versions(&refusal), Ok((2, 2)), "the refusal says what we speak");
+    b.drain(PATIENCE).await.unwrap();
+    assert!(matches!(b.send("a", "x", Bytes::new()), Err(SessionError::Unsupported { .. })));
+    // A later incarnation of the node may speak ours.
+    let (a, mut a_events) = open(&bus, "a", 2).await;
+    a.send("b", "x", "news".into()).unwrap();
+    assert!(matches!(next(&mut b_events).await, Event::Items { .. }));
+    b.send("a", "x", "more".into()).unwrap();
+    assert!(matches!(next(&mut a_events).await, Event::Items { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_without_macs_is_refused_with_both_versions() {
+    let bus = bus();
+    let (b, _b_events) = open(&bus, "b", 1).await;
+    let mut raw = Raw::new(&bus).await;
+    // Its hello: the versions, no challenge, no MAC.
+    let mut hello = raw.frame(Kind::Hello, 0, 0, &[1, 0, 1, 0]);
+    let checksum = {
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(&hello[..HEADER_BYTES - 4]);
+        checksum.update(&hello[HEADER_BYTES..]);
+        checksum.finalize()
+    };
+    hello[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    raw.publish(hello.freeze());
+    let (_, refusal) = raw.hears_a(Kind::Refuse).await;
+    assert_eq!(versions(&refusal), Ok((2, 2)), "it hears what we speak");
+    assert_eq!(b.stats().frames_of_strangers, 1);
+    let error = FrameError::Release { theirs: (1, 1), ours: (2, 2) }.to_string();
+    assert!(error.contains("speaks versions 1 to 1 of sessions, this one speaks 2 to 2: run one release"), "{error}");
+}
