@@ -27,7 +27,6 @@ use crate::{
     disk::{Disk, DiskFile},
     error::StoreError,
     index::Index,
-    spill,
     table::FileId,
 };
 
@@ -235,17 +234,22 @@ impl Dirs {
         open.index.clone()
     }
 
-    /// A file to write, made when it is not there.
-    pub fn create(&self, file: FileId, dir: usize, path: &Path, bytes: u64) -> Result<Arc<dyn DiskFile>, StoreError> {
+    /// A file to write, made when it is not there, with so many bytes of the disk set aside for it.
+    pub fn create(
+        &self,
+        file: FileId,
+        dir: usize,
+        path: &Path,
+        bytes_hint: u64,
+    ) -> Result<Arc<dyn DiskFile>, StoreError> {
         self.handle(file, |made| {
             if made {
                 return self.reopen(path);
             }
-            let hint = bytes.max(spill::FILE_BYTES + spill::REQUEST_BYTES);
             self.prepare(dir)?;
-            let created = match self.disk.create(path, hint) {
+            let created = match self.disk.create(path, bytes_hint) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => match self.remake(dir) {
-                    Ok(()) => self.disk.create(path, hint),
+                    Ok(()) => self.disk.create(path, bytes_hint),
                     // It may be there another time.
                     Err(_) => Err(error),
                 },

@@ -123,7 +123,8 @@ impl Borrowed {
                 return Err(shared.explain(error));
             };
             let borrowed = Borrowed { shared: shared.clone(), file, path, offset };
-            match shared.dirs.create(file, dir, &borrowed.path, 0) {
+            // Nothing is set aside beyond that: there may be many of them.
+            match shared.dirs.create(file, dir, &borrowed.path, needed) {
                 Ok(handle) => return Ok((borrowed, handle)),
                 Err(error) => {
                     warn!(%error, "spill file cannot be made");

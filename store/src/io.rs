@@ -18,7 +18,7 @@ use crate::{
     options::StoreEvent,
     region::{Lease, View},
     shared::Shared,
-    spill::REQUEST_BYTES,
+    spill::{FILE_BYTES, REQUEST_BYTES},
     state::{LoadJob, Source, WriteJob},
     table::FileId,
 };
@@ -414,7 +414,9 @@ fn run_write(shared: &Shared, job: &WriteJob, buffer: &mut AlignedBuffer) {
 
 fn try_write(shared: &Shared, job: &WriteJob, buffer: &mut AlignedBuffer) -> Result<(), StoreError> {
     let (path, dir) = shared.with(|state| (state.path_of(job.file), state.files.get(job.file).dir));
-    let file = shared.dirs.create(job.file, dir, &path, job.offset + job.bytes)?;
+    // Writes within what is set aside go on side by side.
+    let bytes_hint = (job.offset + job.bytes).max(FILE_BYTES + REQUEST_BYTES);
+    let file = shared.dirs.create(job.file, dir, &path, bytes_hint)?;
     // Whole pages go from where they are; smaller blocks are packed behind them.
     let paged: Vec<View> = job
         .items

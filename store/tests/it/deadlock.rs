@@ -151,7 +151,7 @@ fn one_part_larger_than_memory_goes_to_disk() {
 
 #[test]
 fn any_number_of_writers_go_to_disk_when_everything_is_full() {
-    const WRITERS: u64 = 200;
+    const WRITERS: u64 = 60;
     let Fixture { store, .. } = fixture(8 * MIB);
     let all = arguments(&store, vec![remote(8 * MIB)]).wait().unwrap();
     let mut writers: Vec<_> = (0..WRITERS).map(|id| store.writer(ObjectId(id.into()), WriterOptions::new(1))).collect();
