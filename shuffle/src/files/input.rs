@@ -1,5 +1,6 @@
 //! Input: which record files there are, how they are cut into chunks, and how a chunk gets into memory.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -51,7 +52,7 @@ impl Default for ReadOptions {
 /// Those of [`list_files`]; a file that ends inside a record.
 pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
     let files = list_files(paths)?;
-    files.iter().try_for_each(|file| whole_rows(file, RECORD_BYTES as u64))?;
+    files.iter().try_for_each(|file| whole_rows(&file.path, file.bytes, RECORD_BYTES as u64))?;
     Ok(files)
 }
 
@@ -59,10 +60,10 @@ pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
 ///
 /// # Errors
 /// [`FileError::Truncated`].
-pub(crate) fn whole_rows(file: &InputFile, row_bytes: u64) -> Result<(), FileError> {
-    match file.bytes % row_bytes {
+pub(crate) fn whole_rows(path: &Path, bytes: u64, row_bytes: u64) -> Result<(), FileError> {
+    match bytes % row_bytes {
         0 => Ok(()),
-        rest => Err(FileError::Truncated { path: file.path.clone(), bytes: file.bytes, offset: file.bytes - rest }),
+        rest => Err(FileError::Truncated { path: path.to_owned(), bytes, offset: bytes - rest }),
     }
 }
 
@@ -73,59 +74,111 @@ pub(crate) fn whole_rows(file: &InputFile, row_bytes: u64) -> Result<(), FileErr
 /// A path that is missing or unreadable, a directory without files.
 pub fn list_files(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
     let mut files = Vec::new();
-    for path in paths {
-        let metadata = std::fs::metadata(path).map_err(|error| FileError::io(path, "look up", 0, error))?;
-        if metadata.is_dir() {
-            let names = visible_names(path)?;
-            let before = files.len();
-            for name in names {
-                let path = path.join(name);
-                let metadata = std::fs::metadata(&path).map_err(|error| FileError::io(&path, "look up", 0, error))?;
-                if metadata.is_file() {
-                    files.push(InputFile { path, bytes: metadata.len() });
-                }
-            }
-            if files.len() == before {
-                return Err(FileError::NoFiles { path: path.clone() });
-            }
-        } else if metadata.is_file() {
-            files.push(InputFile { path: path.clone(), bytes: metadata.len() });
-        } else {
-            return Err(FileError::WrongKind { path: path.clone(), expected: "regular file or directory" });
-        }
-    }
+    visit_files(
+        paths,
+        |_| Ok(()),
+        |path, bytes| -> Result<(), FileError> {
+            files.push(InputFile { path: path.to_owned(), bytes });
+            Ok(())
+        },
+    )?;
     Ok(files)
 }
 
-fn visible_names(directory: &Path) -> Result<Vec<std::ffi::OsString>, FileError> {
-    let failed = |error| FileError::io(directory, "list", 0, error);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if !matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_')) {
-            names.push(name);
+/// Calls `file` for what [`list_files`] lists, path and length. Before it looks at a path that could lead anywhere (one that
+/// is given, a link in a directory) it calls `check`.
+///
+/// # Errors
+/// As [`list_files`]; those of `check` and `file`.
+pub(crate) fn visit_files<E: From<FileError>>(
+    paths: &[PathBuf],
+    mut check: impl FnMut(&Path) -> Result<(), E>,
+    mut file: impl FnMut(&Path, u64) -> Result<(), E>,
+) -> Result<(), E> {
+    let look_up = |path: &Path| std::fs::metadata(path).map_err(|error| FileError::io(path, "look up", 0, error));
+    for path in paths {
+        check(path)?;
+        let metadata = look_up(path)?;
+        if metadata.is_dir() {
+            let mut any = false;
+            for Entry { name, bytes } in visible_files(path)? {
+                let path = path.join(name);
+                let bytes = match bytes {
+                    Some(bytes) => bytes,
+                    None => {
+                        check(&path)?;
+                        let metadata = look_up(&path)?;
+                        if !metadata.is_file() {
+                            continue;
+                        }
+                        metadata.len()
+                    }
+                };
+                any = true;
+                file(&path, bytes)?;
+            }
+            if !any {
+                return Err(FileError::NoFiles { path: path.clone() }.into());
+            }
+        } else if metadata.is_file() {
+            file(path, metadata.len())?;
+        } else {
+            return Err(FileError::WrongKind { path: path.clone(), expected: "regular file or directory" }.into());
         }
     }
-    names.sort_unstable();
-    Ok(names)
+    Ok(())
+}
+
+/// Something in a directory.
+struct Entry {
+    name: std::ffi::OsString,
+    /// Its length; `None` for a link, which was not followed.
+    bytes: Option<u64>,
+}
+
+/// Files and links of a directory, in order of their names. Each is looked up once.
+fn visible_files(directory: &Path) -> Result<Vec<Entry>, FileError> {
+    let failed = |error| FileError::io(directory, "list", 0, error);
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_')) {
+            continue;
+        }
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_symlink() {
+            entries.push(Entry { name, bytes: None });
+        } else if kind.is_file() {
+            let metadata =
+                entry.metadata().map_err(|error| FileError::io(&directory.join(&name), "look up", 0, error))?;
+            entries.push(Entry { name, bytes: Some(metadata.len()) });
+        }
+    }
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
 }
 
 /// Cuts `files` into chunks of about `chunk_bytes` and at most [`STRIDE_BYTES`] more. The chunks of a file are equally
 /// long but for the last, begin at multiples of [`STRIDE_BYTES`], and follow the order of files and offsets; an empty
 /// file has none.
 pub fn chunks(files: &[InputFile], chunk_bytes: u64) -> Vec<Chunk> {
-    let mut chunks = Vec::new();
-    for file in files {
-        let count = file.bytes.div_ceil(chunk_bytes.max(1)).max(1);
-        let step = file.bytes.div_ceil(count).next_multiple_of(STRIDE_BYTES as u64);
-        let mut offset = 0;
-        while offset < file.bytes {
-            let bytes = step.min(file.bytes - offset);
-            chunks.push(Chunk { path: file.path.clone(), offset, bytes });
-            offset += bytes;
-        }
-    }
-    chunks
+    let of_file = |file: &InputFile| {
+        let path = file.path.clone();
+        strides(file.bytes, chunk_bytes).map(move |range| Chunk {
+            path: path.clone(),
+            offset: range.start,
+            bytes: range.end - range.start,
+        })
+    };
+    files.iter().flat_map(of_file).collect()
+}
+
+/// The ranges of a file of `bytes` bytes that [`chunks`] makes of it.
+pub(super) fn strides(bytes: u64, chunk_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let count = bytes.div_ceil(chunk_bytes.max(1)).max(1);
+    let step = bytes.div_ceil(count).next_multiple_of(STRIDE_BYTES as u64).max(STRIDE_BYTES as u64);
+    (0..bytes.div_ceil(step)).map(move |index| index * step..((index + 1) * step).min(bytes))
 }
 
 impl Chunk {
@@ -190,6 +243,39 @@ pub fn read_chunk<'a>(chunk: &Chunk, scratch: &'a mut [u8], options: &ReadOption
     }
     let start = (chunk.offset - from) as usize;
     Ok(&mut scratch[start..start + chunk.bytes as usize])
+}
+
+/// Reads small files one behind the other into `into`; how many bytes that was. Through the page cache: the system reads
+/// more of them at a time than one asks for, and there is nothing to align.
+///
+/// # Errors
+/// As [`read_chunk`]; those of `check`, which is called before a file is opened.
+///
+/// # Panics
+/// `into` is too short.
+pub(crate) fn read_files<E: From<FileError>>(
+    files: impl Iterator<Item = InputFile>,
+    into: &mut [u8],
+    mut check: impl FnMut(&Path) -> Result<(), E>,
+) -> Result<usize, E> {
+    use std::io::ErrorKind;
+    use std::os::unix::fs::FileExt as _;
+    let mut at = 0;
+    for InputFile { path, bytes } in files {
+        check(&path)?;
+        let file = std::fs::File::open(&path).map_err(|error| FileError::io(&path, "open", 0, error))?;
+        let mut offset = 0;
+        while offset < bytes {
+            let rest = at..at + (bytes - offset) as usize;
+            match file.read_at(&mut into[rest], offset) {
+                Ok(0) => return Err(FileError::EndedEarly { path, offset, expected: bytes }.into()),
+                Ok(read) => (at, offset) = (at + read, offset + read as u64),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(FileError::io(&path, "read", offset, error).into()),
+            }
+        }
+    }
+    Ok(at)
 }
 
 /// Locks; what a worker that panicked left behind is still whole, for every critical section is one assignment.

@@ -5,6 +5,7 @@
 //! buffered. Memory that grows with the data is the caller's.
 //!
 //! - [`input`]: which files there are, chunks of them, and reading a chunk;
+//! - [`list`]: the files of an input, compactly, and which of them are read together;
 //! - [`output`]: writing a file front to back under a temporary name, and committing it;
 //! - [`DirectFile`]: the one place that asks for direct I/O, and does without where it must;
 //! - [`generate`] and [`validate`]: the benchmark's two tools over whole files, with a thread per request in flight.
@@ -17,6 +18,7 @@ mod direct;
 pub mod error;
 pub mod generate;
 pub mod input;
+pub mod list;
 pub mod output;
 pub mod validate;
 
@@ -24,8 +26,10 @@ pub use buffer::AlignedBuffer;
 pub use direct::DirectFile;
 pub use error::FileError;
 pub use generate::{Generated, Stop, generate_dir, generate_dir_until, generate_file, generate_file_until};
-pub(crate) use input::whole_rows;
 pub use input::{Chunk, InputFile, ReadOptions, chunks, list_files, list_inputs, read_chunk};
+pub(crate) use input::{read_files, visit_files, whole_rows};
+pub(crate) use list::scratch_bytes;
+pub use list::{FileList, FilePart, SMALL_FILE_BYTES};
 pub use output::{
     IoBuffer, OutputFile, Token, abort, commit, part_name, prepare_output_dir, range_name, remove_unfinished, sync_dir,
 };

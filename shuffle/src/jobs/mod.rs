@@ -1,6 +1,7 @@
 //! Jobs: what a shuffle does to data.
 
 pub mod aggregate;
+pub(crate) mod inputs;
 pub(crate) mod outputs;
 pub mod pieces;
 pub mod random_shuffle;

@@ -8,7 +8,7 @@ use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use serde::Deserialize;
 
-use crate::files::{self, FileError, InputFile, IoBuffer, Token};
+use crate::files::{self, FileError, IoBuffer, Token};
 
 impl From<FileError> for TaskError {
     fn from(error: FileError) -> Self {
@@ -18,23 +18,6 @@ impl From<FileError> for TaskError {
             _ => Self::fatal(error),
         }
     }
-}
-
-/// Lists the inputs with `listing`.
-pub(crate) fn list(
-    context: &TaskContext<'_>,
-    inputs: &[PathBuf],
-    listing: impl FnOnce(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
-) -> Result<Vec<InputFile>, TaskError> {
-    for path in inputs {
-        context.check_path(path)?;
-    }
-    let files = listing(inputs)?;
-    for file in &files {
-        // A link in an input folder may lead anywhere.
-        context.check_path(&file.path)?;
-    }
-    Ok(files)
 }
 
 /// Prepares the output directory: true when it was made for this job. A task of its own, since what it returns always fits the

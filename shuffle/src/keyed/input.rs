@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::{FileError, InputFile};
 
 /// Where a row begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Byte offset in the file.
     pub offset: u64,
@@ -43,11 +43,6 @@ impl Piece {
     /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start.offset
-    }
-
-    /// The part of it from `start` to `end`.
-    pub(super) fn part(&self, start: Mark, end: u64) -> Self {
-        Self { start, end, ..self.clone() }
     }
 }
 
@@ -216,72 +211,6 @@ impl<'a> Input<'a> {
                 return Ok(());
             }
         }
-    }
-}
-
-/// Cuts each file into pieces of about `piece_bytes`, at the given places only.
-pub(super) fn pieces(files: &[InputFile], places: &Places, piece_bytes: u64) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut before_bytes = 0;
-    for (index, file) in files.iter().enumerate() {
-        let whole = Piece::whole(file.clone(), before_bytes);
-        before_bytes += file.bytes;
-        if file.bytes == 0 {
-            continue;
-        }
-        let count = file.bytes.div_ceil(piece_bytes.max(1));
-        let mut start = whole.start;
-        for number in 1..=count {
-            let wanted = (u128::from(file.bytes) * u128::from(number) / u128::from(count)) as u64;
-            let end = places.at_or_after(index, file.bytes, wanted);
-            if end.offset > start.offset {
-                pieces.push(whole.part(start, end.offset));
-                start = end;
-            }
-        }
-    }
-    pieces
-}
-
-/// Where files may be cut.
-#[derive(Debug)]
-pub(super) enum Places {
-    /// At multiples of this.
-    Multiples(u64),
-    /// Here, file by file; none for a file that is left whole.
-    Marks(Vec<Vec<Mark>>),
-}
-
-impl Places {
-    /// The first place of file `index` at `offset` or behind it; the end of the file is always one.
-    fn at_or_after(&self, index: usize, file_bytes: u64, offset: u64) -> Mark {
-        let end = Mark { offset: file_bytes, lines: 0 };
-        match self {
-            Self::Multiples(step) => Mark { offset: offset.next_multiple_of(*step).min(file_bytes), lines: 0 },
-            Self::Marks(marks) => {
-                let marks = &marks[index];
-                let at = marks.partition_point(|mark| mark.offset < offset);
-                marks.get(at).copied().unwrap_or(end)
-            }
-        }
-    }
-}
-
-impl Places {
-    /// A piece of about `bytes` bytes near byte `at` of all files together; `None` when there is none.
-    pub(super) fn piece_at(&self, files: &[InputFile], at: u64, bytes: u64) -> Option<Piece> {
-        let mut before_bytes = 0;
-        for (index, file) in files.iter().enumerate() {
-            if at < before_bytes + file.bytes {
-                let whole = Piece::whole(file.clone(), before_bytes);
-                let found = self.at_or_after(index, file.bytes, at - before_bytes);
-                let start = if found.offset < file.bytes { found } else { whole.start };
-                let end = self.at_or_after(index, file.bytes, start.offset + bytes);
-                return Some(whole.part(start, end.offset));
-            }
-            before_bytes += file.bytes;
-        }
-        None
     }
 }
 

@@ -1,16 +1,19 @@
 //! Input and numbers of a keyed job, before anything is moved.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exobus_actors::futures::Futures;
 use exobus_actors::task::{JobError, TaskOptions};
 
-use super::input::{Piece, Places, pieces};
 use super::register::{KeyedFunction, Registered, stage};
+use super::shares::{Places, Share, shares};
 use super::tasks::{Found, ListParams, Listed, ProbeParams, Probed, SplitParams};
 use super::{KeyedJob, Split};
-use crate::files::InputFile;
+use crate::files::FileList;
+use crate::jobs::inputs::Pages;
 use crate::jobs::outputs::{Cleanup, prepare};
 use crate::plan::{Plan, Sizes};
 use crate::strategies::auto::{self, Estimate};
@@ -19,6 +22,8 @@ use crate::strategies::auto::{self, Estimate};
 const PROBES: u64 = 8;
 /// Bytes of one of them.
 const PROBE_BYTES: u64 = 256 << 10;
+/// Small files of one of them: what takes long there is to open them.
+const PROBE_FILES: usize = 32;
 /// Combining is believed to save this much at most, however much it saves in the probe: where keys are spread unevenly
 /// over the input, a partition that was thought to be small still fits into memory.
 const COMBINED_SHARE_MIN: u64 = 4;
@@ -37,7 +42,9 @@ pub(super) struct Layout {
     /// Of what maps make of them.
     pub(super) sizes: Sizes,
     pub(super) plan: Plan,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pages: Pages,
+    /// What of the input each map reads.
+    pub(super) shares: Vec<Share>,
     /// Removes what a job that fails has made; where there is an output.
     pub(super) cleanup: Option<Cleanup>,
 }
@@ -62,20 +69,21 @@ impl Layout {
             None => None,
         };
 
-        let input_bytes = files.iter().map(|file| file.bytes).sum();
+        let input_bytes = files.bytes();
+        let pages = Pages::put(futures, &files)?;
         let sizes = Sizes::of(&futures.nodes(), input_bytes);
         let look_bytes = (sizes.memory_bytes / LOOK_SHARE_OF_MEMORY).clamp(LOOK_BYTES_MIN, LOOK_BYTES_MAX);
-        let places = places::<J>(futures, job, &files, look_bytes).await?;
-        let probed = probe::<J>(futures, job, &files, &places, look_bytes).await?;
+        let places = places::<J>(futures, job, &files, &pages, look_bytes).await?;
+        let probed = probe::<J>(futures, job, &files, &pages, &places, look_bytes).await?;
         let sizes = Sizes { input_bytes: probed.mapped_bytes(input_bytes), ..sizes };
         let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
         check_partitions(&**job, plan.partitions)?;
-        let pieces = pieces(&files, &places, probed.piece_bytes(plan.chunk_bytes));
-        Ok(Self { input_bytes, sizes, plan, pieces, cleanup })
+        let shares = shares(&files, &places, probed.piece_bytes(plan.chunk_bytes));
+        Ok(Self { input_bytes, sizes, plan, pages, shares, cleanup })
     }
 
     pub(super) fn estimates(&self) -> Vec<Estimate> {
-        auto::estimates(self.sizes, self.pieces.len(), &self.plan)
+        auto::estimates(self.sizes, self.shares.len(), &self.plan)
     }
 }
 
@@ -89,11 +97,12 @@ fn check_partitions<J: KeyedJob>(job: &J, partitions: u32) -> Result<(), JobErro
     }
 }
 
-/// Where files may be cut.
+/// Where large files may be cut.
 async fn places<J: Registered>(
     futures: &Futures,
     job: &Arc<J>,
-    files: &[InputFile],
+    files: &FileList,
+    pages: &Pages,
     scratch_bytes: u64,
 ) -> Result<Places, JobError> {
     match job.split() {
@@ -101,22 +110,18 @@ async fn places<J: Registered>(
         Split::Anywhere => return Ok(Places::Multiples(1)),
         Split::Marks => {}
     }
-    let split = |file: &InputFile| {
-        let step_bytes = MARK_STEP_BYTES_MIN.max(file.bytes / MARKS_PER_FILE);
-        if file.bytes <= step_bytes {
-            return Ok(None);
-        }
-        let params = SplitParams { job: job.clone(), file: file.clone(), step_bytes, scratch_bytes };
+    let split = |file: Range<u64>| {
+        let step_bytes = MARK_STEP_BYTES_MIN.max((file.end - file.start) / MARKS_PER_FILE);
+        let params = SplitParams { job: job.clone(), at: file.start, step_bytes, scratch_bytes };
         let options = TaskOptions { scratch_bytes: vec![scratch_bytes], ..TaskOptions::default() };
-        futures.submit_with(KeyedFunction::<J, stage::Split>::new(), &params, &[], options).map(Some)
+        let function = KeyedFunction::<J, stage::Split>::new();
+        Ok((file.start, futures.submit_with(function, &params, &[pages.at(file.start)], options)?))
     };
-    let tasks = files.iter().map(split).collect::<Result<Vec<_>, JobError>>()?;
-    let mut marks = Vec::with_capacity(files.len());
-    for task in tasks {
-        marks.push(match task {
-            Some(task) => futures.get_value::<Found>(&task).await?.marks,
-            None => Vec::new(),
-        });
+    let large = files.groups().into_iter().filter(|group| group.is_cut);
+    let tasks = large.map(|group| split(group.range)).collect::<Result<Vec<_>, JobError>>()?;
+    let mut marks = BTreeMap::new();
+    for (at, task) in tasks {
+        marks.insert(at, futures.get_value::<Found>(&task).await?.marks);
     }
     Ok(Places::Marks(marks))
 }
@@ -125,20 +130,53 @@ async fn places<J: Registered>(
 async fn probe<J: Registered>(
     futures: &Futures,
     job: &Arc<J>,
-    files: &[InputFile],
+    files: &FileList,
+    pages: &Pages,
     places: &Places,
     scratch_bytes: u64,
 ) -> Result<Probed, JobError> {
-    let input_bytes: u64 = files.iter().map(|file| file.bytes).sum();
-    let pieces: Vec<Piece> = match input_bytes {
+    let input_bytes = files.bytes();
+    let shares: Vec<Share> = match input_bytes {
         0 => return Ok(Probed::default()),
         // Where there is little, all of it.
-        _ if input_bytes <= PROBES * PROBE_BYTES => pieces(files, places, PROBE_BYTES),
-        _ => (0..PROBES).filter_map(|_| places.piece_at(files, futures.random() % input_bytes, PROBE_BYTES)).collect(),
+        _ if input_bytes <= PROBES * PROBE_BYTES && files.len() <= PROBES as usize * PROBE_FILES => {
+            shares(files, places, PROBE_BYTES)
+        }
+        _ => (0..PROBES).map(|_| probed(files, places, futures.random() % input_bytes)).collect(),
     };
-    let params = ProbeParams { job: job.clone(), pieces, scratch_bytes };
+    // The pages, each once, and which of them each share is in.
+    let (mut args, mut indices) = (Vec::new(), BTreeMap::new());
+    let mut of_page = |share: Share| {
+        let argument = *indices.entry(pages.index(share.range.start)).or_insert_with(|| {
+            args.push(pages.at(share.range.start));
+            args.len() - 1
+        });
+        (argument, share)
+    };
+    let shares = shares.into_iter().map(&mut of_page).collect();
+    let params = ProbeParams { job: job.clone(), shares, scratch_bytes };
     let options = TaskOptions { scratch_bytes: vec![scratch_bytes], ..TaskOptions::default() };
-    futures.get_value(&futures.submit_with(KeyedFunction::<J, stage::Probe>::new(), &params, &[], options)?).await
+    futures.get_value(&futures.submit_with(KeyedFunction::<J, stage::Probe>::new(), &params, &args, options)?).await
+}
+
+/// What is mapped near byte `at` of the input: a piece of a large file, or some small ones of the same group.
+fn probed(files: &FileList, places: &Places, at: u64) -> Share {
+    let group = files.group_at(at);
+    if group.is_cut {
+        return places.near(&group.range, at, PROBE_BYTES);
+    }
+    let (mut range, mut count) = (at..at, 0);
+    for part in files.parts(at..group.range.end) {
+        if count == 0 {
+            range.start = part.file_start;
+        }
+        range.end = part.file_start + part.file.bytes;
+        count += 1;
+        if range.end - range.start >= PROBE_BYTES || count == PROBE_FILES {
+            break;
+        }
+    }
+    Share { range, lines: 0 }
 }
 
 impl Probed {

@@ -39,7 +39,7 @@
 //! 2. *split*, where rows have no fixed places: read each file once and note where rows begin;
 //! 3. *probe*: map small pieces of the input at random places to see how large its rows are; all numbers of the
 //!    [`Plan`](crate::Plan) come from that;
-//! 4. *map*: stream a piece, order and combine its rows ([`RowBuffer`](crate::rows::RowBuffer)), write them as one object
+//! 4. *map*: stream a piece of a large file, or several small files, order and combine the rows ([`RowBuffer`](crate::rows::RowBuffer)), write them as one object
 //!    with a part for each partition;
 //! 5. *merge*, where the strategy has it: merge parts, and combine;
 //! 6. *reduce*: merge one part of everything into a file under a temporary name;
@@ -58,6 +58,7 @@ mod layout;
 mod merging;
 mod program;
 mod register;
+mod shares;
 mod tasks;
 mod values;
 
@@ -156,7 +157,7 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
         Ok(Partitioner::Hash(partitions))
     }
 
-    /// Makes rows of a piece.
+    /// Makes rows of a piece of a file. A task that reads several small files calls it for each of them, in their order.
     ///
     /// # Errors
     /// Bad input, named with its file and place; those of `emit`.

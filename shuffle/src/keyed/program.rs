@@ -9,13 +9,14 @@ use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
 
 use super::KeyedJob;
-use super::input::Piece;
 use super::layout::Layout;
 use super::merging::{MergeParams, ReduceParams, Reduced};
 use super::register::{KeyedFunction, Registered, stage};
+use super::shares::Share;
 use super::tasks::{Made, MapParams};
 use crate::files::part_name;
 use crate::job::Job;
+use crate::jobs::inputs::Pages;
 use crate::jobs::outputs::Cleanup;
 use crate::plan::Plan;
 use crate::strategies::Strategy;
@@ -65,7 +66,9 @@ pub struct KeyedReport {
 /// A keyed job as strategies run it.
 struct Shuffle<J> {
     job: Arc<J>,
-    pieces: Vec<Piece>,
+    pages: Pages,
+    /// What of the input each map reads.
+    shares: Vec<Share>,
     output: PathBuf,
     plan: Plan,
     /// The second output of each map: what it emitted.
@@ -78,16 +81,18 @@ impl<J: Registered> Job for Shuffle<J> {
     }
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
+        let share = self.shares[index].clone();
+        let page = self.pages.at(share.range.start);
         let params = MapParams {
             job: self.job.clone(),
-            piece: self.pieces[index].clone(),
+            share,
             partitions: self.plan.partitions,
             scratch_bytes: self.plan.map_scratch_bytes,
         };
         let scratch_bytes = vec![self.plan.map_scratch_bytes];
         let options = TaskOptions { place, scratch_bytes, ..TaskOptions::default() };
         let function = KeyedFunction::<J, stage::Map>::new();
-        let [parts, made] = <[ObjectRef; 2]>::try_from(futures.submit_many(function, &params, &[], 2, options)?)
+        let [parts, made] = <[ObjectRef; 2]>::try_from(futures.submit_many(function, &params, &[page], 2, options)?)
             .map_err(|_| JobError::program("a map has two outputs"))?;
         self.made.borrow_mut().push(made);
         Ok(parts)
@@ -129,12 +134,13 @@ pub async fn run<J: Registered>(futures: Futures, params: KeyedParams<J>) -> Res
     let job = Arc::new(job);
     let layout = Layout::of(&futures, &job, inputs, Some(&output), partitions).await?;
     let strategy = strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
-    let Layout { input_bytes, plan, pieces, cleanup, .. } = layout;
-    let maps = pieces.len();
+    let Layout { input_bytes, plan, pages, shares, cleanup, .. } = layout;
+    let maps = shares.len();
     futures.plan_stage(&format!("{}.map", J::NAME), maps as u64, input_bytes)?;
     futures.plan_stage(&format!("{}.reduce", J::NAME), u64::from(plan.partitions), plan.input_bytes)?;
 
-    let shuffle = Shuffle { job: job.clone(), pieces, output: output.clone(), plan, made: RefCell::default() };
+    let output_folder = output.clone();
+    let shuffle = Shuffle { job: job.clone(), pages, shares, output: output_folder, plan, made: RefCell::default() };
     let shuffled = strategy.run(&futures, &shuffle, maps, &plan).await?;
     futures.wait_all(&shuffled.outputs).await?;
     drop(shuffled.kept);
@@ -190,8 +196,8 @@ pub async fn explain<J: Registered>(futures: Futures, params: ExplainParams<J>) 
     let ExplainParams { inputs, partitions, job } = params;
     let layout = Layout::of(&futures, &Arc::new(job), inputs, None, partitions).await?;
     let estimates = layout.estimates();
-    let Layout { input_bytes, sizes, plan, pieces, .. } = layout;
-    Ok(Explained { input_bytes, sizes, maps: pieces.len() as u64, plan, estimates })
+    let Layout { input_bytes, sizes, plan, shares, .. } = layout;
+    Ok(Explained { input_bytes, sizes, maps: shares.len() as u64, plan, estimates })
 }
 
 /// Law 1, from what was read to what was written.

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::input::{Input, Mark, Piece};
 use super::merging::{merge, reduce};
 use super::register::Registered;
+use super::shares::Share;
 use super::{KeyedJob, Partitioner, Split};
-use crate::files::{self, InputFile};
-use crate::jobs::outputs;
+use crate::files::FileList;
+use crate::jobs::{inputs, outputs};
 use crate::rows::{ROW_HEADER_BYTES, RowBuffer};
 
 /// Rows between two looks at whether the task is still wanted.
@@ -57,26 +58,24 @@ pub struct ListParams<J> {
 /// What `list` found.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Listed {
-    pub(super) files: Vec<InputFile>,
+    pub(super) files: FileList,
 }
 
 fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> Result<Listed, TaskError> {
-    let listing = |inputs: &[PathBuf]| {
-        let files = files::list_files(inputs)?;
-        if let Split::Records(bytes) = params.job.split() {
-            files.iter().try_for_each(|file| files::whole_rows(file, bytes))?;
-        }
-        Ok(files)
+    let row_bytes = match params.job.split() {
+        Split::Records(bytes) => Some(bytes),
+        Split::Anywhere | Split::Marks => None,
     };
-    Ok(Listed { files: outputs::list(context, &params.inputs, listing)? })
+    Ok(Listed { files: inputs::list(context, &params.inputs, row_bytes)? })
 }
 
-/// What `split` is told.
+/// What `split` is told. Its only argument is the page with the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "J: KeyedJob")]
 pub struct SplitParams<J> {
     pub(super) job: Arc<J>,
-    pub(super) file: InputFile,
+    /// Where in the input the file begins.
+    pub(super) at: u64,
     pub(super) step_bytes: u64,
     pub(super) scratch_bytes: u64,
 }
@@ -90,8 +89,10 @@ pub struct Found {
 fn split<J: Registered>(context: &mut TaskContext<'_>, params: SplitParams<J>) -> Result<Found, TaskError> {
     let mut scratch = context.scratch(params.scratch_bytes)?;
     let (window, spare, _) = carve(&mut scratch);
-    context.check_path(&params.file.path)?;
-    let piece = Piece::whole(params.file, 0);
+    let part = inputs::page(context, 0)?.parts(params.at..params.at + 1).next();
+    let part = part.ok_or_else(|| TaskError::fatal(format!("no file of the page begins at {}", params.at)))?;
+    context.check_path(&part.file.path)?;
+    let piece = Piece::whole(part.file, part.file_start);
     let mut found = Found::default();
     let mut mark = |mark| {
         found.marks.push(mark);
@@ -111,12 +112,12 @@ fn carve(scratch: &mut [u8]) -> (&mut [u8], &mut [u8], &mut [u8]) {
     (window, spare, rest)
 }
 
-/// What `probe` is told.
+/// What `probe` is told. Its arguments are pages; each share is in the one that is named with it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "J: KeyedJob")]
 pub struct ProbeParams<J> {
     pub(super) job: Arc<J>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) shares: Vec<(usize, Share)>,
     pub(super) scratch_bytes: u64,
 }
 
@@ -134,25 +135,27 @@ pub struct Probed {
 fn probe<J: Registered>(context: &mut TaskContext<'_>, params: ProbeParams<J>) -> Result<Probed, TaskError> {
     let mut scratch = context.scratch(params.scratch_bytes)?;
     let mut probed = Probed::default();
-    for piece in &params.pieces {
+    let pages = (0..context.args()).map(|argument| inputs::page(context, argument)).collect::<Result<Vec<_>, _>>()?;
+    for (page, share) in &params.shares {
+        let page = pages.get(*page).ok_or_else(|| TaskError::fatal(format!("there is no page {page}")))?;
         // What is asked here is how much there is, not where it goes.
         let everywhere = Partitioner::Hash(1);
-        let made = map_passes(context, &*params.job, piece, &everywhere, &mut scratch, |_, buffer| {
+        let made = map_passes(context, &*params.job, (page, share), &everywhere, &mut scratch, |_, buffer| {
             probed.combined_bytes += buffer.bytes() as u64;
             Ok(())
         })?;
-        probed.read_bytes += piece.bytes();
+        probed.read_bytes += share.bytes();
         probed.emitted_bytes += made.emitted_bytes;
     }
     Ok(probed)
 }
 
-/// What `map` is told.
+/// What `map` is told. Its only argument is the page with the files of its share.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "J: KeyedJob")]
 pub struct MapParams<J> {
     pub(super) job: Arc<J>,
-    pub(super) piece: Piece,
+    pub(super) share: Share,
     pub(super) partitions: u32,
     pub(super) scratch_bytes: u64,
 }
@@ -165,11 +168,12 @@ pub(super) struct Made {
 }
 
 fn map<J: Registered>(context: &mut TaskContext<'_>, params: MapParams<J>) -> Result<(), TaskError> {
-    let MapParams { job, piece, partitions, scratch_bytes } = params;
+    let MapParams { job, share, partitions, scratch_bytes } = params;
+    let page = inputs::page(context, 0)?;
     let mut scratch = context.scratch(scratch_bytes)?;
     let mut parts = Parts::default();
     let partitioner = job.partitioner(partitions)?;
-    let made = map_passes(context, &*job, &piece, &partitioner, &mut scratch, |context, buffer| {
+    let made = map_passes(context, &*job, (&page, &share), &partitioner, &mut scratch, |context, buffer| {
         let writer = context.output_sized(buffer.bytes() as u64)?;
         for (partition, row) in buffer.sorted() {
             parts.go_to(writer, partition)?;
@@ -180,7 +184,7 @@ fn map<J: Registered>(context: &mut TaskContext<'_>, params: MapParams<J>) -> Re
         Ok(())
     })?;
     parts.finish(context.output()?, partitions)?;
-    context.read_outside(piece.bytes());
+    context.read_outside(share.bytes());
     let made = rmp_serde::to_vec_named(&made).map_err(TaskError::fatal)?;
     let writer = context.output_at(1)?;
     writer.begin_part(Some(made.len() as u64))?;
@@ -223,36 +227,52 @@ impl Parts {
     }
 }
 
-/// Maps a piece as often as it takes for all rows to have been in the buffer; `each` is given those of one pass.
+/// Maps a share, which is in its page, as often as it takes for all rows to have been in the buffer; `each` is given those
+/// of one pass.
 fn map_passes<J: KeyedJob>(
     context: &mut TaskContext<'_>,
     job: &J,
-    piece: &Piece,
+    (page, share): (&FileList, &Share),
     partitioner: &Partitioner,
     scratch: &mut [u8],
     mut each: impl FnMut(&mut TaskContext<'_>, &mut RowBuffer<'_>) -> Result<(), TaskError>,
 ) -> Result<Made, TaskError> {
-    context.check_path(&piece.file.path)?;
     let partition_of = |key: &[u8]| partitioner.partition_of(key);
     let combine = |key: &[u8], into: &mut Vec<u8>, value: &[u8]| job.combine(key, into, value);
     let (window, spare, rest) = carve(scratch);
     let mut buffer = RowBuffer::new(rest, &partition_of, job.combines().then_some(&combine));
     loop {
         let mut made = Made::default();
-        let mut emit = |key: &[u8], value: &[u8]| {
-            if made.conserved.rows.is_multiple_of(ROWS_PER_LOOK) {
-                context.check_cancelled()?;
-            }
-            made.conserved.add(job.conserved(key, value));
-            made.emitted_bytes += (ROW_HEADER_BYTES + key.len() + value.len()) as u64;
-            buffer.push(key, value)
-        };
-        job.map(&mut Input::open(piece, window, spare)?, &mut emit)?;
+        for piece in share.pieces(page) {
+            map_piece(context, job, &piece, (window, spare), &mut made, &mut buffer)?;
+        }
         each(context, &mut buffer)?;
         if !buffer.next_pass() {
             return Ok(made);
         }
     }
+}
+
+/// Maps a piece of a file into `buffer`.
+fn map_piece<J: KeyedJob>(
+    context: &TaskContext<'_>,
+    job: &J,
+    piece: &Piece,
+    (window, spare): (&mut [u8], &mut [u8]),
+    made: &mut Made,
+    buffer: &mut RowBuffer<'_>,
+) -> Result<(), TaskError> {
+    context.check_cancelled()?;
+    context.check_path(&piece.file.path)?;
+    let mut emit = |key: &[u8], value: &[u8]| {
+        if made.conserved.rows.is_multiple_of(ROWS_PER_LOOK) {
+            context.check_cancelled()?;
+        }
+        made.conserved.add(job.conserved(key, value));
+        made.emitted_bytes += (ROW_HEADER_BYTES + key.len() + value.len()) as u64;
+        buffer.push(key, value)
+    };
+    job.map(&mut Input::open(piece, window, spare)?, &mut emit)
 }
 
 #[expect(clippy::extra_unused_type_parameters, reason = "all stages are called alike")]

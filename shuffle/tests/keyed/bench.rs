@@ -73,6 +73,22 @@ impl Bench {
         self.sort_by(inputs, CutsFrom::default()).await
     }
 
+    /// The part files of a sort, one behind the other, too; equal keys are in the order of the input with this strategy.
+    pub async fn sort_with_output(&self, inputs: &[PathBuf]) -> Result<(SortReport, Vec<u8>), JobError> {
+        let (inputs, output) = (inputs.to_vec(), self.path("out"));
+        let params = SortParams {
+            inputs,
+            output,
+            partitions: self.partitions,
+            strategy: Some(Strategy::Simple),
+            cuts: CutsFrom::default(),
+        };
+        let (report, _) = self.run_program("sort", async move |futures| sort(futures, params).await).await?;
+        let bytes = parts(&self.path("out")).concat();
+        fs::remove_dir_all(self.path("out")).unwrap();
+        Ok((report, bytes))
+    }
+
     pub async fn sort_by(&self, inputs: &[PathBuf], cuts: CutsFrom) -> Result<SortReport, JobError> {
         let (inputs, output) = (inputs.to_vec(), self.path("out"));
         let params = SortParams { inputs, output, partitions: self.partitions, strategy: None, cuts };

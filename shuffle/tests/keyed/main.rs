@@ -23,5 +23,6 @@ mod bad_jobs;
 mod bench;
 mod own_jobs;
 mod shuffles;
+mod small_files;
 mod tables;
 mod words;

@@ -79,11 +79,8 @@ impl KeyedJob for Aggregate {
     }
 
     fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError> {
-        let columns = Columns::find(self, input)?;
         let mut records = Records::new(self.delimiter, input)?;
-        if self.header && input.piece().start.offset == 0 {
-            records.next(input)?;
-        }
+        let columns = Columns::find(self, &mut records, input)?;
         let path = input.path();
         while let Some(record) = records.next(input)? {
             let line = record.line();

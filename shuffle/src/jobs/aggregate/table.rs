@@ -2,7 +2,7 @@
 //!
 //! Line ends inside quoted fields belong to the field, so whether a line end ends a record depends on every quote before it.
 //! A file is therefore read twice: once from its beginning by one task, with the same parser, which notes where records
-//! begin; then piece by piece from there. Files of up to 64 KiB are never cut and are read once.
+//! begin; then piece by piece from there. Files of less than 1 MiB are never cut and are read once.
 
 use std::io;
 use std::path::Path;
@@ -161,29 +161,36 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Looks them up in the header of the file that `input` is a piece of, where it has one.
+    /// Looks them up in the header of the file that `input` is a piece of, where it has one; `records` are those of `input`,
+    /// at its beginning, and stand behind the header then if it is there.
     ///
     /// # Errors
     /// No such column, named with the file; the file cannot be read.
-    pub fn find(job: &Aggregate, input: &Input<'_>) -> Result<Self, TaskError> {
+    pub fn find(job: &Aggregate, records: &mut Records, input: &mut Input<'_>) -> Result<Self, TaskError> {
+        let path = input.path();
         if !job.header {
             let number = |text: &str| {
                 column_number(text).ok_or_else(|| {
                     let text = format!("no column {text:?}: without a header, columns are numbers from 1");
-                    bad_line(input.path(), 1, text)
+                    bad_line(path, 1, text)
                 })
             };
             return Ok(Self { key: number(&job.key)?, value: job.value.as_deref().map(number).transpose()? });
+        }
+        if input.piece().start.offset == 0 {
+            return Self::named(job, path, records.next(input)?);
         }
         let piece = Piece::whole(input.piece().file.clone(), 0);
         let (mut window, mut spare) = (vec![0; HEADER_BYTES_MAX], vec![0; HEADER_BYTES_MAX]);
         let mut header = Input::open(&piece, &mut window, &mut spare)?;
         let mut records = Records::new(job.delimiter, &mut header)?;
-        let Some(names) = records.next(&mut header)? else {
-            // Nothing in it, so nobody will ask for a column.
-            return Ok(Self { key: 0, value: None });
-        };
-        let find = |name: &str| find_column(input.path(), &names, name);
+        Self::named(job, path, records.next(&mut header)?)
+    }
+
+    fn named(job: &Aggregate, path: &Path, header: Option<Record<'_>>) -> Result<Self, TaskError> {
+        // With nothing in the file nobody will ask for a column.
+        let Some(names) = header else { return Ok(Self { key: 0, value: None }) };
+        let find = |name: &str| find_column(path, &names, name);
         Ok(Self { key: find(&job.key)?, value: job.value.as_deref().map(find).transpose()? })
     }
 }

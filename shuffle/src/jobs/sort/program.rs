@@ -1,6 +1,6 @@
 //! The program of a sort: which tasks, in which order, and what is checked.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -16,8 +16,9 @@ use super::tasks::{
     reduce, sample,
 };
 use crate::cuts::Cuts;
-use crate::files::{Chunk, InputFile, chunks, part_name, range_name};
+use crate::files::{FileList, part_name, range_name, scratch_bytes};
 use crate::job::{Draw, Job, KeyRanges};
+use crate::jobs::inputs::Pages;
 use crate::jobs::outputs::{Cleanup, prepare};
 use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
@@ -103,7 +104,9 @@ pub struct SortReport {
 }
 
 struct SortJob {
-    chunks: Vec<Chunk>,
+    pages: Pages,
+    /// What of the input each map sorts.
+    chunks: Vec<Range<u64>>,
     cuts: ObjectRef,
     output: PathBuf,
     plan: Plan,
@@ -115,15 +118,12 @@ impl Job for SortJob {
     }
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
-        let params = MapParams { chunk: self.chunks[index].clone() };
-        let rows = self.chunks[index].bytes as usize / RECORD_BYTES;
-        let scratch_bytes = vec![self.chunks[index].scratch_bytes() as u64, sort_scratch_bytes(rows) as u64];
-        futures.submit_with(
-            map,
-            &params,
-            &[self.cuts.arg()],
-            TaskOptions { place, scratch_bytes, ..TaskOptions::default() },
-        )
+        let chunk = self.chunks[index].clone();
+        let rows = (chunk.end - chunk.start) as usize / RECORD_BYTES;
+        let scratch_bytes = vec![scratch_bytes(&chunk), sort_scratch_bytes(rows) as u64];
+        let args = [self.cuts.arg(), self.pages.at(chunk.start)];
+        let options = TaskOptions { place, scratch_bytes, ..TaskOptions::default() };
+        futures.submit_with(map, &MapParams { chunk }, &args, options)
     }
 
     fn merge(
@@ -215,6 +215,7 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     let cleanup = Cleanup::new(&futures, &params.output, layout.created);
     let strategy = params.strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
     let Layout { files, plan, chunks, .. } = layout;
+    let pages = Pages::put(&futures, &files)?;
     let (bytes, maps) = (plan.input_bytes, chunks.len());
     futures.plan_stage("sort.map", maps as u64, bytes)?;
     futures.plan_stage("sort.reduce", u64::from(plan.partitions), bytes)?;
@@ -222,10 +223,11 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     let cuts = match given {
         Some(cuts) => cuts,
         None if params.cuts == CutsFrom::Uniform => Cuts::even(plan.partitions as usize).map_err(JobError::program)?,
-        None => sampled_cuts(&futures, &files, plan.partitions).await?,
+        None => sampled_cuts(&futures, &files, &pages, plan.partitions).await?,
     };
+    drop(files);
     let cuts = futures.put_value(&cuts)?;
-    let job = SortJob { chunks, cuts, output: params.output.clone(), plan };
+    let job = SortJob { pages, chunks, cuts, output: params.output.clone(), plan };
     let shuffled = strategy.run(&futures, &job, maps, &plan).await?;
     let (reduced, read) = (shuffled.outputs, shuffled.mapped);
     futures.wait_all(&reduced).await?;
@@ -261,12 +263,13 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
 
 /// Input and numbers of a sort, before anything is moved.
 struct Layout {
-    files: Vec<InputFile>,
+    files: FileList,
     /// Whether the output directory was made for this job.
     created: bool,
     sizes: Sizes,
     plan: Plan,
-    chunks: Vec<Chunk>,
+    /// What of the input each map reads.
+    chunks: Vec<Range<u64>>,
 }
 
 impl Layout {
@@ -277,14 +280,14 @@ impl Layout {
         partitions: Option<u32>,
     ) -> Result<Self, JobError> {
         let listing = ListParams { inputs: inputs.to_vec() };
-        let files: Vec<InputFile> = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
+        let files: FileList = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
         let created = match output {
             Some(output) => futures.get_value(&futures.submit(prepare, &output.to_owned(), &[])?).await?,
             None => false,
         };
-        let sizes = Sizes::of(&futures.nodes(), files.iter().map(|file| file.bytes).sum());
+        let sizes = Sizes::of(&futures.nodes(), files.bytes());
         let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
-        let chunks = chunks(&files, plan.chunk_bytes);
+        let chunks = files.chunks(plan.chunk_bytes);
         Ok(Self { files, created, sizes, plan, chunks })
     }
 
@@ -322,18 +325,19 @@ fn difference(bytes: u64, read: Output, written: Output) -> String {
 }
 
 /// Cuts from keys at random places of the input.
-async fn sampled_cuts(futures: &Futures, files: &[InputFile], partitions: u32) -> Result<Cuts, JobError> {
-    let rows: u64 = files.iter().map(|file| file.bytes / RECORD_BYTES as u64).sum();
+async fn sampled_cuts(futures: &Futures, files: &FileList, pages: &Pages, partitions: u32) -> Result<Cuts, JobError> {
+    let rows = files.bytes() / RECORD_BYTES as u64;
     if partitions == 1 || rows == 0 {
         return Cuts::even(partitions as usize).map_err(JobError::program);
     }
     let wanted = u64::from(partitions) * SAMPLE_KEYS_PER_PARTITION;
     let wanted = wanted.clamp(SAMPLE_KEYS_MIN, SAMPLE_KEYS_MAX.max(u64::from(partitions) * 2)).min(rows);
-    let mut places: Vec<u64> = (0..wanted).map(|_| futures.random() % rows).collect();
+    let mut places: Vec<u64> = (0..wanted).map(|_| futures.random() % rows * RECORD_BYTES as u64).collect();
     places.sort_unstable();
-    let tasks = places.chunks(SAMPLE_KEYS_PER_TASK).map(|places| {
-        let params = SampleParams { places: locate(files, places) };
-        futures.submit(sample, &params, &[])
+    let of_pages = places.chunk_by(|a, b| pages.index(*a) == pages.index(*b));
+    let tasks = of_pages.flat_map(|places| places.chunks(SAMPLE_KEYS_PER_TASK)).map(|places| {
+        let params = SampleParams { places: places.to_vec() };
+        futures.submit(sample, &params, &[pages.at(places[0])])
     });
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
     let mut keys = Vec::with_capacity(places.len());
@@ -342,20 +346,4 @@ async fn sampled_cuts(futures: &Futures, files: &[InputFile], partitions: u32) -
         keys.extend(sampled.into_iter().map(|key| key.0.to_vec()));
     }
     Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
-}
-
-/// Which file and offset each record number of all files together is at.
-fn locate(files: &[InputFile], rows: &[u64]) -> Vec<(PathBuf, Vec<u64>)> {
-    let mut places: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for row in rows {
-        let mut offset = row * RECORD_BYTES as u64;
-        for (index, file) in files.iter().enumerate() {
-            if offset < file.bytes {
-                places.entry(index).or_default().push(offset);
-                break;
-            }
-            offset -= file.bytes;
-        }
-    }
-    places.into_iter().map(|(index, offsets)| (files[index].path.clone(), offsets)).collect()
 }

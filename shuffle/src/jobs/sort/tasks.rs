@@ -1,7 +1,9 @@
 //! The tasks of a sort.
 
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task::Output;
@@ -10,7 +12,11 @@ use exobus_store::{Block, ObjectReader, ObjectWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
-use crate::files::{self, Chunk, FileError, InputFile, IoBuffer, OutputFile, ReadOptions, Token, read_chunk};
+use crate::files::{
+    self, FileError, FileList, FilePart, IoBuffer, OutputFile, ReadOptions, Token, read_chunk, read_files,
+    scratch_bytes,
+};
+use crate::jobs::inputs;
 use crate::jobs::outputs;
 use crate::jobs::pieces;
 use crate::kernels::{self, Merge, ReadRun, RunSource, SliceRun, sort_scratch_bytes};
@@ -23,31 +29,44 @@ pub(super) struct ListParams {
 }
 
 /// Lists the inputs.
-#[task(name = "sort.list")]
-pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<Vec<InputFile>, TaskError> {
-    outputs::list(context, &params.inputs, files::list_inputs)
+#[task(name = "sort.list", version = 2)]
+pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<FileList, TaskError> {
+    inputs::list(context, &params.inputs, Some(RECORD_BYTES as u64))
 }
 
-/// What `sample` is told: where records begin.
+/// What `sample` is told: where in the input records begin, in ascending order. Its only argument is the page with them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SampleParams {
-    pub(super) places: Vec<(PathBuf, Vec<u64>)>,
+    pub(super) places: Vec<u64>,
 }
 
 /// Reads the keys at some places.
-#[task(name = "sort.sample", deterministic = true)]
+#[task(name = "sort.sample", version = 2, deterministic = true)]
 pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<Key>, TaskError> {
     use std::os::unix::fs::FileExt as _;
+    let page = inputs::page(context, 0)?;
     let mut keys = Vec::new();
-    for (path, offsets) in &params.places {
-        context.check_path(path)?;
-        let file = std::fs::File::open(path).map_err(|error| FileError::io(path, "open", 0, error))?;
-        for offset in offsets {
-            context.check_cancelled()?;
-            let mut key = [0; KEY_BYTES];
-            file.read_exact_at(&mut key, *offset).map_err(|error| FileError::io(path, "read a key", *offset, error))?;
-            keys.push(Key(key));
-        }
+    let mut open: Option<(FilePart, File)> = None;
+    for place in params.places {
+        context.check_cancelled()?;
+        let part = page.parts(place..place + 1).next();
+        let part =
+            part.ok_or_else(|| TaskError::fatal(format!("byte {place} of the input is in no file of its page")))?;
+        let offset = part.range.start;
+        let (part, file) = match open.take() {
+            Some((before, file)) if before.file_start == part.file_start => (before, file),
+            _ => {
+                let path = &part.file.path;
+                context.check_path(path)?;
+                let file = File::open(path).map_err(|error| FileError::io(path, "open", 0, error))?;
+                (part, file)
+            }
+        };
+        let mut key = [0; KEY_BYTES];
+        let read = file.read_exact_at(&mut key, offset);
+        read.map_err(|error| FileError::io(&part.file.path, "read a key", offset, error))?;
+        keys.push(Key(key));
+        open = Some((part, file));
     }
     Ok(keys)
 }
@@ -56,27 +75,28 @@ pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Res
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Key(#[serde(with = "serde_bytes")] pub(super) [u8; KEY_BYTES]);
 
-/// What `map` is told. Its only argument holds the cuts.
+/// What `map` is told: what of the input to sort. Its arguments are the cuts and the page with these files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MapParams {
-    pub(super) chunk: Chunk,
+    pub(super) chunk: Range<u64>,
 }
 
-/// Sorts a chunk into an object with a part for each partition.
-#[task(name = "sort.map", deterministic = true)]
-pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+/// Sorts a chunk of a file, or several small files, into an object with a part for each partition.
+#[task(name = "sort.map", version = 2, deterministic = true)]
+pub(super) fn map(context: &mut TaskContext<'_>, MapParams { chunk }: MapParams) -> Result<(), TaskError> {
     let cuts: Cuts = rmp_serde::from_slice(&context.block(0)).map_err(TaskError::fatal)?;
-    let chunk = &params.chunk;
-    let rows = chunk.bytes as usize / RECORD_BYTES;
-    let mut input = context.scratch(chunk.scratch_bytes() as u64)?;
+    let page = inputs::page(context, 1)?;
+    let chunk_bytes = chunk.end - chunk.start;
+    let rows = chunk_bytes as usize / RECORD_BYTES;
+    let mut input = context.scratch(scratch_bytes(&chunk))?;
     let mut scratch = context.scratch(sort_scratch_bytes(rows) as u64)?;
-    context.check_path(&chunk.path)?;
-    let bytes = read_chunk(chunk, &mut input, &ReadOptions::default())?;
-    context.read_outside(chunk.bytes);
+    let bytes = read(context, &page, chunk, &mut input)?;
+    drop(page);
+    context.read_outside(chunk_bytes);
     context.check_cancelled()?;
     let sorted = kernels::sort(bytes, &mut scratch);
     let bounds = sorted.bounds(&cuts);
-    let writer = context.output_sized(chunk.bytes)?;
+    let writer = context.output_sized(chunk_bytes)?;
     for part in bounds.windows(2) {
         let (mut from, to) = (part[0], part[1]);
         let mut hash = RowHash::default();
@@ -89,6 +109,31 @@ pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<()
         writer.end_part((to - part[0]) as u64, hash);
     }
     Ok(())
+}
+
+/// Reads what of the input one map sorts.
+fn read<'a>(
+    context: &TaskContext<'_>,
+    page: &FileList,
+    chunk: Range<u64>,
+    into: &'a mut [u8],
+) -> Result<&'a mut [u8], TaskError> {
+    let mut parts = page.parts(chunk).peekable();
+    let first = parts.next();
+    if let Some(part) = &first
+        && parts.peek().is_none()
+    {
+        context.check_path(&part.file.path)?;
+        return Ok(read_chunk(&part.clone().chunk(), into, &ReadOptions::default())?);
+    }
+    // Of a chunk in several files these are whole.
+    let files = first.into_iter().chain(parts).map(|part| part.file);
+    let check = |path: &Path| {
+        context.check_cancelled()?;
+        context.check_path(path)
+    };
+    let bytes = read_files(files, into, check)?;
+    Ok(&mut into[..bytes])
 }
 
 /// Begins a part and writes its `bytes` bytes; `next` puts whole records into the room it is given and says how many
