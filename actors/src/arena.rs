@@ -1,4 +1,5 @@
-//! A slab that grows by chunks: a million entries cost their own size, not twice it while a vector doubles.
+//! A slab that grows by chunks: a million entries cost their own size, not twice it while a vector doubles. The first chunk
+//! does double, so that few entries, as a small job has them, cost little.
 
 /// Index into an [`Arena`].
 pub(crate) type Index = u32;
@@ -27,7 +28,8 @@ impl<T> Arena<T> {
             return index;
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            let capacity = if self.chunks.is_empty() { 0 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(capacity));
         }
         let chunks = self.chunks.len();
         let chunk = self.chunks.last_mut().expect("a chunk was just pushed");
@@ -59,7 +61,8 @@ impl<T> Arena<T> {
 
     /// Bytes of the entries themselves, free slots included.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Option<T>>() + self.free.capacity() * size_of::<Index>()
+        self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Option<T>>()
+            + self.free.capacity() * size_of::<Index>()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Index, &mut T)> {

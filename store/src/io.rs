@@ -1,6 +1,6 @@
 //! The threads that do disk requests.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::{error, warn};
@@ -57,6 +57,9 @@ struct Queues {
     /// As long as anything is queued or under way.
     hold: Option<Hold>,
 }
+
+/// Without work for so long, a thread gives its buffer back.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Requests that no thread has taken yet. Bounded by what the state lets go: loads have their memory, writes are
 /// counted, each stream has one request.
@@ -134,8 +137,9 @@ impl IoQueue {
         self.idle.notify_all();
     }
 
-    /// `writes`: whether this thread may write.
-    fn next(&self, writes: bool) -> Option<Job> {
+    /// `writes`: whether this thread may write. When there is nothing to do for a while, the memory of `buffer` is given back: what a burst
+    /// of requests took does not stay with each thread.
+    fn next(&self, writes: bool, buffer: &mut AlignedBuffer) -> Option<Job> {
         let mut queues = self.queues.lock();
         loop {
             if queues.stopped {
@@ -157,7 +161,11 @@ impl IoQueue {
                 queues.busy += 1;
                 return job;
             }
-            self.work.wait(&mut queues);
+            if buffer.is_empty() {
+                self.work.wait(&mut queues);
+            } else if self.work.wait_for(&mut queues, QUIET).timed_out() {
+                buffer.give_back();
+            }
         }
     }
 
@@ -206,7 +214,7 @@ pub(crate) fn run(shared: &Arc<Shared>, writes: bool) {
     }
     let _guard = CloseOnPanic(shared);
     let mut buffer = AlignedBuffer::default();
-    while let Some(job) = shared.io.next(writes) {
+    while let Some(job) = shared.io.next(writes, &mut buffer) {
         let begun = shared.clock.now();
         let took = || shared.clock.now().saturating_sub(begun);
         match job {

@@ -175,6 +175,16 @@ impl AlignedBuffer {
         }
         &mut self.bytes[self.start..self.start + length]
     }
+
+    /// Whether it has no memory.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Gives its memory back.
+    pub fn give_back(&mut self) {
+        *self = Self::default();
+    }
 }
 
 #[cfg(test)]
