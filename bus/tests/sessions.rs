@@ -378,3 +378,137 @@ async fn strangers_with_ever_new_names_keep_nobody_out() {
     send(&b, "a", 0..10);
     read(&mut a_events, 0, 10).await;
 }
+
+/// Until this is so; the time is virtual.
+async fn until(mut so: impl FnMut() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.expect("it comes about");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_leaves_takes_its_session_with_it() {
+    let bus = Bus::in_process();
+    let (server, mut server_events) = open(&bus, "server", 1).await;
+    let (other, mut other_events) = open(&bus, "other", 1).await;
+    send(&server, "other", 0..10);
+    read(&mut other_events, 0, 10).await;
+    for number in 0..100 {
+        let name = format!("client-{number}");
+        let (client, mut events) = open(&bus, &name, 1).await;
+        send(&client, "server", 0..5);
+        read(&mut server_events, 0, 5).await;
+        // The last words are not acknowledged when it goes.
+        send(&server, &name, 0..5);
+        read(&mut events, 0, 5).await;
+        client.leave(PATIENCE).await.unwrap();
+        until(|| server.stats().peers == 1).await;
+    }
+    let stats = server.stats();
+    assert_eq!((stats.items_sent, stats.items_received, stats.resets), (510, 500, 0), "what they counted stays");
+    // Whose index was given to others goes on as it was.
+    send(&server, "other", 10..20);
+    read(&mut other_events, 10, 20).await;
+    send(&other, "server", 0..5);
+    read(&mut server_events, 0, 5).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_left_may_come_again() {
+    let bus = Bus::in_process();
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    for round in 0..5 {
+        send(&a, "b", round * 10..round * 10 + 10);
+        read(&mut b_events, round * 10, round * 10 + 10).await;
+        send(&b, "a", round * 10..round * 10 + 10);
+        read(&mut a_events, round * 10, round * 10 + 10).await;
+        a.leave(PATIENCE).await.unwrap();
+        until(|| (a.stats().peers, b.stats().peers) == (0, 0)).await;
+    }
+    assert_eq!((a.stats().resets, b.stats().resets), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_vanishes_is_forgotten_after_a_while_with_what_it_was_told() {
+    let bus = Bus::in_process();
+    let (server, mut server_events) = open(&bus, "server", 1).await;
+    for number in 0..20 {
+        let name = format!("client-{number}");
+        let (client, events) = open(&bus, &name, 7).await;
+        send(&client, "server", 0..5);
+        read(&mut server_events, 0, 5).await;
+        drop((client, events));
+        send(&server, &name, 0..5);
+    }
+    assert_eq!(server.stats().peers, 20);
+    // One that never answered anything is among them.
+    send(&server, "nobody", 0..5);
+    until(|| server.stats().peers == 0).await;
+    let mut given_up = 0;
+    while given_up < 20 {
+        match next(&mut server_events).await {
+            Event::Reset { peer, reason: ResetReason::GivenUp } => {
+                assert_eq!(peer.incarnation, 7, "{peer:?}");
+                given_up += 1;
+            }
+            Event::Silent { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_peer_is_met_anew_and_loses_nothing() {
+    let bus = Bus::in_process();
+    let (a, mut a_events) = open(&bus, "a", 1).await;
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    for round in 0..10 {
+        send(&a, "b", round * 10..round * 10 + 10);
+        read(&mut b_events, round * 10, round * 10 + 10).await;
+        a.drain(PATIENCE).await.unwrap();
+        until(|| (a.stats().peers, b.stats().peers) == (0, 0)).await;
+        // At once, and long after.
+        let wait = Duration::from_secs(if round % 2 == 0 { 0 } else { 500 });
+        tokio::time::sleep(wait).await;
+        send(&b, "a", round * 10..round * 10 + 10);
+        read(&mut a_events, round * 10, round * 10 + 10).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_used_is_never_forgotten() {
+    let bus = Bus::in_process();
+    let (a, _a_events) = open(&bus, "a", 1).await;
+    let (_b, mut b_events) = open(&bus, "b", 1).await;
+    for round in 0..20 {
+        send(&a, "b", round * 2..round * 2 + 2);
+        read(&mut b_events, round * 2, round * 2 + 2).await;
+        tokio::time::sleep(Duration::from_secs(110)).await;
+        assert_eq!(a.stats().peers, 1);
+    }
+    assert_eq!(a.stats().resets, 0);
+}
+
+/// One side forgets far sooner: the other one is told, as of a peer that was started anew.
+#[tokio::test(start_paused = true)]
+async fn who_was_forgotten_by_the_other_side_only_is_told_and_goes_on() {
+    let bus = Bus::in_process();
+    let hasty = SessionOptions { forget_after: Duration::from_secs(10), ..SessionOptions::default() };
+    let (a, mut a_events) = open_with(&bus, "a", 1, hasty).await;
+    let patient = SessionOptions { forget_after: Duration::from_secs(100_000), ..SessionOptions::default() };
+    let (b, mut b_events) = open_with(&bus, "b", 1, patient).await;
+    send(&a, "b", 0..10);
+    read(&mut b_events, 0, 10).await;
+    until(|| a.stats().peers == 0).await;
+    send(&b, "a", 0..1);
+    let peer = Peer { node: "a".to_owned(), incarnation: 1 };
+    assert_eq!(next(&mut b_events).await, Event::Reset { peer, reason: ResetReason::PeerForgot });
+    send(&b, "a", 30..40);
+    read(&mut a_events, 30, 40).await;
+    send(&a, "b", 50..60);
+    read(&mut b_events, 50, 60).await;
+}

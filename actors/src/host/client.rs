@@ -247,6 +247,7 @@ impl Client {
     /// Says farewell to the cluster.
     pub async fn close(self) {
         let _ = self.endpoint.drain(FAREWELL).await;
+        let _ = self.endpoint.leave(FAREWELL).await;
         self.pump.abort();
     }
 }

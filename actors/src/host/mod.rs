@@ -36,7 +36,7 @@ use crate::node::NodeParts;
 use crate::owner::{self, OwnerMsg};
 use crate::registry::programs;
 use crate::scheduler::SchedulerMsg;
-use crate::shell::{Actor, Address, SaidBy, Scope, Wire};
+use crate::shell::{Actor, Address, Kind, SaidBy, Scope, Wire};
 use crate::task::JobError;
 
 /// The name under which the Host of a node is registered.
@@ -408,5 +408,9 @@ impl Actor for Host {
                 self.jobs.remove(&job);
             }
         }
+    }
+
+    fn flush(&mut self, _: &mut Scope<'_, Self>) {
+        self.node.post.census().set(Kind::Hosted, self.jobs.len());
     }
 }

@@ -15,7 +15,7 @@ use super::state::{Effect, Key, State};
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::owner::{self, OwnerMsg};
-use crate::shell::{Actor, Address, Post, Scope};
+use crate::shell::{Actor, Address, Kind, Post, Scope};
 use crate::task::Parts;
 
 /// Copies take at most this share of the memory that a node has for objects: a fold's worth of blocks is a quarter of it
@@ -222,5 +222,9 @@ impl Actor for Merger {
         for effect in self.state.flush() {
             self.act(effect, scope);
         }
+        let census = self.post.census();
+        census.set(Kind::Lane, self.state.lanes());
+        census.set(Kind::Push, self.state.blocks() + self.copies.len() + self.directories.len() + self.works.len());
+        census.set(Kind::JobAtMerger, self.owners.len());
     }
 }

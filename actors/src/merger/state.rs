@@ -132,6 +132,16 @@ impl State {
         }
     }
 
+    /// How many lanes there are.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// How many blocks there are, in whatever stage, and questions about them.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.len() + self.looks.len()
+    }
+
     /// Bytes that are reserved or held.
     #[cfg(test)]
     pub(super) fn held(&self) -> u64 {

@@ -25,7 +25,7 @@ use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::{Function, VALUE_MAX_BYTES};
 use crate::scheduler::SchedulerLink;
-use crate::shell::{Actor, Address, Post, Scope};
+use crate::shell::{Actor, Address, Kind, Post, Scope};
 use crate::task::{
     Consumed, FailureKind, Output, Parts, Resources, Returns, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
 };
@@ -577,6 +577,10 @@ impl Actor for NodeManager {
     }
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
+        let census = self.post.census();
+        census.set(Kind::Attempt, self.attempts.len() + self.cancelled.len());
+        census.set(Kind::Set, self.sets.len());
+        census.set(Kind::JobAtNode, self.owners.len().max(self.runs.len()).max(self.watched.len()));
         let mut effects = Vec::new();
         self.state.advance(&mut effects);
         if self.attempts.is_empty() {

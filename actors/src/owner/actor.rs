@@ -25,7 +25,7 @@ use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{Lease, NodeInfo, SchedulerLink, SchedulerMsg};
-use crate::shell::{Actor, Address, Post, Reply, Scope};
+use crate::shell::{Actor, Address, Kind, Living, Post, Reply, Scope};
 use crate::task::{JobError, Resources};
 
 /// How long the Scheduler may take to say what nodes can run; it is asked again after that.
@@ -100,6 +100,7 @@ pub(crate) struct OwnerActor {
     unplaceable: Option<(String, bool)>,
     owner_bytes_peak: u64,
     ending: Option<Ending>,
+    _living: Living,
 }
 
 /// A job that is over but for the last figures of some nodes.
@@ -127,6 +128,7 @@ impl OwnerActor {
         let clock = parts.post.clock().clone();
         let now = clock.now();
         let mut owner = Self {
+            _living: parts.post.census().living(Kind::Owner),
             clock,
             post: parts.post,
             job: parts.job,

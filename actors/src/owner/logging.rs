@@ -15,7 +15,7 @@ use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Run, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
-use crate::shell::Scope;
+use crate::shell::{Kind, Scope};
 use crate::task::{Consumed, JobError, Output, TaskSpec};
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
@@ -84,7 +84,12 @@ impl OwnerActor {
             return;
         };
         let address = scope.address().clone();
-        let news = move |news| drop(address.send(OwnerMsg::Log(news)));
+        // The writer has it, and drops it when it ends.
+        let living = self.post.census().living(Kind::LogWriter);
+        let news = move |news| {
+            let _ = &living;
+            drop(address.send(OwnerMsg::Log(news)));
+        };
         match JobLog::start(&logs, self.job, (name, last), news) {
             Ok(log) => self.logging.log = Some(log),
             Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),

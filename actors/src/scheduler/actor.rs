@@ -13,7 +13,7 @@ use crate::ids::{Epoch, JobId, NodeId};
 use crate::joblog::{LogError, LogsLink};
 use crate::node_manager::{self, NodeMsg};
 use crate::owner::{self, OwnerMsg};
-use crate::shell::{Actor, Post, Reply, Scope};
+use crate::shell::{Actor, Kind, Post, Reply, Scope};
 
 /// Ticks come at least this often while there are jobs.
 const TICK_MAX: Duration = Duration::from_secs(1);
@@ -225,5 +225,10 @@ impl Actor for Scheduler {
         if let Some(epoch) = self.reign.as_ref().map(|reign| reign.state.epoch()) {
             effects.into_iter().for_each(|effect| self.act(epoch, effect, scope));
         }
+        let [jobs, loans, strangers] = self.reign.as_ref().map_or([0; 3], |reign| reign.state.living());
+        let census = self.post.census();
+        census.set(Kind::JobAtScheduler, jobs);
+        census.set(Kind::Loan, loans);
+        census.set(Kind::Stranger, strangers);
     }
 }

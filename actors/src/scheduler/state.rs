@@ -326,6 +326,11 @@ impl State {
         self.jobs.iter().map(info).collect()
     }
 
+    /// How many jobs, loans, and jobs of which nothing is heard there are.
+    pub(super) fn living(&self) -> [usize; 3] {
+        [self.jobs.len(), self.loans.len(), self.strangers.len()]
+    }
+
     /// When the next tick has something to do; `None` while there are no jobs.
     pub fn next_wakeup(&self) -> Option<Duration> {
         if !self.submitted.is_empty() {

@@ -154,20 +154,13 @@ impl<M: Wire> Address<M> {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        let (reply, answer) = self.post.expect_reply::<T>();
-        let slot = reply.slot;
-        if let Err(error) = self.send(question(reply)) {
-            self.post.forget_reply(slot);
-            return Err(error.into());
-        }
+        let (reply, answer, _question) = self.post.expect_reply::<T>();
+        self.send(question(reply))?;
         let (node, actor) = (self.node.clone(), self.actor.to_string());
         match tokio::time::timeout(deadline, answer).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(_)) => Err(AskError::Dropped { node, actor }),
-            Err(_) => {
-                self.post.forget_reply(slot);
-                Err(AskError::Deadline { node, actor, deadline })
-            }
+            Err(_) => Err(AskError::Deadline { node, actor, deadline }),
         }
     }
 

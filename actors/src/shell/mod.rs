@@ -21,8 +21,10 @@
 
 mod actor;
 mod address;
+mod census;
 mod post;
 
 pub use actor::{Actor, Scope, mailbox, spawn, spawn_at};
 pub use address::{Address, AskError, Reply, SaidBy, Undeliverable, Wire};
+pub(crate) use census::{Kind, Living};
 pub use post::{Fatal, Post, PostOptions};

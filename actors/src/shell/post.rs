@@ -7,7 +7,7 @@
 //! - [`REJECTED`]: job and task, then the reason as UTF-8.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
 use super::address::{Address, Reply, Undeliverable, Wire};
+use super::census::Census;
 use crate::ids::{Incarnation, JobId, NodeId, TaskId};
 
 const MESSAGE: u8 = 0;
@@ -73,6 +74,7 @@ struct Inner {
     messages: AtomicU64,
     refusals: Refusals,
     stale: AtomicU64,
+    census: Census,
     on_fatal: OnFatal,
 }
 
@@ -148,6 +150,7 @@ impl Post {
             messages: AtomicU64::new(0),
             refusals: Refusals::default(),
             stale: AtomicU64::new(0),
+            census: Census::default(),
             on_fatal: options.on_fatal,
         }))
     }
@@ -165,6 +168,20 @@ impl Post {
     /// The clock of this process.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
+    }
+
+    /// Where the actors of this process say how much they keep.
+    pub(crate) fn census(&self) -> &Census {
+        &self.0.census
+    }
+
+    /// How many there are of what comes with jobs, clients and questions and goes with them, by what it is called.
+    pub fn living(&self) -> BTreeMap<&'static str, u64> {
+        let mut living = self.0.census.read();
+        let peers = self.0.endpoint.read().as_ref().map_or(0, |endpoint| endpoint.stats().peers);
+        let (actors, questions) = (self.0.routes.read().len() as u64, self.0.waiting.lock().len() as u64);
+        living.extend([("actors", actors), ("open questions", questions), ("sessions", peers)]);
+        living
     }
 
     /// Messages handed over by this process so far, to local actors and to others.
@@ -354,18 +371,27 @@ impl Post {
         endpoint.send(node.as_str(), actor, item).map_err(|error| undeliverable(error.to_string()))
     }
 
-    pub(super) fn expect_reply<T>(&self) -> (Reply<T>, oneshot::Receiver<T>)
+    /// A question that waits for its answer until what is returned last is dropped.
+    pub(super) fn expect_reply<T>(&self) -> (Reply<T>, oneshot::Receiver<T>, Question)
     where
         T: DeserializeOwned + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
         let slot = self.0.next_slot.fetch_add(1, Ordering::Relaxed);
         self.0.waiting.lock().insert(slot, Box::new(Asker(sender, PhantomData)));
-        (Reply::to(self.0.node.clone(), slot), receiver)
+        (Reply::to(self.0.node.clone(), slot), receiver, Question { post: self.clone(), slot })
     }
+}
 
-    pub(super) fn forget_reply(&self, slot: u64) {
-        self.0.waiting.lock().remove(&slot);
+/// A question that somebody waits for; it goes with who waits, whatever way the wait ends.
+pub(super) struct Question {
+    post: Post,
+    slot: u64,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.post.0.waiting.lock().remove(&self.slot);
     }
 }
 

@@ -10,7 +10,7 @@ use exobus_actors::host::JobEnd;
 use exobus_actors::ids::NodeId;
 use exobus_actors::membership::MembershipOptions;
 use exobus_actors::node::{ClusterOptions, Node, NodeError, NodeOptions};
-use exobus_actors::registry::functions;
+use exobus_actors::registry::{functions, programs};
 use exobus_actors::task::JobError;
 use exobus_actors::transfer::network::{MemoryNetwork, Network};
 use exobus_bus::{Bus, Credentials, Subjects};
@@ -109,10 +109,11 @@ impl Cluster {
         lacking: &[&str],
         memory_bytes: u64,
     ) -> Result<Node, NodeError> {
-        let kept = functions().keys().filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
+        let all = functions().keys().map(ToString::to_string).chain(programs().keys().cloned());
+        let kept = all.filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
         let mut options = NodeOptions::alone(1, memory_bytes);
         options.name = NodeId::new(name);
-        options.functions = Some(kept.map(ToString::to_string).collect());
+        options.functions = Some(kept.collect());
         options.store.spill_dirs = vec![self.spill.path().to_owned()];
         options.store.keep_files = true;
         options.network = self.network.clone();

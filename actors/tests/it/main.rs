@@ -4,6 +4,7 @@
 mod common;
 
 mod arguments;
+mod census;
 mod election;
 mod figures;
 mod functions;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::endpoint::{Link, Shared};
 use super::frame::{Actors, Half, read_items};
 use super::state::Session;
-use super::terms::{Consumed, Counts, Effect};
+use super::terms::{Consumed, Counts, Effect, ResetReason};
 use super::{Event, Peer, SessionStats};
 use crate::auth::Speaker;
 use crate::backend::{ConnectionState, Incoming, Registration};
@@ -71,6 +71,7 @@ pub(super) struct Taken {
 struct Slot {
     link: Arc<Link>,
     session: Session,
+    begun_at: Duration,
     touched: bool,
     /// What of its counters is in the endpoint's already.
     counted: Counts,
@@ -82,8 +83,15 @@ pub(super) struct Driver {
     _registration: Registration,
     connection: watch::Receiver<ConnectionState>,
     link_state: ConnectionState,
+    /// Since when there is a connection.
+    linked_at: Duration,
     started: Instant,
-    slots: Vec<Slot>,
+    /// By the index of their links; none where a session is over and its index was not given out again.
+    slots: Vec<Option<Slot>>,
+    /// The latest epoch of all sessions that are over: later ones begin behind it, so that no half is ever met twice.
+    epochs: u32,
+    /// When it is looked next whom nobody has heard for long.
+    look_at: Duration,
     touched: Vec<usize>,
     actors: Actors,
     /// When the timer goes off; may be earlier than needed.
@@ -110,8 +118,11 @@ impl Driver {
             _registration: registration,
             connection,
             link_state,
+            linked_at: Duration::ZERO,
             started: Instant::now(),
             slots: Vec::new(),
+            epochs: 0,
+            look_at: Duration::ZERO,
             touched: Vec::new(),
             actors: Actors::default(),
             armed: None,
@@ -179,8 +190,9 @@ impl Driver {
         if worked {
             let now = self.now();
             for link in forgotten {
-                let slot = self.slot(&link);
-                slot.session.forget(&mut link.outbox.lock());
+                if let Some(slot) = self.slot(now, &link) {
+                    slot.session.forget(&mut link.outbox.lock());
+                }
             }
             let mut frames = std::mem::take(&mut self.frames);
             for incoming in frames.drain(..) {
@@ -188,13 +200,17 @@ impl Driver {
             }
             self.frames = frames;
             for link in dirty.drain(..) {
-                self.slot(&link);
-                self.touch(link.index);
+                if self.slot(now, &link).is_some() {
+                    self.touch(link.index);
+                }
             }
             self.pump_touched(now);
             self.publish_stats();
         }
         self.dirty = dirty;
+        if self.shared.leaving.swap(false, Ordering::AcqRel) {
+            self.leave();
+        }
         self.answer_drains(drains);
         worked
     }
@@ -205,29 +221,100 @@ impl Driver {
             return;
         }
         let of = |slot: &Slot| slot.session.unacked() + usize::from(!slot.link.outbox.lock().is_empty());
-        let outstanding = self.slots.iter().map(of).sum();
+        let outstanding = self.slots.iter().flatten().map(of).sum();
         self.shared.idle.send_replace(Idle { answers: drains, outstanding, ended: false });
     }
 
-    /// The slot of a link; made when the link is new.
-    fn slot(&mut self, link: &Arc<Link>) -> &mut Slot {
-        if self.slots.len() <= link.index {
-            let links = self.shared.links.read();
-            for link in &links.list[self.slots.len()..] {
-                let (incarnation, settings) = (self.shared.me.incarnation, self.shared.settings.clone());
-                let opening = link.opening.clone();
-                let session = Session::new(incarnation, settings, opening, self.link_state.connected);
-                link.reading.lock().epoch = session.epoch();
-                self.slots.push(Slot { link: link.clone(), session, touched: false, counted: Counts::default() });
-            }
+    /// The slot of a link; made when the link is new, none when its session is over.
+    fn slot(&mut self, now: Duration, link: &Arc<Link>) -> Option<&mut Slot> {
+        if link.over.load(Ordering::Acquire) {
+            return None;
         }
-        &mut self.slots[link.index]
+        if self.slots.len() <= link.index {
+            self.slots.resize_with(link.index + 1, || None);
+        }
+        let slot = &mut self.slots[link.index];
+        if slot.is_none() {
+            let (incarnation, settings) = (self.shared.me.incarnation, self.shared.settings.clone());
+            let session = Session::new(incarnation, settings, link.opening.clone(), self.link_state.connected);
+            let session = session.at_epoch(self.epochs + 1);
+            link.reading.lock().epoch = session.epoch();
+            let (link, counted) = (link.clone(), Counts::default());
+            *slot = Some(Slot { link, session, begun_at: now, touched: false, counted });
+            self.arm(now + self.shared.options.forget_after);
+        }
+        self.slots[link.index].as_mut()
+    }
+
+    /// The timer goes off at `at` or before.
+    fn arm(&mut self, at: Duration) {
+        self.armed = Some(self.armed.map_or(at, |armed| armed.min(at)));
     }
 
     fn touch(&mut self, index: usize) {
-        if !std::mem::replace(&mut self.slots[index].touched, true) {
+        let Some(slot) = self.slots.get_mut(index).and_then(Option::as_mut) else { return };
+        if !std::mem::replace(&mut slot.touched, true) {
             self.touched.push(index);
         }
+    }
+
+    /// Ends the session of a peer that is gone, and forgets it.
+    fn end(&mut self, index: usize) {
+        let Some(mut slot) = self.slots.get_mut(index).and_then(Option::take) else { return };
+        slot.link.outbox.lock().end();
+        self.epochs = self.epochs.max(slot.session.epoch());
+        count(&mut self.shared.stats.lock(), &mut slot);
+        self.shared.unlink(&slot.link);
+    }
+
+    /// Says goodbye to all.
+    fn leave(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for index in 0..self.slots.len() {
+            let Some(slot) = &self.slots[index] else { continue };
+            slot.session.say_bye(&mut effects);
+            let link = slot.link.clone();
+            self.apply(&link, &mut effects);
+            self.end(index);
+        }
+        self.effects = effects;
+        self.publish_stats();
+    }
+
+    /// Forgets whom nobody has heard for long. Who has something to hear that was not said for so long has lost it.
+    fn forget_the_silent(&mut self, now: Duration) {
+        let after = self.shared.options.forget_after;
+        if now < self.look_at {
+            return;
+        }
+        let mut next = now + after;
+        for index in 0..self.slots.len() {
+            let Some(slot) = &self.slots[index] else { continue };
+            let quiet_from = slot.session.quiet_from().max(slot.begun_at).max(self.linked_at);
+            if !self.link_state.connected || quiet_from + after > now {
+                next = next.min(quiet_from + after);
+                continue;
+            }
+            let waits = slot.session.waits();
+            {
+                let mut outbox = slot.link.outbox.lock();
+                if !waits && !outbox.is_empty() {
+                    // Something has just been queued.
+                    continue;
+                }
+                outbox.end();
+            }
+            let (node, incarnation) = (slot.link.node.clone(), slot.session.peer_incarnation());
+            tracing::debug!(node, incarnation, waits, "peer forgotten");
+            self.end(index);
+            if waits && incarnation > 0 {
+                let (peer, reason) = (Peer { node, incarnation }, ResetReason::GivenUp);
+                self.tell(Event::Reset { peer, reason });
+            }
+        }
+        self.publish_stats();
+        // Not for each of many one by one.
+        self.look_at = next.max(now + after / 8);
     }
 
     fn on_frame(&mut self, now: Duration, incoming: Incoming) {
@@ -238,9 +325,10 @@ impl Driver {
             return;
         };
         let mut effects = std::mem::take(&mut self.effects);
-        let slot = self.slot(&link);
+        let Some(slot) = self.slot(now, &link) else { return };
         let result = slot.session.on_frame(now, frame, &mut link.outbox.lock(), &mut effects);
-        if slot.session.has_met() {
+        let (has_met, has_left) = (slot.session.has_met(), slot.session.has_left());
+        if has_met {
             self.shared.knows(&link);
         }
         match result {
@@ -254,6 +342,9 @@ impl Driver {
         }
         self.apply(&link, &mut effects);
         self.effects = effects;
+        if has_left {
+            self.end(link.index);
+        }
         self.touch(link.index);
     }
 
@@ -261,14 +352,14 @@ impl Driver {
         let mut effects = std::mem::take(&mut self.effects);
         let mut touched = std::mem::take(&mut self.touched);
         for index in touched.drain(..) {
-            let slot = &mut self.slots[index];
+            let Some(slot) = self.slots[index].as_mut() else { continue };
             slot.touched = false;
             let link = slot.link.clone();
             let consumed = link.consumed(slot.session.epoch());
             slot.session.pump(now, &mut link.outbox.lock(), consumed, &mut effects);
             link.unsupported.store(slot.session.is_unsupported(), Ordering::Release);
             if let Some(at) = slot.session.deadline() {
-                self.armed = Some(self.armed.map_or(at, |armed| armed.min(at)));
+                self.arm(at);
             }
             self.apply(&link, &mut effects);
         }
@@ -281,7 +372,7 @@ impl Driver {
         self.armed = None;
         let mut effects = std::mem::take(&mut self.effects);
         for index in 0..self.slots.len() {
-            let slot = &mut self.slots[index];
+            let Some(slot) = self.slots[index].as_mut() else { continue };
             match slot.session.deadline() {
                 Some(at) if at <= now => {
                     let link = slot.link.clone();
@@ -289,23 +380,28 @@ impl Driver {
                     self.apply(&link, &mut effects);
                     self.touch(index);
                 }
-                Some(at) => self.armed = Some(self.armed.map_or(at, |armed| armed.min(at))),
+                Some(at) => self.arm(at),
                 None => {}
             }
         }
         self.effects = effects;
+        self.forget_the_silent(now);
+        if self.slots.iter().any(Option::is_some) {
+            self.arm(self.look_at.max(now));
+        }
     }
 
     fn on_link(&mut self, state: ConnectionState) {
         let now = self.now();
         let before = std::mem::replace(&mut self.link_state, state);
+        self.linked_at = now;
         let mut effects = std::mem::take(&mut self.effects);
         for index in 0..self.slots.len() {
             // Down and up again between two looks counts as well.
             if before.connected == state.connected && before.connects == state.connects {
                 break;
             }
-            let slot = &mut self.slots[index];
+            let Some(slot) = self.slots[index].as_mut() else { continue };
             let link = slot.link.clone();
             slot.session.on_link(now, state.connected, &mut effects);
             self.apply(&link, &mut effects);
@@ -350,7 +446,7 @@ impl Driver {
         let (items, result) = read_items(body, declared, &mut self.actors);
         // The session has verified the frame.
         let from = Speaker::proven(link.node.clone(), from.incarnation);
-        let epoch = self.slots[link.index].session.epoch();
+        let Some(epoch) = self.slots[link.index].as_ref().map(|slot| slot.session.epoch()) else { return };
         // Before the reader can take the event, or what it takes would not count.
         link.consumed(epoch);
         let amount = Consumed { items: u64::from(declared), bytes: body.len() as u64 };
@@ -376,17 +472,23 @@ impl Driver {
 
     fn publish_stats(&mut self) {
         let mut stats = self.shared.stats.lock();
-        for slot in &mut self.slots {
-            let (now, before) = (slot.session.counts, slot.counted);
-            if now != before {
-                add(&mut stats, &now, &before);
-                slot.counted = now;
-            }
+        stats.peers = 0;
+        for slot in self.slots.iter_mut().flatten() {
+            stats.peers += 1;
+            count(&mut stats, slot);
         }
-        stats.peers = self.slots.len() as u64;
         stats.frames_malformed = self.shared.refusals.count();
         stats.frames_of_strangers = self.shared.refusals.strangers();
         stats.frames_refused = self.refused;
+    }
+}
+
+/// What a session counted since the last time goes to the endpoint's counters.
+fn count(stats: &mut SessionStats, slot: &mut Slot) {
+    let (now, before) = (slot.session.counts, slot.counted);
+    if now != before {
+        add(stats, &now, &before);
+        slot.counted = now;
     }
 }
 

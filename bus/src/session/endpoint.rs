@@ -46,6 +46,8 @@ pub(super) struct Link {
     pub(super) opening: Arc<Opening>,
     /// It has proven who it is, or we speak to it of our own.
     known: AtomicBool,
+    /// The session is over. Set by the driver.
+    pub(super) over: AtomicBool,
     /// In the list of links to look at already.
     dirty: AtomicBool,
 }
@@ -73,7 +75,8 @@ pub(super) struct Reading {
 #[derive(Default)]
 pub(super) struct Links {
     by_node: HashMap<String, Arc<Link>>,
-    pub(super) list: Vec<Arc<Link>>,
+    /// Indices that links had whose sessions are over; as many as `by_node` has less were given out in all.
+    free: Vec<usize>,
 }
 
 /// What all handles of an endpoint share.
@@ -81,7 +84,7 @@ pub(super) struct Shared {
     pub(super) bus: Bus,
     subjects: Subjects,
     pub(super) me: Peer,
-    options: SessionOptions,
+    pub(super) options: SessionOptions,
     pub(super) settings: Settings,
     pub(super) links: RwLock<Links>,
     /// Links to peers that have not proven who they are.
@@ -93,6 +96,8 @@ pub(super) struct Shared {
     pub(super) forgotten: Mutex<Vec<Arc<Link>>>,
     wake: Notify,
     pub(super) closed: AtomicBool,
+    /// All peers are to be told that this side leaves.
+    pub(super) leaving: AtomicBool,
     /// Grows with every call of `drain`; the driver answers it in `idle`.
     pub(super) drains: AtomicU64,
     pub(super) idle: watch::Sender<Idle>,
@@ -132,11 +137,12 @@ impl Shared {
         if let Some(link) = links.by_node.get(node) {
             return Some(link.clone());
         }
-        if links.list.len() >= PEERS_MAX {
+        if links.by_node.len() >= PEERS_MAX {
             return None;
         }
+        let index = links.free.pop().unwrap_or(links.by_node.len());
         let link = Arc::new(Link {
-            index: links.list.len(),
+            index,
             node: node.to_owned(),
             subject,
             outbox: Mutex::new(outbox),
@@ -144,9 +150,9 @@ impl Shared {
             unsupported: AtomicBool::new(false),
             opening: Arc::new(opening),
             known: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
         });
-        links.list.push(link.clone());
         links.by_node.insert(node.to_owned(), link.clone());
         self.strangers.fetch_add(1, Ordering::Relaxed);
         Some(link)
@@ -157,6 +163,16 @@ impl Shared {
         if !link.known.load(Ordering::Relaxed) && !link.known.swap(true, Ordering::Relaxed) {
             self.strangers.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// The link's session is over: who asks for its node gets another one. What is said to it from now on is refused.
+    pub(super) fn unlink(&self, link: &Link) {
+        link.over.store(true, Ordering::Release);
+        // It is none of those that count.
+        self.knows(link);
+        let mut links = self.links.write();
+        links.by_node.remove(&link.node);
+        links.free.push(link.index);
     }
 
     /// Has the driver look at a link.
@@ -295,6 +311,7 @@ impl Endpoint {
             forgotten: Mutex::default(),
             wake: Notify::new(),
             closed: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             drains: AtomicU64::new(0),
             idle: watch::Sender::new(Idle::default()),
             stats: Mutex::default(),
@@ -326,31 +343,65 @@ impl Endpoint {
         if to == shared.me.node {
             return Err(SessionError::ToSelf { node: to.to_owned() });
         }
-        let Some(link) = shared.link_to(to) else {
-            check_token(to)?;
-            if Role::of(to) == Role::Submitter && Role::of(&shared.me.node) == Role::Submitter {
-                return Err(SessionError::NoToken { node: to.to_owned() });
+        loop {
+            let Some(link) = shared.link_to(to) else {
+                check_token(to)?;
+                if Role::of(to) == Role::Submitter && Role::of(&shared.me.node) == Role::Submitter {
+                    return Err(SessionError::NoToken { node: to.to_owned() });
+                }
+                return Err(SessionError::QueueFull { node: to.to_owned(), queued_bytes: 0, max_bytes: 0 });
+            };
+            if link.unsupported.load(Ordering::Acquire) {
+                return Err(SessionError::Unsupported { node: to.to_owned() });
             }
-            return Err(SessionError::QueueFull { node: to.to_owned(), queued_bytes: 0, max_bytes: 0 });
+            let pushed = link.outbox.lock().push(actor, &item);
+            return match pushed {
+                Ok(()) => {
+                    shared.poke(&link);
+                    Ok(())
+                }
+                // It ended between two lines: the driver is about to make room for the next one.
+                Err(Refused::Over) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                Err(Refused::Full { queued_bytes }) => Err(SessionError::QueueFull {
+                    node: to.to_owned(),
+                    queued_bytes,
+                    max_bytes: shared.options.queue_bytes_max,
+                }),
+                Err(Refused::TooLarge { max_bytes }) => {
+                    Err(SessionError::ItemTooLarge { node: to.to_owned(), bytes: item.len(), max_bytes })
+                }
+            };
+        }
+    }
+
+    /// Says goodbye to all peers, so that none keeps anything of these sessions; what they had not acknowledged is lost, so
+    /// [`drain`](Self::drain) first. Sending afterwards begins sessions anew.
+    ///
+    /// # Errors
+    /// `NotDrained`: it was not said within `deadline`; peers find out by themselves.
+    pub async fn leave(&self, deadline: Duration) -> Result<(), SessionError> {
+        let shared = &self.inner.shared;
+        shared.leaving.store(true, Ordering::Release);
+        let said = async {
+            self.answer(|_| true).await;
+            // A process that leaves often ends: then what its socket has not written is never said.
+            let _ = shared.bus.flush().await;
         };
-        if link.unsupported.load(Ordering::Acquire) {
-            return Err(SessionError::Unsupported { node: to.to_owned() });
-        }
-        let pushed = link.outbox.lock().push(actor, &item);
-        match pushed {
-            Ok(()) => {
-                shared.poke(&link);
-                Ok(())
-            }
-            Err(Refused::Full { queued_bytes }) => Err(SessionError::QueueFull {
-                node: to.to_owned(),
-                queued_bytes,
-                max_bytes: shared.options.queue_bytes_max,
-            }),
-            Err(Refused::TooLarge { max_bytes }) => {
-                Err(SessionError::ItemTooLarge { node: to.to_owned(), bytes: item.len(), max_bytes })
-            }
-        }
+        let late = |_| SessionError::NotDrained { items: 0, after: deadline };
+        timeout(deadline, said).await.map_err(late)
+    }
+
+    /// Waits until the driver has looked after now and found what is wanted; false: it ended before.
+    async fn answer(&self, wanted: impl Fn(&Idle) -> bool) -> bool {
+        let shared = &self.inner.shared;
+        let mut idle = shared.idle.subscribe();
+        let mine = shared.drains.fetch_add(1, Ordering::AcqRel) + 1;
+        shared.wake.notify_one();
+        let found = |idle: &Idle| idle.answers >= mine && wanted(idle);
+        idle.wait_for(|idle| idle.ended || found(idle)).await.is_ok_and(|idle| found(&idle))
     }
 
     /// Throws away what is queued and unacknowledged for a node that was given up, e.g. because it is dead. Should it
@@ -379,13 +430,9 @@ impl Endpoint {
     /// `NotDrained` after `deadline`, `Closed`.
     pub async fn drain(&self, deadline: Duration) -> Result<(), SessionError> {
         let shared = &self.inner.shared;
-        let mut idle = shared.idle.subscribe();
-        let mine = shared.drains.fetch_add(1, Ordering::AcqRel) + 1;
-        shared.wake.notify_one();
-        let done = idle.wait_for(|idle| idle.ended || (idle.answers >= mine && idle.outstanding == 0));
-        match timeout(deadline, done).await {
-            Ok(Ok(idle)) if idle.outstanding == 0 && idle.answers >= mine => Ok(()),
-            Ok(_) => Err(SessionError::Closed),
+        match timeout(deadline, self.answer(|idle| idle.outstanding == 0)).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SessionError::Closed),
             Err(_) => Err(SessionError::NotDrained { items: shared.idle.borrow().outstanding, after: deadline }),
         }
     }

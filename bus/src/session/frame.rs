@@ -4,7 +4,7 @@
 //! |--------|--------------------------------------------------------------------------------|
 //! | 0      | magic `0xe5`                                                                   |
 //! | 1      | version of the layout of the body                                              |
-//! | 2      | kind: 0 hello, 1 welcome, 2 refuse, 3 data, 4 ack                              |
+//! | 2      | kind: 0 hello, 1 welcome, 2 refuse, 3 data, 4 ack, 5 bye                       |
 //! | 3      | flags: bit 0 "a frame is missing here", bit 1 "acknowledge at once"            |
 //! | 4..16  | half of the sender: incarnation u64, epoch u32                                 |
 //! | 16..28 | half of the receiver as the sender knows it; zero in a hello                   |
@@ -73,6 +73,8 @@ pub(crate) enum Kind {
     Data,
     /// Acknowledgement and credit only.
     Ack,
+    /// "I leave": nothing follows, and nothing need be kept.
+    Bye,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +191,7 @@ impl Header {
             Kind::Refuse => 2,
             Kind::Data => 3,
             Kind::Ack => 4,
+            Kind::Bye => 5,
         };
         out[3] = u8::from(self.gap) * FLAG_GAP + u8::from(self.ack_now) * FLAG_ACK_NOW;
         out[4..12].copy_from_slice(&self.from.incarnation.to_le_bytes());
@@ -217,6 +220,7 @@ impl Header {
             2 => Kind::Refuse,
             3 => Kind::Data,
             4 => Kind::Ack,
+            5 => Kind::Bye,
             _ => return Err(FrameError::Header("unknown kind")),
         };
         let header = Self {
@@ -290,7 +294,7 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
-    const KNOWN_MAX: usize = 4096;
+    const KNOWN_MAX: usize = 512;
 
     fn intern(&mut self, actor: &str) -> Arc<str> {
         if let Some(known) = self.known.get(actor) {

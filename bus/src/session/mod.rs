@@ -11,6 +11,9 @@
 //! - Acknowledgements ride on data frames; alone they go after 16 frames or [`SessionOptions::ack_delay`].
 //! - The receiver grants credit in items and bytes by reading its events, so events never pile up without bound.
 //! - What is lost is sent again after a timeout, a complaint of the receiver, or a reconnect (rules: `session/state.rs`).
+//! - A session ends, and nothing of it stays, when the peer [says goodbye](Endpoint::leave), or was not heard for
+//!   [`SessionOptions::forget_after`]. When one of both speaks again, they begin another one, whose halves have later epochs; what an
+//!   old one had not delivered is lost, with [`Event::Reset`] where there was something.
 //! - An item that cannot be read arrives as [`Event::Undecodable`]; its frame is acknowledged like any other.
 //! - The first frames settle the version of the layout; no version in common is [`Event::Unsupported`].
 //! - Both sides prove that they know the token that goes with their names ([`crate::auth`], [`Bus::with_credentials`]), and each frame that it is of this session
@@ -90,6 +93,9 @@ pub struct SessionOptions {
     pub retry_max: Duration,
     /// [`Event::Silent`] after a peer that owes an answer was silent for so long. Default 3 s.
     pub silent_after: Duration,
+    /// A peer that was not heard for so long while there was a connection is forgotten, with what was queued for it: clients come and go,
+    /// and not all say goodbye. Who speaks again is met anew. Default 2 min, far more than it takes to hold a node dead.
+    pub forget_after: Duration,
 }
 
 impl Default for SessionOptions {
@@ -103,6 +109,7 @@ impl Default for SessionOptions {
             retry_min: Duration::from_millis(100),
             retry_max: Duration::from_millis(500),
             silent_after: Duration::from_secs(3),
+            forget_after: Duration::from_secs(120),
         }
     }
 }

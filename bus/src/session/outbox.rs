@@ -36,6 +36,8 @@ pub(crate) enum Refused {
     Full { queued_bytes: usize },
     /// Larger than a frame can be.
     TooLarge { max_bytes: usize },
+    /// The session is over: there may be another one.
+    Over,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(crate) struct Outbox {
     queue_bytes_max: usize,
     frame_bytes_max: usize,
     payload_bytes_max: usize,
+    /// The session is over, and takes nothing any more.
+    over: bool,
     /// The latest incarnation of the peer that the session has met; 0: none.
     met: u64,
     /// The latest that was heard of otherwise: what is in here is for that one, or a later one.
@@ -66,6 +70,7 @@ impl Outbox {
             queue_bytes_max,
             frame_bytes_max,
             payload_bytes_max,
+            over: false,
             met: 0,
             heard_of: 0,
         }
@@ -95,7 +100,16 @@ impl Outbox {
         self.heard_of
     }
 
+    /// Ends it with its session; what is queued goes.
+    pub(crate) fn end(&mut self) {
+        self.clear();
+        self.over = true;
+    }
+
     pub(crate) fn push(&mut self, actor: &str, item: &[u8]) -> Result<(), Refused> {
+        if self.over {
+            return Err(Refused::Over);
+        }
         // Reference, length of the actor, length of the item: five bytes each at most.
         let most = actor.len() + item.len() + 15;
         if OVERHEAD_BYTES + most > self.payload_bytes_max {

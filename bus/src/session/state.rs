@@ -112,6 +112,8 @@ pub(crate) struct Session {
     waiting_since: Option<Duration>,
     silence_told: bool,
     hello_answered_at: Option<Duration>,
+    /// The peer said goodbye.
+    left: bool,
 
     pub(crate) counts: Counts,
 }
@@ -151,7 +153,40 @@ impl Session {
             waiting_since: None,
             silence_told: false,
             hello_answered_at: None,
+            left: false,
             counts: Counts::default(),
+        }
+    }
+
+    /// As half `epoch`: of a process that had a session with this peer before, it has to be later than that one's.
+    pub(crate) fn at_epoch(self, epoch: u32) -> Self {
+        Self::of(Half { epoch, ..self.me }, self.settings, self.opening, self.link_up)
+    }
+
+    /// Whether the peer said goodbye.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left
+    }
+
+    /// Since when the peer says nothing, or did not answer what it was told; zero: it was never heard nor told.
+    pub(crate) fn quiet_from(&self) -> Duration {
+        self.heard_at.max(self.waiting_since.unwrap_or_default())
+    }
+
+    /// Whether there is something that the peer has to acknowledge.
+    pub(crate) fn waits(&self) -> bool {
+        self.waiting_since.is_some()
+    }
+
+    /// The incarnation of the peer that was heard of; 0: none.
+    pub(crate) fn peer_incarnation(&self) -> u64 {
+        self.seen.incarnation
+    }
+
+    /// Says that this side leaves. Nobody answers: who does not hear it gives the session up after a while.
+    pub(crate) fn say_bye(&self, effects: &mut Vec<Effect>) {
+        if let Phase::Bound { peer, version } = self.phase {
+            self.send_bare(self.header(Kind::Bye, version, peer), effects);
         }
     }
 
@@ -237,6 +272,10 @@ impl Session {
         }
         self.heard_at = now;
         self.silence_told = false;
+        if header.kind == Kind::Bye {
+            self.left = true;
+            return Ok(());
+        }
         if header.kind == Kind::Refuse {
             if matches!(self.phase, Phase::Bound { .. }) {
                 return Ok(());

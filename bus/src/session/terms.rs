@@ -48,6 +48,8 @@ pub enum ResetReason {
     NewIncarnation,
     /// The same process, but it forgot this session.
     PeerForgot,
+    /// The peer was silent for so long that it was given up.
+    GivenUp,
 }
 
 /// What is to be done, in this order.
