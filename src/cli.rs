@@ -93,7 +93,7 @@ pub struct BenchArgs {
     /// Partitions of the shuffle
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000), default_value = "1000")]
     pub partitions: u32,
-    /// Byte budget of the store [default: 60% of what is available, 1GiB for spill]
+    /// Memory of the process, from 64MiB [default: 60% of what is available, 1GiB for spill]
     #[arg(long, value_name = "SIZE", conflicts_with = "cluster")]
     pub memory: Option<MemoryBudget>,
     /// Folder for spill files [default: /var/tmp]
@@ -147,7 +147,7 @@ pub struct NodeArgs {
     /// Address and port where other nodes fetch data
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Byte budget: a size, or a share such as 60%
+    /// Memory of the process: a size from 64MiB, or a share such as 60%
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
     /// Folder for spill files, may be repeated
@@ -194,7 +194,7 @@ pub struct DevArgs {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub nodes: u32,
-    /// Byte budget of each node [default: 60% of what is available, divided by the number of nodes]
+    /// Memory per node, from 64MiB [default: 60% of what is available, divided by the number of nodes]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Executors of each node [default: the cpus divided by the number of nodes, at least 1]

@@ -7,6 +7,7 @@
 //! This crate is the facade and the command line. The parts are [`bus`] (control messages), [`store`] (objects, the byte
 //! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`pipelines`].
 
+pub mod allocator;
 pub mod cli;
 pub mod cluster;
 pub mod commands;

@@ -1,6 +1,7 @@
 //! What the system lets this process have, looked at before anything is started: a clear word then instead of a strange
 //! failure later.
 
+use exobus_actors::node::memory::GROUP_SPARE_BYTES;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::exit::{Exit, Failure};
@@ -8,22 +9,19 @@ use crate::exit::{Exit, Failure};
 /// A node that is alone opens some 20 files and sockets; one of a cluster, with a few peers, some 50.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// What a process takes beside its byte budget: buffers of the disk threads, stacks, tables of jobs.
-const BESIDE_BUDGET_BYTES: u64 = 16 << 20;
-
-/// Refuses a byte budget that the control group of this process, which may have `group_bytes`, would be killed for.
+/// Refuses a memory that the control group of this process, which may have `group_bytes`, would be killed for.
 ///
 /// # Errors
 /// The group may not have so much.
-pub fn memory(budget_bytes: u64, group_bytes: Option<u64>) -> Result<(), Failure> {
-    let needed_bytes = budget_bytes.saturating_add(BESIDE_BUDGET_BYTES);
+pub fn memory(memory_bytes: u64, group_bytes: Option<u64>) -> Result<(), Failure> {
+    let needed_bytes = memory_bytes.saturating_add(GROUP_SPARE_BYTES);
     match group_bytes {
         Some(group_bytes) if group_bytes < needed_bytes => Err(Failure::text(
             Exit::Usage,
             format!(
-                "a memory budget of {budget_bytes} bytes needs {needed_bytes} with all that is beside it, and the control \
-                 group of this process has {group_bytes}: lower the budget (--memory, node.memory), or raise the limit of \
-                 the group"
+                "{memory_bytes} bytes of memory need a control group of {needed_bytes}, with what the kernel counts beside \
+                 them, and that of this process has {group_bytes}: use less (--memory, node.memory), or raise the limit \
+                 of the group"
             ),
         )),
         _ => Ok(()),
@@ -55,12 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_beyond_the_control_group_is_refused_with_both_sizes() {
+    fn a_memory_beyond_the_control_group_is_refused_with_both_sizes() {
         const MIB: u64 = 1 << 20;
         assert!(memory(64 * MIB, None).is_ok());
-        assert!(memory(64 * MIB, Some(80 * MIB)).is_ok());
-        let refused = memory(64 * MIB, Some(79 * MIB)).unwrap_err().to_string();
-        assert!(refused.contains("67108864") && refused.contains("82837504"), "{refused}");
+        assert!(memory(64 * MIB, Some(96 * MIB)).is_ok());
+        let refused = memory(64 * MIB, Some(95 * MIB)).unwrap_err().to_string();
+        assert!(refused.contains("67108864") && refused.contains("99614720"), "{refused}");
         assert!(memory(u64::MAX, Some(79 * MIB)).is_err());
     }
 }

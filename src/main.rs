@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use exobus::{
+    allocator,
     cli::{Cli, Command},
     commands,
     exit::{Exit, Failure},
@@ -11,6 +12,7 @@ use exobus::{
 };
 
 fn main() -> ExitCode {
+    allocator::settle();
     if isolation::is_executor() {
         logging::start("warn");
         isolation::enter();

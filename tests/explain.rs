@@ -14,7 +14,7 @@ fn explained_and_run(
     shared: &[&str],
 ) -> (serde_json::Value, serde_json::Value) {
     let spill = scratch.text("spill");
-    let shared = [shared, &["--json", "--memory", "32MiB", "--executors", "2", "--spill", &spill]].concat();
+    let shared = [shared, &["--json", "--memory", "64MiB", "--executors", "2", "--spill", &spill]].concat();
     let explained = exobus(&[&["explain", job, input], &shared[..]].concat());
     explained.expect(0, &[]);
     let output = scratch.text(&format!("out-{job}"));
@@ -56,7 +56,7 @@ fn people_see_every_strategy_and_why_one_is_picked() {
     let scratch = Scratch::new();
     let records = scratch.text("records");
     exobus(&["generate", "--records", "400000", &records]).expect(0, &[]);
-    let run = exobus(&["explain", "random-shuffle", &records, "--memory", "32MiB", "--executors", "2"]);
+    let run = exobus(&["explain", "random-shuffle", &records, "--memory", "64MiB", "--executors", "2"]);
     run.expect(0, &[]);
     let texts =
         ["40.0 MB, of which maps make 49.6 MB, on 1 node with", "maps of", "partitions of", "have to be spilled"];

@@ -64,7 +64,7 @@ fn sort(scratch: &Scratch) -> Running {
     exobus(&["generate", "--records", RECORDS, "--files", "4", &input]).expect(0, &[]);
     let (output, spill) = (scratch.text("out"), scratch.text("spill"));
     let mut sort = command(&["sort", &input, "--output", &output, "--spill", &spill, "--json"]);
-    sort.args(["--memory", "64MiB", "--executors", "2"]).env("EXOBUS_NODE__EXECUTOR", "process-all");
+    sort.args(["--memory", "96MiB", "--executors", "2"]).env("EXOBUS_NODE__EXECUTOR", "process-all");
     Running::start(sort)
 }
 

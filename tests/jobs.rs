@@ -29,7 +29,7 @@ const KEYS: [&str; 17] = [
 /// A job with little memory.
 #[track_caller]
 fn job(scratch: &Scratch, args: &[&str]) -> support::Run {
-    with_own_spill(scratch, &[args, &["--memory", "64MiB", "--executors", "2"]].concat())
+    with_own_spill(scratch, &[args, &["--memory", "96MiB", "--executors", "2"]].concat())
 }
 
 /// Lines of all part files, sorted.

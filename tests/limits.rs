@@ -39,7 +39,7 @@ fn input(scratch: &Scratch) -> Vec<u8> {
 
 fn sort_args(scratch: &Scratch) -> [String; 8] {
     let [input, output, spill] = ["in", "out", "spill"].map(|name| scratch.text(name));
-    ["sort", &input, "--output", &output, "--memory", "40MiB", "--spill", &spill].map(str::to_owned)
+    ["sort", &input, "--output", &output, "--memory", "72MiB", "--spill", &spill].map(str::to_owned)
 }
 
 /// Code 0 and every record in order, or another code and nothing of an output; nothing is left in either case.
@@ -119,10 +119,10 @@ fn with_few_threads_a_job_is_refused_at_start_or_is_right() {
 fn without_addresses_for_its_memory_a_job_is_refused_at_start() {
     let scratch = Scratch::new();
     let sorted = input(&scratch);
-    let args = sort_args(&scratch).map(|arg| if arg == "40MiB" { "4GiB".to_owned() } else { arg });
+    let args = sort_args(&scratch).map(|arg| if arg == "72MiB" { "4GiB".to_owned() } else { arg });
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let run = finish(within(&["prlimit", "--as=3000000000"], &args));
-    run.expect(3, &["no memory for 4294967296 bytes of the region"]);
+    run.expect(3, &["no memory for 4261412864 bytes of the region"]);
     assert!(!right_or_refused(&scratch, &run, &sorted));
 }
 

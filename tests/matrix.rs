@@ -10,14 +10,14 @@ use support::{Running, Scratch, command, exobus};
 
 /// Flags of the generator's four modes.
 const MODES: [&[&str]; 4] = [&[], &["--ascii"], &["--skewed"], &["--ascii", "--skewed"]];
-/// 20 MB: what is plenty holds it, what is little has to spill most of it.
+/// 20 MB, which plenty of memory holds.
 const RECORDS: &str = "200000";
 
-/// Sorts the input of each mode with each strategy and compares the output.
-fn every_mode_and_strategy(scratch: &Scratch, options: &[&str], spills: bool) {
-    for (number, mode) in MODES.iter().enumerate() {
+/// Sorts so many records of each mode with each strategy and compares the output.
+fn every_strategy(scratch: &Scratch, options: &[&str], modes: &[&[&str]], records: &str, spills: bool) {
+    for (number, mode) in modes.iter().enumerate() {
         let input = scratch.text(&format!("in{number}"));
-        exobus(&[&["generate", "--records", RECORDS, "--files", "3", &input][..], mode].concat()).expect(0, &[]);
+        exobus(&[&["generate", "--records", records, "--files", "3", &input][..], mode].concat()).expect(0, &[]);
         let expected = exobus(&["validate", "--json", &input]).json()["checksum"].clone();
         for strategy in Strategy::ALL {
             let name = strategy.name();
@@ -43,17 +43,20 @@ fn every_mode_and_strategy(scratch: &Scratch, options: &[&str], spills: bool) {
 fn one_node_with_plenty_of_memory() {
     let scratch = Scratch::new();
     let spill = scratch.text("spill");
-    every_mode_and_strategy(&scratch, &["--spill", &spill, "--memory", "256MiB", "--executors", "2"], false);
+    let options = ["--spill", &spill, "--memory", "256MiB", "--executors", "2"];
+    every_strategy(&scratch, &options, &MODES, RECORDS, false);
 }
 
 #[test]
 fn one_node_with_little_memory() {
     let scratch = Scratch::new();
     let spill = scratch.text("spill");
-    every_mode_and_strategy(&scratch, &["--spill", &spill, "--memory", "24MiB", "--executors", "2"], true);
+    // The store has 32 MiB of it.
+    let options = ["--spill", &spill, "--memory", "64MiB", "--executors", "2"];
+    every_strategy(&scratch, &options, &MODES, "400000", true);
 }
 
-fn three_nodes(memory: &str, spills: bool) {
+fn three_nodes(memory: &str, modes: &[&[&str]], records: &str, spills: bool) {
     let scratch = Scratch::new();
     let folder = scratch.text("cluster");
     let options = ["--nodes", "3", "--port", "0", "--executors", "1", "--memory", memory, "--dir", &folder];
@@ -63,17 +66,18 @@ fn three_nodes(memory: &str, spills: bool) {
     let ready = cluster.wait_for("ready at nats://", Duration::from_secs(90));
     let ready = ready.unwrap_or_else(|| panic!("{:#?}", cluster.seen));
     let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
-    every_mode_and_strategy(&scratch, &["--cluster", &url], spills);
+    every_strategy(&scratch, &["--cluster", &url], modes, records, spills);
     cluster.signal(rustix::process::Signal::INT);
     cluster.end(Duration::from_secs(90));
 }
 
 #[test]
 fn three_nodes_with_plenty_of_memory() {
-    three_nodes("256MiB", false);
+    three_nodes("256MiB", &MODES, RECORDS, false);
 }
 
 #[test]
 fn three_nodes_with_little_memory() {
-    three_nodes("12MiB", true);
+    // More than the stores of all three hold, 32 MiB each; one mode, since that is much to sort.
+    three_nodes("64MiB", &MODES[3..], "1200000", true);
 }

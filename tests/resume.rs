@@ -31,7 +31,7 @@ fn killed_alone(scratch: &Scratch, strategy: &str, stage: &str, done: usize) -> 
 fn killed_with_input(scratch: &Scratch, strategy: &str, stage: &str, done: usize) -> Events {
     let (input, output) = (scratch.text("in"), scratch.text("out"));
     let mut command = alone(scratch, &["sort", &input, "--output", &output, "--strategy", strategy]);
-    command.args(["--partitions", "12", "--memory", "64MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
+    command.args(["--partitions", "12", "--memory", "96MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
     let mut killed = false;
     let (run, events) = watched(scratch, command, |events, pid| {
         if !killed && events.finished(stage) >= done {

@@ -69,7 +69,7 @@ fn records_come_out_in_order_with_the_promised_summary() {
 fn more_data_than_memory_is_spilled_and_comes_out_right() {
     let scratch = Scratch::new();
     let (input, output) = (generate(&scratch, 2_000_000), scratch.text("out"));
-    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "64MiB", "--executors", "2", "--json"]);
+    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "96MiB", "--executors", "2", "--json"]);
     run.expect(0, &[]);
     assert!(run.json()["spilled_bytes"].as_u64().unwrap() > 50_000_000, "{run:#?}");
     exobus(&["validate", &output]).expect(0, &[]);
@@ -81,7 +81,7 @@ fn a_timeline_and_a_plot_show_every_task_once() {
     let (input, output) = (generate(&scratch, 1_200_000), scratch.text("out"));
     let (timeline, plot) = (scratch.text("t.json"), scratch.text("p.svg"));
     fs::write(&timeline, "x".repeat(1_000_000)).unwrap();
-    let sized = ["--memory", "64MiB", "--executors", "2", "--partitions", "9"];
+    let sized = ["--memory", "96MiB", "--executors", "2", "--partitions", "9"];
     let asked = ["--timeline", &timeline, "--plot", &plot];
     let run = sort(&scratch, &[&[&input, "--output", &output, "--json"][..], &sized, &asked].concat());
     run.expect(0, &["t.json", "ui.perfetto.dev", "p.svg"]);
@@ -128,7 +128,7 @@ fn a_partition_larger_than_memory_is_merged_from_streams() {
     let scratch = Scratch::new();
     let input = generate(&scratch, 1_000_000);
     let output = scratch.text("out");
-    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "48MiB", "--partitions", "1", "--json"]);
+    let run = sort(&scratch, &[&input, "--output", &output, "--memory", "80MiB", "--partitions", "1", "--json"]);
     run.expect(0, &[]);
     let summary = run.json();
     assert_eq!(summary["partitions"], 1);
@@ -165,7 +165,7 @@ fn a_partition_that_is_far_too_large_is_written_as_several_files_in_order() {
     let given = exobus(&["validate", "--json", &input]).json();
     for strategy in ["simple", "two_stage"] {
         let output = scratch.text(strategy);
-        let sized = ["--memory", "48MiB", "--executors", "2", "--partitions", "4", "--cuts", "uniform"];
+        let sized = ["--memory", "80MiB", "--executors", "2", "--partitions", "4", "--cuts", "uniform"];
         let run =
             sort(&scratch, &[&[&input, "--output", &output, "--strategy", strategy, "--json"][..], &sized].concat());
         run.expect(0, &[]);
@@ -183,7 +183,7 @@ fn a_partition_that_is_far_too_large_is_written_as_several_files_in_order() {
     }
     // A sample finds better cuts, and nothing has to be divided.
     let output = scratch.text("sampled");
-    sort(&scratch, &[&input, "--output", &output, "--memory", "48MiB", "--partitions", "4"]).expect(0, &[]);
+    sort(&scratch, &[&input, "--output", &output, "--memory", "80MiB", "--partitions", "4"]).expect(0, &[]);
     assert_eq!(names(&scratch.path("sampled")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
     exobus(&["validate", &output]).expect(0, &[]);
 }
@@ -195,7 +195,7 @@ fn one_hot_key_larger_than_memory_is_sorted() {
     let input = write_records(&scratch, 700_000, |_| *b"always it!");
     for strategy in ["simple", "push", "two_stage"] {
         let output = scratch.text(strategy);
-        let sized = ["--memory", "48MiB", "--executors", "2", "--partitions", "4", "--strategy", strategy];
+        let sized = ["--memory", "80MiB", "--executors", "2", "--partitions", "4", "--strategy", strategy];
         let run = sort(&scratch, &[&[&input, "--output", &output, "--json"][..], &sized].concat());
         run.expect(0, &[]);
         let summary = run.json();
@@ -324,7 +324,7 @@ fn ctrl_c_ends_it_and_leaves_nothing() {
         "--output",
         &output,
         "--memory",
-        "64MiB",
+        "96MiB",
         "--executors",
         "1",
         "--spill",

@@ -18,7 +18,7 @@ use crate::{
 /// Where a job runs, and with how much of it: what running and explaining take alike.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
-    /// Byte budget, per node; the rest is spilled [default: 60% of what is available]
+    /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
     /// Folder for spill files, may be repeated [default: /var/tmp]
@@ -87,7 +87,7 @@ pub struct ResumeArgs {
     /// Forget the job instead: what it has left in its output folder stays
     #[arg(long, conflicts_with = "list")]
     pub forget: bool,
-    /// Byte budget; the rest is spilled [default: 60% of what is available]
+    /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
     /// Folder for spill files, may be repeated [default: /var/tmp]

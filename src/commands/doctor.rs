@@ -10,7 +10,7 @@ use std::{
 };
 
 use exobus_actors::host::{Client, ClientError, ClientOptions};
-use exobus_actors::node::{NodeError, takes_as_node};
+use exobus_actors::node::{NodeError, memory::store_bytes, takes_as_node};
 use exobus_actors::random::SystemRandom;
 use exobus_bus::{Bus, BusError, Role, Subjects, streams::Usage};
 use exobus_store::{Clock, SystemClock};
@@ -34,7 +34,7 @@ use crate::{
 const SPILL_SPACE_LOW_BYTES: u64 = 10_000_000_000;
 /// Input, output, spill files and sockets of a large job.
 const OPEN_FILES_LOW: u64 = 4096;
-/// A store below this has room for a task or two.
+/// A node with less has room for a task or two.
 const MEMORY_LOW_BYTES: u64 = 1 << 30;
 
 /// What was found about one thing.
@@ -93,6 +93,9 @@ fn memory(config: &NodeConfig) -> Finding {
     let text = format!("{} available, budget {} (node.memory = {})", size(available), size(budget), config.node.memory);
     if budget > available {
         return finding("memory", Verdict::Bad, format!("{text}: the budget is more than there is"));
+    }
+    if let Err(error) = store_bytes(budget) {
+        return finding("memory", Verdict::Bad, format!("{text}: {error}"));
     }
     let verdict = if budget < MEMORY_LOW_BYTES { Verdict::Warning } else { Verdict::Good };
     finding("memory", verdict, text)

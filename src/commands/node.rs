@@ -7,7 +7,7 @@ use exobus_actors::{
     isolation::Isolation,
     joblog::LogsLink,
     membership::MembershipOptions,
-    node::{ClusterOptions, Node, NodeError, NodeOptions},
+    node::{ClusterOptions, Node, NodeError, NodeOptions, memory},
     random::{Random as _, SystemRandom},
     registry::Roots,
     task::Resources,
@@ -93,14 +93,15 @@ fn roots(section: &SecuritySection) -> Result<Roots, Failure> {
 /// The options of a node that are the same whether it is alone or in a cluster.
 ///
 /// # Errors
-/// The memory budget is more than this process may have.
+/// The memory is too little for a node, or more than this process may have.
 pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions, Failure> {
+    let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
+    let store_bytes = memory::store_bytes(memory_bytes).map_err(failure)?;
+    limits::memory(memory_bytes, machine::group_memory_bytes())?;
     let executors = match section.executors {
-        0 => machine::executors(),
+        0 => memory::executors_within(memory_bytes, machine::executors()),
         executors => executors,
     };
-    let memory_bytes = section.memory.bytes(machine::available_memory_bytes());
-    limits::memory(memory_bytes, machine::group_memory_bytes())?;
     let mut resources = Resources::cpu(section.resources.cpu_milli.map_or(1000 * u64::from(executors), u64::from));
     if !section.resources.gpus.is_empty() {
         resources = resources.with("gpu", 1000 * section.resources.gpus.len() as u64);
@@ -114,7 +115,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         functions: None,
         roots: Roots::default(),
         store: StoreOptions {
-            memory_bytes,
+            memory_bytes: store_bytes,
             spill_dirs: section.spill_dirs_or(default_spill_dir),
             ..StoreOptions::default()
         },
@@ -135,7 +136,9 @@ pub(super) fn default_spill_dir() -> PathBuf {
 /// What a node that does not start means for the shell.
 pub(super) fn failure(error: NodeError) -> Failure {
     let exit = match &error {
-        NodeError::Store(StoreError::BudgetTooSmall { .. }) | NodeError::Denied(_) => Exit::Usage,
+        NodeError::TooLittleMemory { .. }
+        | NodeError::Store(StoreError::BudgetTooSmall { .. })
+        | NodeError::Denied(_) => Exit::Usage,
         NodeError::NoScheduler { .. } | NodeError::Bus(_) => Exit::Unreachable,
         _ => Exit::InputOutput,
     };

@@ -258,7 +258,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Memory,
                 Some(r#""60%""#),
                 "",
-                "Byte budget of the node; what does not fit goes to the spill folders.\nA size, or a share of what is available (the limit of a control group counts).",
+                "What the process of the node may use, 64 MiB or more; data that does not fit goes to the spill folders.\nA size, or a share of what is available (the limit of a control group counts).",
             ),
             key(
                 "spill_dirs",
@@ -267,7 +267,13 @@ pub const SECTIONS: &[Section] = &[
                 r#"["/disk1/exobus", "/disk2/exobus"]"#,
                 "Folders for spill files, best one for each disk; not on a memory file system.\nNot set: exobus in /var/tmp (a sort in one process: a temporary folder there).",
             ),
-            key("executors", Kind::Count, Some("0"), "", "Tasks that run at a time; 0: two for each cpu."),
+            key(
+                "executors",
+                Kind::Count,
+                Some("0"),
+                "",
+                "Tasks that run at a time; 0: two for each cpu, fewer where the memory is small.",
+            ),
             key(
                 "executor",
                 Kind::Executor,

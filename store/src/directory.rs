@@ -36,6 +36,14 @@ impl Directory {
         }
     }
 
+    /// Memory behind it.
+    pub fn heap_bytes(&self) -> u64 {
+        match self {
+            Directory::One { .. } => 0,
+            Directory::Many(parts) => size_of_val(&**parts) as u64,
+        }
+    }
+
     /// Bytes from the start of the object to the end of the last part.
     pub fn span(&self) -> u64 {
         match self {

@@ -18,14 +18,10 @@ use crate::{
     options::StoreEvent,
     region::{Lease, View},
     shared::Shared,
-    spill::{FILE_BYTES, REQUEST_BYTES},
+    spill::{BUFFER_BYTES, FILE_BYTES, REQUEST_BYTES},
     state::{LoadJob, Source, WriteJob},
     table::FileId,
 };
-
-/// Bytes that are read at once where they cannot be read into their place: each disk thread has a buffer for them beside
-/// the budget.
-pub(crate) const BOUNCE_BYTES: u64 = 2 << 20;
 
 /// A piece of a stream, read into the reader's own window.
 pub(crate) struct StreamJob {
@@ -200,7 +196,7 @@ impl LoadJob {
 
 /// What one thread does until the store closes. A broken invariant must not leave others waiting for ever: a panic
 /// closes the store, so that all waits end with `Cancelled`.
-/// `writes`: whether it may write; a thread that does has a buffer of one large request.
+/// `writes`: whether it may write.
 pub(crate) fn run(shared: &Arc<Shared>, writes: bool) {
     struct CloseOnPanic<'a>(&'a Shared);
     impl Drop for CloseOnPanic<'_> {
@@ -233,7 +229,7 @@ pub(crate) fn run(shared: &Arc<Shared>, writes: bool) {
                 run_write(shared, &job, &mut buffer);
                 shared.disk_time.wrote(took());
             }
-            Job::File(FileWork::Close(file)) => close_file(shared, file, &mut buffer),
+            Job::File(FileWork::Close(file)) => close_file(shared, file),
             Job::File(FileWork::Unlink(file)) => unlink(shared, file),
         }
         shared.io.done();
@@ -357,7 +353,7 @@ pub(crate) fn read_unaligned(
     let handle = open(shared, file)?;
     while !to.is_empty() {
         let from = offset / PAGE * PAGE;
-        let bytes = (offset + to.len() as u64 - from).next_multiple_of(PAGE).min(BOUNCE_BYTES);
+        let bytes = (offset + to.len() as u64 - from).next_multiple_of(PAGE).min(BUFFER_BYTES);
         let bounce = buffer.of(bytes as usize);
         read_all_at(&*handle, from, &mut [&mut *bounce])
             .map_err(|error| StoreError::disk("read", &shared.with(|state| state.path_of(file)), error))?;
@@ -464,7 +460,7 @@ fn try_write(shared: &Shared, job: &WriteJob, buffer: &mut AlignedBuffer) -> Res
     Ok(())
 }
 
-fn close_file(shared: &Shared, file: FileId, buffer: &mut AlignedBuffer) {
+fn close_file(shared: &Shared, file: FileId) {
     let (blocks, end, path, dir) = shared.with(|state| {
         let blocks = state.footer_of(file);
         let entry = state.files.get(file);
@@ -473,6 +469,8 @@ fn close_file(shared: &Shared, file: FileId, buffer: &mut AlignedBuffer) {
     let result = (|| {
         let handle = shared.dirs.create(file, dir, &path, 0)?;
         let footer = footer::encode(end, &blocks);
+        // Not the buffer of the thread, which would keep the size of the longest footer.
+        let mut buffer = AlignedBuffer::default();
         let bytes = buffer.of(footer.bytes.len());
         bytes.copy_from_slice(&footer.bytes);
         write_all_at(&*handle, end, &[bytes]).map_err(|error| StoreError::disk("write", &path, error))?;

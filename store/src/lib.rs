@@ -44,8 +44,9 @@
 //! # The memory law
 //!
 //! - All memory comes from one region, and [`Store::stats`] accounts for it. The executors' reserve
-//!   ([`StoreOptions::reserve_per_executor_bytes`]) is carved from it at open. What the budget does not see: about 200
-//!   bytes of metadata for each object, 48 for each further part, and up to 8 MiB per disk thread.
+//!   ([`StoreOptions::reserve_per_executor_bytes`]) is carved from it at open. What lies
+//!   beside the region is told ([`Store::outside`]; directories of objects are counted, too), and the region gives way by as
+//!   much. What the budget does not see: 1 MiB for each disk thread.
 //! - **Outputs** (writers, puts, scratch) never wait for a grant. They take what is free; then memory of clean extents;
 //!   then they wait for the store's own disk requests as long as those are bound to set enough free, which takes no
 //!   longer than writing to disk themselves; else writers go to disk and scratch is
@@ -81,8 +82,8 @@
 //! `region.rs`, `hold.rs` and `lent/span.rs` (all `unsafe`). What callers see: `store.rs`, `writer/`, `stage.rs`, `fill.rs`,
 //! `reader/`, `range_read.rs`, `block.rs`, `scratch.rs`; the same in a process that maps the region: `lent/`.
 //!
-//! Deliberately absent: compression, encryption, moving pinned blocks, giving memory back before the store closes,
-//! writing dirty objects out at shutdown.
+//! Deliberately absent: compression, encryption, moving pinned blocks, giving memory back before the store closes (but for
+//! what is told), writing dirty objects out at shutdown.
 
 mod alloc;
 mod block;
@@ -108,6 +109,7 @@ mod load_queue;
 pub mod measure;
 mod meta;
 mod options;
+mod outside;
 mod range_read;
 mod reader;
 mod recover;
@@ -130,6 +132,7 @@ pub use fill::Fill;
 pub use ids::{ObjectId, RowHash};
 pub use meta::{ObjectMeta, PartMeta, Parts};
 pub use options::{Align, Class, EventHook, StoreEvent, StoreOptions, StoreStats, WriterOptions};
+pub use outside::Outside;
 pub use range_read::{DiskRange, RangeRead};
 pub use reader::ObjectReader;
 pub use scratch::Scratch;

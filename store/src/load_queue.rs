@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     alloc::PAGE,
-    io::BOUNCE_BYTES,
-    spill::REQUEST_BYTES,
+    spill::{BUFFER_BYTES, REQUEST_BYTES},
     state::{LoadJob, Source},
     table::FileId,
 };
@@ -50,7 +49,7 @@ impl LoadQueue {
             let Some(job) = self.waiting.get(&next) else { break };
             let Some((_, _, next_end)) = job.disk_run() else { break };
             in_place &= job.in_place();
-            if next_end - start > if in_place { REQUEST_BYTES } else { BOUNCE_BYTES } {
+            if next_end - start > if in_place { REQUEST_BYTES } else { BUFFER_BYTES } {
                 break;
             }
             end = next_end;
@@ -145,7 +144,7 @@ mod tests {
     fn what_cannot_be_read_into_its_place_fits_a_buffer() {
         // The memory of the second one is not whole pages.
         let odd = |offset| LoadJob { span: Span { offset: 64, bytes: PAGE }, ..on_disk(1, offset, PAGE) };
-        let most = BOUNCE_BYTES / PAGE;
+        let most = BUFFER_BYTES / PAGE;
         let jobs = (0..2 * most).map(|page| if page == 1 { odd(PAGE) } else { on_disk(1, page * PAGE, PAGE) });
         let lengths: Vec<usize> = requests(queue(jobs)).iter().map(Vec::len).collect();
         assert_eq!(lengths, [most as usize; 2]);

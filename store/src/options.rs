@@ -18,8 +18,8 @@ pub struct StoreOptions {
     /// written to disk with it. Default 2 MiB, the least (less is raised to that).
     pub reserve_per_executor_bytes: u64,
     /// Threads that do disk requests. Half of them may write: for one disk that is enough, as these requests are large. Reads
-    /// may be small, and the more are under way, the better. Beside the budget each has a buffer for what cannot be
-    /// read into its place, 2 MiB, and those that write up to 8 MiB. At least 1.
+    /// may be small, and the more are under way, the better. Beside the budget each has a buffer of 1 MiB for what
+    /// cannot be read into its place or written from there. At least 1.
     pub io_threads: usize,
     /// Name of this node, a file name: its files lie in `<spill_dir>/<node>/`. Empty: a random name, which a later
     /// process cannot find again, so use it only without `keep_files`.
@@ -177,6 +177,11 @@ pub struct StoreStats {
     pub used_bytes: u64,
     /// Highest `used_bytes` so far.
     pub peak_bytes: u64,
+    /// Memory beside the region that counts against the budget: what [`Store::outside`](crate::Store::outside) was told,
+    /// and directories of objects. Of what is beyond 2 MiB, whole MiB are in `used_bytes`.
+    pub outside_bytes: u64,
+    /// With more than that the process takes more than its budget.
+    pub outside_max_bytes: u64,
     /// Memory that was ever touched and is backed by the operating system.
     pub backed_bytes: u64,
     /// Memory that cannot be spilled now: read, written or filled by somebody.

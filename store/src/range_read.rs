@@ -35,8 +35,8 @@ impl RangeRead {
     }
 }
 
-/// A range that is read piece by piece with the caller's buffer. Takes no memory of the budget; 4 MiB of its own while
-/// something is read from disk. Whoever receives the bytes verifies them: ranges need not end where parts do.
+/// A range that is read piece by piece with the caller's buffer. Takes no memory of the budget; up to 1 MiB of its own
+/// while something is read from disk. Whoever receives the bytes verifies them: ranges need not end where parts do.
 pub struct DiskRange {
     shared: Arc<Shared>,
     object: ObjectId,

@@ -208,6 +208,14 @@ impl Shared {
                 }
                 Effect::File(work) => self.io.file(work),
                 Effect::Tell(event) => self.tell(event),
+                Effect::Withdraw(span) => {
+                    self.region.withdraw(span);
+                    self.with(|state| state.withdrawn(span));
+                }
+                Effect::Restore(span) => {
+                    let memory = self.region.restore(span).is_ok();
+                    self.with(|state| state.given_back(span, memory));
+                }
             }
         }
         for signal in signals {

@@ -12,6 +12,10 @@
 /// Bytes of one write or read request. Larger requests gained nothing on the reference machine, smaller ones lost.
 pub(crate) const REQUEST_BYTES: u64 = 8 << 20;
 
+/// Small blocks of a request, which are copied together to be written. Each disk thread has one buffer for them and for what
+/// cannot be read into its place, which is not counted in the budget of the store.
+pub(crate) const BUFFER_BYTES: u64 = 1 << 20;
+
 /// A spill file takes no more once it has so many bytes. Above 100 MB files are as good as one, and small enough that
 /// they become empty, and are deleted, while a job goes on.
 pub(crate) const FILE_BYTES: u64 = 128 << 20;

@@ -27,6 +27,7 @@ use crate::{
     lent::Place,
     meta::{ObjectMeta, PartMeta, Parts},
     options::{Class, StoreOptions, StoreStats, WriterOptions},
+    outside::Outside,
     range_read::{self, RangeRead},
     reader::{LocalReader, ObjectReader},
     recover,
@@ -378,6 +379,11 @@ impl Store {
     /// Deletes all sealed objects of a group.
     pub fn delete_group(&self, group: u128) {
         while self.shared.with(|state| state.delete_some_of_group(group, DELETE_AT_ONCE)) {}
+    }
+
+    /// To say how much memory something takes beside the region; nothing yet.
+    pub fn outside(&self) -> Outside {
+        Outside::new(self.shared.clone())
     }
 
     /// Groups that have sealed objects, in order.

@@ -25,7 +25,7 @@ impl Cluster {
     pub fn start(on_loss: &str) -> Self {
         let scratch = Scratch::new();
         let folder = scratch.text("cluster");
-        let mut command = command(&["dev", "--nodes", "3", "--port", "0", "--memory", "64MiB", "--executors", "1"]);
+        let mut command = command(&["dev", "--nodes", "3", "--port", "0", "--memory", "96MiB", "--executors", "1"]);
         command.args(["--dir", &folder, "--on-loss", on_loss]);
         let mut dev = Running::start(command);
         let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));

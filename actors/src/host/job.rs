@@ -81,6 +81,7 @@ impl JobRun {
             OwnerLog { run: *run, settled }
         });
         let (functions, nodes) = (offers(&infos), shapes(&infos));
+        let admission = Arc::new(node.admission.queue());
         let owner = shell::spawn(
             &node.post,
             &owner::actor_name(job),
@@ -94,6 +95,7 @@ impl JobRun {
                 cluster: infos,
                 events,
                 figures: node.figures.clone(),
+                admission: admission.clone(),
                 done,
                 log,
             }),
@@ -115,6 +117,7 @@ impl JobRun {
         let mut drive = std::pin::pin!(async {
             // Nobody holds the other end where nothing has to be found again.
             let _ = may_begin.await;
+            admission.admitted().await;
             let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
             let result = result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }));
             let _ = owner.send(OwnerMsg::Program(ProgramCall::Finished(result)));

@@ -11,6 +11,7 @@
 //!
 //! A client is a peer without a store: an actor of its own receives [`ClientMsg`].
 
+mod admission;
 mod client;
 mod job;
 
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
+pub(crate) use admission::{Admission, Ticket};
 pub use client::{Client, ClientError, ClientOptions};
 use job::{JobRun, RunEnd};
 

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::{ClusterOptions, JobsOver, Life, NodeError, NodeOptions, NodeParts};
 use crate::event::NodeFigures;
+use crate::host::Admission;
 use crate::isolation;
 use crate::joblog::LogsLink;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
@@ -173,6 +174,7 @@ impl Base {
             gate: self.gate.clone(),
             directory: self.directory.clone(),
             figures: Arc::new(figures),
+            admission: Admission::new(self.post.node().clone(), self.store.clone()),
         }
     }
 }

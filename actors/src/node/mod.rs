@@ -11,6 +11,7 @@ mod durable;
 mod joining;
 mod leftovers;
 mod life;
+pub mod memory;
 mod options;
 mod over;
 
@@ -33,7 +34,7 @@ pub(crate) use over::JobsOver;
 
 use crate::event::{EventSink, NodeFigures};
 use crate::futures::Futures;
-use crate::host::{self, JobEnd, JobSpec};
+use crate::host::{self, Admission, JobEnd, JobSpec};
 use crate::ids::JobId;
 use crate::joblog::LogsLink;
 use crate::membership::{Change, Directory};
@@ -58,6 +59,8 @@ pub(crate) struct NodeParts {
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// Which jobs may begin.
+    pub(crate) admission: Admission,
 }
 
 /// Something to do on the arbiter of jobs.

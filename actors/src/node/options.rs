@@ -51,8 +51,10 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// A node that is alone: `executors` threads, a store of `memory_bytes`.
-    pub fn alone(executors: usize, memory_bytes: u64) -> Self {
+    /// A node that is alone: `executors` threads, and a store of `store_bytes`. What its process takes beside the store
+    /// ([`memory::SET_ASIDE_BYTES`](super::memory::SET_ASIDE_BYTES)) is not in that number; in
+    /// [`within`](Self::within) it is.
+    pub fn alone(executors: usize, store_bytes: u64) -> Self {
         Self {
             name: NodeId::new("local"),
             executors,
@@ -61,7 +63,7 @@ impl NodeOptions {
             labels: BTreeMap::new(),
             functions: None,
             roots: Roots::default(),
-            store: StoreOptions { memory_bytes, ..StoreOptions::default() },
+            store: StoreOptions { memory_bytes: store_bytes, ..StoreOptions::default() },
             disk: Arc::new(RealDisk::default()),
             logs: LogsLink::default(),
             cluster: None,
@@ -98,6 +100,17 @@ pub struct ClusterOptions {
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
+    /// The process may use less than a node needs.
+    #[error(
+        "{given} bytes of memory are too little for a node: {} MiB are set aside for code, stacks and connections, and the \
+         rest is for data. Give it {} bytes (64 MiB) or more (--memory, node.memory)",
+        super::memory::SET_ASIDE_BYTES >> 20,
+        super::memory::MEMORY_MIN_BYTES
+    )]
+    TooLittleMemory {
+        /// What it was given, bytes.
+        given: u64,
+    },
     /// The store cannot be opened.
     #[error("object store")]
     Store(#[from] StoreError),

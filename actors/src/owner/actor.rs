@@ -22,6 +22,7 @@ use super::tables::{OwnerState, Whereabouts};
 use super::watchdog::Watchdog;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
+use crate::host::Ticket;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
 use crate::scheduler::{Lease, NodeInfo, SchedulerLink, SchedulerMsg};
@@ -31,6 +32,8 @@ use crate::task::{JobError, Resources};
 /// How long the Scheduler may take to say what nodes can run; it is asked again after that.
 const NODES_DEADLINE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(1);
+/// Tables that grow by so much within a second are counted before it is over.
+const COUNT_AGAIN_BYTES: u64 = 1 << 20;
 /// How long nodes may take to say their last figures when the job ends; what one says later is not counted.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -56,6 +59,8 @@ pub(crate) struct OwnerParts {
     pub(crate) events: Option<EventSink>,
     /// Figures of this node, taken now.
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// Whether the job may begin, and what its tables take.
+    pub(crate) admission: Arc<Ticket>,
     pub(crate) done: oneshot::Sender<JobOutcome>,
     /// Where the job is logged, if it is.
     pub(crate) log: Option<OwnerLog>,
@@ -99,6 +104,9 @@ pub(crate) struct OwnerActor {
     pub(super) suspected: BTreeMap<NodeId, Duration>,
     unplaceable: Option<(String, bool)>,
     owner_bytes_peak: u64,
+    /// What the entries of its tables took when all of them was counted last.
+    entries_bytes: u64,
+    pub(super) admission: Arc<Ticket>,
     ending: Option<Ending>,
     _living: Living,
 }
@@ -161,6 +169,8 @@ impl OwnerActor {
             suspected: BTreeMap::new(),
             unplaceable: None,
             owner_bytes_peak: 0,
+            entries_bytes: 0,
+            admission: parts.admission,
             ending: None,
         };
         owner.state.is_at_home(owner.post.node(), owner.post.incarnation());
@@ -403,16 +413,24 @@ impl OwnerActor {
         self.run_out();
         self.state.rebalance();
         self.say_demand();
-        self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
+        self.count_tables();
         self.watch(scope);
         if let Some((reason, true)) = &self.unplaceable {
             self.failure.get_or_insert(JobError::Unplaceable { reason: reason.clone() });
         }
     }
 
+    /// Says what the tables take by now; a walk over all tasks.
+    fn count_tables(&mut self) {
+        let bytes = self.state.bytes();
+        self.owner_bytes_peak = self.owner_bytes_peak.max(bytes);
+        self.entries_bytes = self.state.entries_bytes();
+        self.admission.takes(bytes);
+    }
+
     /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.
     pub(super) fn end(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
-        self.owner_bytes_peak = self.owner_bytes_peak.max(self.state.bytes());
+        self.count_tables();
         let job = self.job;
         let mut awaited = BTreeSet::new();
         for (node, address) in &self.nodes {
@@ -606,6 +624,9 @@ impl Actor for OwnerActor {
         }
         for effect in self.state.flush() {
             self.act(effect, scope);
+        }
+        if self.state.entries_bytes() >= self.entries_bytes + COUNT_AGAIN_BYTES {
+            self.count_tables();
         }
         self.send_collected();
         self.lanes.send(self.job);

@@ -210,6 +210,7 @@ impl OwnerActor {
             reads: self.reads.list(now),
             stages: self.state.stage_facts(),
             unplaced: self.state.unplaced(),
+            admission: self.admission.reason(),
             scheduler: self.refused_for(),
             attempts,
             suspected: suspected.collect(),

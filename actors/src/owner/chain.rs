@@ -102,6 +102,8 @@ pub(super) struct Facts {
     pub(super) stages: BTreeMap<Arc<str>, StageFacts>,
     /// Why tasks that could run are not placed, by the stage of the first of them.
     pub(super) unplaced: Vec<(Arc<str>, String)>,
+    /// Why the job has not begun, if it has not.
+    pub(super) admission: Option<String>,
     /// What the Scheduler says of it.
     pub(super) scheduler: Option<String>,
     pub(super) attempts: Vec<AttemptFacts>,
@@ -113,6 +115,8 @@ pub(super) struct Facts {
 /// How it stands with the job, and the chains.
 pub(super) fn why(facts: &Facts) -> (Standing, Vec<Vec<String>>) {
     let mut found = Vec::new();
+    let admission = facts.admission.iter();
+    found.extend(admission.map(|reason| (facts.still, vec!["the job waits to begin".to_owned(), reason.clone()])));
     found.extend(attempts(facts));
     for (stage, reason) in &facts.unplaced {
         let mut links = path(facts, stage);

@@ -44,6 +44,13 @@ fn line(facts: &Facts) -> (Standing, String) {
 }
 
 #[test]
+fn a_job_that_was_not_admitted_says_what_it_waits_for() {
+    let facts = Facts { still: at(12), admission: Some("memory for its tables on n1".into()), ..Facts::default() };
+    let expected = "the job waits to begin <- memory for its tables on n1".to_owned();
+    assert_eq!(line(&facts), (Standing::Quiet, expected));
+}
+
+#[test]
 fn whatever_an_attempt_does_has_its_words() {
     let node = |name| NodeId::new(name);
     let memory = |wanted_bytes| Doing::Memory { ahead: 12, wanted_bytes, used_bytes: 3 << 30, budget_bytes: 4 << 30 };

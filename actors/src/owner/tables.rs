@@ -385,6 +385,11 @@ impl OwnerState {
         (object.output.bytes > 0 && object.at != NOWHERE).then(|| self.nodes[usize::from(object.at)].id.clone())
     }
 
+    /// Bytes of the entries alone, which are quickly counted.
+    pub(crate) fn entries_bytes(&self) -> u64 {
+        (self.tasks.bytes() + self.objects.bytes() + self.sets.bytes()) as u64
+    }
+
     /// Bytes that these tables take: entries, hash tables, and the heap behind each task.
     pub(crate) fn bytes(&self) -> u64 {
         // glibc rounds to 16 and adds 8.

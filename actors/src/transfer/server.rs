@@ -26,7 +26,7 @@ const COLLECT_BYTES: usize = 128 * 1024;
 const DIRECT_BYTES: usize = 32 * 1024;
 
 /// Read from disk in one go.
-const DISK_BYTES: u64 = 1 << 20;
+const DISK_BYTES: u64 = 512 << 10;
 /// Everything large of a connection is on the heap.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -257,6 +257,8 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
     };
     link.set_stall(service.options.stall);
     let mut out = Vec::new();
+    // What a connection keeps from one answer to the next, and what reads from disk take beside it.
+    let mut buffers = service.store.outside();
     while matches!(link.wait(service.options.idle), Ok(true)) {
         link.begin();
         match answer(service, &mut link, &mut out) {
@@ -275,6 +277,7 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
             }
         }
         out.clear();
+        buffers.set(2 * out.capacity() as u64);
     }
 }
 

@@ -96,6 +96,13 @@ impl Allocator {
         Some(Span { offset: u64::from(first) * PAGE, bytes: u64::from(count) * PAGE })
     }
 
+    /// Room that begins at a page, as far behind as there is any: where it is in nobody's way.
+    pub fn alloc_last(&mut self, bytes: u64) -> Option<Span> {
+        let count = u32::try_from(bytes.div_ceil(PAGE)).ok()?;
+        let first = self.pages.alloc_last(count)?;
+        Some(Span { offset: u64::from(first) * PAGE, bytes: u64::from(count) * PAGE })
+    }
+
     /// Makes a page-level run longer where it lies. `false`: the pages behind it are taken.
     pub fn grow(&mut self, span: &mut Span, extra: u64) -> bool {
         let Ok(count) = u32::try_from(extra.div_ceil(PAGE)) else { return false };
@@ -154,6 +161,20 @@ mod tests {
         allocator.free(spans[2]);
         assert_eq!(allocator.alloc(100_000), Some(spans[2]));
         assert_eq!(allocator.alloc(90_000).map(|span| span.offset), Some(spans[5].offset));
+    }
+
+    #[test]
+    fn what_is_in_nobodys_way_lies_behind_everything() {
+        let mut allocator = Allocator::new(1 << 20);
+        let first = allocator.alloc_last(PAGE).unwrap();
+        assert_eq!(first, Span { offset: (1 << 20) - PAGE, bytes: PAGE });
+        let second = allocator.alloc_last(2 * PAGE).unwrap();
+        assert_eq!(second.end(), first.offset);
+        allocator.free(first);
+        // The page that came free is too short; what is before the second one is not.
+        assert_eq!(allocator.alloc_last(3 * PAGE).unwrap().end(), second.offset);
+        assert_eq!(allocator.alloc_last(PAGE), Some(first));
+        assert_eq!(allocator.alloc_last(1 << 20), None);
     }
 
     #[test]

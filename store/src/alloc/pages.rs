@@ -52,6 +52,17 @@ impl Pages {
         Some(first)
     }
 
+    /// `count > 0` pages in a row, as far behind as there are any.
+    pub fn alloc_last(&mut self, count: u32) -> Option<u32> {
+        let (&first, &length) = self.runs.iter().rev().find(|&(_, &length)| length >= count)?;
+        self.remove(first, length);
+        if length > count {
+            self.insert(first, length - count);
+        }
+        self.free -= count;
+        Some(first + length - count)
+    }
+
     /// The lowest run that fits, up to [`TRIES`] runs that nearly do.
     fn find(&self, count: u32) -> Option<u32> {
         let bin = bin_of(count);

@@ -185,6 +185,11 @@ impl State {
         self.pump();
     }
 
+    /// Whether a request is in its queue still.
+    pub(super) fn waits_for_memory(&self, ticket: Ticket) -> bool {
+        matches!(self.requests.get(&ticket), Some(Request { phase: Phase::Waiting, .. }))
+    }
+
     /// Whether a request has its memory.
     pub fn has_memory(&self, ticket: Ticket) -> bool {
         let phase = self.requests.get(&ticket).map(|request| &request.phase);
@@ -293,6 +298,7 @@ impl State {
     /// Serves the queues as far as memory goes, then lets the spiller make room for those who wait.
     pub fn pump(&mut self) {
         self.fragmented = false;
+        self.settle_outside();
         while let Some((class, ticket, needs)) = self.budget.head() {
             let presses = self.presses(class);
             if !presses && !self.has_spare_for(needs) {
@@ -355,6 +361,9 @@ impl State {
             self.let_go(&granted);
             self.budget.requeue(Class::Prefetch, ticket, bytes);
             return true;
+        }
+        if self.pinned_bytes() == 0 && self.yield_outside(head) {
+            return false;
         }
         if self.pinned_bytes() == 0 && self.table.dirty_bytes() > 0 {
             // Nobody runs who could free anything, and nothing can be written.

@@ -6,6 +6,7 @@
 
 mod grants;
 mod loads;
+pub(crate) mod outside;
 mod spilling;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,10 @@ pub(crate) enum Effect {
     File(FileWork),
     /// Tell whoever listens.
     Tell(StoreEvent),
+    /// Give the memory behind a span to the operating system.
+    Withdraw(Span),
+    /// Get memory for such a span again.
+    Restore(Span),
 }
 
 /// Counters since the start.
@@ -78,6 +83,7 @@ pub(crate) struct State {
     pub budget: Budget,
     pub files: Files,
     allocator: Allocator,
+    outside: outside::Outside,
     requests: BTreeMap<Ticket, Request>,
     /// Who waits for which read.
     loading: BTreeMap<ExtentKey, Vec<Ticket>>,
@@ -105,6 +111,7 @@ impl State {
             budget: Budget::new(capacity),
             files,
             allocator: Allocator::new(capacity),
+            outside: outside::Outside::default(),
             requests: BTreeMap::new(),
             loading: BTreeMap::new(),
             backed: 0,
@@ -371,9 +378,10 @@ impl State {
         self.delete(&[id]);
     }
 
-    /// Bytes that neither can be taken nor are about to be written.
+    /// Bytes that neither can be taken nor are about to be written, because somebody holds them.
     pub fn pinned_bytes(&self) -> u64 {
         let loose = self.table.dirty_bytes() + self.table.clean_bytes() + self.table.writing_bytes();
+        let loose = loose + self.outside.taken();
         self.budget.used().saturating_sub(loose)
     }
 
@@ -382,6 +390,8 @@ impl State {
         StoreStats {
             used_bytes: self.budget.used(),
             peak_bytes: self.budget.peak(),
+            outside_bytes: self.outside_bytes(),
+            outside_max_bytes: self.outside_max(),
             pinned_bytes: self.pinned_bytes(),
             clean_bytes: self.table.clean_bytes(),
             waiting: self.budget.waiting(),

@@ -67,6 +67,7 @@ impl State {
         loop {
             let waiting = self.budget.head().filter(|(class, ..)| self.presses(*class));
             let needed = self.budget.outputs_waiting().unwrap_or(0).max(waiting.map_or(0, |(.., bytes)| bytes));
+            let needed = needed + self.outside_owed();
             let at_hand = self.at_hand();
             let bytes = spill::bytes_to_write(Levels {
                 capacity: at_hand,
@@ -98,6 +99,9 @@ impl State {
             let whole_pages = span.offset.is_multiple_of(PAGE) && span.bytes.is_multiple_of(PAGE);
             let takes = extent.bytes.next_multiple_of(if whole_pages { PAGE } else { PACKED_ALIGN });
             if paged_bytes + packed_bytes > 0 && paged_bytes + packed_bytes + takes > spill::REQUEST_BYTES {
+                break;
+            }
+            if !whole_pages && packed_bytes > 0 && packed_bytes + takes > spill::BUFFER_BYTES {
                 break;
             }
             let item = WriteItem { extent: key, span, bytes: extent.bytes, to: 0 };

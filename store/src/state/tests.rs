@@ -47,6 +47,10 @@ struct World {
     files: Vec<FileWork>,
     woken: Vec<Ticket>,
     lost: Vec<ObjectId>,
+    /// Spans whose memory is given to the operating system, or comes back (`true`).
+    moves: Vec<(Span, bool)>,
+    /// Spans without memory.
+    holes: Vec<Span>,
 }
 
 impl World {
@@ -58,6 +62,11 @@ impl World {
                 Effect::File(work) => self.files.push(work),
                 Effect::Wake(ticket) => self.woken.push(ticket),
                 Effect::Tell(StoreEvent::ObjectLost { object, .. }) => self.lost.push(object),
+                Effect::Withdraw(span) => self.moves.push((span, false)),
+                Effect::Restore(span) => {
+                    assert!(self.holes.contains(&span), "it was not given away");
+                    self.moves.push((span, true));
+                }
                 Effect::Tell(_) | Effect::WakeOutputs | Effect::Granted(_) => {}
             }
         }
@@ -66,6 +75,18 @@ impl World {
     /// Ends one request of the disk; `false`: there is none.
     fn step(&mut self, state: &mut State, nth: usize, fails: bool) -> bool {
         let (loads, writes) = (self.loads.len(), self.writes.len());
+        if !self.moves.is_empty() && (nth.is_multiple_of(2) || loads + writes + self.files.len() == 0) {
+            let (span, comes_back) = self.moves.swap_remove(nth % self.moves.len());
+            if comes_back {
+                self.holes.retain(|hole| *hole != span);
+                state.given_back(span, true);
+            } else {
+                self.holes.push(span);
+                state.withdrawn(span);
+            }
+            self.take(state);
+            return true;
+        }
         if loads + writes + self.files.len() == 0 {
             return false;
         }
@@ -104,6 +125,7 @@ enum Step {
     Delete(usize),
     DeleteGroup(u128),
     Disk { nth: usize, fails: bool },
+    Outside { bytes: u64 },
 }
 
 fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
@@ -120,6 +142,7 @@ fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
         1 => (0u128..3).prop_map(Step::DeleteGroup),
         10 => (any::<usize>(), prop::bool::weighted(if faults { 0.05 } else { 0.0 }))
             .prop_map(|(nth, fails)| Step::Disk { nth, fails }),
+        1 => (0u64..8 << 20).prop_map(|bytes| Step::Outside { bytes }),
     ];
     prop::collection::vec(step, 1..200)
 }
@@ -138,6 +161,7 @@ struct Model {
     waiting: Vec<(Ticket, Class, usize)>,
     held: Vec<Held>,
     next_id: u128,
+    outside: u64,
 }
 
 impl Model {
@@ -159,9 +183,11 @@ impl Model {
         used
     }
 
-    fn check(&self, state: &State) {
+    fn check(&self, state: &State, world: &World) {
         assert!(state.budget.used() <= state.budget.capacity());
         let mut used = self.used(state);
+        let moves = world.moves.iter().filter(|(_, comes_back)| !comes_back).map(|(span, _)| *span);
+        used.extend(world.holes.iter().copied().chain(moves).map(|span| (span, false)));
         used.sort();
         for pair in used.windows(2) {
             let same = pair[0] == pair[1] && pair[0].1;
@@ -193,7 +219,7 @@ fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
         for id in world.lost.drain(..) {
             model.objects.remove(&id.0);
         }
-        model.check(&state);
+        model.check(&state, &world);
     }
     // Progress: with nobody holding anything, every request is answered once the disk is idle.
     for span in std::mem::take(&mut model.scratch) {
@@ -217,6 +243,7 @@ fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
         assert!(model.waiting.len() < before, "requests wait for ever: {:?}", state.budget);
     }
     // Everything goes.
+    state.tell_outside(model.outside, 0);
     for group in 0..3 {
         while state.delete_some_of_group(group, 7) {}
     }
@@ -318,6 +345,10 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
             model.objects.retain(|_, (_, of)| *of != group);
             while state.delete_some_of_group(group, 3) {}
         }
+        Step::Outside { bytes } => {
+            state.tell_outside(model.outside, bytes);
+            model.outside = bytes;
+        }
         Step::Disk { nth, fails } => {
             world.step(state, nth, fails);
         }
@@ -395,4 +426,60 @@ fn small_requests_are_written_when_somebody_waits_and_large_ones_otherwise() {
     assert!(matches!(state.claim(ticket), Claim::Wait));
     assert!(world.step(&mut state, 0, false));
     assert!(matches!(state.claim(ticket), Claim::Got { .. }));
+}
+
+#[test]
+fn what_is_taken_beside_the_region_is_taken_from_it_and_comes_back() {
+    const MIB: u64 = 1 << 20;
+    let (mut state, mut world) = (state(1), World::default());
+    let mut tell = |before: u64, now: u64, state: &mut State| {
+        state.tell_outside(before, now);
+        world.take(state);
+        while world.step(state, 0, false) {}
+        state.budget.used()
+    };
+    // Little is set aside already, and what is no whole span is not worth one.
+    assert_eq!(tell(0, outside::FREE + MIB - 1, &mut state), 0);
+    assert_eq!(tell(outside::FREE + MIB - 1, outside::FREE + MIB, &mut state), MIB);
+    // Half of the region at most, from behind.
+    assert_eq!(tell(outside::FREE + MIB, 100 * MIB, &mut state), CAPACITY / 2);
+    assert_eq!(state.allocate(CAPACITY / 2, true), Some(Span { offset: 0, bytes: CAPACITY / 2 }));
+    assert_eq!(state.allocate(1, true), None);
+    assert_eq!(tell(100 * MIB, 0, &mut state), CAPACITY / 2, "what is scratch");
+    assert!(state.allocate(CAPACITY / 2, true).is_some());
+}
+
+#[test]
+fn tables_make_objects_spill_and_directories_count_as_tables() {
+    let (mut state, mut world) = (state(1), World::default());
+    let span = state.allocate(CAPACITY, true).unwrap();
+    seal(&mut state, 1, 1, span, CAPACITY);
+    let before = state.outside_bytes();
+    assert!(before > 0, "the entry of an object");
+    state.tell_outside(0, outside::FREE + (1 << 20));
+    world.take(&mut state);
+    assert_eq!(world.writes.len(), 1, "what is dirty is written for a table");
+    while world.step(&mut state, 0, false) {}
+    assert_eq!(world.holes.len(), 1, "and the memory goes to the operating system");
+    state.delete(&[ObjectId(1)]);
+    assert_eq!(state.outside_bytes(), outside::FREE + (1 << 20));
+}
+
+#[test]
+fn tables_give_way_to_a_request_that_waits_for_nothing_else() {
+    let (mut state, mut world) = (state(1), World::default());
+    state.tell_outside(0, 100 << 20);
+    world.take(&mut state);
+    while world.step(&mut state, 0, false) {}
+    assert_eq!(state.budget.used(), CAPACITY / 2);
+    let ticket = state.request(Class::Arguments, vec![room(CAPACITY - PAGE)]).unwrap();
+    world.take(&mut state);
+    assert!(matches!(state.claim(ticket), Claim::Wait));
+    while world.step(&mut state, 0, false) {}
+    let Claim::Got { granted, class, bytes, .. } = state.claim(ticket) else { panic!("{state:?}") };
+    assert_eq!(state.pinned_bytes(), CAPACITY - PAGE);
+    let_go(&mut state, Held { granted, class, bytes });
+    world.take(&mut state);
+    while world.step(&mut state, 0, false) {}
+    assert_eq!(state.budget.used(), CAPACITY / 2, "then they count again");
 }

@@ -150,7 +150,12 @@ pub(crate) struct Table {
     writing_bytes: u64,
     /// Of objects of which parts were released: which, a bit for each part.
     released: HashMap<ObjectKey, Box<[u64]>>,
+    /// Memory of all entries and directories, about.
+    directory_bytes: u64,
 }
+
+/// What an object takes beside its directory: its entry and that of one extent, and their places in the maps.
+const OBJECT_BYTES: u64 = 256;
 
 impl Table {
     pub fn new() -> Table {
@@ -164,6 +169,7 @@ impl Table {
             clean: LruList::new(),
             writing_bytes: 0,
             released: HashMap::new(),
+            directory_bytes: 0,
         }
     }
 
@@ -200,6 +206,11 @@ impl Table {
         self.by_id.keys()
     }
 
+    /// Memory that the objects take beside their bytes, about.
+    pub fn directory_bytes(&self) -> u64 {
+        self.directory_bytes
+    }
+
     /// Memory whose only copy it is and that nobody reads.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty.bytes()
@@ -232,6 +243,7 @@ impl Table {
                 key
             }
         };
+        self.directory_bytes += OBJECT_BYTES + directory.heap_bytes();
         let next = self.groups.get(group).first;
         let key = self.objects.insert(Object {
             id: [id.0 as u64, (id.0 >> 64) as u64],
@@ -278,6 +290,7 @@ impl Table {
     /// Takes an object out. Bytes that nobody uses are freed now, the others when they are let go of.
     pub fn remove(&mut self, key: ObjectKey, freed: &mut Freed) {
         let object = self.objects.remove(key);
+        self.directory_bytes -= OBJECT_BYTES + object.directory.heap_bytes();
         self.by_id.remove(&object.id());
         self.released.remove(&key);
         if object.previous != NONE {

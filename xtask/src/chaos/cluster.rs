@@ -35,6 +35,8 @@ pub(super) struct Setup<'a> {
     pub(super) servers: usize,
     /// Where the servers keep their streams.
     pub(super) streams: Option<PathBuf>,
+    /// What nodes are started by: a program and its arguments, for each in the order of [`NODES`].
+    pub(super) wrappers: Vec<Vec<String>>,
     /// What nodes find in their environment; `{name}` stands for the node's.
     pub(super) environment: Vec<(&'static str, String)>,
 }
@@ -201,7 +203,7 @@ impl<'a> Cluster<'a> {
             security = "insecure_no_tls = true\n".to_owned();
         }
         Ok(format!(
-            "[cluster]\nnats_url = {url:?}\njetstream_replicas = {replicas}\n[node]\nname = {name:?}\nmemory = \"64MiB\"\n\
+            "[cluster]\nnats_url = {url:?}\njetstream_replicas = {replicas}\n[node]\nname = {name:?}\nmemory = \"96MiB\"\n\
              executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n{node}[security]\ntoken_file = {token:?}\ninsecure_any_path = true\n{security}"
         ))
     }
@@ -209,7 +211,9 @@ impl<'a> Cluster<'a> {
     /// The binary on a host, where there are hosts.
     pub(super) fn command(&self, host: &str, args: &[impl AsRef<str>]) -> Command {
         let wrapper = self.setup.lan.map(|lan| lan.on(host));
-        let words: Vec<&str> = wrapper.iter().flatten().map(String::as_str).collect();
+        let started_by = NODES.iter().position(|node| *node == host).and_then(|nth| self.setup.wrappers.get(nth));
+        let words = wrapper.iter().flatten().chain(started_by.into_iter().flatten());
+        let words: Vec<&str> = words.map(String::as_str).collect();
         self.ground.within(&words, args)
     }
 
@@ -275,6 +279,13 @@ impl<'a> Cluster<'a> {
             }
         }
         bail!("nobody has hosted a job")
+    }
+
+    /// The process of a node.
+    pub(super) fn process(&self, name: &str) -> Result<Pid> {
+        let nodes = self.nodes.borrow();
+        let (_, child) = nodes.iter().find(|(known, _)| known == name).context("a node of this cluster")?;
+        pid(child.as_ref().context("it runs")?)
     }
 
     /// Signals a node; one that is killed is waited for.

@@ -43,7 +43,7 @@ pub(super) fn larger_than_the_store(ground: &Ground) -> Result<Outcome> {
     let mut args = ground.sort_args();
     args.extend(["--partitions", "1"].map(str::to_owned));
     let run = finish(ground.command(&args))?;
-    ground.right(&run, "a partition of 200 MB with 64 MiB of memory: right")
+    ground.right(&run, "a partition of 200 MB with 96 MiB of memory: right")
 }
 
 pub(super) fn no_addresses(ground: &Ground) -> Result<Outcome> {

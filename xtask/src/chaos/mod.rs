@@ -135,6 +135,7 @@ const ROWS: &[Row] = &[
     Row { number: 29, name: "less memory than told", root: true, run: memory::group_below_the_budget },
     Row { number: 29, name: "just the memory told", root: true, run: memory::group_of_the_budget },
     Row { number: 29, name: "little memory, no budget told", root: true, run: memory::group_without_a_budget },
+    Row { number: 29, name: "several jobs, nodes in groups", root: true, run: memory::nodes_in_groups },
     Row { number: 30, name: "too few open files", root: false, run: limits::too_few_files },
     Row { number: 30, name: "just enough open files", root: false, run: limits::few_files },
     Row { number: 31, name: "partition larger than the store", root: false, run: limits::larger_than_the_store },

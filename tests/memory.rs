@@ -1,0 +1,123 @@
+//! The memory that a user gives is what the process may use, seen from outside: anonymous and shared memory together.
+
+mod support;
+
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use support::{Run, Running, Scratch, command, exobus, node_process};
+
+const MIB: u64 = 1 << 20;
+/// What a node may have beside its memory in any sample.
+const BESIDE_BYTES: u64 = 16 * MIB;
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// What a process has of anonymous and of shared memory; `None`: it has ended.
+fn memory_of(pid: Pid) -> Option<(u64, u64)> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(1024 * line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?)
+    };
+    Some((field("RssAnon:")?, field("RssShmem:")?))
+}
+
+/// The most that each process has of both together, and of anonymous memory, while `work` goes on, and how many samples
+/// there were.
+#[allow(clippy::disallowed_methods, reason = "what real processes take is looked at in real time")]
+fn watched<R>(pids: &[Pid], work: impl FnOnce() -> R) -> (R, Vec<(u64, u64)>, u64) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let (mut peaks, mut samples) = (vec![(0, 0); pids.len()], 0);
+            while !over.load(Ordering::Relaxed) {
+                for (pid, peak) in pids.iter().zip(&mut peaks) {
+                    let (anonymous, shared) = memory_of(*pid).expect("nodes live on");
+                    *peak = (peak.0.max(anonymous + shared), peak.1.max(anonymous));
+                    samples += 1;
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+            (peaks, samples)
+        });
+        let result = work();
+        over.store(true, Ordering::Relaxed);
+        let (peaks, samples) = sampler.join().unwrap();
+        (result, peaks, samples)
+    })
+}
+
+#[test]
+fn less_than_64_mib_is_refused_in_words_that_say_what_to_do() {
+    let scratch = Scratch::new();
+    exobus(&["generate", "--records", "1000", &scratch.text("in")]).expect(0, &[]);
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    let told = ["set aside", "67108864", "--memory", "node.memory"];
+    exobus(&["sort", &input, "--output", &output, "--memory", "63MiB"]).expect(2, &told);
+    assert!(!scratch.path("out").exists());
+    exobus(&["sort", &input, "--output", &output, "--memory", "64MiB"]).expect(0, &[]);
+    std::fs::write(scratch.path("node.toml"), "[node]\nmemory = \"63MiB\"\n").unwrap();
+    let looked = exobus(&["doctor", "--config", &scratch.text("node.toml")]);
+    assert!(looked.stdout.contains("set aside") && looked.stdout.contains("67108864"), "{looked:#?}");
+}
+
+/// Two nodes with four executors each, and six jobs at once that each have more data than both hold.
+#[test]
+fn nodes_under_several_jobs_keep_to_their_memory_in_every_sample() {
+    const MEMORY: u64 = 96 * MIB;
+    let scratch = Scratch::new();
+    let folder = scratch.text("cluster");
+    let mut dev = command(&["dev", "--nodes", "2", "--port", "0", "--memory", "96MiB", "--executors", "4"]);
+    dev.args(["--dir", &folder]);
+    let mut cluster = Running::start(dev);
+    let ready = cluster.wait_for("ready at nats://", Duration::from_secs(90));
+    let ready = ready.unwrap_or_else(|| panic!("{:#?}", cluster.seen));
+    let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
+    let input = scratch.text("in");
+    exobus(&["generate", "--records", "1200000", "--files", "8", &input]).expect(0, &[]);
+    let given = exobus(&["validate", "--json", &input]).json()["checksum"].clone();
+    let pids = ["n1", "n2"].map(|node| node_process(&scratch.path(&format!("cluster/{node}.toml"))));
+
+    let job = |nth: usize| -> Child {
+        let output = scratch.text(&format!("out{nth}"));
+        let strategy = ["simple", "two_stage", "push"][nth % 3];
+        let mut sort = command(&["sort", &input, "--output", &output, "--cluster", &url, "--strategy", strategy]);
+        let pipe = std::process::Stdio::piped;
+        sort.args(["--partitions", "24"]).stdout(pipe()).stderr(pipe()).spawn().unwrap()
+    };
+    let (runs, peaks, samples) = watched(&pids, || {
+        let jobs: Vec<Child> = (0..6).map(job).collect();
+        let outputs = jobs.into_iter().map(|job| job.wait_with_output().unwrap());
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let run = |output: std::process::Output| Run {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        };
+        outputs.map(run).collect::<Vec<_>>()
+    });
+    let mib = |bytes: u64| bytes as f64 / MIB as f64;
+    for (node, (all, anonymous)) in ["n1", "n2"].iter().zip(&peaks) {
+        eprintln!(
+            "{node}: at most {:.1} MiB, {:.1} of them anonymous, in {samples} samples",
+            mib(*all),
+            mib(*anonymous)
+        );
+    }
+    for (nth, run) in runs.iter().enumerate() {
+        run.expect(0, &[]);
+        let sorted = exobus(&["validate", "--json", &scratch.text(&format!("out{nth}"))]);
+        sorted.expect(0, &[]);
+        assert_eq!(sorted.json()["checksum"], given, "job {nth}");
+    }
+    assert!(samples > 200, "{samples}");
+    for (all, _) in peaks {
+        assert!(all > MEMORY / 2, "they worked: {:.1} MiB", mib(all));
+        assert!(all <= MEMORY + BESIDE_BYTES, "{:.1} MiB", mib(all));
+    }
+    cluster.signal(Signal::INT);
+    let (code, said) = cluster.end(Duration::from_secs(90));
+    assert_eq!(code, Some(0), "{said:#?}");
+}
