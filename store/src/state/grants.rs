@@ -7,7 +7,7 @@ use super::{
     loads::{LoadJob, LoadTarget, Plan, Source},
 };
 use crate::{
-    alloc::{Allocator, PAGE, Span},
+    alloc::{Allocator, Span},
     block::Origin,
     budget::Ticket,
     directory::{PartSlice, byte_range},
@@ -103,7 +103,7 @@ impl State {
     /// # Errors
     /// An object or part that is not here; more bytes than the whole budget.
     pub fn request(&mut self, class: Class, items: Vec<RequestItem>) -> Result<Ticket, StoreError> {
-        let (mut lengths, mut needs) = (Vec::with_capacity(items.len()), 0);
+        let (mut lengths, mut paged, mut needs) = (Vec::with_capacity(items.len()), 0, 0);
         let mut described = Vec::with_capacity(items.len());
         for item in &items {
             let range = match item {
@@ -121,10 +121,15 @@ impl State {
                     byte_range(metas)
                 }
             };
-            lengths.push(range.end - range.start);
-            needs += self.plan(item)?.needs(self);
+            let plan = self.plan(item)?;
+            if plan.is_paged() {
+                paged += range.end - range.start;
+            } else {
+                lengths.push(range.end - range.start);
+            }
+            needs += plan.needs(self);
         }
-        let all = Allocator::rounded_together(lengths.into_iter());
+        let all = paged + Allocator::rounded_together(lengths.into_iter());
         if all > self.budget.capacity() {
             return Err(StoreError::TooLarge { need: all, capacity: self.budget.capacity() });
         }
@@ -440,9 +445,7 @@ impl State {
                 Plan::Room { bytes } => *bytes,
                 _ => 0,
             };
-            // Whole pages are not taken from a slab: a window is divided into halves.
-            let paged = matches!(plan, Plan::Room { .. }) && bytes.is_multiple_of(PAGE);
-            let span = if bytes > 0 { self.take_memory(bytes, paged) } else { None };
+            let span = if bytes > 0 { self.take_memory(bytes, plan.is_paged()) } else { None };
             if bytes > 0 && span.is_none() {
                 self.fragmented = true;
                 for span in spans.into_iter().flatten() {

@@ -7,7 +7,7 @@ use super::{
     grants::{Granted, RequestItem},
 };
 use crate::{
-    alloc::{Allocator, Span},
+    alloc::{Allocator, PAGE, Span},
     budget::Ticket,
     directory::{PartSlice, byte_range},
     error::StoreError,
@@ -67,8 +67,13 @@ impl Plan {
             Plan::Empty | Plan::Resident { .. } | Plan::Loading { .. } => 0,
             Plan::Load { extent, .. } => Allocator::rounded(state.table.extent(*extent).bytes),
             Plan::Copy { range, .. } => Allocator::rounded(range.end - range.start),
-            Plan::Room { bytes } => Allocator::rounded(*bytes),
+            Plan::Room { bytes } => State::takes(*bytes, self.is_paged()),
         }
+    }
+
+    /// Whether it is memory of whole pages, which is not taken from a slab: a window is divided into halves.
+    pub fn is_paged(&self) -> bool {
+        matches!(self, Plan::Room { bytes } if bytes.is_multiple_of(PAGE))
     }
 }
 

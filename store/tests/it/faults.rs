@@ -236,7 +236,7 @@ fn a_stream_from_an_unreadable_directory_quarantines_it() {
 #[test]
 fn a_writer_whose_directory_fills_up_moves_to_another() {
     let faulty = faulty(8 * MIB, 2);
-    let _full = faulty.store.scratch(8 * MIB).unwrap();
+    let full = faulty.store.scratch(8 * MIB).unwrap();
     let content = bytes(3, 10_000_000);
     let mut writer = faulty.store.writer(ObjectId(1), WriterOptions::new(1));
     writer.begin_part(Some(100)).unwrap();
@@ -250,6 +250,7 @@ fn a_writer_whose_directory_fills_up_moves_to_another() {
     writer.seal().unwrap();
     assert_eq!(faulty.disk.fired(), 1);
     assert_eq!(retired(&faulty).len(), 1);
+    drop(full);
     let mut back = Vec::new();
     let mut reader = stream(&faulty.store, &ObjectId(1), Parts::All, 1 << 20).unwrap();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();

@@ -61,9 +61,10 @@ fn spill_files(spill_dir: &std::path::Path, store: &Store) -> usize {
 #[test]
 fn spill_files_of_deleted_objects_stay_while_they_are_read_or_written() {
     let Fixture { store, dir } = fixture(8 * MIB);
+    let window = store.scratch(64 << 10).unwrap();
     let metas = put_all(&store, 40, 1_000_000);
     store.wait_until_idle();
-    let mut reader = stream(&store, &metas[0].id, Parts::All, 64 << 10).unwrap();
+    let mut reader = store.reader(&metas[0].id, Parts::All, window).unwrap();
     // All memory is taken, so this one writes to disk.
     let all = store.scratch(8 * MIB - (64 << 10)).unwrap();
     let mut writer = store.writer(ObjectId(5), WriterOptions::new(2));
