@@ -11,7 +11,7 @@ use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, 
 use crate::merger::MergerMsg;
 use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::OwnerMsg;
-use crate::scheduler::{HeldLease, JobDemand, Lease, NodeSpec, SchedulerMsg, Shape};
+use crate::scheduler::{HeldLease, JobDemand, Lease, NodeSpec, SchedulerMsg, Shape, Wait};
 use crate::shell::{Reply, Wire};
 use crate::task::{
     Arg, Consumed, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,
@@ -42,9 +42,10 @@ fn owner_messages(
     let lost = LostObject { object: ObjectId(u128::MAX), node: node(), loss: Loss::Unreachable };
     let failure = TaskFailure::argument_lost("in: no such file", vec![lost; 1000]);
     let lease = lease(&node(), incarnation);
+    let never = Shape { node: Some(node()), function: Some("f@1".into()), ..Shape::anywhere(Resources::cpu(1), 1) };
+    let wait = Wait { reason: "needs 1 gpu, cluster has 0".into(), never: Some(Box::new(never)) };
     vec![
-        OwnerMsg::Leases { epoch: Epoch(u64::MAX), leases: vec![lease] },
-        OwnerMsg::Unplaceable { epoch: Epoch(1), reason: "needs 1 gpu, cluster has 0".into(), ever: true },
+        OwnerMsg::Leases { epoch: Epoch(u64::MAX), leases: Some(vec![lease]), wait: Some(wait) },
         OwnerMsg::Completed {
             node: node(),
             incarnation,

@@ -239,7 +239,7 @@ mod tests {
             slots: 2,
             resources: Resources::cpu(2000),
             share_milli: 500,
-            wait: Some(Wait { reason: "has 2 of 8 slots of 1 cpu; the cluster has no more".into(), ever: false }),
+            wait: Some(Wait { reason: "has 2 of 8 slots of 1 cpu; the cluster has no more".into(), never: None }),
         }
     }
 

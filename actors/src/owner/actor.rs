@@ -25,7 +25,7 @@ use crate::futures::ProgramCall;
 use crate::host::Ticket;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{self, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::scheduler::{Lease, NodeInfo, SchedulerLink, SchedulerMsg};
+use crate::scheduler::{Lease, NodeInfo, SchedulerLink, SchedulerMsg, Wait};
 use crate::shell::{Actor, Address, Kind, Living, Post, Reply, Scope};
 use crate::task::{JobError, Resources};
 
@@ -102,7 +102,8 @@ pub(crate) struct OwnerActor {
     pub(super) reads: Reads,
     /// Nodes that are silent, and since when.
     pub(super) suspected: BTreeMap<NodeId, Duration>,
-    unplaceable: Option<(String, bool)>,
+    /// Why the Scheduler does not give what is asked for.
+    refused_for: Option<String>,
     owner_bytes_peak: u64,
     /// What the entries of its tables took when all of them was counted last.
     entries_bytes: u64,
@@ -167,7 +168,7 @@ impl OwnerActor {
             questions: BTreeMap::new(),
             reads: Reads::default(),
             suspected: BTreeMap::new(),
-            unplaceable: None,
+            refused_for: None,
             owner_bytes_peak: 0,
             entries_bytes: 0,
             admission: parts.admission,
@@ -209,7 +210,7 @@ impl OwnerActor {
 
     /// Why the Scheduler does not give what is asked for.
     pub(super) fn refused_for(&self) -> Option<String> {
-        self.unplaceable.as_ref().map(|(reason, _)| reason.clone())
+        self.refused_for.clone()
     }
 
     fn program(&mut self, call: ProgramCall) {
@@ -380,8 +381,14 @@ impl OwnerActor {
         now
     }
 
+    fn waits_for(&mut self, wait: Option<Wait>) {
+        if let Some(error) = self.state.refused(wait.as_ref()) {
+            self.failure.get_or_insert(error);
+        }
+        self.refused_for = wait.map(|wait| wait.reason);
+    }
+
     fn leased(&mut self, epoch: Epoch, leases: Vec<Lease>, scope: &mut Scope<'_, Self>) {
-        self.unplaceable = None;
         self.leasing.leased(self.clock.now(), epoch, leases);
         self.state.leases(&self.leasing.lent());
         if !self.asking && self.state.unheard().next().is_some() {
@@ -415,9 +422,6 @@ impl OwnerActor {
         self.say_demand();
         self.count_tables();
         self.watch(scope);
-        if let Some((reason, true)) = &self.unplaceable {
-            self.failure.get_or_insert(JobError::Unplaceable { reason: reason.clone() });
-        }
     }
 
     /// Says what the tables take by now; a walk over all tasks.
@@ -571,11 +575,13 @@ impl Actor for OwnerActor {
                 self.state.track(object, tracker);
             }
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
-            OwnerMsg::Leases { epoch, leases } if self.is_of_now(epoch) => self.leased(epoch, leases, scope),
-            OwnerMsg::Unplaceable { epoch, reason, ever } if self.is_of_now(epoch) => {
-                self.unplaceable = Some((reason, ever));
+            OwnerMsg::Leases { epoch, leases, wait } if self.is_of_now(epoch) => {
+                self.waits_for(wait);
+                if let Some(leases) = leases {
+                    self.leased(epoch, leases, scope);
+                }
             }
-            OwnerMsg::Leases { .. } | OwnerMsg::Unplaceable { .. } => {}
+            OwnerMsg::Leases { .. } => {}
             OwnerMsg::NewReign => self.say_demand(),
             OwnerMsg::Nodes(nodes) => {
                 self.asking = false;

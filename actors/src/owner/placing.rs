@@ -11,7 +11,8 @@ use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId};
-use crate::task::{Arg, LocatedArg, Place, Resources, Source, TaskSpec};
+use crate::scheduler::Wait;
+use crate::task::{Arg, JobError, LocatedArg, Place, Resources, Source, TaskSpec};
 
 /// Arguments of at least this many bytes attract their task.
 const ATTRACTIVE_BYTES: u64 = 1 << 20;
@@ -256,13 +257,34 @@ impl OwnerState {
     }
 
     fn demand_effect(&mut self) {
-        let demand = self.demanded.iter().map(|(key, slots)| Demand {
+        let demand = self.demanded.iter().map(|(key, slots)| self.slots(*key, *slots)).collect();
+        self.effects.push(Effect::Demand(demand));
+    }
+
+    fn slots(&self, key: Key, slots: u64) -> Demand {
+        Demand {
             resources: self.shapes[usize::from(key.shape)].clone(),
             node: key.pinned.map(|node| self.nodes[usize::from(node)].id.clone()),
             function: key.function.map(|function| self.functions[function as usize].clone()),
-            slots: *slots,
-        });
-        let demand = demand.collect();
-        self.effects.push(Effect::Demand(demand));
+            slots,
+        }
+    }
+
+    /// Why the Scheduler does not lend more: an error where tasks wait for slots that no node could ever lend. Such slots are not
+    /// asked for any more when nothing waits for them, since it was cancelled, say.
+    pub(crate) fn refused(&mut self, wait: Option<&Wait>) -> Option<JobError> {
+        let wait = wait?;
+        let never = wait.never.as_ref()?;
+        let is_it = |key: &Key| {
+            let Demand { resources, node, function, .. } = self.slots(*key, 0);
+            (&resources, &node, &function) == (&never.resources, &never.node, &never.function)
+        };
+        let key = self.demanded.keys().copied().find(is_it)?;
+        if self.ready.front(key).is_some() {
+            return Some(JobError::Unplaceable { reason: wait.reason.clone() });
+        }
+        self.demanded.remove(&key);
+        self.demand_effect();
+        None
     }
 }

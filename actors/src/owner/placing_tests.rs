@@ -2,7 +2,8 @@
 
 use super::world_tests::{World, node};
 use crate::ids::{Attempt, TaskId};
-use crate::task::{FailureKind, Place, StillRunning, TaskOptions};
+use crate::scheduler::{Shape, Wait};
+use crate::task::{FailureKind, JobError, Place, Resources, StillRunning, TaskOptions};
 
 const SECOND: u64 = 1_000_000;
 
@@ -86,4 +87,25 @@ fn what_was_taken_back_goes_where_it_likes_to_be_when_that_idles() {
     world.owner.recalled(&at, tasks[2], attempt);
     world.settle();
     assert_eq!(world.attempt_of(tasks[2]), (Attempt(2), node("a")));
+}
+
+#[test]
+fn what_no_node_could_ever_run_fails_the_job_for_as_long_as_it_is_wanted() {
+    let (mut world, _) = queued_on_one_of_two();
+    let gpu = || Resources::default().with("gpu", 1000);
+    let asks = |world: &World| world.demand.iter().any(|demand| demand.resources == gpu());
+    let task = world.submit_with("gpu", &[], TaskOptions { resources: gpu(), ..TaskOptions::default() });
+    assert!(asks(&world));
+    let never = Shape::anywhere(gpu(), 1);
+    let wait = Wait { reason: "needs 1 gpu, cluster has 0".into(), never: Some(Box::new(never)) };
+    let turn = Wait { never: None, ..wait.clone() };
+    assert_eq!(world.owner.refused(Some(&turn)), None, "its turn will come");
+    let other = Wait { never: Some(Box::new(Shape::anywhere(Resources::cpu(9000), 1))), ..wait.clone() };
+    assert_eq!(world.owner.refused(Some(&other)), None, "that was asked for by nobody here");
+    assert_eq!(world.owner.refused(Some(&wait)), Some(JobError::Unplaceable { reason: wait.reason.clone() }));
+    world.owner.cancel(task);
+    world.settle();
+    assert_eq!(world.owner.refused(Some(&wait)), None, "nothing waits for it any more");
+    world.settle();
+    assert!(!asks(&world), "{:?}", world.demand);
 }

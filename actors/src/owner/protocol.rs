@@ -6,7 +6,6 @@
 //! | `Leases`      | Scheduler    | –                | the later replaces the earlier     | sent again at renewal               |
 //! | `NewReign`    | Host         | –                | said again                         | the next demand goes there anyway   |
 //! | `Nodes`       | Scheduler    | –                | the later replaces the earlier     | asked again with the next `Leases`  |
-//! | `Unplaceable` | Scheduler    | –                | same reason again                  | said again with the next demand     |
 //! | `Completed`   | NodeManager  | –                | second one is checked, then freed  | repeated by the session             |
 //! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
 //! | `Failed`      | NodeManager  | –                | ignored by attempt                 | repeated by the session             |
@@ -42,7 +41,7 @@ use crate::futures::ProgramCall;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::joblog::LogNews;
 use crate::node_manager::ObjectIds;
-use crate::scheduler::{Lease, NodeInfo};
+use crate::scheduler::{Lease, NodeInfo, Wait};
 use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::{Consumed, JobError, Output, Parts, StillRunning, TaskFailure, TaskFigures};
 
@@ -52,12 +51,15 @@ pub enum OwnerMsg {
     /// A call of the job's own program, which always runs beside its Owner.
     #[serde(skip)]
     Program(ProgramCall),
-    /// The leases that the job has now, all of them.
+    /// The leases that the job has now, and why it has no more.
     Leases {
         /// Which reign says so; those of older ones are void.
         epoch: Epoch,
-        /// Slots on nodes.
-        leases: Vec<Lease>,
+        /// Slots on nodes, all of them; `None`: those that it had.
+        leases: Option<Vec<Lease>>,
+        /// Why its demand is not met; `None`: it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait: Option<Wait>,
     },
     /// Another Scheduler reigns: it knows nothing of this job.
     #[serde(skip)]
@@ -65,15 +67,6 @@ pub enum OwnerMsg {
     /// The nodes of the cluster, asked for because leases named one that was not known; empty when nobody answered.
     #[serde(skip)]
     Nodes(Vec<NodeInfo>),
-    /// The Scheduler cannot place part of the demand, ever or now.
-    Unplaceable {
-        /// Which reign says so.
-        epoch: Epoch,
-        /// "needs 1 gpu, cluster has 0".
-        reason: String,
-        /// Whether no node of the cluster could, even when idle.
-        ever: bool,
-    },
     /// An attempt succeeded.
     Completed {
         /// Who ran it.

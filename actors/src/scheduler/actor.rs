@@ -132,11 +132,9 @@ impl Scheduler {
 
     fn act(&mut self, epoch: Epoch, effect: Effect, scope: &mut Scope<'_, Self>) {
         match effect {
-            Effect::Leases { job, owner, leases } => self.tell(job, &owner, OwnerMsg::Leases { epoch, leases }),
-            Effect::Wait { job, owner, wait: Some(wait) } => {
-                self.tell(job, &owner, OwnerMsg::Unplaceable { epoch, reason: wait.reason, ever: wait.ever });
+            Effect::Leases { job, owner, leases, wait } => {
+                self.tell(job, &owner, OwnerMsg::Leases { epoch, leases, wait });
             }
-            Effect::Wait { wait: None, .. } => {}
             Effect::Answer { ask, answer } => {
                 if let Some(reply) = self.reign.as_mut().and_then(|reign| reign.asks.remove(&ask)) {
                     self.post.answer(reply, answer);

@@ -135,7 +135,7 @@ impl World {
         let mut effects = Vec::new();
         self.state.on(Duration::from_millis(self.millis()), event, &mut effects);
         for effect in &effects {
-            if let Effect::Leases { job, leases, .. } = effect {
+            if let Effect::Leases { job, leases: Some(leases), .. } = effect {
                 let owner = self.owners.iter_mut().find(|owner| owner.id == *job).unwrap();
                 owner.coming.push((self.step + self.delay, leases.clone()));
             }

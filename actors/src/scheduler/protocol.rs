@@ -5,7 +5,7 @@
 //! | `NodeUp`    | NodeManager, at start and every few seconds | –                        | replaces what was known      | the next one comes                       |
 //! | `NodeDown`  | Membership of the Scheduler's node | `Leases` to the jobs concerned    | ignored by incarnation       | said again until accepted                |
 //! | `SubmitJob` | client                            | `Result<Placement, Refusal>`       | same answer again            | asked again after the deadline           |
-//! | `Demand`    | Owner, on change and every second | `Leases`, and `Unplaceable` if any | ignored by sequence          | the next one comes; leases run out after |
+//! | `Demand`    | Owner, on change and every second | `Leases`                           | ignored by sequence          | the next one comes; leases run out after |
 //! | `Release`   | Owner                             | –                                  | harmless                     | the next `Demand` says the same          |
 //! | `JobDone`   | Owner                             | –                                  | ignored                      | leases run out                           |
 //! | `JobsOver`  | each node, to a new Scheduler     | –                                  | ignored                      | a late word may bring the job back       |
@@ -21,8 +21,9 @@
 //!
 //! A candidate that does not reign drops everything: who asked asks the one that does.
 //!
-//! What it tells others: `OwnerMsg::Leases` (all leases of the job, replacing the earlier ones) and
-//! `OwnerMsg::Unplaceable`, repeated at every renewal; both with its epoch.
+//! What it tells others: `OwnerMsg::Leases`, with its epoch: all leases of the job and why it has no more, replacing what was said
+//! before. Whatever is said of leases says why, too, so that no word of one takes back the other, and both are said again at every
+//! renewal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -294,8 +295,9 @@ pub enum Refusal {
 pub struct Wait {
     /// For people.
     pub reason: String,
-    /// True: no node of the cluster could, even when idle, and none is about to come back.
-    pub ever: bool,
+    /// Slots of the demand that no node of the cluster could lend, even when idle, and none is about to come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never: Option<Box<Shape>>,
 }
 
 /// A node as the Scheduler sees it.

@@ -131,22 +131,15 @@ pub enum Event {
 /// What the Scheduler wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Tell the job's Owner all leases that it has; at every change and at every renewal.
+    /// Tell the job's Owner all leases that it has and why it has no more; at every change and at every renewal.
     Leases {
         /// The job.
         job: JobId,
         /// The node of its Owner.
         owner: NodeId,
-        /// All of them, by node.
-        leases: Vec<Lease>,
-    },
-    /// Tell the job's Owner why its demand is not met, or (`None`) that it is. Once per change.
-    Wait {
-        /// The job.
-        job: JobId,
-        /// The node of its Owner.
-        owner: NodeId,
-        /// Why.
+        /// All of them, by node; `None`: nothing is said of them, since there may be some of an earlier reign that is not known yet.
+        leases: Option<Vec<Lease>>,
+        /// Why its demand is not met; `None`: it is.
         wait: Option<Wait>,
     },
     /// Answer a submission.
@@ -382,10 +375,12 @@ impl State {
         if renew || std::mem::take(&mut self.stale) {
             self.stale = false;
             self.divide(now, renew, &mut changed);
-            self.explain(now, effects);
+            let waiting = self.explain(now, renew);
+            let waiting = waiting.into_iter().filter(|job| !changed.contains(job)).collect::<Vec<_>>();
+            waiting.into_iter().for_each(|job| self.tell(job, None, effects));
         }
         for job in changed {
-            self.tell(job, now, effects);
+            self.tell(job, Some(now), effects);
         }
     }
 
@@ -547,25 +542,27 @@ impl State {
         }
     }
 
-    /// Says what changed in the reasons of waiting.
-    fn explain(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+    /// Finds out why jobs wait; those for which that has changed and, at a renewal, all that wait.
+    fn explain(&mut self, now: Duration, renew: bool) -> Vec<JobId> {
+        let mut told = Vec::new();
         let speaking = self.jobs.iter().filter(|(_, job)| job.speaks(now, &self.options));
         let speaking: Vec<_> = speaking.map(|(id, _)| *id).collect();
         for id in speaking {
             let wait = why::wait(self, id, now);
             let Some(job) = self.jobs.get_mut(&id) else { continue };
-            if job.wait != wait
-                && let Some(home) = &job.home
-            {
-                effects.push(Effect::Wait { job: id, owner: home.node.clone(), wait: wait.clone() });
-                job.wait = wait;
+            if job.wait != wait || (renew && wait.is_some()) {
+                told.push(id);
             }
+            job.wait = wait;
         }
+        told
     }
 
-    fn tell(&self, id: JobId, now: Duration, effects: &mut Vec<Effect>) {
-        let Some(home) = self.jobs.get(&id).and_then(|job| job.home.as_ref()) else { return };
-        let leases = self.loans_of(id).map(|(node, loan)| Lease {
+    /// Tells a job's Owner why it waits and, where a time is given, its leases as they are then.
+    fn tell(&self, id: JobId, leases_at: Option<Duration>, effects: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(home) = &job.home else { return };
+        let lease = |now: Duration, node: &NodeId, loan: &Loan| Lease {
             id: loan.id,
             epoch: self.epoch,
             version: loan.version,
@@ -574,8 +571,10 @@ impl State {
             incarnation: loan.incarnation,
             resources: loan.resources(),
             lasts_ms: loan.ends_at.saturating_sub(now).saturating_sub(self.options.grace).as_millis() as u64,
-        });
-        effects.push(Effect::Leases { job: id, owner: home.node.clone(), leases: leases.collect() });
+        };
+        let leases = |now: Duration| self.loans_of(id).map(|(node, loan)| lease(now, node, loan)).collect();
+        let (owner, leases, wait) = (home.node.clone(), leases_at.map(leases), job.wait.clone());
+        effects.push(Effect::Leases { job: id, owner, leases, wait });
     }
 }
 

@@ -45,8 +45,12 @@ impl World {
         self.state.on(secs(at), event, &mut effects);
         for effect in &effects {
             match effect {
-                Effect::Leases { job, leases, .. } => drop(self.leases.insert(*job, leases.clone())),
-                Effect::Wait { job, wait, .. } => drop(self.waits.insert(*job, wait.clone())),
+                Effect::Leases { job, leases, wait, .. } => {
+                    if let Some(leases) = leases {
+                        self.leases.insert(*job, leases.clone());
+                    }
+                    self.waits.insert(*job, wait.clone());
+                }
                 Effect::Answer { .. }
                 | Effect::HomeLost { .. }
                 | Effect::Resume { .. }
@@ -96,7 +100,7 @@ impl World {
     }
 
     fn wait(&self, number: u128) -> Option<(&str, bool)> {
-        self.waits.get(&job(number))?.as_ref().map(|wait| (wait.reason.as_str(), wait.ever))
+        self.waits.get(&job(number))?.as_ref().map(|wait| (wait.reason.as_str(), wait.never.is_some()))
     }
 }
 
@@ -268,7 +272,7 @@ fn a_demand_that_no_node_can_meet_says_why() {
         let mut world = World::new(&nodes);
         world.demand_with(0.0, 1, vec![shape], Vec::new());
         assert_eq!(world.wait(1), Some((expected, true)));
-        // It is told once, and again only when it changes: a node that can do it ends the waiting.
+        // It is told again when it changes, and at each renewal: a node that can do it ends the waiting.
         let told = world.log.len();
         world.on(0.1, Event::Tick);
         assert_eq!(world.log.len(), told, "{:?}", world.log);
@@ -281,6 +285,22 @@ fn a_demand_that_no_node_can_meet_says_why() {
         let able = if expected.contains("a has") { NodeSpec { node: NodeId::new("a"), ..able } } else { able };
         world.on(0.2, Event::NodeUp(able));
         assert_eq!(world.wait(1), None, "{expected}");
+    }
+}
+
+/// What the job has and why it has no more is one word: none of it is taken back by the other part.
+#[test]
+fn a_job_that_has_slots_hears_at_every_renewal_that_others_are_not_to_be_had() {
+    let mut world = World::new(&[node("a", 2000)]);
+    let shapes = || vec![Shape::anywhere(Resources::cpu(1000), 1), Shape::anywhere(Resources::cpu(9000), 1)];
+    let mut said = 0;
+    for second in 0..5 {
+        world.demand_with(f64::from(second), 1, shapes(), Vec::new());
+        world.on(f64::from(second) + 0.5, Event::Tick);
+        assert_eq!(world.cpu(1), 1000);
+        assert_eq!(world.wait(1), Some(("needs 9 cpu, cluster has 2", true)));
+        assert!(world.log.len() > said, "not at {second}");
+        said = world.log.len();
     }
 }
 

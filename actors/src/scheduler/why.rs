@@ -14,8 +14,8 @@ use crate::task::Resources;
 pub(super) fn wait(state: &State, id: JobId, now: Duration) -> Option<Wait> {
     let job = state.jobs.get(&id)?;
     let up: Vec<_> = state.nodes.values().filter(|node| node.up).map(|node| &node.spec).collect();
-    if let Some(reason) = job.shapes.iter().find_map(|shape| impossible(shape, &up)) {
-        return Some(Wait { reason, ever: state.is_settled(now) });
+    if let Some((shape, reason)) = job.shapes.iter().find_map(|shape| Some((shape, impossible(shape, &up)?))) {
+        return Some(Wait { reason, never: state.is_settled(now).then(|| Box::new(shape.clone())) });
     }
     let mut wanted: BTreeMap<&Resources, u64> = BTreeMap::new();
     for shape in &job.shapes {
@@ -49,7 +49,7 @@ pub(super) fn wait(state: &State, id: JobId, now: Duration) -> Option<Wait> {
             );
         }
     }
-    Some(Wait { reason, ever: false })
+    Some(Wait { reason, never: None })
 }
 
 /// Why no node could have one slot of this shape, even when idle.

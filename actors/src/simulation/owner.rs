@@ -116,7 +116,6 @@ pub(super) struct Owner {
     result: Option<JobResult>,
     watchdog: Watchdog,
     calls: u64,
-    unplaceable: Option<(String, bool)>,
     /// What nodes were asked to do, and have not answered.
     doing: BTreeMap<u64, NodeId>,
     answers: BTreeMap<NodeId, Vec<AttemptState>>,
@@ -177,7 +176,6 @@ impl Owner {
             result: None,
             watchdog: Watchdog::new(cx.now),
             calls: 0,
-            unplaceable: None,
             doing: BTreeMap::new(),
             answers: BTreeMap::new(),
             ending: None,
@@ -290,8 +288,11 @@ impl Owner {
                 self.state.unreadable(object, &node);
                 self.get(object, parts, answer, cx);
             }
-            OwnerMsg::Leases { epoch, leases } if self.leasing.is_of_now(epoch, cx.link.epoch()) => {
-                self.unplaceable = None;
+            OwnerMsg::Leases { epoch, leases, wait } if self.leasing.is_of_now(epoch, cx.link.epoch()) => {
+                if let Some(error) = self.state.refused(wait.as_ref()) {
+                    self.failure.get_or_insert(error);
+                }
+                let Some(leases) = leases else { return };
                 cx.oracle.leased(self.state.run(), epoch);
                 self.leasing.leased(cx.now, epoch, leases);
                 self.state.leases(&self.leasing.lent());
@@ -301,10 +302,7 @@ impl Owner {
                     cx.tell_scheduler(SchedulerMsg::ListNodes { reply: Reply::to(cx.me.clone(), slot) });
                 }
             }
-            OwnerMsg::Unplaceable { epoch, reason, ever } if self.leasing.is_of_now(epoch, cx.link.epoch()) => {
-                self.unplaceable = Some((reason, ever));
-            }
-            OwnerMsg::Leases { .. } | OwnerMsg::Unplaceable { .. } => {}
+            OwnerMsg::Leases { .. } => {}
             OwnerMsg::NewReign => self.say_demand(cx),
             OwnerMsg::Nodes(nodes) => self.nodes_said(nodes),
             OwnerMsg::NodeState { node, incarnation, state } => self.node_state(&node, incarnation, state),
@@ -516,9 +514,6 @@ impl Owner {
         self.say_demand(cx);
         if let Look::Quiet(quiet) = self.watchdog.look(cx.now, self.state.counts().finished, self.calls) {
             self.ask_nodes(quiet, cx);
-        }
-        if let Some((reason, true)) = &self.unplaceable {
-            self.failure.get_or_insert(JobError::Unplaceable { reason: reason.clone() });
         }
     }
 

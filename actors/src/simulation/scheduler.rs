@@ -134,14 +134,9 @@ impl Scheduler {
 
     fn act(&mut self, epoch: Epoch, effect: Effect, cx: &mut Cx<'_>) {
         match effect {
-            Effect::Leases { owner, leases, .. } => {
-                cx.send(&owner, Message::Owner(OwnerMsg::Leases { epoch, leases }));
+            Effect::Leases { owner, leases, wait, .. } => {
+                cx.send(&owner, Message::Owner(OwnerMsg::Leases { epoch, leases, wait }));
             }
-            Effect::Wait { owner, wait: Some(wait), .. } => {
-                let message = OwnerMsg::Unplaceable { epoch, reason: wait.reason, ever: wait.ever };
-                cx.send(&owner, Message::Owner(message));
-            }
-            Effect::Wait { wait: None, .. } => {}
             Effect::Answer { ask, answer } => {
                 if let Some(reply) = self.reign.as_mut().and_then(|reign| reign.asks.remove(&ask)) {
                     cx.oracle.placed(reply.goes_to().1, answer);

@@ -9,8 +9,9 @@ use exobus_actors::ids::{Epoch, Incarnation, JobId, NodeId};
 use exobus_actors::membership::{Beat, Figures, MembershipMsg};
 use exobus_actors::owner::{self, OwnerMsg};
 use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::scheduler::{Shape, Wait};
 use exobus_actors::task;
-use exobus_actors::task::{JobError, Place, TaskOptions};
+use exobus_actors::task::{JobError, Place, Resources, TaskOptions};
 use exobus_bus::chaos::{Chaos, Direction, Faults};
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
 use exobus_bus::{Message, codec};
@@ -171,9 +172,11 @@ async fn an_owner_drops_what_a_scheduler_of_an_older_reign_says() {
         let first: u64 = futures.get_value(&futures.submit_with(echo, &1, &[], TaskOptions::default())?).await?;
         let me = Peer { node: "deposed".into(), incarnation: 1 };
         let (endpoint, _events) = Endpoint::open(bus, subjects, me, SessionOptions::default()).await.unwrap();
+        let gpu = Shape::anywhere(Resources::default().with("gpu", 1000), 1);
+        let never = Wait { reason: "needs 1 gpu".into(), never: Some(Box::new(gpu)) };
         let messages = [
-            OwnerMsg::Leases { epoch: Epoch(0), leases: Vec::new() },
-            OwnerMsg::Unplaceable { epoch: Epoch(0), reason: "needs 1 gpu".into(), ever: true },
+            OwnerMsg::Leases { epoch: Epoch(0), leases: Some(Vec::new()), wait: None },
+            OwnerMsg::Leases { epoch: Epoch(0), leases: Some(Vec::new()), wait: Some(never) },
         ];
         for message in &messages {
             let item = [&[0][..], &codec::encode(message).unwrap()].concat();

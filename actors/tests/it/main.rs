@@ -17,4 +17,5 @@ mod refused;
 mod restarts;
 mod simulated;
 mod speakers;
+mod unplaceable;
 mod why;

@@ -11,7 +11,7 @@ use exobus_actors::{
     merger::MergerMsg,
     node_manager::NodeMsg,
     owner::OwnerMsg,
-    scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape},
+    scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
         Arg, Consumed, JobError, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning,
@@ -195,10 +195,11 @@ fn owner() -> Vec<OwnerMsg> {
         resources: Resources::cpu(2000),
         lasts_ms: 10_000,
     };
+    let gpu = Shape::anywhere(Resources::default().with("gpu", 1000), 1);
+    let wait = Wait { reason: "needs 1 gpu, cluster has 0".into(), never: Some(Box::new(gpu)) };
     let consumed = Consumed { arg: 0, read: output() };
     vec![
-        OwnerMsg::Leases { epoch: Epoch(1), leases: vec![lease] },
-        OwnerMsg::Unplaceable { epoch: Epoch(1), reason: "needs 1 gpu, cluster has 0".into(), ever: true },
+        OwnerMsg::Leases { epoch: Epoch(1), leases: Some(vec![lease]), wait: Some(wait) },
         OwnerMsg::Completed {
             node: node(),
             incarnation: INCARNATION,
@@ -262,7 +263,6 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Program(..) => "Program",
         OwnerMsg::Leases { .. } => "Leases",
         OwnerMsg::NewReign => "NewReign",
-        OwnerMsg::Unplaceable { .. } => "Unplaceable",
         OwnerMsg::Completed { .. } => "Completed",
         OwnerMsg::Yielded { .. } => "Yielded",
         OwnerMsg::Failed { .. } => "Failed",
