@@ -71,3 +71,18 @@ fn people_see_every_strategy_and_why_one_is_picked() {
         .expect(5, &["table.csv", "no column \"c\""]);
     exobus(&["explain", "aggregate", &table, "--key", "1"]).expect(2, &["--ops sum needs --value"]);
 }
+
+#[test]
+fn early_spilling_is_named_where_there_is_memory_to_spare() {
+    let scratch = Scratch::new();
+    let records = scratch.text("records");
+    // Holes: it is not the content that matters.
+    fs::File::create(&records).unwrap().set_len(700_000_000).unwrap();
+    let said = |memory: &str| {
+        let run = exobus(&["explain", "sort", &records, "--memory", memory, "--executors", "2"]);
+        run.expect(0, &[]);
+        run.stdout.contains("nodes spill early although there is room; the summary of the job says how much")
+    };
+    assert!(said("2GiB"));
+    assert!(!said("200MiB"), "all that memory is touched without asking");
+}

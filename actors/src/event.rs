@@ -226,6 +226,9 @@ pub struct NodeFigures {
     pub used_bytes: u64,
     /// Bytes written to spill files so far.
     pub spilled_bytes: u64,
+    /// Of those, bytes that were written although there was room in memory: new memory is slower there than the disk.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub early_bytes: u64,
     /// Bytes read back from spill files so far.
     pub restored_bytes: u64,
     /// Time of the requests that wrote spill files, added up over those under way at once, microseconds.
@@ -259,11 +262,16 @@ pub struct NodeFigures {
     pub refused_messages: u64,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl NodeFigures {
     /// These figures with counters that count from `first` on, earlier figures of the same process.
     pub fn since(&self, first: &Self) -> Self {
         Self {
             spilled_bytes: self.spilled_bytes.saturating_sub(first.spilled_bytes),
+            early_bytes: self.early_bytes.saturating_sub(first.early_bytes),
             restored_bytes: self.restored_bytes.saturating_sub(first.restored_bytes),
             spill_us: self.spill_us.saturating_sub(first.spill_us),
             restore_us: self.restore_us.saturating_sub(first.restore_us),
@@ -284,6 +292,7 @@ impl NodeFigures {
     pub fn after(&self, before: &Self) -> Self {
         Self {
             spilled_bytes: self.spilled_bytes + before.spilled_bytes,
+            early_bytes: self.early_bytes + before.early_bytes,
             restored_bytes: self.restored_bytes + before.restored_bytes,
             spill_us: self.spill_us + before.spill_us,
             restore_us: self.restore_us + before.restore_us,

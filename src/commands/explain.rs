@@ -110,7 +110,19 @@ fn for_people(explained: &Explained) -> String {
     }
     text.push_str(&format!("\n{}: {}\n", chosen.strategy.name(), reason(chosen, estimates)));
     text.push_str("Seconds are those besides reading the input and writing the output.\n");
+    if spare_memory(explained) {
+        text.push_str(
+            "Where memory that nobody has touched comes more slowly than the disk writes and reads, as on some virtual machines,\n\
+             nodes spill early although there is room; the summary of the job says how much.\n",
+        );
+    }
     text
+}
+
+/// Whether nodes have more memory than the store touches before it asks what new memory costs.
+fn spare_memory(explained: &Explained) -> bool {
+    let sizes = &explained.sizes;
+    sizes.memory_bytes.min(sizes.input_bytes / u64::from(sizes.nodes.max(1))) > exobus_store::GROW_FREELY_BYTES
 }
 
 /// Why the first of `estimates` is the first.

@@ -24,6 +24,8 @@ pub struct JobSummary {
     pub peak_memory_bytes: u64,
     /// Bytes written to spill files.
     pub spilled_bytes: u64,
+    /// Of those, bytes that were written although there was room in memory, since new memory is slower than the disk.
+    pub spilled_early_bytes: u64,
     /// Sum of the hashes of the rows read, 32 hexadecimal digits; zero where rows are combined and only counted.
     pub row_hash_in: String,
     /// Sum of the hashes of the rows written; the same unless something is very wrong.
@@ -66,6 +68,7 @@ impl JobSummary {
             gb_per_s: if seconds > 0.0 { bytes as f64 / 1e9 / seconds } else { 0.0 },
             peak_memory_bytes: end.nodes.values().map(|node| node.peak_memory_bytes).sum(),
             spilled_bytes: end.nodes.values().map(|node| node.spilled_bytes).sum(),
+            spilled_early_bytes: end.nodes.values().map(|node| node.early_bytes).sum(),
             row_hash_in: String::new(),
             row_hash_out: String::new(),
             strategy: String::new(),
@@ -87,9 +90,13 @@ impl JobSummary {
 
     fn three_lines(&self, did: &str, made: &str, proof: &str) -> String {
         let time = Duration::try_from_secs_f64(self.seconds).unwrap_or_default();
+        let early = match self.spilled_early_bytes {
+            0 => String::new(),
+            early => format!(" ({} of it early: new memory is slower here than the disk)", text::bytes(early)),
+        };
         format!(
             "{did}, {} in {} ({:.2} GB/s), {made}\n\
-             memory {} at most, {} spilled, {} control messages\n\
+             memory {} at most, {} spilled{early}, {} control messages\n\
              {proof}",
             text::bytes(self.bytes),
             text::duration(time),
@@ -183,7 +190,8 @@ mod tests {
             seconds: 0.5,
             gb_per_s: 2e-6,
             peak_memory_bytes: 1 << 20,
-            spilled_bytes: 0,
+            spilled_bytes: 3_000_000,
+            spilled_early_bytes: 0,
             row_hash_in: "0".repeat(32),
             row_hash_out: "0".repeat(32),
             strategy: "simple".into(),
@@ -196,12 +204,17 @@ mod tests {
         let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let mut promised: Vec<&str> =
-            "rows bytes seconds gb_per_s peak_memory_bytes spilled_bytes row_hash_in row_hash_out \
+            "rows bytes seconds gb_per_s peak_memory_bytes spilled_bytes spilled_early_bytes row_hash_in row_hash_out \
              strategy partitions files control_messages owner_bytes"
                 .split_whitespace()
                 .collect();
         promised.sort_unstable();
         assert_eq!(keys, promised);
-        assert!(summary.for_people("out").contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out"));
+        let text = summary.for_people("out");
+        assert!(text.contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out"), "{text}");
+        assert!(text.contains("3.00 MB spilled, 4 control messages"), "{text}");
+        let text = JobSummary { spilled_early_bytes: 2_000_000, ..summary }.for_people("out");
+        let why = "3.00 MB spilled (2.00 MB of it early: new memory is slower here than the disk), 4";
+        assert!(text.contains(why), "{text}");
     }
 }

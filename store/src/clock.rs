@@ -14,6 +14,12 @@ pub trait Clock: Send + Sync + 'static {
     /// Wall-clock milliseconds since 1970; may jump.
     fn unix_ms(&self) -> u64;
 
+    /// How long the calling thread has had a processor, since an arbitrary start; what else the machine does shows little in it.
+    /// Without such a figure, and where time is simulated, it is `now`.
+    fn thread_time(&self) -> Duration {
+        self.now()
+    }
+
     /// A thread has something to do that somebody waits for: simulated time, which passes while everybody waits, stands still until
     /// this is dropped. Real time passes all the same.
     fn hold(&self) -> Hold {
@@ -62,6 +68,11 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn thread_time(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
     }
 
     fn unix_ms(&self) -> u64 {

@@ -136,6 +136,7 @@ pub use outside::Outside;
 pub use range_read::{DiskRange, RangeRead};
 pub use reader::ObjectReader;
 pub use scratch::Scratch;
+pub use spill::GROW_FREELY_BYTES;
 pub use stage::{GetFuture, StageItem, StageRequest, StageTicket, Staged, StagedItem};
 pub use store::{Pin, Store};
 pub use writer::ObjectWriter;

@@ -198,6 +198,8 @@ pub struct StoreStats {
     pub objects: u64,
     /// Bytes written by the spiller and by writers that found no memory, since the start.
     pub spilled_bytes: u64,
+    /// The part of `spilled_bytes` that was written although the budget had room, since new memory is slower than the disk.
+    pub early_bytes: u64,
     /// The part of `spilled_bytes` that writers put on disk directly.
     pub written_through_bytes: u64,
     /// Bytes of objects read back from disk since the start.

@@ -98,13 +98,10 @@ struct Growing {
     done: BTreeMap<u64, u64>,
 }
 
-/// How fast new memory comes while some thread waits for it; what is long ago counts less.
+/// What new memory costs: bytes, and seconds of a processor; what is long ago counts less. Time that the thread waited for a
+/// processor is none of its cost: on a busy machine all memory would seem slow.
 #[derive(Debug, Default)]
 struct Growth {
-    /// Threads at it.
-    threads: u64,
-    /// Until when the time of theirs is counted.
-    counted: Duration,
     bytes: f64,
     seconds: f64,
 }
@@ -113,18 +110,9 @@ struct Growth {
 const GROWTH_KEPT: f64 = 0.875;
 
 impl Growth {
-    fn begin(&mut self, now: Duration) {
-        if self.threads == 0 {
-            self.counted = now;
-        }
-        self.threads += 1;
-    }
-
-    fn end(&mut self, now: Duration, bytes: u64) {
-        self.threads -= 1;
+    fn add(&mut self, bytes: u64, took: Duration) {
         self.bytes = self.bytes * GROWTH_KEPT + bytes as f64;
-        self.seconds = self.seconds * GROWTH_KEPT + now.saturating_sub(self.counted).as_secs_f64();
-        self.counted = now;
+        self.seconds = self.seconds * GROWTH_KEPT + took.as_secs_f64();
     }
 
     fn rate(&self) -> u64 {
@@ -224,8 +212,7 @@ impl Region {
         backed - holes + self.zones[1].backed.load(Ordering::Acquire) - self.zones[0].end
     }
 
-    /// At how many bytes per second all threads together get new memory: a mean of the last segments, `u64::MAX` before
-    /// the first.
+    /// At how many bytes per second of a processor new memory comes: a mean of the last segments, `u64::MAX` before the first.
     pub fn growth(&self) -> u64 {
         self.growth.lock().rate()
     }
@@ -289,9 +276,11 @@ impl Region {
     fn populate(&self, from: u64, bytes: u64) -> io::Result<()> {
         let populating = self.populating.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let enough = machine_has().is_none_or(|available| available >= populating + MACHINE_SPARE);
-        self.growth.lock().begin(self.clock.now());
+        let began = self.clock.thread_time();
         let populated = if enough { self.populate_now(from, bytes) } else { Err(io::ErrorKind::OutOfMemory.into()) };
-        self.growth.lock().end(self.clock.now(), if populated.is_ok() { bytes } else { 0 });
+        if populated.is_ok() {
+            self.growth.lock().add(bytes, self.clock.thread_time().saturating_sub(began));
+        }
         self.populating.fetch_sub(bytes, Ordering::Relaxed);
         populated
     }
@@ -574,20 +563,33 @@ mod tests {
         assert_eq!((resident(&region), region.backed_bytes()), (64 * MIB, 64 * MIB));
     }
 
+    /// A machine on which every look at the clock takes a second, of which the thread has a quarter.
+    #[derive(Default)]
+    struct Busy(AtomicU64);
+
+    impl Clock for Busy {
+        fn now(&self) -> Duration {
+            Duration::from_secs(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+
+        fn thread_time(&self) -> Duration {
+            self.now() / 4
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+    }
+
     #[test]
-    fn threads_at_the_same_time_are_measured_together() {
-        let (mut growth, at) = (Growth::default(), Duration::from_millis);
-        assert_eq!(growth.rate(), u64::MAX);
-        growth.begin(at(0));
-        growth.begin(at(0));
-        growth.end(at(1_000), 500);
-        growth.end(at(1_000), 500);
-        // Not 500, which each of them had; what ended a moment earlier counts a little less.
-        assert!((900..=1_100).contains(&growth.rate()), "{growth:?}");
-        // A time without anybody does not count.
-        growth.begin(at(9_000));
-        growth.end(at(10_000), 1_000);
-        assert!((900..=1_100).contains(&growth.rate()), "{growth:?}");
+    fn memory_costs_the_time_of_a_processor_and_not_that_of_waiting_for_one() {
+        const MIB: u64 = 1 << 20;
+        let region = Region::reserve(64 * MIB, MIB, Arc::new(Busy::default())).unwrap();
+        assert_eq!(region.growth(), u64::MAX, "nobody knows yet");
+        region.back(1).unwrap();
+        assert_eq!(region.growth(), 4 * SEGMENT_MIN, "a segment in a quarter of a second");
+        region.back(32 * MIB).unwrap();
+        assert!(region.growth() > 4 * SEGMENT_MIN, "the later ones are larger, and are as quick");
     }
 
     #[test]

@@ -147,6 +147,7 @@ impl Base {
                 budget_bytes: stats.budget_bytes,
                 used_bytes: stats.used_bytes,
                 spilled_bytes: stats.spilled_bytes,
+                early_bytes: stats.early_bytes,
                 restored_bytes: stats.restored_bytes,
                 spill_us: stats.spill_us,
                 restore_us: stats.restore_us,

@@ -10,12 +10,12 @@ use exobus_actors::task::{JobError, TaskOptions};
 
 use super::register::{KeyedFunction, Registered, stage};
 use super::shares::{Places, Share, shares};
-use super::tasks::{Found, ListParams, Listed, ProbeParams, Probed, SplitParams};
+use super::tasks::{Found, ListParams, Listed, ProbeParams, Probed, SplitParams, rows_room};
 use super::{KeyedJob, Split};
 use crate::files::FileList;
 use crate::jobs::inputs::Pages;
 use crate::jobs::outputs::{Cleanup, prepare};
-use crate::plan::{Plan, Sizes};
+use crate::plan::{Plan, PlanError, Sizes};
 use crate::strategies::auto::{self, Estimate};
 
 /// Pieces of the input that are mapped to see how large its rows are.
@@ -27,6 +27,10 @@ const PROBE_FILES: usize = 32;
 /// Combining is believed to save this much at most, however much it saves in the probe: where keys are spread unevenly
 /// over the input, a partition that was thought to be small still fits into memory.
 const COMBINED_SHARE_MIN: u64 = 4;
+/// What the rows of a map have at most, where its parts have [`PART_BYTES_MIN`] then.
+const CHUNK_BYTES_MAX: u64 = 16 << 20;
+/// Parts are not made smaller than this for the sake of caches: what is spilled is read back part by part.
+const PART_BYTES_MIN: u64 = 256 << 10;
 /// Marks are at least this far from each other, and there are at most so many in a file.
 const MARK_STEP_BYTES_MIN: u64 = 64 << 10;
 const MARKS_PER_FILE: u64 = 16 << 10;
@@ -76,9 +80,9 @@ impl Layout {
         let places = places::<J>(futures, job, &files, &pages, look_bytes).await?;
         let probed = probe::<J>(futures, job, &files, &pages, &places, look_bytes).await?;
         let sizes = Sizes { input_bytes: probed.mapped_bytes(input_bytes), ..sizes };
-        let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
+        let plan = probed.plan(sizes, partitions).map_err(JobError::program)?;
         check_partitions(&**job, plan.partitions)?;
-        let shares = shares(&files, &places, probed.piece_bytes(plan.chunk_bytes));
+        let shares = shares(&files, &places, probed.piece_bytes(&plan, job.combines()));
         Ok(Self { input_bytes, sizes, plan, pages, shares, cleanup })
     }
 
@@ -190,27 +194,92 @@ impl Probed {
         (u128::from(input_bytes) * self.made_bytes() / u128::from(self.read_bytes.max(1))) as u64
     }
 
-    /// How much input makes nine tenths of a chunk of rows: the order of rows takes room, too.
-    fn piece_bytes(&self, chunk_bytes: u64) -> u64 {
+    /// The numbers of the job. Rows are ordered, and combined, in any place of a map's memory: where that is no larger than caches
+    /// are, and parts have some size all the same, it is quicker, and less new memory is touched.
+    fn plan(&self, sizes: Sizes, partitions: Option<u32>) -> Result<Plan, PlanError> {
+        let plan = Plan::new(sizes, partitions)?;
+        let chunk_bytes = CHUNK_BYTES_MAX.max(u64::from(plan.partitions) * PART_BYTES_MIN);
+        match chunk_bytes < plan.chunk_bytes {
+            true => Plan::of_chunks(sizes, Some(plan.partitions), chunk_bytes),
+            false => Ok(plan),
+        }
+    }
+
+    /// How much input makes nine tenths of the rows of a chunk, or of those that a map has room for: one that has not runs over its
+    /// input again.
+    fn piece_bytes(&self, plan: &Plan, combines: bool) -> u64 {
+        let row_bytes = self.combined_bytes.checked_div(self.combined_rows).unwrap_or(1);
+        let rows_bytes = plan.chunk_bytes.min(rows_room(plan.map_scratch_bytes, row_bytes, combines));
         let made_bytes = self.made_bytes().max(1);
-        let bytes = u128::from(chunk_bytes) * 9 / 10 * u128::from(self.read_bytes) / made_bytes;
+        let bytes = u128::from(rows_bytes) * 9 / 10 * u128::from(self.read_bytes) / made_bytes;
         // Where next to nothing is made of the input, a map still reads no more than this.
-        bytes.clamp(1, u128::from(chunk_bytes.saturating_mul(16))) as u64
+        bytes.clamp(1, u128::from(plan.chunk_bytes.saturating_mul(16))) as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use exobus_actors::registry::TaskError;
+
+    use super::super::tasks::carve;
     use super::*;
+    use crate::rows::{Combine, ROW_HEADER_BYTES, RowBuffer};
+
+    fn everywhere(_: &[u8]) -> u32 {
+        0
+    }
+
+    fn leave(_: &[u8], _: &mut Vec<u8>, _: &[u8]) -> Result<(), TaskError> {
+        Ok(())
+    }
 
     #[test]
     fn what_a_probe_sees_sizes_the_plan() {
-        let grows = Probed { read_bytes: 100, emitted_bytes: 400, combined_bytes: 300 };
-        assert_eq!((grows.mapped_bytes(1_000), grows.piece_bytes(3_000)), (3_000, 900));
-        let shrinks = Probed { read_bytes: 100, emitted_bytes: 400, combined_bytes: 2 };
+        let sizes = Sizes { input_bytes: 1 << 30, nodes: 1, executors_per_node: 2, memory_bytes: 1 << 30 };
+        let plan = Plan::of_chunks(sizes, None, 3 << 20).unwrap();
+        let grows = Probed { read_bytes: 100, emitted_bytes: 400, combined_bytes: 300, combined_rows: 1 };
+        assert_eq!((grows.mapped_bytes(1_000), grows.piece_bytes(&plan, false)), (3_000, (1 << 20) * 9 / 10));
+        let shrinks = Probed { read_bytes: 100, emitted_bytes: 400, combined_bytes: 2, combined_rows: 1 };
         assert_eq!(shrinks.mapped_bytes(1_000), 1_000, "not as much as it seems to");
         let nothing = Probed::default();
         assert_eq!(nothing.mapped_bytes(0), 0);
-        assert!(nothing.piece_bytes(1 << 20) > 0);
+        assert!(nothing.piece_bytes(&plan, true) > 0);
+    }
+
+    /// Each pass over the input parses it anew, which is most of what a map does.
+    #[test]
+    fn a_map_has_room_for_the_rows_of_its_piece() {
+        for memory_mib in [64, 12 << 10] {
+            for row_bytes in [16_u64, 24, 90, 300, 5_000] {
+                for combines in [false, true] {
+                    let sizes =
+                        Sizes { input_bytes: 3 << 30, nodes: 1, executors_per_node: 4, memory_bytes: memory_mib << 20 };
+                    let (read_bytes, rows) = (1 << 20, (1 << 20) / row_bytes);
+                    let made = rows * row_bytes;
+                    let probed = Probed { read_bytes, emitted_bytes: made, combined_bytes: made, combined_rows: rows };
+                    let plan = probed.plan(sizes, None).unwrap();
+                    let mut scratch = vec![0; plan.map_scratch_bytes as usize];
+                    let (.., rest) = carve(&mut scratch);
+                    let combine = combines.then_some(&leave as Combine<'_>);
+                    let mut buffer = RowBuffer::new(rest, &everywhere, combine);
+                    let value = vec![0; row_bytes as usize - ROW_HEADER_BYTES - size_of::<u64>()];
+                    // All of them different, so that combining leaves them all.
+                    for key in 0..probed.piece_bytes(&plan, combines) / row_bytes {
+                        buffer.push(&key.to_le_bytes(), &value).unwrap();
+                    }
+                    let case = format!("{memory_mib} MiB, rows of {row_bytes} bytes, combined: {combines}");
+                    assert!(!buffer.next_pass(), "{case}: another pass over the input");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_works_within_caches_where_parts_have_some_size_all_the_same() {
+        let sizes = Sizes { input_bytes: 64 << 30, nodes: 1, executors_per_node: 2, memory_bytes: 12 << 30 };
+        let plan = |partitions| Probed::default().plan(sizes, Some(partitions)).unwrap();
+        assert_eq!((plan(16).chunk_bytes, plan(16).partitions), (CHUNK_BYTES_MAX, 16));
+        assert_eq!(plan(200).chunk_bytes, 200 * PART_BYTES_MIN);
+        assert_eq!(plan(4_000), Plan::new(sizes, Some(4_000)).unwrap());
     }
 }

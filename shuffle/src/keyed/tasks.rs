@@ -104,9 +104,20 @@ fn split<J: Registered>(context: &mut TaskContext<'_>, params: SplitParams<J>) -
     Ok(found)
 }
 
+/// Bytes of the window of a task with so much scratch, and of the memory for its map.
+fn window_bytes(scratch_bytes: usize) -> usize {
+    (scratch_bytes / 8).min(WINDOW_BYTES_MAX)
+}
+
+/// How many bytes of rows a map takes in one pass over its input, with so much scratch, where rows have `row_bytes`.
+pub(super) fn rows_room(scratch_bytes: u64, row_bytes: u64, combines: bool) -> u64 {
+    let scratch_bytes = scratch_bytes as usize;
+    RowBuffer::room(scratch_bytes - 2 * window_bytes(scratch_bytes), row_bytes as usize, combines) as u64
+}
+
 /// Window, memory for the map, and the rest.
-fn carve(scratch: &mut [u8]) -> (&mut [u8], &mut [u8], &mut [u8]) {
-    let window_bytes = (scratch.len() / 8).min(WINDOW_BYTES_MAX);
+pub(super) fn carve(scratch: &mut [u8]) -> (&mut [u8], &mut [u8], &mut [u8]) {
+    let window_bytes = window_bytes(scratch.len());
     let (window, rest) = scratch.split_at_mut(window_bytes);
     let (spare, rest) = rest.split_at_mut(window_bytes);
     (window, spare, rest)
@@ -130,6 +141,8 @@ pub struct Probed {
     pub(super) emitted_bytes: u64,
     /// Of those that combining left, piece by piece.
     pub(super) combined_bytes: u64,
+    /// How many those are.
+    pub(super) combined_rows: u64,
 }
 
 fn probe<J: Registered>(context: &mut TaskContext<'_>, params: ProbeParams<J>) -> Result<Probed, TaskError> {

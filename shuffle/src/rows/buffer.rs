@@ -78,10 +78,7 @@ impl<'a> RowBuffer<'a> {
     ) -> RowBuffer<'a> {
         let fits = memory.len() >= Self::BYTES_MIN && (memory.len() as u64) < PLACE_MASK;
         assert!(fits, "a buffer of {} bytes", memory.len());
-        let slots = match combine {
-            Some(_) => 1 << (memory.len() / 4 / SLOT_BYTES).max(1).ilog2(),
-            None => 0,
-        };
+        let slots = slots(memory.len(), combine.is_some());
         let (table, memory) = memory.split_at_mut((slots * SLOT_BYTES).min(memory.len()));
         let table = table.as_chunks_mut().0;
         table.fill([0; SLOT_BYTES]);
@@ -98,6 +95,16 @@ impl<'a> RowBuffer<'a> {
             to: None,
             value: Vec::new(),
         }
+    }
+
+    /// How many bytes of rows fit into a buffer of `memory_bytes`, where rows have `row_bytes` on average: beyond that their maker is
+    /// run again.
+    pub fn room(memory_bytes: usize, row_bytes: usize, combines: bool) -> usize {
+        let slots = slots(memory_bytes, combines);
+        let row_bytes = row_bytes.max(1);
+        let rows = memory_bytes.saturating_sub(slots * SLOT_BYTES) / (NUMBER_BYTES + row_bytes + ENTRY_BYTES);
+        let rows = if combines { rows.min(slots / 4 * 3) } else { rows };
+        rows * row_bytes
     }
 
     /// Takes a row in, if it is one of this pass.
@@ -315,6 +322,11 @@ impl<'a> RowBuffer<'a> {
         })
     }
 
+    /// How many rows are held.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Bytes of the rows that are held.
     pub fn bytes(&self) -> usize {
         self.used - self.dead_bytes - self.rows * NUMBER_BYTES
@@ -328,6 +340,11 @@ impl<'a> RowBuffer<'a> {
         self.from = self.to.take();
         again
     }
+}
+
+/// Slots of the table of a buffer.
+fn slots(memory_bytes: usize, combines: bool) -> usize {
+    if combines { 1 << (memory_bytes / 4 / SLOT_BYTES).max(1).ilog2() } else { 0 }
 }
 
 impl std::fmt::Debug for RowBuffer<'_> {

@@ -60,6 +60,7 @@ pub(crate) enum Effect {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub spilled_bytes: u64,
+    pub early_bytes: u64,
     pub written_through_bytes: u64,
     pub restored_bytes: u64,
     pub corrupt_blocks: u64,
@@ -399,6 +400,7 @@ impl State {
             arguments_waiting_bytes: self.budget.waiting_bytes_of(Class::Arguments),
             objects: self.table.len() as u64,
             spilled_bytes: self.counters.spilled_bytes,
+            early_bytes: self.counters.early_bytes,
             written_through_bytes: self.counters.written_through_bytes,
             restored_bytes: self.counters.restored_bytes,
             spill_files: self.files.count(),

@@ -83,8 +83,12 @@ impl State {
                     && self.table.clean_bytes() == 0
                     && self.table.writing_bytes() == 0,
             });
+            let writing = self.table.writing_bytes();
             if bytes == 0 || !self.start_write(bytes) {
                 return;
+            }
+            if at_hand < self.budget.capacity() {
+                self.counters.early_bytes += self.table.writing_bytes() - writing;
             }
         }
     }

@@ -395,6 +395,7 @@ fn slow_new_memory_is_touched_only_when_nothing_clean_can_be_taken() {
     }
     world.take(&mut state);
     assert!(!world.writes.is_empty(), "what was touched is full: the disk begins");
+    assert_eq!(state.counters.early_bytes, state.table.writing_bytes(), "and it is known why");
     let grown = state.allocate(CAPACITY / 8, true).unwrap();
     assert_eq!(grown.end(), CAPACITY * 3 / 8, "nobody waits for the disk");
     while world.step(&mut state, 0, false) {}
