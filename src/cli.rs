@@ -289,7 +289,7 @@ fn node_name(text: &str) -> Result<String, String> {
     }
 }
 
-fn exit_codes() -> String {
+pub(crate) fn exit_codes() -> String {
     let mut text = String::from("Exit codes:\n");
     for (exit, meaning) in Exit::ALL {
         text.push_str(&format!("  {:>3}  {meaning}\n", exit.code()));

@@ -4,6 +4,8 @@
 //! arguments, and wait for what they need. A [`Node`] runs them, alone in this process or as part of a cluster. Functions
 //! and programs are registered with [`task`] and [`program`]; the README has a complete example.
 //!
+//! [`guide`] goes through it with examples: functions, streams, outputs, nodes and clients of your own, shuffles.
+//!
 //! This crate is the facade and the command line. The parts are [`bus`] (control messages), [`store`] (objects, the byte
 //! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`pipelines`].
 
@@ -15,10 +17,13 @@ pub mod config;
 pub mod exit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod guide;
 pub mod interrupt;
 pub mod limits;
 pub mod logging;
 pub mod machine;
+#[doc(hidden)]
+pub mod node_main;
 pub mod report;
 pub mod temporary;
 pub mod unfinished;
@@ -44,6 +49,8 @@ pub use exobus_bus as bus;
 pub use exobus_pipelines as pipelines;
 pub use exobus_shuffle as shuffle;
 pub use exobus_store as store;
+
+pub use node_main::node_main;
 
 /// The code in the README is compiled and run like any other doc test.
 #[cfg(doctest)]

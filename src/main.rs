@@ -4,32 +4,21 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use exobus::{
-    allocator,
     cli::{Cli, Command},
     commands,
     exit::{Exit, Failure},
-    isolation, limits, logging,
+    limits, logging, node_main,
 };
 
 fn main() -> ExitCode {
-    allocator::settle();
-    if isolation::is_executor() {
-        logging::start("warn");
-        isolation::enter();
-    }
+    node_main::enter();
     let cli = Cli::parse();
     logging::start(match cli.command {
         // These run for long, and their log is what there is to see.
         Command::Node(_) | Command::Dev(_) => "info",
         _ => "warn",
     });
-    match limits::check().and_then(|()| run(cli.command)) {
-        Ok(exit) => ExitCode::from(exit.code()),
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::from(failure.exit.code())
-        }
-    }
+    node_main::end(limits::check().and_then(|()| run(cli.command)))
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {

@@ -98,8 +98,16 @@ pub struct TaskOptions {
     pub scratch_bytes: Vec<u64>,
     /// How often it is tried before its failure is final; default 3.
     pub attempts: u32,
-    /// How long one attempt may run; `None`: as long as it takes. A function in a process that does not look whether it is
-    /// cancelled is killed then, see [`isolation`](crate::isolation).
+    /// How long one attempt may run; `None`: as long as it takes. Waiting for a slot, arguments or memory does not count. What it
+    /// means depends on where the function runs:
+    /// - on a thread of the node, which is the default, it is a request: from then on
+    ///   [`TaskContext::check_cancelled`](crate::registry::TaskContext::check_cancelled) fails, and the attempt with it. A function
+    ///   that never looks runs to its end and keeps its slot so long, since a thread cannot be stopped from outside; what it
+    ///   returns then counts, however late.
+    /// - in a process ([`ExecutorKind::Process`](crate::isolation::ExecutorKind::Process), `node.executor = "process"`) it is a limit:
+    ///   a function that does not look is killed [a moment](crate::isolation::GRACE) later.
+    ///
+    /// An attempt that timed out has failed, and the next of [`attempts`](Self::attempts) has as long again.
     pub timeout: Option<Duration>,
     /// Memory that the function may have besides what it got from the node's budget, bytes; 0: no limit. Such a task runs in a
     /// process, which is killed when it has more, and is refused by nodes without processes.

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use exobus_bus::BusError;
 use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -65,6 +66,17 @@ pub struct JobSpec {
     /// How often the client wants the figures of nodes, milliseconds; 0: every half second.
     #[serde(default)]
     pub sample_ms: u64,
+}
+
+impl JobSpec {
+    /// A job that runs the registered program `program`, "sum@1", with these parameters.
+    ///
+    /// # Errors
+    /// The parameters cannot be encoded.
+    pub fn of(job: JobId, program: &str, params: &impl Serialize) -> Result<Self, JobError> {
+        let params = rmp_serde::to_vec_named(params).map_err(JobError::program)?.into();
+        Ok(Self { job, tenant: "default".into(), program: program.to_owned(), params, sample_ms: 0 })
+    }
 }
 
 /// How a job ended, for its client.
@@ -382,6 +394,14 @@ fn causes(error: &dyn std::error::Error) -> String {
 }
 
 impl JobEnd {
+    /// What the program returned.
+    ///
+    /// # Errors
+    /// The job's; the program returns another type.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, JobError> {
+        crate::futures::decode(self.result.as_ref().map_err(Clone::clone)?)
+    }
+
     pub(crate) fn failed(error: JobError) -> Self {
         Self::of(Err(error))
     }

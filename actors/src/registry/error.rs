@@ -57,6 +57,10 @@ impl From<super::RootsError> for TaskError {
 
 impl From<std::io::Error> for TaskError {
     fn from(error: std::io::Error) -> Self {
+        // Of an output that is written through `io::Write`.
+        if let Some(store) = error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
+            return Self::Store(store.clone());
+        }
         let full = error.kind() == std::io::ErrorKind::StorageFull;
         if full { Self::DiskFull(error.to_string()) } else { Self::Failed(error.to_string()) }
     }

@@ -1,5 +1,6 @@
-//! Tasks with several outputs that seal them one after the other.
+//! What tasks write: one blob, or several outputs that are sealed one after the other.
 
+use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -205,4 +206,36 @@ fn an_output_is_sealed_once_and_then_has_no_writer() {
         ]
     );
     assert_eq!(said[4], Ok(()), "outputs that are never written are empty");
+}
+
+/// A report of so many lines, written like a file.
+#[task(name = "test.report")]
+fn report(context: &mut TaskContext<'_>, lines: u64) -> Result<(), TaskError> {
+    let file = context.output()?;
+    for line in 0..lines {
+        writeln!(file, "line {line}")?;
+    }
+    Ok(())
+}
+
+/// Goes on behind a part that it has ended.
+#[task(name = "test.goes_on")]
+fn goes_on(context: &mut TaskContext<'_>) -> Result<(), TaskError> {
+    write(context, 0, 1, 1 << 12)?;
+    Ok(context.output()?.write_all(b"more")?)
+}
+
+#[test]
+fn a_task_writes_a_blob_like_a_file() {
+    let spill = tempfile::tempdir().unwrap();
+    let node = alone(&spill);
+    let text = run(&node, async |futures: Futures| {
+        assert_eq!(futures.stat(&futures.submit(report, &0, &[])?).await?.bytes, 0, "nothing at all");
+        Ok(futures.get(&futures.submit(report, &100_000, &[])?).await?.to_vec())
+    });
+    let expected: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
+    assert!(text.unwrap() == expected.as_bytes());
+    let error = run(&node, async |futures: Futures| futures.get(&futures.submit(goes_on, &(), &[])?).await.map(drop));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("begin_part before more bytes"), "{error}");
 }

@@ -164,7 +164,7 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError>;
 
     /// Whether [`combine`](Self::combine) does anything. Then it is applied in maps, before reduces, and in merges unless
-    /// those have a function of their own.
+    /// those have a function of their own, and [`conserved`](Self::conserved) is to be implemented, too.
     fn combines(&self) -> bool {
         false
     }
@@ -212,7 +212,9 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn reduce(&self, key: &[u8], values: Values<'_>, file: &mut dyn std::io::Write) -> Result<(), TaskError>;
 
     /// What of a row must be there at the end as it was at the beginning: sums over all emitted rows and over all
-    /// reduced ones must agree. Without combining that is the row; with it, the count that its value holds, say.
+    /// reduced ones must agree. Without combining that is the row, which is the default. A job that combines or merges implements
+    /// it: what it says of a value is the sum of what it says of those that the value was made of, the count that it holds, say.
+    /// One that does not is told so, where rows of one key meet in the probe before its first map.
     fn conserved(&self, key: &[u8], value: &[u8]) -> Output {
         let hash = XxHash3_128::oneshot_with_seed(XxHash3_64::oneshot(key), value);
         Output { bytes: (key.len() + value.len()) as u64, rows: 1, row_hash: RowHash(hash) }

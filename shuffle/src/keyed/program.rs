@@ -13,7 +13,7 @@ use super::layout::Layout;
 use super::merging::{MergeParams, ReduceParams, Reduced};
 use super::register::{KeyedFunction, Registered, stage};
 use super::shares::Share;
-use super::tasks::{Made, MapParams};
+use super::tasks::{CONSERVE, Made, MapParams};
 use crate::files::part_name;
 use crate::job::Job;
 use crate::jobs::inputs::Pages;
@@ -205,8 +205,9 @@ fn check<J: KeyedJob>(job: &J, report: &KeyedReport) -> Result<(), JobError> {
     let lost = |detail| JobError::Conservation { edge: "input -> output".into(), detail };
     let KeyedReport { emitted, reduced, .. } = report;
     if emitted != reduced {
+        let advice = if job.combines() || job.merges() { format!("; {CONSERVE}") } else { String::new() };
         return Err(lost(format!(
-            "emitted {} rows, {} bytes, hash {}; reduced {} rows, {} bytes, hash {}",
+            "emitted {} rows, {} bytes, hash {}; reduced {} rows, {} bytes, hash {}{advice}",
             emitted.rows, emitted.bytes, emitted.row_hash, reduced.rows, reduced.bytes, reduced.row_hash
         )));
     }

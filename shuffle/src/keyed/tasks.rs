@@ -153,15 +153,31 @@ fn probe<J: Registered>(context: &mut TaskContext<'_>, params: ProbeParams<J>) -
         let page = pages.get(*page).ok_or_else(|| TaskError::fatal(format!("there is no page {page}")))?;
         // What is asked here is how much there is, not where it goes.
         let everywhere = Partitioner::Hash(1);
-        let made = map_passes(context, &*params.job, (page, share), &everywhere, &mut scratch, |_, buffer| {
+        let job = &*params.job;
+        let mut left = Output::default();
+        let made = map_passes(context, job, (page, share), &everywhere, &mut scratch, |_, buffer| {
             probed.combined_bytes += buffer.bytes() as u64;
+            probed.combined_rows += buffer.rows() as u64;
+            if job.combines() {
+                buffer.sorted().for_each(|(_, row)| left.add(job.conserved(row.key(), row.value())));
+            }
             Ok(())
         })?;
+        if job.combines() && left != made.conserved {
+            let (rows, left) = (made.conserved.rows, left.rows);
+            let text = format!("{} says {rows} rows of what it emits, and {left} of that once it is combined", J::NAME);
+            return Err(TaskError::fatal(format!("{text}: {CONSERVE}")));
+        }
         probed.read_bytes += share.bytes();
         probed.emitted_bytes += made.emitted_bytes;
     }
     Ok(probed)
 }
+
+/// What to do where the sums of [`KeyedJob::conserved`] differ, and why.
+pub(super) const CONSERVE: &str = "a job that combines or merges has to implement KeyedJob::conserved: what it says of a value is \
+     the sum of what it says of those that the value was made of, the count that it holds, say; by this the job proves that no row \
+     was lost, and without it every row counts for itself";
 
 /// What `map` is told. Its only argument is the page with the files of its share.
 #[derive(Debug, Serialize, Deserialize)]

@@ -146,3 +146,48 @@ async fn cuts_of_the_user_are_kept_or_refused() {
         assert_eq!(String::from_utf8(ran.output).unwrap(), expected, "{}", strategy.name());
     }
 }
+
+/// Counts bytes, and does not say what is conserved of a count.
+#[derive(Debug, Serialize, Deserialize)]
+struct Careless;
+
+impl KeyedJob for Careless {
+    fn split(&self) -> Split {
+        Split::Anywhere
+    }
+
+    fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError> {
+        while let Some(byte) = input.next_record(1)? {
+            emit(byte, &1_u64.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn combines(&self) -> bool {
+        true
+    }
+
+    fn combine(&self, _key: &[u8], into: &mut Vec<u8>, value: &[u8]) -> Result<(), TaskError> {
+        let count = |value: &[u8]| value.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
+        *into = (count(into) + count(value)).to_le_bytes().to_vec();
+        Ok(())
+    }
+
+    fn reduce(&self, _key: &[u8], _values: Values<'_>, _file: &mut dyn std::io::Write) -> Result<(), TaskError> {
+        panic!("nothing gets so far")
+    }
+}
+
+exobus_shuffle::keyed_job!(Careless, "careless", 1);
+
+#[tokio::test]
+async fn a_job_that_combines_and_does_not_say_what_is_conserved_is_told_before_its_first_map() {
+    let bench = Bench::new();
+    let file = [bench.file("text", "to be or not to be")];
+    for strategy in Strategy::ALL {
+        let error = bench.error(Careless, &file, Some(strategy)).await;
+        assert!(error.contains("careless.probe"), "{error}");
+        assert!(error.contains("careless says 18 rows of what it emits, and 7 of that once it is combined"), "{error}");
+        assert!(error.contains("has to implement KeyedJob::conserved"), "{error}");
+    }
+}

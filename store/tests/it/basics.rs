@@ -1,5 +1,7 @@
 //! Objects in memory: put, write, get, parts, delete.
 
+use std::io::{self, Write as _};
+
 use exobus_store::{Align, ObjectId, Parts, RangeRead, RowHash, StoreError, WriterOptions};
 
 use crate::harness::{MIB, bytes, fixture, open, options, write};
@@ -248,4 +250,37 @@ fn nothing_is_made_on_disk_for_a_job_that_fits() {
     let fixture = fixture(16 * MIB);
     fixture.store.put(1, &bytes(1, 1_000_000)).unwrap();
     assert_eq!(std::fs::read_dir(fixture.dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn one_blob_is_written_like_a_file_and_is_one_part() {
+    let store = fixture(16 * MIB).store;
+    let mut writer = store.writer(ObjectId(1), WriterOptions::new(5));
+    write!(writer, "{} and ", 42).unwrap();
+    // More than there is room for at first, in pieces of no particular size.
+    let rest = bytes(3, 3_000_001);
+    assert_eq!(io::copy(&mut &rest[..], &mut writer).unwrap(), 3_000_001);
+    writer.flush().unwrap();
+    let meta = writer.seal().unwrap();
+    assert_eq!((meta.bytes, meta.rows, meta.parts.len()), (3_000_008, 1, 1));
+    let block = store.get(&ObjectId(1), Parts::All).wait().unwrap();
+    assert!(*block == [b"42 and ", &rest[..]].concat()[..]);
+    assert_eq!(block.verify(), Ok(()));
+}
+
+#[test]
+fn writing_like_a_file_goes_on_with_a_part_that_is_open_and_begins_none_behind_others() {
+    let store = fixture(16 * MIB).store;
+    let mut writer = store.writer(ObjectId(1), WriterOptions::new(5));
+    writer.begin_part(Some(3)).unwrap();
+    writer.write_all(b"ab").unwrap();
+    let error = writer.write_all(b"cd").unwrap_err();
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>());
+    assert!(matches!(inner, Some(StoreError::PartTooLong { announced: 3, .. })), "{error}");
+    writer.write_all(b"c").unwrap();
+    writer.end_part(7, RowHash(9));
+    let error = writer.write_all(b"d").unwrap_err();
+    assert!(error.to_string().contains("begin_part before more bytes"), "{error}");
+    let meta = writer.seal().unwrap();
+    assert_eq!((meta.bytes, meta.rows, meta.row_hash), (3, 7, RowHash(9)));
 }

@@ -1,0 +1,98 @@
+//! A binary of one's own as a node: `examples/own_node.rs`. Needs a nats-server.
+
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use exobus::{
+    Client, ClientOptions, JobSpec,
+    bus::Role,
+    cluster,
+    config::{NodeConfig, Overrides},
+    random::SystemRandom,
+    store::SystemClock,
+};
+use rustix::process::Signal;
+use support::{Running, Scratch, command, finish};
+
+/// Starting processes on a busy machine takes its time; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where cargo puts it when it builds the tests.
+fn own_node_path() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_exobus")).with_file_name("examples").join("own_node")
+}
+
+fn own_node(args: &[&str]) -> Command {
+    let exobus = command(args);
+    let mut own = Command::new(own_node_path());
+    own.args(exobus.get_args()).stdin(Stdio::null());
+    for (name, value) in exobus.get_envs() {
+        match value {
+            Some(value) => own.env(name, value),
+            None => own.env_remove(name),
+        };
+    }
+    own
+}
+
+#[test]
+fn it_takes_what_the_command_takes() {
+    let help = finish(own_node(&["--help"]));
+    assert_eq!(help.code, Some(0), "{help:#?}");
+    for option in ["--config", "--cluster", "--memory", "--scheduler", "--executors", "Exit codes:"] {
+        assert!(help.stdout.contains(option), "{option}: {help:#?}");
+    }
+    finish(own_node(&["--memory", "lots"])).expect(2, &["no size such as 4GiB"]);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/invalid/unknown_key.toml");
+    finish(own_node(&["--config", file])).expect(2, &["unknown key `node.memroy`; did you mean `node.memory`?"]);
+}
+
+#[test]
+fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
+    let scratch = Scratch::new();
+    let folder = scratch.text("cluster");
+    let dev = ["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1", "--dir", &folder];
+    let mut dev = Running::start(command(&dev));
+    dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
+
+    // What a node of that cluster is told, under another name.
+    let config = scratch.path("cluster/n1.toml");
+    let mut own = own_node(&["--config", config.to_str().unwrap(), "--name", "own", "--executors", "2"]);
+    own.env("EXOBUS_NODE__EXECUTOR", "process");
+    let mut own = Running::start(own);
+    own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));
+
+    let runtime = cluster::runtime().unwrap();
+    let config = NodeConfig::load(Some(&config), &Overrides::default()).unwrap();
+    let (sum, processes) = runtime.block_on(async {
+        let (bus, subjects) = cluster::connect(&config, Role::Submitter, "client").await.unwrap();
+        let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
+        let mut client =
+            Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
+        let spec = JobSpec::of(client.new_job(), "own.squares@1", &20_u64).unwrap();
+        let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
+        client.close().await;
+        end.value::<(u64, BTreeSet<u32>)>().unwrap()
+    });
+    assert_eq!(sum, 2870);
+    let own_path = own_node_path().canonicalize().unwrap();
+    assert!(!processes.is_empty() && !processes.contains(&own.child.id()), "{processes:?}");
+    for process in processes {
+        assert_eq!(fs::read_link(format!("/proc/{process}/exe")).unwrap(), own_path, "process {process}");
+    }
+
+    own.signal(Signal::TERM);
+    let (code, said) = own.end(PATIENCE);
+    assert_eq!(code, Some(0), "{said:#?}");
+    dev.signal(Signal::INT);
+    let (code, said) = dev.end(PATIENCE);
+    assert_eq!(code, Some(0), "{said:#?}");
+}
