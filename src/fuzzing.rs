@@ -20,6 +20,7 @@ use exobus_actors::{
     scheduler::SchedulerMsg,
 };
 use exobus_bus::fuzzing as bus;
+use exobus_shuffle::files::{Claim, Manifest};
 use exobus_store::fuzzing as store;
 
 pub use mutate::Mutator;
@@ -46,7 +47,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 28] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
@@ -73,6 +74,8 @@ pub const TARGETS: [Target; 26] = [
     target("index_entry", store::index_entry),
     Target { rare: 10, ..target("config", config) },
     target("units", units),
+    target("claim", |bytes| drop(Claim::decode(bytes))),
+    target("manifest", |bytes| drop(Manifest::decode(bytes))),
 ];
 
 /// The target of this name.
@@ -175,6 +178,8 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
             seeds
         }
         "units" => ["4GiB", "1.5 GB", "60%", "1000", "3s", "1m 30s", "500ms"].map(Vec::from).into(),
+        "claim" => vec![fs::read(repository.join("shuffle/tests/samples/claim-1.json"))?],
+        "manifest" => vec![fs::read(repository.join("shuffle/tests/samples/manifest-1.json"))?],
         _ => Vec::new(),
     })
 }

@@ -296,7 +296,7 @@
 //! options.store.spill_dirs = vec![folder.path().join("spill")];
 //! let node = Node::start(options)?;
 //! let params =
-//!     KeyedParams { inputs: vec![input], output: output.clone(), partitions: None, strategy: None, job: Histogram };
+//!     KeyedParams { inputs: vec![input], output: output.clone(), partitions: None, strategy: None, partial: false, job: Histogram };
 //! let program = async move |futures| keyed::run(futures, params).await;
 //! let job = node.run(JobId::new(), "histogram", None, program);
 //! let (report, _end) = tokio::runtime::Runtime::new()?.block_on(job);

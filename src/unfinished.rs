@@ -76,7 +76,7 @@ impl JobFile {
 
     /// The way to it, for a node.
     pub fn link(&self) -> LogsLink {
-        LogsLink::new(self.bus.clone(), self.subjects.clone())
+        LogsLink::in_file(self.bus.clone(), self.subjects.clone(), self.path.clone())
     }
 
     /// Removes it: the job is over, or is not to be taken up again.

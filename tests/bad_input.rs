@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 
-use support::{Scratch, command, exobus, finish, names};
+use support::{Scratch, command, exobus, finish, names, parts};
 
 /// Each job with an argument list that only lacks what it reads and writes.
 const JOBS: [(&str, &[&str]); 4] = [
@@ -109,7 +109,7 @@ fn what_nobody_may_read_or_write_is_named() {
             assert!(unreadable.stderr.contains(text), "{unreadable:#?}");
         }
         run("good", "out").expect(0, &[]);
-        assert_eq!(names(&scratch.path("out")), ["part-00000"]);
+        assert_eq!(parts(&scratch.path("out")), ["part-00000"]);
         fs::remove_dir_all(scratch.path("out")).unwrap();
     }
     assert_eq!(names(scratch.root()), ["good", "in", "locked", "shut"], "neither output nor spill files");
@@ -129,7 +129,7 @@ fn one_row_and_equal_rows_go_through_every_job() {
                 assert!(run.stdout.contains("maps of"), "{job}: {run:#?}");
                 return;
             }
-            let parts = names(&scratch.path("out")).into_iter().map(|part| scratch.path("out").join(part));
+            let parts = parts(&scratch.path("out")).into_iter().map(|part| scratch.path("out").join(part));
             let output: Vec<u8> = parts.flat_map(|part| fs::read(part).unwrap()).collect();
             let expected = match job {
                 "wordcount" => format!("the_same_key\t{rows}\n"),

@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{Scratch, exobus, names, with_own_spill};
+use support::{Scratch, exobus, parts, with_own_spill};
 
 const KEYS: [&str; 17] = [
     "rows",
@@ -35,7 +35,7 @@ fn job(scratch: &Scratch, args: &[&str]) -> support::Run {
 /// Lines of all part files, sorted.
 fn lines(scratch: &Scratch, folder: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for name in names(&scratch.path(folder)) {
+    for name in parts(&scratch.path(folder)) {
         assert!(name.starts_with("part-"), "{name}");
         let text = fs::read_to_string(scratch.path(folder).join(name)).unwrap();
         lines.extend(text.lines().map(str::to_owned));
@@ -60,7 +60,7 @@ fn words_are_counted_with_the_promised_summary() {
     promised.sort_unstable();
     assert_eq!(keys, promised);
     assert_eq!((&summary["rows"], &summary["rows_out"], &summary["keys"]), (&10.into(), &10.into(), &8.into()));
-    assert_eq!(names(&scratch.path("out")), ["part-00000", "part-00001", "part-00002"]);
+    assert_eq!(parts(&scratch.path("out")), ["part-00000", "part-00001", "part-00002"]);
     let expected = ["be\t2", "is\t1", "not\t1", "or\t1", "question\t1", "that\t1", "the\t1", "to\t2"];
     assert_eq!(lines(&scratch, "out"), expected);
 
@@ -117,7 +117,7 @@ fn a_seed_gives_the_same_bytes_with_any_memory_and_strategy() {
             job(&scratch, &[&["random-shuffle", &input, "--output", &scratch.text(folder), "--json"], args].concat());
         run.expect(0, &[]);
         assert_eq!(run.json()["row_hash_in"], run.json()["row_hash_out"]);
-        let files = names(&scratch.path(folder)).into_iter();
+        let files = parts(&scratch.path(folder)).into_iter();
         (files.flat_map(|name| fs::read(scratch.path(folder).join(name)).unwrap()).collect::<Vec<u8>>(), run.json())
     };
     let (expected, summary) = shuffle("a", &["--seed", "42"]);

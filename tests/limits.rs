@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use support::{Run, Scratch, command, exobus, finish, names};
+use support::{Run, Scratch, command, exobus, finish, names, parts};
 
 /// The binary below `wrapper`, a command and its arguments.
 fn within(wrapper: &[&str], args: &[&str]) -> Command {
@@ -29,7 +29,7 @@ fn input(scratch: &Scratch) -> Vec<u8> {
     let input = scratch.text("in");
     exobus(&["generate", "--records", "800k", "--files", "8", &input]).expect(0, &[]);
     let mut all: Vec<[u8; 100]> = Vec::new();
-    for name in names(&scratch.path("in")) {
+    for name in parts(&scratch.path("in")) {
         let bytes = fs::read(scratch.path("in").join(name)).unwrap();
         all.extend(bytes.as_chunks().0);
     }
@@ -50,7 +50,7 @@ fn right_or_refused(scratch: &Scratch, run: &Run, sorted: &[u8]) -> bool {
     assert!(!run.stderr.contains("ERROR"), "{run:#?}");
     let out = scratch.path("out");
     if code == 0 {
-        let output: Vec<u8> = names(&out).into_iter().flat_map(|name| fs::read(out.join(name)).unwrap()).collect();
+        let output: Vec<u8> = parts(&out).into_iter().flat_map(|name| fs::read(out.join(name)).unwrap()).collect();
         assert!(output == sorted, "{} bytes are not {} sorted ones", output.len(), sorted.len());
         fs::remove_dir_all(out).unwrap();
     } else {
@@ -176,6 +176,6 @@ fn a_full_output_disk_ends_the_job_with_the_file_and_offset() {
     let args = sort_args(&scratch).map(|arg| if arg == scratch.text("out") { output.clone() } else { arg });
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let Some(run) = on_a_small_disk(&outside, 20, &args) else { return };
-    run.expect(3, &["disk/out/.part-", "disk full at offset"]);
+    run.expect(3, &["disk/out/.exobus-", "/part-", "disk full at offset"]);
     assert!(!right_or_refused(&scratch, &run, &sorted));
 }

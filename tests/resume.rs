@@ -97,7 +97,7 @@ fn a_sort_that_is_killed_twice_is_resumed_twice() {
 }
 
 #[test]
-fn jobs_that_were_not_finished_are_listed_and_can_be_forgotten() {
+fn jobs_that_were_not_finished_are_listed_and_can_be_given_up() {
     let scratch = Scratch::new();
     let resume = |args: &[&str]| finish(alone(&scratch, &[&["resume"], args].concat()));
     resume(&[]).expect(2, &["every job of this machine was finished"]);
@@ -107,7 +107,12 @@ fn jobs_that_were_not_finished_are_listed_and_can_be_forgotten() {
     assert_eq!((listed["jobs"].as_array().unwrap().len(), &listed["jobs"][0]["program"]), (1, &"sort".into()));
     resume(&["--list"]).expect(0, &[]);
     resume(&["ffff"]).expect(2, &["no job whose id begins with ffff"]);
-    resume(&["--forget", &job[..12]]).expect(0, &["is forgotten"]);
+    let output = scratch.text("out");
+    // Whoever wants the folder meanwhile is told of the job.
+    let (said, other) = (format!("exobus resume {job}"), ["sort", &scratch.text("in"), "--output", &output]);
+    finish(alone(&scratch, &other)).expect(3, &[&output, &job, "which was not finished", &said]);
+    resume(&["--drop", &job[..12]]).expect(0, &["is given up", &output]);
+    assert!(!scratch.path("out").exists(), "it was made for the job: {:?}", names(&scratch.path("out")));
     assert_eq!(resume(&["--list", "--json"]).json()["jobs"], serde_json::json!([]));
     assert_eq!(logs(&scratch), [""; 0]);
 }

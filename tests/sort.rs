@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, time::Duration};
 
-use support::{Running, Scratch, Trace, command, exobus, names, with_own_spill};
+use support::{Running, Scratch, Trace, command, exobus, names, parts, with_own_spill};
 
 const KEYS: [&str; 13] = [
     "rows",
@@ -55,7 +55,7 @@ fn records_come_out_in_order_with_the_promised_summary() {
     assert!(summary["control_messages"].as_u64().unwrap() > 0);
     assert!(summary["owner_bytes"].as_u64().unwrap() > 0);
 
-    assert_eq!(names(&scratch.path("out")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
+    assert_eq!(parts(&scratch.path("out")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
     let sorted = exobus(&["validate", "--json", &output]);
     sorted.expect(0, &[]);
     let given = exobus(&["validate", "--json", &input]).json();
@@ -88,10 +88,10 @@ fn a_timeline_and_a_plot_show_every_task_once() {
     assert!(run.json()["spilled_bytes"].as_u64().unwrap() > 0, "{run:#?}");
     let trace = Trace::read(&scratch.path("t.json"));
     assert_eq!(trace.outcome, "finished");
-    assert_eq!((trace.count("sort.list"), trace.count("sort.reduce"), trace.count("sort.commit")), (1, 9, 1));
+    assert_eq!((trace.count("sort.list"), trace.count("sort.reduce"), trace.count("shuffle.commit")), (1, 9, 1));
     assert!(trace.count("sort.map") >= 3 && trace.count("sort.sample") >= 1, "{:?}", trace.attempts);
-    let helpers =
-        ["sort.list", "shuffle.prepare", "sort.sample", "shuffle.sizes", "sort.commit"].map(|stage| trace.count(stage));
+    let helpers = ["sort.list", "shuffle.prepare", "sort.sample", "shuffle.sizes", "shuffle.commit"]
+        .map(|stage| trace.count(stage));
     let helpers: usize = helpers.iter().sum();
     assert_eq!(trace.attempts.len(), trace.count("sort.map") + 9 + helpers, "nothing else");
     for (_, process, lane) in &trace.attempts {
@@ -169,7 +169,7 @@ fn a_partition_that_is_far_too_large_is_written_as_several_files_in_order() {
         let run =
             sort(&scratch, &[&[&input, "--output", &output, "--strategy", strategy, "--json"][..], &sized].concat());
         run.expect(0, &[]);
-        let (files, summary) = (names(&scratch.path(strategy)), run.json());
+        let (files, summary) = (parts(&scratch.path(strategy)), run.json());
         let ranges = files.iter().filter(|name| name.starts_with("part-00000-")).count();
         assert!(ranges >= 4, "{files:?}");
         assert_eq!(files[ranges..], ["part-00001", "part-00002", "part-00003"], "{files:?}");
@@ -184,7 +184,7 @@ fn a_partition_that_is_far_too_large_is_written_as_several_files_in_order() {
     // A sample finds better cuts, and nothing has to be divided.
     let output = scratch.text("sampled");
     sort(&scratch, &[&input, "--output", &output, "--memory", "80MiB", "--partitions", "4"]).expect(0, &[]);
-    assert_eq!(names(&scratch.path("sampled")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
+    assert_eq!(parts(&scratch.path("sampled")), ["part-00000", "part-00001", "part-00002", "part-00003"]);
     exobus(&["validate", &output]).expect(0, &[]);
 }
 
@@ -200,7 +200,7 @@ fn one_hot_key_larger_than_memory_is_sorted() {
         run.expect(0, &[]);
         let summary = run.json();
         assert_eq!(summary["row_hash_in"], summary["row_hash_out"], "{strategy}");
-        assert_eq!(names(&scratch.path(strategy)).len(), 4, "{strategy}");
+        assert_eq!(parts(&scratch.path(strategy)).len(), 4, "{strategy}");
         exobus(&["validate", &output]).expect(0, &[]);
         fs::remove_dir_all(&output).unwrap();
     }
@@ -235,7 +235,7 @@ fn no_records_give_one_empty_file() {
     let run = sort(&scratch, &[&scratch.text("empty"), "--output", &output, "--json"]);
     run.expect(0, &[]);
     assert_eq!(run.json()["rows"], 0);
-    assert_eq!(names(&scratch.path("out")), ["part-00000"]);
+    assert_eq!(parts(&scratch.path("out")), ["part-00000"]);
     assert_eq!(fs::metadata(scratch.path("out/part-00000")).unwrap().len(), 0);
 }
 
@@ -245,7 +245,7 @@ fn more_partitions_than_records_are_fine() {
     let input = generate(&scratch, 5);
     let output = scratch.text("out");
     sort(&scratch, &[&input, "--output", &output, "--partitions", "12"]).expect(0, &[]);
-    assert_eq!(names(&scratch.path("out")).len(), 12);
+    assert_eq!(parts(&scratch.path("out")).len(), 12);
     exobus(&["validate", &output]).expect(0, &[]);
 }
 
@@ -259,7 +259,7 @@ fn output_that_cannot_be_used_is_refused_and_left_alone() {
     assert_eq!(fs::read_to_string(scratch.path("full/mine")).unwrap(), "precious");
     // The input's own folder is not empty either.
     sort(&scratch, &[&input, "--output", &input]).expect(3, &["not empty"]);
-    assert_eq!(names(&scratch.path("in")).len(), 3);
+    assert_eq!(parts(&scratch.path("in")).len(), 3);
 
     fs::write(scratch.path("file"), "x").unwrap();
     sort(&scratch, &[&input, "--output", &scratch.text("file")]).expect(3, &["file"]);

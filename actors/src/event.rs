@@ -47,6 +47,11 @@ pub enum EventKind {
         /// How many bytes they will read, 0 where not known.
         bytes: u64,
     },
+    /// The program has something to say.
+    Note {
+        /// In words.
+        text: String,
+    },
     /// A task was handed to a node.
     TaskPlaced {
         /// The task.

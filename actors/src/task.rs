@@ -178,6 +178,8 @@ pub struct Description {
     pub function: Arc<str>,
     /// Whether the function says that two attempts give the same; it follows from the function, so the id has no part in it.
     pub deterministic: bool,
+    /// Whether it publishes what the job has made ([`TaskFunction::COMMITS`](crate::registry::TaskFunction::COMMITS)).
+    pub commits: bool,
     /// Parameters, MessagePack.
     pub params: Bytes,
     /// Arguments in order.
@@ -587,6 +589,7 @@ mod tests {
         Description {
             function: "f@1".into(),
             deterministic: true,
+            commits: false,
             params: Bytes::from_static(b"p"),
             args: vec![Arg { source: Source::Object(ObjectId(3)), parts: Parts::Range(0, 2) }],
             options: TaskOptions::default(),

@@ -128,7 +128,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let spill = options.store.spill_dirs.clone();
     let node = Node::start(options)?;
     let job = LongestWords { kept: 3 };
-    let params = KeyedParams { inputs: paths, output, partitions: None, strategy: None, job };
+    let params = KeyedParams { inputs: paths, output, partitions: None, strategy: None, partial: false, job };
     let program = async move |futures| keyed::run(futures, params).await;
     let (report, _) = futures::executor::block_on(node.run(JobId::new(), "longest_words", None, program));
     node.stop();

@@ -1,13 +1,12 @@
 //! Record files end to end: generated, listed, cut into chunks, read, written again, validated; and what goes wrong.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use exobus_shuffle::files::{
-    ALIGNMENT, AlignedBuffer, FileError, InputFile, IoBuffer, OutputFile, REQUEST_BYTES, ReadOptions, STRIDE_BYTES,
-    abort, chunks, commit, generate_dir, generate_dir_until, generate_file, generate_file_until, list_inputs,
-    part_name, prepare_output_dir, read_chunk, sync_dir, validate_files,
+    ALIGNMENT, AlignedBuffer, ContentHash, FileError, InputFile, IoBuffer, MANIFEST, Manifest, OutputFile,
+    REQUEST_BYTES, ReadOptions, STRIDE_BYTES, abort, chunks, generate_dir, generate_dir_until, generate_file,
+    generate_file_until, list_files, list_inputs, part_name, read_chunk, validate_files,
 };
 use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES, Summary, row_hash_sum};
 use proptest::prelude::*;
@@ -42,7 +41,7 @@ fn a_generated_file_has_the_records_of_the_generator() {
         assert_eq!(generated.records, rows as u64);
         assert_eq!(generated.bytes, expected.len() as u64);
         assert_eq!((generated.checksum, generated.row_hash), (summary.checksum, row_hash_sum(&expected)));
-        assert_eq!(validate_files(&list_inputs(&[path]).unwrap(), 3).unwrap(), summary);
+        assert_eq!(validate_files(&list_inputs(&[path], false).unwrap(), 3).unwrap(), summary);
     }
     assert!(names(directory.path()).iter().all(|name| name.ends_with(".dat")));
 }
@@ -53,11 +52,16 @@ fn a_generated_directory_holds_the_same_records_in_name_order() {
     let out = directory.path().join("a/b");
     let mode = Mode { ascii: true, skewed: true };
     let generated = generate_dir(&out, mode, 1 << 70, 250_001, 7, 4).unwrap();
-    assert_eq!(names(&out).first().unwrap(), "part-00000");
-    assert_eq!(names(&out).len(), 7);
+    assert_eq!((names(&out)[0].as_str(), names(&out)[1].as_str(), names(&out).len()), (MANIFEST, "part-00000", 8));
+    let manifest = Manifest::read(&out).unwrap().unwrap();
+    assert_eq!(manifest.files.iter().map(|file| file.rows).sum::<u64>(), 250_001);
+    for file in &manifest.files {
+        let path = out.join(&file.name);
+        assert_eq!((fs::metadata(&path).unwrap().len(), ContentHash::of_file(&path).unwrap()), (file.bytes, file.hash));
+    }
     let mut expected = vec![0; 250_001 * RECORD_BYTES];
     Generator::new(mode).fill(1 << 70, &mut expected);
-    let files = list_inputs(std::slice::from_ref(&out)).unwrap();
+    let files = list_inputs(std::slice::from_ref(&out), false).unwrap();
     let written: Vec<u8> = files.iter().flat_map(|file| fs::read(&file.path).unwrap()).collect();
     assert!(written == expected);
     let summary = validate_files(&files, 4).unwrap();
@@ -66,7 +70,7 @@ fn a_generated_directory_holds_the_same_records_in_name_order() {
 
     let more_files_than_records = directory.path().join("c");
     generate_dir(&more_files_than_records, mode, 0, 2, 5, 4).unwrap();
-    let files = list_inputs(&[more_files_than_records]).unwrap();
+    let files = list_inputs(&[more_files_than_records], false).unwrap();
     assert_eq!(files.iter().map(|file| file.bytes).sum::<u64>(), 200);
     assert_eq!(files.len(), 5);
 }
@@ -107,7 +111,7 @@ fn a_disk_without_room_leaves_nothing_under_any_name() {
 #[test]
 fn listing_takes_visible_files_in_name_order_and_refuses_torn_ones() {
     let directory = tempfile::tempdir().unwrap();
-    let list = |path: &Path| list_inputs(&[path.to_path_buf()]);
+    let list = |path: &Path| list_inputs(&[path.to_path_buf()], false);
     assert!(matches!(list(directory.path()).unwrap_err(), FileError::NoFiles { .. }));
     for (name, bytes) in [("part-00001", 200), ("part-00000", 100), (".part.tmp", 7), ("_done", 3), ("part-2", 0)] {
         fs::write(directory.path().join(name), vec![0; bytes]).unwrap();
@@ -132,7 +136,7 @@ fn a_file_that_was_cut_after_listing_is_an_error_with_its_offset() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cut");
     fs::write(&path, vec![7; 30_000]).unwrap();
-    let files = list_inputs(std::slice::from_ref(&path)).unwrap();
+    let files = list_inputs(std::slice::from_ref(&path), false).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(12_345).unwrap();
     let error = validate_files(&files, 2).unwrap_err();
     assert!(matches!(&error, FileError::EndedEarly { offset: 12_345, expected: 30_000, .. }), "{error}");
@@ -201,16 +205,17 @@ proptest! {
             }
             prop_assert_eq!(output.bytes(), expected.len() as u64);
         }
-        let (token, buffers) = output.finish().unwrap();
+        let (token, buffers) = output.finish(7).unwrap();
         prop_assert_eq!(buffers.len(), count);
         prop_assert_eq!(token.bytes, expected.len() as u64);
-        prop_assert_eq!(names(directory.path()), [".part-00000.a1.tmp"]);
-        commit(&token).unwrap();
-        commit(&token).unwrap();
-        abort(&token).unwrap();
-        sync_dir(directory.path()).unwrap();
-        prop_assert_eq!(names(directory.path()), ["part-00000"]);
-        prop_assert!(fs::read(&token.final_path).unwrap() == expected);
+        prop_assert_eq!(names(directory.path()), ["part-00000.a1"]);
+        prop_assert_eq!((token.name.as_str(), token.temporary.as_str(), token.rows), ("part-00000", "part-00000.a1", 7));
+        let path = directory.path().join(&token.temporary);
+        prop_assert!(fs::read(&path).unwrap() == expected);
+        prop_assert_eq!(ContentHash::of_file(&path).unwrap(), token.hash);
+        abort(directory.path(), &token).unwrap();
+        abort(directory.path(), &token).unwrap();
+        prop_assert_eq!(names(directory.path()), [""; 0]);
     }
 }
 
@@ -222,18 +227,13 @@ fn attempts_do_not_touch_each_other_and_leave_nothing() {
         output.write(&[byte; 10_000]).unwrap();
         output
     };
-    let (lost, _) = write("1", 1).finish().unwrap();
-    let (won, _) = write("2", 2).finish().unwrap();
+    let (lost, _) = write("1", 1).finish(0).unwrap();
+    let (won, _) = write("2", 2).finish(0).unwrap();
     drop(write("3", 3));
-    assert_eq!(names(directory.path()), [".part.1.tmp", ".part.2.tmp"]);
-    commit(&won).unwrap();
-    abort(&lost).unwrap();
-    abort(&lost).unwrap();
-    assert_eq!(fs::read(directory.path().join("part")).unwrap(), [2; 10_000]);
-    assert_eq!(names(directory.path()), ["part"]);
-    // Neither the temporary nor the file it would have become is there.
-    fs::remove_file(&won.final_path).unwrap();
-    assert!(commit(&won).unwrap_err().to_string().contains(".part.2.tmp"));
+    assert_eq!(names(directory.path()), ["part.1", "part.2"]);
+    abort(directory.path(), &lost).unwrap();
+    assert_eq!(names(directory.path()), ["part.2"]);
+    assert_eq!(fs::read(directory.path().join(won.temporary)).unwrap(), [2; 10_000]);
 }
 
 #[test]
@@ -241,24 +241,25 @@ fn file_systems_without_direct_io_work_too() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
     let out = directory.path().join("out");
     generate_dir(&out, Mode::default(), 0, 100_001, 2, 3).unwrap();
-    let files = list_inputs(&[out]).unwrap();
+    let files = list_inputs(&[out], false).unwrap();
     assert_eq!(validate_files(&files, 3).unwrap(), Summary::of(&records(0, 100_001)));
 }
 
 #[test]
-fn output_directories_are_created_or_must_be_empty() {
+fn names_that_begin_with_a_dot_or_an_underscore_are_never_input() {
     let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("x/y");
-    assert!(prepare_output_dir(&out).unwrap());
-    assert!(!prepare_output_dir(&out).unwrap());
-    fs::File::create(out.join("z")).unwrap().write_at(b"z", 0).unwrap();
-    assert!(matches!(prepare_output_dir(&out).unwrap_err(), FileError::NotEmpty { .. }));
-    fs::remove_file(out.join("z")).unwrap();
-    fs::set_permissions(&out, fs::Permissions::from_mode(0o500)).unwrap();
-    // Root may write everywhere.
-    if !rustix::process::geteuid().is_root() {
-        assert!(prepare_output_dir(&out).unwrap_err().is_bad_input());
+    for name in ["_records", ".records"] {
+        let path = directory.path().join(name);
+        fs::write(&path, vec![0; 100]).unwrap();
+        for partial in [false, true] {
+            let error = list_files(std::slice::from_ref(&path), partial).unwrap_err();
+            assert!(matches!(&error, FileError::NotInput { path: named } if *named == path), "{error}");
+        }
     }
+    // A folder may be called so.
+    let folder = directory.path().join("_folder");
+    generate_dir(&folder, Mode::default(), 0, 10, 1, 1).unwrap();
+    assert_eq!(list_files(&[folder], false).unwrap().len(), 1);
 }
 
 #[test]

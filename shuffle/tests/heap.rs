@@ -109,7 +109,8 @@ fn peak_of<R: Send + 'static>(
 }
 
 fn keyed_peak<J: Registered>(folder: &Path, job: J, inputs: Vec<PathBuf>) -> i64 {
-    let params = KeyedParams { inputs, output: folder.join(J::NAME), partitions: Some(40), strategy: None, job };
+    let params =
+        KeyedParams { inputs, output: folder.join(J::NAME), partitions: Some(40), strategy: None, partial: false, job };
     peak_of(folder, async move |futures| keyed::run(futures, params).await)
 }
 
@@ -128,7 +129,8 @@ fn tasks_take_their_memory_from_the_store_and_what_does_not_is_seen() {
     table.write_all(lines.as_bytes()).unwrap();
 
     let (inputs, output) = (vec![folder.join("in")], folder.join("sorted"));
-    let params = SortParams { inputs, output, partitions: Some(40), strategy: None, cuts: CutsFrom::default() };
+    let params =
+        SortParams { inputs, output, partitions: Some(40), strategy: None, cuts: CutsFrom::default(), partial: false };
     let operations = vec![Operation::Count, Operation::Sum];
     let aggregate = Aggregate { key: "1".into(), value: Some("2".into()), operations, delimiter: b',', header: false };
     let peaks = [

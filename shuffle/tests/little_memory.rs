@@ -129,6 +129,7 @@ impl Combination {
                 partitions: self.partitions,
                 strategy: self.strategy,
                 cuts: CutsFrom::Sampled,
+                partial: false,
             };
             let (node, heard) = (&node, failures.clone());
             async move {
@@ -140,7 +141,7 @@ impl Combination {
                 let program = async |futures| sort(futures, params).await;
                 let report =
                     node.run(JobId::new(), "sort", Some(events), program).await.0.map_err(|e| e.to_string())?;
-                let written = list_inputs(&[output]).map_err(|error| error.to_string())?;
+                let written = list_inputs(&[output], false).map_err(|error| error.to_string())?;
                 let summary = validate_files(&written, 1).map_err(|error| error.to_string())?;
                 match (report.rows, summary.records as u64, summary.is_ordered()) {
                     (sorted, written, true) if sorted == rows && written == rows => Ok(report.bytes),

@@ -25,7 +25,7 @@ fn sort(directory: &Path, partitions: usize, memory_bytes: Option<u64>) -> Resul
 }
 
 fn summary(directory: PathBuf) -> (Vec<InputFile>, Summary) {
-    let files = list_inputs(&[directory]).unwrap();
+    let files = list_inputs(&[directory], false).unwrap();
     let summary = validate_files(&files, 2).unwrap();
     (files, summary)
 }

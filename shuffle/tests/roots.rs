@@ -39,7 +39,8 @@ impl World {
     /// Sorts `input` to `output`, both relative to the folder; how many records, or the error.
     fn sort(&self, input: &str, output: &str) -> Result<u64, String> {
         let (inputs, output) = (vec![self.path(input)], self.path(output));
-        let params = SortParams { inputs, output, partitions: None, strategy: None, cuts: CutsFrom::default() };
+        let params =
+            SortParams { inputs, output, partitions: None, strategy: None, cuts: CutsFrom::default(), partial: false };
         let program = async move |futures| sort(futures, params).await;
         let (report, _) = futures::executor::block_on(self.node.run(JobId::new(), "sort", None, program));
         report.map(|report| report.rows).map_err(|error| error.to_string())
@@ -48,7 +49,14 @@ impl World {
     /// The same with a job over keyed rows.
     fn shuffle(&self, input: &str, output: &str) -> Result<u64, String> {
         let (inputs, output) = (vec![self.path(input)], self.path(output));
-        let params = KeyedParams { inputs, output, partitions: None, strategy: None, job: RandomShuffle { seed: 1 } };
+        let params = KeyedParams {
+            inputs,
+            output,
+            partitions: None,
+            strategy: None,
+            partial: false,
+            job: RandomShuffle { seed: 1 },
+        };
         let program = async move |futures| keyed::run(futures, params).await;
         let (report, _) = futures::executor::block_on(self.node.run(JobId::new(), "random_shuffle", None, program));
         report.map(|report| report.keys).map_err(|error| error.to_string())

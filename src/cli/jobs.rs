@@ -36,6 +36,9 @@ pub struct SetupArgs {
     /// Configuration with the [cluster] to use: its name, credentials, TLS
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Read a folder that another job writes to, or has not finished, too: as far as it is there
+    #[arg(long)]
+    pub partial: bool,
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
@@ -84,9 +87,12 @@ pub struct ResumeArgs {
     /// Only list the jobs that were not finished
     #[arg(long)]
     pub list: bool,
-    /// Forget the job instead: what it has left in its output folder stays
-    #[arg(long, conflicts_with = "list")]
-    pub forget: bool,
+    /// Give the job up instead: its files are removed from its output folder, which others may use then
+    #[arg(long, conflicts_with = "list", requires = "job")]
+    pub drop: bool,
+    /// With --drop: the folder, where the job ran on another machine, or on a cluster that is gone
+    #[arg(long, value_name = "DIR", requires = "drop")]
+    pub output: Option<PathBuf>,
     /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,

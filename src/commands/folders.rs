@@ -11,7 +11,7 @@ use crate::{
     temporary::Temporary,
 };
 use exobus_shuffle::{
-    files::{FileError, Generated, InputFile, generate_dir_until, prepare_output_dir, remove_unfinished},
+    files::{FileError, Generated, InputFile, check_output_folder, generate_dir_until},
     records::{Mode, RECORD_BYTES},
 };
 
@@ -22,8 +22,6 @@ const GENERATED_FILES: usize = 4;
 pub(super) struct Folders {
     inputs: Vec<PathBuf>,
     output: PathBuf,
-    /// Whether the output folder was made for this job and goes when nothing came of it.
-    made_output: bool,
     /// What was generated, with `--generate`.
     pub(super) generated: Option<Generated>,
     /// Holds the generated input, and the output unless that was named.
@@ -31,25 +29,19 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Looks at the input with `list`, and prepares the output folder. On a cluster the nodes do both: they work in other
-    /// folders than we do.
+    /// Looks at the input with `list`, and at the output folder, which the job claims. On a cluster the nodes do both: they
+    /// work in other folders than we do.
     pub(super) fn named(
         inputs: &[PathBuf],
         output: &Path,
         on_cluster: bool,
-        list: fn(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+        list: impl FnOnce(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
     ) -> Result<Self, Failure> {
-        let mut folders = Self {
-            inputs: inputs.to_vec(),
-            output: output.to_owned(),
-            made_output: false,
-            generated: None,
-            temporary: None,
-        };
+        let mut folders = Self { inputs: inputs.to_vec(), output: output.to_owned(), generated: None, temporary: None };
         if !on_cluster {
             // The job looks again; here it costs nothing and the error is the plain one.
             list(inputs).map_err(file_failure)?;
-            folders.made_output = prepare_output_dir(output).map_err(file_failure)?;
+            check_output_folder(output).map_err(file_failure)?;
         }
         // A job may be taken up again by a process elsewhere.
         folders.make_absolute()?;
@@ -66,12 +58,11 @@ impl Folders {
         let temporary = make_temporary()?;
         let output = output.map_or_else(|| temporary.path().join("output"), Path::to_owned);
         // What is wrong with the output should be known before gigabytes are made.
-        let made_output = prepare_output_dir(&output).map_err(file_failure)?;
+        check_output_folder(&output).map_err(file_failure)?;
         let input = temporary.path().join("input");
         let records = (size / RECORD_BYTES as u64).max(1);
         eprintln!("generating {} in {}", bytes(records * RECORD_BYTES as u64), input.display());
-        let mut folders =
-            Self { inputs: vec![input.clone()], output, made_output, generated: None, temporary: Some(temporary) };
+        let mut folders = Self { inputs: vec![input.clone()], output, generated: None, temporary: Some(temporary) };
         let files = GENERATED_FILES.min(records as usize);
         let stop = || interrupt.came();
         let made = generate_dir_until(&input, Mode::default(), 0, records, files, io_threads(), &stop);
@@ -105,11 +96,6 @@ impl Folders {
             false => self.output.display().to_string(),
         }
     }
-
-    /// The job went well: its output stays.
-    pub(super) fn keep_output(&mut self) {
-        self.made_output = false;
-    }
 }
 
 fn make_temporary() -> Result<Temporary, Failure> {
@@ -117,14 +103,4 @@ fn make_temporary() -> Result<Temporary, Failure> {
     Temporary::make(&parent, "exobus-sort-")
         .or_exit(Exit::InputOutput)
         .map_err(|failure| failure.context(format!("make a temporary folder in {}", parent.display())))
-}
-
-impl Drop for Folders {
-    fn drop(&mut self) {
-        if self.made_output {
-            // Tasks that were under way when the job failed may have ended since. What somebody else has put there is not ours.
-            remove_unfinished(&self.output);
-            let _ = std::fs::remove_dir(&self.output);
-        }
-    }
 }

@@ -38,22 +38,22 @@ fn run<J: Registered>(
     args: &JobArgs,
     inputs: &[PathBuf],
     output: &Path,
-    list: fn(&[PathBuf]) -> Result<Vec<InputFile>, FileError>,
+    list: fn(&[PathBuf], bool) -> Result<Vec<InputFile>, FileError>,
     job: J,
     words: KeyedWords,
 ) -> Result<Exit, Failure> {
     let session = Session::open(args)?;
-    let mut folders = Folders::named(inputs, output, args.setup.cluster.is_some(), list)?;
+    let look = |inputs: &[PathBuf]| list(inputs, args.setup.partial);
+    let folders = Folders::named(inputs, output, args.setup.cluster.is_some(), look)?;
     let params = KeyedParams {
         inputs: folders.inputs().to_vec(),
         output: folders.output().to_owned(),
         partitions: args.setup.partitions,
         strategy: args.strategy.strategy(),
+        partial: args.setup.partial,
         job,
     };
-    let exit = run_and_print(session, params, args.setup.json, words, &folders.describe_output())?;
-    folders.keep_output();
-    Ok(exit)
+    run_and_print(session, params, args.setup.json, words, &folders.describe_output())
 }
 
 /// Goes on with a job that was not finished.
@@ -74,7 +74,8 @@ fn run_and_print<J: Registered>(
     words: KeyedWords,
     output: &str,
 ) -> Result<Exit, Failure> {
-    let ran = session.run(J::NAME, params, async |futures, params| keyed::run(futures, params).await)?;
+    let folder = params.output.clone();
+    let ran = session.run(J::NAME, Some(&folder), params, async |futures, params| keyed::run(futures, params).await)?;
     let summary = KeyedSummary::new(&ran.report, &ran.end, ran.seconds);
     ran.print(json, &summary, &summary.for_people(&words, output))?;
     Ok(ran.exit())

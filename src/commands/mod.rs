@@ -32,9 +32,9 @@ fn is_disk_full(failure: &TaskFailure) -> bool {
     failure.kind == FailureKind::DiskFull || failure.message.contains(": disk full at offset ")
 }
 
-/// Whether a task looks at what the user named, and writes nothing but a folder.
+/// Whether a task does nothing but look at what the user named, claim it, or give files their names in it.
 fn is_look(function: &str) -> bool {
-    function.ends_with(".list") || function == "shuffle.prepare"
+    function.ends_with(".list") || ["shuffle.prepare", "shuffle.commit"].contains(&function)
 }
 
 /// What a job that failed means for the shell.

@@ -1,17 +1,22 @@
 //! `exobus resume`: goes on with a job that ran on this machine alone and was not finished.
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use exobus_actors::{host::JobSpec, ids::JobId};
 use exobus_shuffle::{
+    files::{Claim, OutputFolder, Standing},
     jobs::{Aggregate, RandomShuffle, WordCount, sort::SortParams},
     keyed::{KeyedParams, Registered},
 };
 use exobus_store::{Clock, SystemClock};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{keyed, session::Session, sort};
+use super::{generate::failure as file_failure, keyed, session::Session, sort};
 use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
@@ -34,7 +39,7 @@ impl Row {
     }
 }
 
-/// Lists them, forgets one, or goes on with one.
+/// Lists them, gives one up, or goes on with one.
 pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
     let runtime = unfinished::runtime()?;
     let mut stopped = Vec::new();
@@ -50,15 +55,58 @@ pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
         list(args, &stopped.iter().map(|(_, spec)| Row::new(spec)).collect::<Vec<_>>())?;
         return Ok(Exit::Success);
     }
-    let (file, spec) = choose(args, stopped, &running)?;
-    if args.forget {
-        let job = spec.job;
-        runtime.block_on(file.remove());
-        eprintln!("job {job} is forgotten");
-        return Ok(Exit::Success);
+    if args.drop {
+        return drop_job(args, &runtime, stopped, &running);
     }
+    let (file, spec) = choose(args, stopped, &running)?;
     drop(runtime);
     go_on(args, file, spec)
+}
+
+/// What of a job's parameters says where it writes.
+#[derive(Deserialize)]
+struct Writes {
+    output: PathBuf,
+}
+
+/// Gives a job up: its files and its claim go from its output folder, and then its log.
+fn drop_job(
+    args: &ResumeArgs,
+    runtime: &tokio::runtime::Runtime,
+    stopped: Vec<(JobFile, JobSpec)>,
+    running: &[JobId],
+) -> Result<Exit, Failure> {
+    let logged = choose(args, stopped, running);
+    let (job, output) = match (&logged, &args.output) {
+        (Ok((_, spec)), None) => (spec.job, params::<Writes>(spec).ok().map(|writes| writes.output)),
+        (Ok((_, spec)), Some(output)) => (spec.job, Some(output.clone())),
+        // Of a job that nobody knows here, the folder says who has claimed it.
+        (Err(_), Some(output)) => (claimed_by(args, output)?, Some(output.clone())),
+        (Err(_), None) => return Err(logged.map(|_| ()).unwrap_err()),
+    };
+    if let Some(output) = &output {
+        OutputFolder::new(output, job).withdraw().map_err(file_failure)?;
+    }
+    if let Ok((file, _)) = logged {
+        runtime.block_on(file.remove());
+    }
+    let freed = output.map(|output| format!(", and {} is free", output.display()));
+    eprintln!("job {job} is given up{}", freed.unwrap_or_default());
+    Ok(Exit::Success)
+}
+
+/// The job that has claimed a folder and does not run, as far as can be known.
+fn claimed_by(args: &ResumeArgs, output: &Path) -> Result<JobId, Failure> {
+    let usage = |text: String| Failure::text(Exit::Usage, format!("{}: {text}", output.display()));
+    let claim = Claim::read(output).map_err(file_failure)?.ok_or_else(|| usage("no job has claimed it".to_owned()))?;
+    let wanted = args.job.as_deref().unwrap_or_default().to_ascii_lowercase();
+    if !claim.job.to_string().starts_with(&wanted) {
+        return Err(usage(format!("it is claimed by {}", claim.describe())));
+    }
+    match claim.standing(output) {
+        Standing::Runs => Err(usage(format!("{} runs", claim.describe()))),
+        _ => Ok(claim.job),
+    }
 }
 
 /// The job that is meant.

@@ -8,6 +8,7 @@ use exobus_actors::{
     ids::JobId,
     task::JobError,
 };
+use exobus_shuffle::files::OutputFolder;
 use exobus_store::{Clock, SystemClock};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -113,10 +114,12 @@ impl Session {
         &self.interrupt
     }
 
-    /// Runs a program, version 1, in this process or on the cluster; on the first Ctrl-C cancels it.
+    /// Runs a program, version 1, in this process or on the cluster; on the first Ctrl-C cancels it. `output`: the folder
+    /// that it writes to, if any.
     pub(super) fn run<P, R>(
         self,
         name: &str,
+        output: Option<&Path>,
         params: P,
         program: impl AsyncFnOnce(Futures, P) -> Result<R, JobError> + Send + 'static,
     ) -> Result<Ran<R>, Failure>
@@ -151,6 +154,7 @@ impl Session {
                 }
             };
             let link = file.as_ref().map(JobFile::link).unwrap_or_default();
+            let folder = output.map(|output| OutputFolder::new(output, spec.job));
             let program = async move |futures| program(futures, params).await;
             let ran = embedded::run(&config.node, spec, link, program, Some(reporter.sink()), &interrupt);
             // A job that is over is not taken up again, however it ended; one that could not go on here may.
@@ -158,6 +162,10 @@ impl Session {
                 Ok((result, _)) => !matches!(result, Err(JobError::Runtime { .. })),
                 Err(_) => !again,
             };
+            if let (Some(folder), true, Ok((Err(_), _))) = (folder, over, &ran) {
+                // The job has given it back. A task that was under way then may have begun a file since, and has ended by now.
+                folder.withdraw().unwrap_or_else(|error| eprintln!("{error}"));
+            }
             if let Some(file) = file.filter(|_| over) {
                 runtime.block_on(file.remove());
             }

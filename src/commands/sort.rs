@@ -25,11 +25,12 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         session = session.unlogged();
     }
     let on_cluster = args.job.setup.cluster.is_some();
-    let mut folders = match (args.generate, &args.output) {
+    let partial = args.job.setup.partial;
+    let folders = match (args.generate, &args.output) {
         (Some(size), output) => Folders::generate(size, output.as_deref(), on_cluster, session.interrupt())?,
         (None, output) => {
             let output = output.as_deref().expect("clap requires one of them");
-            Folders::named(&args.input, output, on_cluster, list_inputs)?
+            Folders::named(&args.input, output, on_cluster, |inputs| list_inputs(inputs, partial))?
         }
     };
     let params = SortParams {
@@ -38,9 +39,9 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
         partitions: args.job.setup.partitions,
         strategy: args.job.strategy.strategy(),
         cuts: args.cuts.source(),
+        partial,
     };
     let ran = run_and_print(session, params, args.job.setup.json, &folders.describe_output())?;
-    folders.keep_output();
     if let Some(generated) = &folders.generated {
         let checked = validated(&folders, generated)?;
         let _ = match args.job.setup.json {
@@ -58,7 +59,8 @@ pub(super) fn again(session: Session, params: SortParams, json: bool) -> Result<
 }
 
 fn run_and_print(session: Session, params: SortParams, json: bool, output: &str) -> Result<Ran<SortReport>, Failure> {
-    let ran = session.run("sort", params, async |futures, params| sort(futures, params).await)?;
+    let folder = params.output.clone();
+    let ran = session.run("sort", Some(&folder), params, async |futures, params| sort(futures, params).await)?;
     let summary = JobSummary::of_sort(&ran.report, &ran.end, ran.seconds);
     ran.print(json, &summary, &summary.for_people(output))?;
     Ok(ran)
@@ -66,7 +68,7 @@ fn run_and_print(session: Session, params: SortParams, json: bool, output: &str)
 
 /// Reads the output back, as `exobus validate` does, and compares it with what was generated.
 fn validated(folders: &Folders, generated: &exobus_shuffle::files::Generated) -> Result<String, Failure> {
-    let files = list_inputs(&[folders.output().to_owned()]).map_err(file_failure)?;
+    let files = list_inputs(&[folders.output().to_owned()], false).map_err(file_failure)?;
     let found = validate_files(&files, io_threads()).map_err(file_failure)?;
     let wrong = |text: String| Failure::text(Exit::DataWrong, format!("the output is wrong: {text}"));
     if !found.is_ordered() {

@@ -20,6 +20,9 @@ pub struct ValidateArgs {
     /// The files hold summaries of consecutive partitions, not records: check them together, as valsort -s does
     #[arg(long)]
     pub summaries: bool,
+    /// Read a folder that another job writes to, or has not finished, too: as far as it is there
+    #[arg(long)]
+    pub partial: bool,
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
@@ -35,7 +38,7 @@ pub struct ValidateArgs {
 pub fn run(args: ValidateArgs) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let began = clock.now();
-    let summary = if args.summaries { joined_summaries(&args.inputs)? } else { validated(&args.inputs)? };
+    let summary = if args.summaries { joined_summaries(&args.inputs)? } else { validated(&args.inputs, args.partial)? };
     let seconds = (clock.now() - began).as_secs_f64();
     if let Some(path) = &args.summary {
         let written = std::fs::write(path, summary.to_bytes());
@@ -45,8 +48,8 @@ pub fn run(args: ValidateArgs) -> Result<Exit, Failure> {
     Ok(if summary.is_ordered() { Exit::Success } else { Exit::DataWrong })
 }
 
-fn validated(inputs: &[PathBuf]) -> Result<Summary, Failure> {
-    let files = list_inputs(inputs).map_err(failure)?;
+fn validated(inputs: &[PathBuf], partial: bool) -> Result<Summary, Failure> {
+    let files = list_inputs(inputs, partial).map_err(failure)?;
     validate_files(&files, io_threads()).map_err(failure)
 }
 
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     fn args(inputs: Vec<PathBuf>) -> ValidateArgs {
-        ValidateArgs { summary: None, summaries: false, json: false, inputs }
+        ValidateArgs { summary: None, summaries: false, partial: false, json: false, inputs }
     }
 
     fn sorted_records(count: usize) -> Vec<u8> {

@@ -145,6 +145,7 @@ impl Progress {
                 self.stage(stage).tasks += 1;
             }
             EventKind::FoldDue { .. } => {}
+            EventKind::Note { text } => return Some(text.clone()),
             EventKind::Waiting { what, reason, for_ms } => {
                 let text = format!("{what} waits: {reason}");
                 self.waiting = Some(text.clone());

@@ -146,6 +146,7 @@ impl Timeline {
                 self.marks.push(Mark { at_us: event.at_us, text });
             }
             EventKind::TaskReplayed { .. } | EventKind::TaskResumed { .. } | EventKind::Joined { .. } => {}
+            EventKind::Note { text } => self.marks.push(Mark { at_us: event.at_us, text: text.clone() }),
             EventKind::FoldDue { blocks, bytes, tight } => {
                 let why = if *tight { ", since memory is short" } else { "" };
                 let bytes = text::bytes(*bytes);

@@ -97,6 +97,14 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Names of what is in a folder of output but the manifest, without which it is not whole; none for a folder that is not there.
+#[track_caller]
+pub fn parts(folder: &Path) -> Vec<String> {
+    let mut names = names(folder);
+    assert!(names.is_empty() || names.remove(0) == "_exobus.json", "{} has no manifest: {names:?}", folder.display());
+    names
+}
+
 /// A temporary folder and paths in it as text.
 pub struct Scratch(tempfile::TempDir);
 

@@ -18,8 +18,7 @@ use syn::{Expr, ExprArray, FnArg, Ident, ItemFn, Lit, Path, ReturnType, Token, T
 ///
 /// All keys are optional: `name` (default: the function's), `version` (1), `arguments` (all whole; the last mode holds
 /// for all further arguments), `setup` (a function that makes the executor's state), `deterministic` (false; see
-/// `Function::deterministic`). The function takes the context
-/// and at most one parameter that can be serialized; what it returns inside `Result`, if not `()`, becomes its output
+/// `Function::deterministic`), `commits` (false; see `TaskFunction::COMMITS`). The function takes the context and at most one parameter that can be serialized; what it returns inside `Result`, if not `()`, becomes its output
 /// as MessagePack. A type of the same name stands for the function where tasks are submitted.
 #[proc_macro_attribute]
 pub fn task(attributes: TokenStream, item: TokenStream) -> TokenStream {
@@ -48,6 +47,7 @@ struct Options {
     arguments: Vec<Ident>,
     setup: Option<Path>,
     deterministic: bool,
+    commits: bool,
 }
 
 impl Parse for Options {
@@ -65,9 +65,10 @@ impl Parse for Options {
                 ("deterministic", Expr::Lit(value)) if let Lit::Bool(flag) = &value.lit => {
                     options.deterministic = flag.value;
                 }
+                ("commits", Expr::Lit(value)) if let Lit::Bool(flag) = &value.lit => options.commits = flag.value,
                 _ => {
-                    let text = "expected name = \"..\", version = N, arguments = [whole, stream, either], setup = function or \
-                                deterministic = true";
+                    let text = "expected name = \"..\", version = N, arguments = [whole, stream, either], setup = function, \
+                                deterministic = true or commits = true";
                     return Err(syn::Error::new_spanned(&pair, text));
                 }
             }
@@ -128,7 +129,7 @@ fn expand_task(options: Options, function: ItemFn) -> syn::Result<Tokens> {
     let docs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
     let name = options.name.unwrap_or_else(|| ident.to_string());
     let version = options.version.unwrap_or(1);
-    let deterministic = options.deterministic;
+    let (deterministic, commits) = (options.deterministic, options.commits);
     let modes = options.arguments.iter().map(|mode| quote!(#runtime::registry::Mode::#mode));
     let setup = match options.setup {
         Some(path) => quote!(::core::option::Option::Some(|| {
@@ -181,6 +182,7 @@ fn expand_task(options: Options, function: ItemFn) -> syn::Result<Tokens> {
                 const NAME: &'static str = #name;
                 const VERSION: u32 = #version;
                 const DETERMINISTIC: bool = #deterministic;
+                const COMMITS: bool = #commits;
 
                 fn key() -> ::std::sync::Arc<str> {
                     static KEY: ::std::sync::OnceLock<::std::sync::Arc<str>> = ::std::sync::OnceLock::new();

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::call::{Notify, ProgramCall};
 use super::choices::{Choice, Choices, FoldDue, NodeShape};
+use super::home::{Home, OtherJobs};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
@@ -39,6 +40,8 @@ struct Inner {
     lanes: Cell<u32>,
     abandoned: Cell<bool>,
     clock: Arc<dyn Clock>,
+    home: Home,
+    others: OtherJobs,
 }
 
 /// What a [`Futures`] is made of.
@@ -52,6 +55,8 @@ pub(crate) struct FuturesParts {
     pub(crate) choices: Choices,
     pub(crate) seed: u64,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) home: Home,
+    pub(crate) others: OtherJobs,
 }
 
 impl fmt::Debug for Futures {
@@ -73,6 +78,8 @@ impl Futures {
             lanes: Cell::new(0),
             abandoned: Cell::new(false),
             clock: parts.clock,
+            home: parts.home,
+            others: parts.others,
         }))
     }
 
@@ -158,8 +165,8 @@ impl Futures {
             let lacking = self.0.nodes.iter().map(|shape| shape.node.to_string()).collect();
             return Err(JobError::UnknownFunction { function: function.to_string(), lacking });
         }
-        let (deterministic, args) = (F::DETERMINISTIC, args.to_vec());
-        let description = Description { function, deterministic, params, args, options };
+        let (deterministic, commits, args) = (F::DETERMINISTIC, F::COMMITS, args.to_vec());
+        let description = Description { function, deterministic, commits, params, args, options };
         let id = description.id(self.0.job);
         self.call(ProgramCall::Submit { id, description })?;
         Ok(id)
@@ -414,6 +421,28 @@ impl Futures {
     /// The runtime has ended.
     pub fn plan_stage(&self, stage: &str, tasks: u64, bytes: u64) -> Result<(), JobError> {
         self.call(ProgramCall::Plan { stage: stage.to_owned(), tasks, bytes })
+    }
+
+    /// Says something to who watches the job, once.
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn say(&self, text: &str) -> Result<(), JobError> {
+        self.call(ProgramCall::Say { text: text.to_owned() })
+    }
+
+    /// Where the job runs.
+    pub fn home(&self) -> &Home {
+        &self.0.home
+    }
+
+    /// Whether another job of this cluster neither runs nor is going to. A job that is over stays so; of one that is not, a
+    /// program that is run again may be told otherwise, so it must not go on but with an error.
+    ///
+    /// # Errors
+    /// That cannot be known now.
+    pub async fn is_over(&self, job: JobId) -> Result<bool, JobError> {
+        self.0.others.is_over(job).await
     }
 
     /// Bytes that the Owner's tables take now.

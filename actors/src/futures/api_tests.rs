@@ -69,6 +69,8 @@ impl World {
             choices,
             seed,
             clock,
+            home: Default::default(),
+            others: Default::default(),
         });
         (futures, inbox)
     }

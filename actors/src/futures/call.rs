@@ -122,6 +122,11 @@ pub enum ProgramCall {
         /// How many bytes.
         bytes: u64,
     },
+    /// The program has something to say to who watches the job.
+    Say {
+        /// In words.
+        text: String,
+    },
     /// How many bytes does the Owner take?
     OwnerBytes {
         /// Whom to tell.

@@ -8,6 +8,7 @@
 mod api;
 mod call;
 mod choices;
+mod home;
 mod pushes;
 mod queue;
 mod reference;
@@ -17,6 +18,8 @@ pub use api::Futures;
 pub(crate) use api::{FuturesParts, decode};
 pub use call::{Notify, ProgramCall};
 pub use choices::{Choice, Choices, FoldDue, NodeShape};
+pub use home::Home;
+pub(crate) use home::OtherJobs;
 pub use pushes::{Fold, Pushes};
 pub use queue::Teller;
 pub use reference::{ObjectRef, ObjectSet, ObjectStream};

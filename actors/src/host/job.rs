@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{JobEnd, close};
 use crate::event::{Event, EventKind, EventSink};
-use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
+use crate::futures::{Choices, Futures, FuturesParts, NodeShape, OtherJobs, ProgramCall};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::joblog::Run;
 use crate::membership::Change;
@@ -110,6 +110,8 @@ impl JobRun {
             // Odd, and different for every run of every job; what it gives is in the log.
             seed: (job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64).rotate_left(runs),
             clock: node.post.clock().clone(),
+            home: node.home.clone(),
+            others: OtherJobs::new(node.scheduler.clone(), node.logs.clone()),
         });
         let handle = futures.clone();
         let changes = (node.directory.changes(), node.directory.resets(), node.scheduler.changes());

@@ -1,6 +1,7 @@
 //! Where the logs of all jobs are.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +69,7 @@ pub struct LogsLink(Option<Arc<Unopened>>);
 struct Unopened {
     bus: Bus,
     subjects: Subjects,
+    file: Option<PathBuf>,
     opened: Mutex<Known>,
 }
 
@@ -88,7 +90,17 @@ impl fmt::Debug for LogsLink {
 impl LogsLink {
     /// To the logs on this bus.
     pub fn new(bus: Bus, subjects: Subjects) -> Self {
-        Self(Some(Arc::new(Unopened { bus, subjects, opened: Mutex::new(Known::Nothing) })))
+        Self(Some(Arc::new(Unopened { bus, subjects, file: None, opened: Mutex::new(Known::Nothing) })))
+    }
+
+    /// To the log of one job on a bus of its own, which keeps it in `file`: there as long as the job is not over.
+    pub fn in_file(bus: Bus, subjects: Subjects, file: PathBuf) -> Self {
+        Self(Some(Arc::new(Unopened { bus, subjects, file: Some(file), opened: Mutex::new(Known::Nothing) })))
+    }
+
+    /// The file that holds the log of the only job, where there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.as_ref()?.file.as_deref()
     }
 
     /// The logs; `None` where there are none. The first call may take seconds.

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::{ClusterOptions, JobsOver, Life, NodeError, NodeOptions, NodeParts};
 use crate::event::NodeFigures;
+use crate::futures::Home;
 use crate::host::Admission;
 use crate::isolation;
 use crate::joblog::LogsLink;
@@ -47,6 +48,7 @@ pub(super) struct Base {
     pub(super) link: SchedulerLink,
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
+    home: Home,
     /// Whom the store tells that memory is tight, while it is there.
     pub(super) merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
 }
@@ -91,8 +93,11 @@ impl Base {
         })?;
         let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
         let logs = logs.unwrap_or_else(|| options.logs.clone());
+        let cluster = options.cluster.as_ref().map(|cluster| cluster.subjects.cluster().to_owned());
+        let home = Home { cluster, log: logs.file().map(Into::into) };
         Ok(Self {
             logs,
+            home,
             link: SchedulerLink::new(post.clone()),
             opened_at: post.clock().now(),
             post,
@@ -171,6 +176,7 @@ impl Base {
             scheduler: self.link.clone(),
             over: self.jobs_over.clone(),
             logs: self.logs.clone(),
+            home: self.home.clone(),
             life: Life::new(),
             gate: self.gate.clone(),
             directory: self.directory.clone(),

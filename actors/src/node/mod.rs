@@ -33,7 +33,7 @@ pub use options::{ClusterOptions, NodeError, NodeOptions};
 pub(crate) use over::JobsOver;
 
 use crate::event::{EventSink, NodeFigures};
-use crate::futures::Futures;
+use crate::futures::{Futures, Home};
 use crate::host::{self, Admission, JobEnd, JobSpec};
 use crate::ids::JobId;
 use crate::joblog::LogsLink;
@@ -58,6 +58,8 @@ pub(crate) struct NodeParts {
     pub(crate) directory: Directory,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
+    /// Where jobs run that this node hosts.
+    pub(crate) home: Home,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     /// Which jobs may begin.
     pub(crate) admission: Admission,

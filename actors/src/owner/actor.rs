@@ -91,6 +91,8 @@ pub(crate) struct OwnerActor {
     pub(super) lanes: Lanes,
     pub(super) logging: Logging,
     failure: Option<JobError>,
+    /// Somebody wants the job to end.
+    cancelled: bool,
     result: Option<Result<Vec<u8>, JobError>>,
     started: Duration,
     pub(super) watchdog: Watchdog,
@@ -160,6 +162,7 @@ impl OwnerActor {
             lanes: Lanes::default(),
             logging: Logging::new(parts.log),
             failure: None,
+            cancelled: false,
             result: None,
             started: now,
             watchdog: Watchdog::new(now),
@@ -252,6 +255,10 @@ impl OwnerActor {
             }
             ProgramCall::Plan { stage, tasks, bytes } => {
                 self.emit_here(EventKind::StagePlanned { stage, tasks, bytes });
+            }
+            ProgramCall::Say { text } => {
+                info!(job_id = %self.job, text, "the program says");
+                self.emit_here(EventKind::Note { text });
             }
             ProgramCall::OwnerBytes { answer } => {
                 let _ = answer.send(self.state.bytes());
@@ -605,9 +612,7 @@ impl Actor for OwnerActor {
             }
             OwnerMsg::Why { ask, reply } => self.asked_why(ask, reply, scope),
             OwnerMsg::Told(told) => self.told(told),
-            OwnerMsg::Cancel => {
-                self.failure.get_or_insert(JobError::Cancelled);
-            }
+            OwnerMsg::Cancel => self.cancelled = true,
             OwnerMsg::Close => {
                 if let Some(ending) = &mut self.ending {
                     ending.awaited.clear();
@@ -636,6 +641,10 @@ impl Actor for OwnerActor {
         }
         self.send_collected();
         self.lanes.send(self.job);
+        if self.cancelled && !self.state.is_committing() {
+            self.cancelled = false;
+            self.failure.get_or_insert(JobError::Cancelled);
+        }
         let result = match (self.failure.take(), self.result.take()) {
             (Some(error), _) => Some(Err(error)),
             (None, Some(Ok(value))) => Some(self.state.close().map(|()| value)),

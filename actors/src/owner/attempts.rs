@@ -82,6 +82,7 @@ impl OwnerState {
         }
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
         (self.tasks[task].state, self.tasks[task].counted) = (State::Done, true);
+        self.committed |= self.commits(task);
         self.denials.remove(&task);
         self.elsewhere.remove(&task);
         self.unreference_args(task);

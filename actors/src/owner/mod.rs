@@ -4,6 +4,9 @@ mod actor;
 mod asking;
 mod attempts;
 mod chain;
+mod commit;
+#[cfg(test)]
+mod commit_tests;
 mod elsewhere;
 mod exchange;
 mod facts;

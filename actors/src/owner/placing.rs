@@ -24,6 +24,10 @@ impl OwnerState {
         let mut sets = SetsAt::new();
         for key in self.ready.keys() {
             while let Some(task) = self.ready.front(key) {
+                if let Err(error) = self.may_be_handed_out(task) {
+                    self.fail_task(task, error);
+                    continue;
+                }
                 let entry = &self.tasks[task];
                 let (function, mean) = (entry.function, self.stats[entry.function as usize].mean_micros);
                 let wish = self.wish(task);

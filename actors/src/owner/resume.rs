@@ -122,6 +122,7 @@ impl OwnerState {
         self.enter_what_was_read(task);
         self.account(task, &done.consumed);
         self.tasks[task].counted = true;
+        self.committed |= self.commits(task);
         self.counts.finished += 1;
         let stage = self.stages[self.tasks[task].function as usize].clone();
         let kind = EventKind::TaskResumed { task: done.task, stage };

@@ -18,7 +18,6 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::exchange::Exchange;
-use super::lifetime::balance;
 use super::tables::{Object, OwnerState, Set, State, Task, Value, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
@@ -90,10 +89,7 @@ impl OwnerState {
         // Attempts of its earlier life may still run: their numbers are not used again.
         let again = completed_before || self.abandoned.remove(&id);
         let attempts = self.attempts_from.max(if again { self.attempts_before } else { 0 });
-        let (function, options) = (
-            self.intern_function(&description.function, description.deterministic),
-            self.intern_options(description.options),
-        );
+        let (function, options) = (self.intern_function(&description), self.intern_options(description.options));
         let returns = self.options[options as usize].options.returns;
         let outputs = match returns {
             Returns::One => 1,
@@ -339,17 +335,5 @@ impl OwnerState {
     pub(crate) fn lookup(&self, object: ObjectId) -> Option<(Output, NodeId)> {
         let object = &self.objects[self.object_of(object)?];
         (object.value == Value::Here).then(|| (object.output, self.nodes[usize::from(object.at)].id.clone()))
-    }
-
-    /// The books and the unread failures at the end of the program.
-    ///
-    /// # Errors
-    /// An exchange that does not balance, or a failure that nobody was told of.
-    pub(crate) fn close(&self) -> Result<(), JobError> {
-        if let Some(error) = self.unobserved.values().next().or(self.unbalanced.as_ref()) {
-            return Err(error.clone());
-        }
-        self.sets.iter().try_for_each(|(_, set)| set.balance())?;
-        self.shared_books.values().try_for_each(balance)
     }
 }

@@ -16,7 +16,7 @@ use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::task::{JobError, Output, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
+use crate::task::{Description, JobError, Output, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
 
 /// A node index that stands for "nowhere".
 pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
@@ -245,6 +245,10 @@ pub(crate) struct OwnerState {
     pub(super) stages: Vec<Arc<str>>,
     /// Whether two attempts of theirs give the same.
     pub(super) deterministic: Vec<bool>,
+    /// Whether they publish what the job has made.
+    pub(super) commits: Vec<bool>,
+    /// Such a task has completed.
+    pub(super) committed: bool,
     pub(super) function_index: HashMap<Arc<str>, u32>,
     pub(super) stats: Vec<FunctionStats>,
     pub(super) options: Vec<OptionsEntry>,
@@ -311,6 +315,8 @@ impl OwnerState {
             functions: Vec::new(),
             stages: Vec::new(),
             deterministic: Vec::new(),
+            commits: Vec::new(),
+            committed: false,
             function_index: HashMap::new(),
             stats: Vec::new(),
             options: Vec::new(),
@@ -470,14 +476,16 @@ impl OwnerState {
         (self.nodes.len() - 1) as NodeIndex
     }
 
-    pub(super) fn intern_function(&mut self, name: &Arc<str>, deterministic: bool) -> u32 {
+    pub(super) fn intern_function(&mut self, description: &Description) -> u32 {
+        let name = &description.function;
         if let Some(index) = self.function_index.get(name) {
             return *index;
         }
         let index = self.functions.len() as u32;
         self.functions.push(name.clone());
         self.stages.push(name.split('@').next().unwrap_or_default().into());
-        self.deterministic.push(deterministic);
+        self.deterministic.push(description.deterministic);
+        self.commits.push(description.commits);
         self.stats.push(FunctionStats::default());
         self.function_index.insert(name.clone(), index);
         self.look_for(index);

@@ -96,7 +96,14 @@ impl World {
 
     pub(super) fn description(name: &str, args: &[Arg], options: TaskOptions) -> Description {
         let params = Bytes::from(name.to_owned());
-        Description { function: "f@1".into(), deterministic: true, params, args: args.to_vec(), options }
+        Description {
+            function: "f@1".into(),
+            deterministic: true,
+            commits: false,
+            params,
+            args: args.to_vec(),
+            options,
+        }
     }
 
     pub(super) fn submit_with(&mut self, name: &str, args: &[Arg], options: TaskOptions) -> TaskId {

@@ -158,6 +158,8 @@ impl Owner {
             choices: Choices::replaying(past.choices.clone()),
             seed: job.as_u128() as u64,
             clock: post.clock().clone(),
+            home: Default::default(),
+            others: Default::default(),
         });
         let mut owner = Self {
             job,
@@ -369,7 +371,7 @@ impl Owner {
             ProgramCall::OwnerBytes { answer } => drop(answer.send(self.state.bytes())),
             ProgramCall::Chose(choice) => self.note_choice(choice),
             ProgramCall::Finished(result) => self.result = Some(result),
-            ProgramCall::Plan { .. } => {}
+            ProgramCall::Plan { .. } | ProgramCall::Say { .. } => {}
             ProgramCall::Put { .. } | ProgramCall::OpenLane { .. } | ProgramCall::Push { .. } => {
                 unreachable!("no program here does that")
             }

@@ -5,6 +5,7 @@ mod common;
 
 mod arguments;
 mod census;
+mod commits;
 mod election;
 mod figures;
 mod functions;

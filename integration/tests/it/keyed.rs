@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_shuffle::Strategy;
+use exobus_shuffle::files::MANIFEST;
 use exobus_shuffle::jobs::{RandomShuffle, WordCount};
 use exobus_shuffle::keyed::{self, KeyedParams, Registered};
 use exobus_shuffle::records::{Generator, Mode, RECORD_BYTES};
@@ -14,13 +15,14 @@ use crate::strategies::three_nodes;
 /// The part files, one behind the other.
 async fn run<J: Registered>(node: &Node, folder: &Path, job: J, strategy: Option<Strategy>) -> Vec<u8> {
     let output = folder.join("out");
-    let params =
-        KeyedParams { inputs: vec![folder.join("in")], output: output.clone(), partitions: Some(24), strategy, job };
+    let (inputs, partitions) = (vec![folder.join("in")], Some(24));
+    let params = KeyedParams { inputs, output: output.clone(), partitions, strategy, partial: false, job };
     let program = async move |futures| keyed::run(futures, params).await;
     let report = node.run(JobId::new(), J::NAME, None, program).await.0.unwrap();
     assert!(report.maps > 3, "{report:?}");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&output).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
+    paths.retain(|path| !path.ends_with(MANIFEST));
     assert_eq!(paths.len(), 24);
     let bytes = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
     std::fs::remove_dir_all(&output).unwrap();

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use exobus_actors::ids::JobId;
+
+use super::folder::{Claim, Standing};
+
 /// A failure of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -59,6 +63,75 @@ pub enum FileError {
         path: PathBuf,
         /// Name of one thing in it.
         found: String,
+    },
+    /// Another job has claimed an output directory.
+    #[error("{}: claimed by {}, {}", path.display(), claim.describe(), claim.advice(path, *standing))]
+    Claimed {
+        /// Which directory.
+        path: PathBuf,
+        /// What the claim says.
+        claim: Box<Claim>,
+        /// How it stands with that job.
+        standing: Standing,
+    },
+    /// The claim on an output directory is not the job's any more.
+    #[error(
+        "{}: the claim of job {job} is gone, {}", path.display(),
+        now.as_ref().map_or("and nobody has claimed it since".to_owned(), |now| format!("that of {} is there", now.describe()))
+    )]
+    ClaimLost {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose claim it was.
+        job: JobId,
+        /// The claim that is there now.
+        now: Option<Box<Claim>>,
+    },
+    /// Somebody has put something into the output directory of a job while that ran.
+    #[error("{}: not of job {job}, which writes to this directory: it was put there meanwhile, and is left alone", path.display())]
+    Foreign {
+        /// What was found.
+        path: PathBuf,
+        /// The job.
+        job: JobId,
+    },
+    /// An input directory is the output of a job that has not committed it.
+    #[error(
+        "{}: not whole: {} writes there or has not finished; --partial reads what is there", path.display(),
+        claim.as_ref().map_or("a job".to_owned(), |claim| claim.describe())
+    )]
+    Unfinished {
+        /// Which directory.
+        path: PathBuf,
+        /// What the claim says.
+        claim: Option<Box<Claim>>,
+    },
+    /// A file has a name that no input has.
+    #[error("{}: files whose names begin with _ or . are never input", path.display())]
+    NotInput {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A file is not what it was written as.
+    #[error("{}: damaged: {reason}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file was written by another version of exobus.
+    #[error(
+        "{}: it is of format {found}, and this exobus reads format {known}: use the exobus that wrote it, or remove it",
+        path.display()
+    )]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// The version that it has.
+        found: u64,
+        /// The version that is known.
+        known: u64,
     },
     /// An input directory holds no files.
     #[error("{}: no files in this directory", path.display())]

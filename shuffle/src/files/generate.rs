@@ -6,12 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use exobus_actors::futures::Home;
+use exobus_actors::ids::JobId;
+
+use super::content_hash::ContentHash;
 use super::direct::DirectFile;
+use super::folder::{Claimed, OutputFolder, Placed, Schema, place};
 use super::input::lock;
-use super::output::{part_name, prepare_output_dir, remove_quietly, sync_dir};
-use super::{ALIGNMENT, AlignedBuffer, FileError, REQUEST_BYTES};
+use super::output::{Token, part_name, remove_quietly, sync_dir, temporary_name};
+use super::{ALIGNMENT, AlignedBuffer, FileError, REQUEST_BYTES, content_hash};
 use crate::records::{Generator, Mode, RECORD_BYTES, RowHash, checksum, row_hash_sum};
 
+/// What a folder's claim and manifest say that made it.
+const PROGRAM: &str = "generate";
 /// Records of one request.
 const REQUEST_ROWS: u64 = (REQUEST_BYTES / RECORD_BYTES) as u64;
 
@@ -70,12 +77,16 @@ pub fn generate_file_until(
         _ => Path::new("."),
     };
     let temp = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-    let part = Part { temp_path: temp, final_path: path.to_path_buf(), start, records };
-    let generated = Parts(vec![part]).generate(mode, threads, stop)?;
-    if generated.is_some() {
-        sync_dir(directory)?;
+    let parts = Parts(vec![Part { temp_path: temp.clone(), start, records }]);
+    let Some((generated, _)) = parts.generate(mode, threads, stop)? else { return Ok(None) };
+    // From here on it is removed by its own name only.
+    let placed = place(&temp, path).map_err(|error| FileError::io(path, "rename", 0, error))?;
+    if placed == Placed::Taken {
+        return Err(FileError::Exists { path: path.to_path_buf() });
     }
-    Ok(generated)
+    drop(parts);
+    sync_dir(directory)?;
+    Ok(Some(generated))
 }
 
 /// As [`generate_file`], to `files` files [`part_name`] of `directory`, which is created or empty. They hold the records
@@ -107,38 +118,63 @@ pub fn generate_dir_until(
     threads: usize,
     stop: Stop<'_>,
 ) -> Result<Option<Generated>, FileError> {
-    let created = prepare_output_dir(directory)?;
-    let first_of = |index: usize| (u128::from(records) * index as u128 / files as u128) as u64;
-    let parts = (0..files).map(|index| {
-        let name = part_name(index, files);
-        Part {
-            temp_path: directory.join(format!(".{name}.{}.tmp", std::process::id())),
-            final_path: directory.join(name),
-            start: start.wrapping_add(u128::from(first_of(index))),
-            records: first_of(index + 1) - first_of(index),
+    let folder = OutputFolder::new(directory, JobId::new());
+    let home = Home::default();
+    let claimed = match folder.claim(PROGRAM, &home, None)? {
+        // Nobody but the operating system is asked, and it says so.
+        Claimed::Over(job) => {
+            tracing::warn!(path = %directory.display(), %job, "taking the directory over from a job that is over");
+            folder.claim(PROGRAM, &home, Some((job, true)))
         }
+        claimed => Ok(claimed),
+    };
+    claimed?;
+    let lock = folder.lock();
+    let generated = generate_parts(&folder, (mode, start, records), files, threads, stop);
+    drop(lock);
+    if !matches!(generated, Ok(Some(_))) {
+        let withdrawn = folder.withdraw();
+        // What went wrong first is what people need to know.
+        generated.as_ref().is_ok().then_some(withdrawn).transpose()?;
+    }
+    generated
+}
+
+fn generate_parts(
+    folder: &OutputFolder,
+    (mode, start, records): (Mode, u128, u64),
+    files: usize,
+    threads: usize,
+    stop: Stop<'_>,
+) -> Result<Option<Generated>, FileError> {
+    let first_of = |index: usize| (u128::from(records) * index as u128 / files as u128) as u64;
+    let names: Vec<String> = (0..files).map(|index| part_name(index, files)).collect();
+    let temporaries: Vec<String> = names.iter().map(|name| temporary_name(name, "0")).collect();
+    let parts = temporaries.iter().enumerate().map(|(index, temporary)| Part {
+        temp_path: folder.temporaries().join(temporary),
+        start: start.wrapping_add(u128::from(first_of(index))),
+        records: first_of(index + 1) - first_of(index),
     });
-    let generated = Parts(parts.collect()).generate(mode, threads, stop);
-    if !matches!(generated, Ok(Some(_))) && created {
-        // It is empty again; somebody may have put something in meanwhile, then it stays.
-        let _ = std::fs::remove_dir(directory);
-    }
-    let generated = generated?;
-    if generated.is_some() {
-        sync_dir(directory)?;
-    }
-    Ok(generated)
+    let parts = Parts(parts.collect());
+    let Some((generated, hashes)) = parts.generate(mode, threads, stop)? else { return Ok(None) };
+    sync_dir(&folder.temporaries())?;
+    let token = |index: usize| {
+        let rows = parts.0[index].records;
+        let (temporary, name) = (temporaries[index].clone(), names[index].clone());
+        Token { temporary, name, rows, bytes: rows * RECORD_BYTES as u64, hash: hashes[index] }
+    };
+    folder.commit("0", (PROGRAM, &Schema::records()), |take| (0..files).try_for_each(|index| take(&token(index))))?;
+    Ok(Some(generated))
 }
 
 /// One file to write.
 struct Part {
     temp_path: PathBuf,
-    final_path: PathBuf,
     start: u128,
     records: u64,
 }
 
-/// All files to write; those that did not get their name are removed at the end.
+/// All files to write; their temporary names go at the end.
 struct Parts(Vec<Part>);
 
 /// A file that is being written; closed when the last of its requests lets go of it.
@@ -149,17 +185,23 @@ struct Open {
 }
 
 impl Parts {
-    /// `None`: stopped.
-    fn generate(mut self, mode: Mode, threads: usize, stop: Stop<'_>) -> Result<Option<Generated>, FileError> {
+    /// What was made, and the hash of each file; `None`: stopped.
+    fn generate(
+        &self,
+        mode: Mode,
+        threads: usize,
+        stop: Stop<'_>,
+    ) -> Result<Option<(Generated, Vec<ContentHash>)>, FileError> {
         let generator = Generator::new(mode);
-        let state = Mutex::new(Progress::default());
+        let hashes = vec![ContentHash::default(); self.0.len()];
+        let state = Mutex::new(Progress { hashes, ..Progress::default() });
         thread::scope(|scope| {
             let work = || {
                 // A buffer costs nothing before it is touched.
                 let mut buffer = AlignedBuffer::new(REQUEST_BYTES);
                 while let Some(request) = Progress::next(&state, &self.0).filter(|_| !stop()) {
                     let written = request.run(&generator, &mut buffer);
-                    lock(&state).account(written);
+                    lock(&state).account(request.index, written);
                 }
             };
             for _ in 1..threads {
@@ -178,12 +220,7 @@ impl Parts {
         if progress.done.records < self.0.iter().map(|part| part.records).sum() {
             return Ok(None);
         }
-        for part in &self.0 {
-            std::fs::rename(&part.temp_path, &part.final_path)
-                .map_err(|error| FileError::io(&part.final_path, "rename", 0, error))?;
-        }
-        self.0.clear();
-        Ok(Some(progress.done))
+        Ok(Some((progress.done, progress.hashes)))
     }
 }
 
@@ -203,12 +240,16 @@ struct Progress {
     handed_out: u64,
     open: Option<Arc<Open>>,
     done: Generated,
+    /// Of each file.
+    hashes: Vec<ContentHash>,
     failure: Option<FileError>,
 }
 
 /// A range of one file for one thread to make and write.
 struct Request<'a> {
     part: &'a Part,
+    /// Its position among the files.
+    index: usize,
     open: Arc<Open>,
     /// First record, counted from the start of the part.
     from: u64,
@@ -219,7 +260,8 @@ impl Progress {
     /// The next range, in order of files and offsets, so that few files are open at a time.
     fn next<'a>(state: &Mutex<Progress>, parts: &'a [Part]) -> Option<Request<'a>> {
         let mut progress = lock(state);
-        let part = parts.get(progress.part)?;
+        let index = progress.part;
+        let part = parts.get(index)?;
         if progress.failure.is_some() {
             return None;
         }
@@ -233,12 +275,13 @@ impl Progress {
             progress.handed_out = 0;
             progress.open = None;
         }
-        Some(Request { part, open, from, records })
+        Some(Request { part, index, open, from, records })
     }
 
-    fn account(&mut self, written: Result<Generated, FileError>) {
+    fn account(&mut self, index: usize, written: Result<(Generated, ContentHash), FileError>) {
         match written {
-            Ok(written) => {
+            Ok((written, hash)) => {
+                self.hashes[index] += hash;
                 self.done.records += written.records;
                 self.done.bytes += written.bytes;
                 self.done.checksum += written.checksum;
@@ -252,7 +295,7 @@ impl Progress {
 }
 
 impl Request<'_> {
-    fn run(&self, generator: &Generator, buffer: &mut AlignedBuffer) -> Result<Generated, FileError> {
+    fn run(&self, generator: &Generator, buffer: &mut AlignedBuffer) -> Result<(Generated, ContentHash), FileError> {
         let file = self.open.get(self.part)?;
         let bytes = self.records as usize * RECORD_BYTES;
         let records = &mut buffer[..bytes];
@@ -263,6 +306,8 @@ impl Request<'_> {
             checksum: checksum(records),
             row_hash: row_hash_sum(records),
         };
+        // Requests begin where blocks do.
+        let hash = ContentHash::of_blocks(self.from * RECORD_BYTES as u64 / content_hash::BLOCK_BYTES as u64, records);
         let padded = bytes.next_multiple_of(ALIGNMENT);
         buffer[bytes..padded].fill(0);
         file.write_at(self.from * RECORD_BYTES as u64, &buffer[..padded])?;
@@ -273,7 +318,7 @@ impl Request<'_> {
         if self.open.unwritten.fetch_sub(self.records, Ordering::AcqRel) == self.records {
             file.sync()?;
         }
-        Ok(generated)
+        Ok((generated, hash))
     }
 }
 

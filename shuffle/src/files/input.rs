@@ -8,6 +8,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use super::direct::DirectFile;
+use super::folder::check_input_folder;
 use super::{ALIGNMENT, FileError, REQUEST_BYTES, STRIDE_BYTES};
 use crate::records::RECORD_BYTES;
 
@@ -50,8 +51,8 @@ impl Default for ReadOptions {
 ///
 /// # Errors
 /// Those of [`list_files`]; a file that ends inside a record.
-pub fn list_inputs(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
-    let files = list_files(paths)?;
+pub fn list_inputs(paths: &[PathBuf], partial: bool) -> Result<Vec<InputFile>, FileError> {
+    let files = list_files(paths, partial)?;
     files.iter().try_for_each(|file| whole_rows(&file.path, file.bytes, RECORD_BYTES as u64))?;
     Ok(files)
 }
@@ -68,14 +69,16 @@ pub(crate) fn whole_rows(path: &Path, bytes: u64, row_bytes: u64) -> Result<(), 
 }
 
 /// The files that `paths` name: a file stands for itself, a directory for the files in it, in order of their
-/// names, without those whose names begin with `.` or `_` (temporaries, markers). Empty files are kept.
+/// names, without those whose names begin with `.` or `_` (temporaries, markers): these are never input. Empty files are kept.
+///
+/// A directory that a job has claimed and not committed is refused, unless what is there by now will do: `partial`.
 ///
 /// # Errors
-/// A path that is missing or unreadable, a directory without files.
-pub fn list_files(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
+/// A path that is missing or unreadable, a directory without files, [`FileError::Unfinished`], [`FileError::NotInput`].
+pub fn list_files(paths: &[PathBuf], partial: bool) -> Result<Vec<InputFile>, FileError> {
     let mut files = Vec::new();
     visit_files(
-        paths,
+        (paths, partial),
         |_| Ok(()),
         |path, bytes| -> Result<(), FileError> {
             files.push(InputFile { path: path.to_owned(), bytes });
@@ -91,7 +94,7 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<InputFile>, FileError> {
 /// # Errors
 /// As [`list_files`]; those of `check` and `file`.
 pub(crate) fn visit_files<E: From<FileError>>(
-    paths: &[PathBuf],
+    (paths, partial): (&[PathBuf], bool),
     mut check: impl FnMut(&Path) -> Result<(), E>,
     mut file: impl FnMut(&Path, u64) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -100,6 +103,9 @@ pub(crate) fn visit_files<E: From<FileError>>(
         check(path)?;
         let metadata = look_up(path)?;
         if metadata.is_dir() {
+            if !partial {
+                check_input_folder(path)?;
+            }
             let mut any = false;
             for Entry { name, bytes } in visible_files(path)? {
                 let path = path.join(name);
@@ -120,6 +126,8 @@ pub(crate) fn visit_files<E: From<FileError>>(
             if !any {
                 return Err(FileError::NoFiles { path: path.clone() }.into());
             }
+        } else if metadata.is_file() && path.file_name().is_some_and(is_hidden) {
+            return Err(FileError::NotInput { path: path.clone() }.into());
         } else if metadata.is_file() {
             file(path, metadata.len())?;
         } else {
@@ -127,6 +135,23 @@ pub(crate) fn visit_files<E: From<FileError>>(
         }
     }
     Ok(())
+}
+
+fn is_hidden(name: &std::ffi::OsStr) -> bool {
+    matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_'))
+}
+
+/// Names in a directory that do not begin with `.` or `_`, of whatever is there.
+pub(super) fn visible_names(directory: &Path) -> Result<Vec<std::ffi::OsString>, FileError> {
+    let failed = |error| FileError::io(directory, "list", 0, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !is_hidden(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 /// Something in a directory.
@@ -143,7 +168,7 @@ fn visible_files(directory: &Path) -> Result<Vec<Entry>, FileError> {
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        if matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_')) {
+        if is_hidden(&name) {
             continue;
         }
         let kind = entry.file_type().map_err(failed)?;

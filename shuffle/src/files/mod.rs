@@ -14,8 +14,10 @@
 //! [`STRIDE_BYTES`] wherever we choose them: there both fit.
 
 pub mod buffer;
+pub mod content_hash;
 mod direct;
 pub mod error;
+pub mod folder;
 pub mod generate;
 pub mod input;
 pub mod list;
@@ -23,16 +25,19 @@ pub mod output;
 pub mod validate;
 
 pub use buffer::AlignedBuffer;
+pub use content_hash::ContentHash;
 pub use direct::DirectFile;
 pub use error::FileError;
+pub use folder::{
+    CLAIM, Claim, ClaimLock, Claimed, MANIFEST, Manifest, ManifestFile, OutputFolder, Schema, Standing,
+    check_output_folder,
+};
 pub use generate::{Generated, Stop, generate_dir, generate_dir_until, generate_file, generate_file_until};
 pub use input::{Chunk, InputFile, ReadOptions, chunks, list_files, list_inputs, read_chunk};
 pub(crate) use input::{read_files, visit_files, whole_rows};
 pub(crate) use list::scratch_bytes;
 pub use list::{FileList, FilePart, SMALL_FILE_BYTES};
-pub use output::{
-    IoBuffer, OutputFile, Token, abort, commit, part_name, prepare_output_dir, range_name, remove_unfinished, sync_dir,
-};
+pub use output::{IoBuffer, OutputFile, Token, abort, part_name, range_name, sync_dir};
 pub use validate::validate_files;
 
 /// What offset, length and memory of a direct request must be a multiple of, in bytes. 512 would do on some disks.

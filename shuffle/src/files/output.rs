@@ -1,11 +1,11 @@
-//! Output: a record file is written front to back under a temporary name and gets its final one by a rename.
+//! Output: a record file is written front to back under a temporary name; the commit of its folder gives it its final one.
 //!
 //! Buffers are the caller's. While one is filled, the ones before are written by a thread of the file's own, which starts
 //! with the first full buffer: a file smaller than a buffer costs no thread. A writer waits only for the disk, when all
 //! its buffers are full.
 //!
-//! A task writes under a name that carries its attempt and returns a [`Token`]; whoever accepts the attempt calls
-//! [`commit`], as often as it likes. A file that is dropped unfinished removes its temporary.
+//! A task writes under a name that carries its attempt and returns a [`Token`]; whoever accepts the attempt has the token
+//! [committed](super::OutputFolder::commit). A file that is dropped unfinished removes its temporary.
 
 use std::io;
 use std::ops::DerefMut;
@@ -16,7 +16,9 @@ use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
 
+use super::content_hash::{ContentHash, Hashing};
 use super::direct::DirectFile;
+use super::folder::ManifestFile;
 use super::{ALIGNMENT, FileError};
 
 /// Memory for output, lent by value: it travels to the writing thread and back. Its address should be a multiple of
@@ -24,15 +26,26 @@ use super::{ALIGNMENT, FileError};
 /// [`super::STRIDE_BYTES`] let every buffer end with a whole record.
 pub type IoBuffer = Box<dyn DerefMut<Target = [u8]> + Send>;
 
-/// A finished file that waits for its final name.
+/// A finished file that waits for its final name. Two attempts at one file have tokens of one length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Where the file is.
-    pub temp_path: PathBuf,
-    /// Where it will be.
-    pub final_path: PathBuf,
+    /// What it is called in the folder of temporaries.
+    pub temporary: String,
+    /// What it will be called.
+    pub name: String,
+    /// Rows in it.
+    pub rows: u64,
     /// Its length.
     pub bytes: u64,
+    /// The hash of its bytes.
+    pub hash: ContentHash,
+}
+
+impl Token {
+    /// The file as the manifest has it.
+    pub fn listed(&self) -> ManifestFile {
+        ManifestFile { name: self.name.clone(), rows: self.rows, bytes: self.bytes, hash: self.hash }
+    }
 }
 
 /// A full buffer on its way to the disk, and the answer.
@@ -53,7 +66,9 @@ struct Writer {
 pub struct OutputFile {
     file: Arc<DirectFile>,
     temp_path: PathBuf,
-    final_path: PathBuf,
+    temporary: String,
+    name: String,
+    hashing: Hashing,
     /// Being filled; `None` while all buffers are on their way.
     filling: Option<IoBuffer>,
     filled: usize,
@@ -68,8 +83,8 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Creates the temporary of file `name` in `directory`. `attempt` is part of its name and tells attempts at the same
-    /// output apart; what an earlier life of the same attempt left is overwritten. `bytes_hint` is how long the file will be, in
+    /// Creates the temporary of file `name` in `directory`, that of temporaries. `attempt` is part of its name and tells
+    /// attempts at the same output apart; what an earlier life of the same attempt left is overwritten. `bytes_hint` is how long the file will be, in
     /// bytes, where that is known, else 0: its disk space is claimed at once, so that a full disk shows early.
     ///
     /// # Errors
@@ -87,12 +102,16 @@ impl OutputFile {
         assert!(!buffers.is_empty(), "an output file needs a buffer");
         assert!(buffers.iter().all(|buffer| buffer.len() >= ALIGNMENT), "a buffer is shorter than {ALIGNMENT} bytes");
         assert!(!name.contains('/') && !attempt.contains('/'), "names inside a directory: {name:?}, {attempt:?}");
-        let temp_path = directory.join(format!(".{name}.{attempt}.tmp"));
+        assert!(!attempt.contains('.'), "the name ends where the attempt begins: {attempt:?}");
+        let temporary = temporary_name(name, attempt);
+        let temp_path = directory.join(&temporary);
         let file = Arc::new(DirectFile::create(&temp_path)?);
         let output = OutputFile {
             file,
             temp_path,
-            final_path: directory.join(name),
+            temporary,
+            name: name.to_owned(),
+            hashing: Hashing::default(),
             filling: None,
             filled: 0,
             free: buffers,
@@ -155,15 +174,16 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Writes what is left and gives the buffers back, with the right to the final name. The file and its temporary name are on
+    /// Writes what is left and gives the buffers back, with the right to the final name; `rows`: how many are in it. The file and its temporary name are on
     /// the disk then: the log of a job that says so is, too, and must not say more than a power cut leaves.
     ///
     /// # Errors
     /// That of any write, or of the sync; the temporary is removed then.
-    pub fn finish(mut self) -> Result<(Token, Vec<IoBuffer>), FileError> {
+    pub fn finish(mut self, rows: u64) -> Result<(Token, Vec<IoBuffer>), FileError> {
         let bytes = self.bytes();
         if let Some(mut buffer) = self.filling.take() {
             let padded = self.filled.next_multiple_of(ALIGNMENT);
+            self.hashing.write(&buffer[..self.filled]);
             buffer[self.filled..padded].fill(0);
             let written = self.file.write_at(self.offset, &buffer[..padded]);
             self.free.push(buffer);
@@ -179,7 +199,9 @@ impl OutputFile {
             sync_dir(directory)?;
         }
         self.released = true;
-        let token = Token { temp_path: self.temp_path.clone(), final_path: self.final_path.clone(), bytes };
+        let hash = std::mem::take(&mut self.hashing).finish();
+        let (temporary, name) = (std::mem::take(&mut self.temporary), std::mem::take(&mut self.name));
+        let token = Token { temporary, name, rows, bytes, hash };
         Ok((token, std::mem::take(&mut self.free)))
     }
 
@@ -190,6 +212,7 @@ impl OutputFile {
             self.writer = Writer::start(self.file.clone(), buffers, &self.temp_path).ok();
         }
         let Some(buffer) = self.filling.take() else { return Ok(()) };
+        self.hashing.write(&buffer[..self.filled]);
         if self.writer.is_none() {
             // There is no thread left: slower, and as good.
             let written = self.file.write_at(self.offset, &buffer[..self.filled]);
@@ -279,29 +302,14 @@ fn usable(buffer: &IoBuffer) -> usize {
     buffer.len() / ALIGNMENT * ALIGNMENT
 }
 
-/// Gives a finished file its final name. Doing it again changes nothing.
-///
-/// # Errors
-/// What the system says; a temporary that is missing while the final name is not there either.
-pub fn commit(token: &Token) -> Result<(), FileError> {
-    match std::fs::rename(&token.temp_path, &token.final_path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => match std::fs::metadata(&token.final_path) {
-            Ok(metadata) if metadata.len() == token.bytes => Ok(()),
-            _ => Err(FileError::io(&token.temp_path, "commit", 0, error)),
-        },
-        renamed => renamed.map_err(|error| FileError::io(&token.final_path, "commit", 0, error)),
-    }
-}
-
-/// Removes a finished file that will not be committed. Doing it again, or after [`commit`], changes nothing.
+/// Removes a finished file that will not be committed. Doing it again changes nothing; after the commit, only the temporary goes.
 ///
 /// # Errors
 /// What the system says.
-pub fn abort(token: &Token) -> Result<(), FileError> {
-    match std::fs::remove_file(&token.temp_path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(FileError::io(&token.temp_path, "remove", 0, error))
-        }
+pub fn abort(directory: &Path, token: &Token) -> Result<(), FileError> {
+    let path = directory.join(&token.temporary);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::io(&path, "remove", 0, error)),
         _ => Ok(()),
     }
 }
@@ -317,8 +325,9 @@ pub fn sync_dir(directory: &Path) -> Result<(), FileError> {
     synced.map_err(|error| FileError::io(directory, "sync", 0, error))
 }
 
-fn exists(folder: &Path) -> bool {
-    folder.as_os_str().is_empty() || folder.exists()
+/// What the temporary of an attempt at a file is called.
+pub(super) fn temporary_name(name: &str, attempt: &str) -> String {
+    format!("{name}.{attempt}")
 }
 
 /// The name of output `index` of `count`: `part-00000` and so on, with as many digits as make the order of names that of
@@ -332,55 +341,6 @@ pub fn part_name(index: usize, count: usize) -> String {
 /// in it, and so on. Between the names of this part and of the next, in the order of ranges.
 pub fn range_name(part: &str, range: &[u32]) -> String {
     range.iter().fold(part.to_owned(), |name, index| format!("{name}-{index:03}"))
-}
-
-/// Makes sure that `directory` exists, is empty and can be written to; true when it was created.
-///
-/// # Errors
-/// [`FileError::NotEmpty`], [`FileError::WrongKind`], or what the system says, a missing permission for one.
-pub fn prepare_output_dir(directory: &Path) -> Result<bool, FileError> {
-    let failed = |operation| move |error| FileError::io(directory, operation, 0, error);
-    let created = match std::fs::metadata(directory) {
-        Ok(metadata) if !metadata.is_dir() => {
-            return Err(FileError::WrongKind { path: directory.to_path_buf(), expected: "directory" });
-        }
-        Ok(_) => {
-            // An attempt before this one may have made it, and ended there. Who may not read the parent did not.
-            let _ = directory.parent().map(sync_dir);
-            false
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let new: Vec<&Path> = directory.ancestors().take_while(|folder| !exists(folder)).collect();
-            std::fs::create_dir_all(directory).map_err(failed("create the directory"))?;
-            // As with files: what a log says to be there has to be.
-            new.into_iter().filter_map(Path::parent).try_for_each(sync_dir)?;
-            true
-        }
-        Err(error) => return Err(failed("look up")(error)),
-    };
-    if let Some(entry) = std::fs::read_dir(directory).map_err(failed("list"))?.next() {
-        let found = entry.map_err(failed("list"))?.file_name().to_string_lossy().into_owned();
-        return Err(FileError::NotEmpty { path: directory.to_path_buf(), found });
-    }
-    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-        .map_err(|error| failed("write to the directory")(error.into()))?;
-    Ok(created)
-}
-
-/// Removes part files that are not committed, of whatever job; whether there was something else in the directory.
-pub fn remove_unfinished(directory: &Path) -> bool {
-    let mut others = false;
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(".part-") && name.ends_with(".tmp") {
-            // Somebody else may have removed it: what counts is that it is gone.
-            let _ = std::fs::remove_file(entry.path());
-        } else {
-            others = true;
-        }
-    }
-    others
 }
 
 /// Removes a temporary on a path where an error is already on its way.

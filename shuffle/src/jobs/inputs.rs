@@ -8,15 +8,16 @@ use exobus_actors::task::{Arg, JobError};
 
 use crate::files::{self, FileList};
 
-/// Lists the inputs; files that are no multiple of `row_bytes` long are refused.
+/// Lists the inputs; files that are no multiple of `row_bytes` long are refused. `partial`: directories that a job has claimed
+/// and not committed are read, too.
 pub(crate) fn list(
     context: &TaskContext<'_>,
-    inputs: &[PathBuf],
+    (inputs, partial): (&[PathBuf], bool),
     row_bytes: Option<u64>,
 ) -> Result<FileList, TaskError> {
     let mut list = FileList::default();
     let check = |path: &std::path::Path| context.check_path(path);
-    files::visit_files(inputs, check, |path, bytes| {
+    files::visit_files((inputs, partial), check, |path, bytes| {
         if let Some(row_bytes) = row_bytes {
             files::whole_rows(path, bytes, row_bytes)?;
         }

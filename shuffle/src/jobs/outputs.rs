@@ -1,14 +1,15 @@
-//! Part files of a job that are not committed yet, and committing them: the same for all jobs that write files.
+//! The output folder of a job: claimed, written to, committed or given back. The same for all jobs that write files.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use exobus_actors::futures::Futures;
+use exobus_actors::futures::{Futures, Home, ObjectRef};
+use exobus_actors::ids::JobId;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use serde::Deserialize;
+use exobus_actors::task::JobError;
+use serde::{Deserialize, Serialize};
 
-use crate::files::{self, FileError, IoBuffer, Token};
+use crate::files::{ClaimLock, Claimed, FileError, IoBuffer, OutputFile, OutputFolder, Schema, Token, abort};
 
 impl From<FileError> for TaskError {
     fn from(error: FileError) -> Self {
@@ -20,62 +21,168 @@ impl From<FileError> for TaskError {
     }
 }
 
-/// Prepares the output directory: true when it was made for this job. A task of its own, since what it returns always fits the
-/// job's log: run again when a job is taken up, it would find what the job itself has written there.
-#[task(name = "shuffle.prepare")]
-pub(crate) fn prepare(context: &mut TaskContext<'_>, output: PathBuf) -> Result<bool, TaskError> {
-    context.check_path(&output)?;
-    // A second attempt finds the directory that the first one made: empty, as it must be.
-    Ok(files::prepare_output_dir(&output)?)
+/// What `prepare` is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PrepareParams {
+    output: PathBuf,
+    program: String,
+    home: Home,
+    /// A job that has claimed the folder, and whether it is over, as the program has found out.
+    verdict: Option<(JobId, bool)>,
 }
 
-/// Removes temporaries unless the job got to its end.
+/// What `prepare` found.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Prepared {
+    /// The folder is the job's.
+    Claimed,
+    /// Another job has claimed it. `over`: that is known to be over; else its cluster has to be asked.
+    Another { job: JobId, over: bool },
+}
+
+/// Claims the output folder. A task of its own, since what it returns always fits the job's log: a job that is taken up again does
+/// not begin anew in a folder with what it has written there.
+#[task(name = "shuffle.prepare")]
+pub(crate) fn prepare(context: &mut TaskContext<'_>, params: PrepareParams) -> Result<Prepared, TaskError> {
+    context.check_path(&params.output)?;
+    let folder = OutputFolder::new(&params.output, context.job());
+    Ok(match folder.claim(&params.program, &params.home, params.verdict)? {
+        Claimed::Now => Prepared::Claimed,
+        Claimed::Over(job) => Prepared::Another { job, over: true },
+        Claimed::Ask(job) => Prepared::Another { job, over: false },
+    })
+}
+
+/// What `commit` is told. Each member of its only argument is a value with a field `token`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CommitParams {
+    output: PathBuf,
+    program: String,
+    schema: Schema,
+}
+
+/// What a reduce returns besides what its job wants to know of it.
+#[derive(Deserialize)]
+struct Finished {
+    token: Token,
+}
+
+/// Gives the files of a set of outputs of reduces their final names.
+#[task(name = "shuffle.commit", commits = true)]
+pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Result<(), TaskError> {
+    context.check_path(&params.output)?;
+    let folder = OutputFolder::new(&params.output, context.job());
+    context.check_path(&folder.temporaries())?;
+    let blocks = context.blocks(0);
+    folder.commit(&attempt_name(context), (&params.program, &params.schema), |take| {
+        blocks.iter().try_for_each(|block| {
+            let Finished { token } = rmp_serde::from_slice(block).map_err(TaskError::fatal)?;
+            // Names of files in the folder, and of no others.
+            if token.name.contains('/') || token.temporary.contains('/') {
+                return Err(TaskError::fatal(format!("{:?} is no name of a file", token.name)));
+            }
+            Ok(take(&token)?)
+        })
+    })
+}
+
+/// What the temporaries of an attempt are called. As long for every attempt: what two attempts of a task return must agree (law
+/// 4).
+fn attempt_name(context: &TaskContext<'_>) -> String {
+    format!("{}-{:05}", context.task(), context.attempt().0)
+}
+
+/// Begins a file of a task in the folder `output`. `bytes_hint`: how long it will be, where that is known, else 0.
+pub(crate) fn create_file(
+    context: &TaskContext<'_>,
+    (output, name): (&Path, &str),
+    buffers: Vec<IoBuffer>,
+    bytes_hint: u64,
+) -> Result<OutputFile, TaskError> {
+    // The name comes with the parameters, too.
+    context.check_path(&output.join(name))?;
+    let temporaries = OutputFolder::new(output, context.job()).temporaries();
+    context.check_path(&temporaries)?;
+    Ok(OutputFile::create(&temporaries, name, &attempt_name(context), buffers, bytes_hint)?)
+}
+
+/// Ends a file of a task, with so many rows in it.
+pub(crate) fn finish_file(
+    context: &mut TaskContext<'_>,
+    output: &Path,
+    file: OutputFile,
+    rows: u64,
+) -> Result<Token, TaskError> {
+    let (token, _buffers) = file.finish(rows)?;
+    if context.cancelled() {
+        abort(&OutputFolder::new(output, context.job()).temporaries(), &token)?;
+        return Err(TaskError::Cancelled);
+    }
+    context.wrote_outside(token.bytes);
+    Ok(token)
+}
+
+/// The output folder of a program, from the claim to the commit. Dropped before that, everything of the job goes from it.
 #[derive(Debug)]
-pub(crate) struct Cleanup {
+pub(crate) struct Output {
     futures: Futures,
-    directory: PathBuf,
-    created: bool,
+    path: PathBuf,
+    program: &'static str,
+    lock: Option<ClaimLock>,
     armed: bool,
 }
 
-impl Cleanup {
-    /// For this output directory; `created`: it was made for the job.
-    pub(crate) fn new(futures: &Futures, directory: &Path, created: bool) -> Self {
-        Self { futures: futures.clone(), directory: directory.to_owned(), created, armed: true }
+impl Output {
+    /// Claims `path` for the job.
+    pub(crate) async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
+        // Before the task runs: a job may end while it does.
+        let mut output = Self { futures: futures.clone(), path: path.to_owned(), program, lock: None, armed: true };
+        let (home, name) = (futures.home().clone(), program.to_owned());
+        let mut params = PrepareParams { output: output.path.clone(), program: name, home, verdict: None };
+        loop {
+            match futures.get_value(&futures.submit(prepare, &params, &[])?).await? {
+                Prepared::Claimed => break,
+                Prepared::Another { job, .. } if params.verdict.is_some() => {
+                    let path = output.path.display();
+                    return Err(JobError::program(format!("{path}: job {job} has claimed it meanwhile")));
+                }
+                Prepared::Another { job, over } => {
+                    let over = over || futures.is_over(job).await?;
+                    if over {
+                        let path = output.path.display();
+                        futures.say(&format!("{path} was claimed by job {job}, which is over: taking it over"))?;
+                    }
+                    params.verdict = Some((job, over));
+                }
+            }
+        }
+        output.lock = output.folder().lock();
+        Ok(output)
     }
 
-    /// All files have their final names.
-    pub(crate) fn committed(mut self) {
+    fn folder(&self) -> OutputFolder {
+        OutputFolder::new(&self.path, self.futures.job())
+    }
+
+    /// Gives the files of these outputs of reduces their names: the last thing that a job does.
+    pub(crate) async fn commit(mut self, reduced: &[ObjectRef], schema: Schema) -> Result<(), JobError> {
+        let files = self.futures.set(reduced)?;
+        let params = CommitParams { output: self.path.clone(), program: self.program.to_owned(), schema };
+        self.futures.ready(&self.futures.submit(commit, &params, &[files.arg()])?).await?;
         self.armed = false;
-        // A second attempt that was not stopped in time has left a file that nobody asked for.
-        remove_temporaries(&self.directory, false);
+        Ok(())
     }
 }
 
-impl Drop for Cleanup {
+impl Drop for Output {
     fn drop(&mut self) {
-        // They are those of another run, should the job go on elsewhere.
-        if self.armed && !self.futures.is_abandoned() {
-            remove_temporaries(&self.directory, self.created);
-        }
-    }
-}
-
-/// A directory is looked at so often: tasks that still run may begin files in it while it is emptied.
-const CLEANUPS_MAX: usize = 100;
-
-/// Removes what a job that failed has left in its output directory, and the directory when the job had made it.
-/// Tasks that still run remove their own.
-fn remove_temporaries(directory: &Path, created: bool) {
-    for _ in 0..CLEANUPS_MAX {
-        let others = files::remove_unfinished(directory);
-        // Not when there is something in it that is not ours.
-        if !created || others {
-            return;
-        }
-        match std::fs::remove_dir(directory) {
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-            _ => return,
+        drop(self.lock.take());
+        // It is another run's, should the job go on elsewhere.
+        if self.armed
+            && !self.futures.is_abandoned()
+            && let Err(error) = self.folder().withdraw()
+        {
+            tracing::warn!(job_id = %self.futures.job(), %error, "the output folder is not as it was");
         }
     }
 }
@@ -88,24 +195,4 @@ fn remove_temporaries(directory: &Path, created: bool) {
 pub(crate) fn output_buffers(context: &mut TaskContext<'_>, bytes: u64) -> Result<Vec<IoBuffer>, TaskError> {
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(bytes)?)) };
     Ok(vec![buffer()?, buffer()?])
-}
-
-/// What a reduce returns besides what its job wants to know of it.
-#[derive(Deserialize)]
-struct Finished {
-    token: Token,
-}
-
-/// Gives the files of a set of outputs of reduces their final names. Each member of the only argument is one of them, a value
-/// with a field `token`.
-pub(crate) fn commit(context: &mut TaskContext<'_>, directory: &Path) -> Result<(), TaskError> {
-    for block in context.blocks(0) {
-        let Finished { token } = rmp_serde::from_slice(&block).map_err(TaskError::fatal)?;
-        context.check_path(&token.temp_path)?;
-        context.check_path(&token.final_path)?;
-        files::commit(&token)?;
-    }
-    context.check_path(directory)?;
-    files::sync_dir(directory)?;
-    Ok(())
 }

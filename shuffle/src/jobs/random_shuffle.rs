@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::cuts::Cuts;
+use crate::files::Schema;
 use crate::keyed::{Emit, Input, KeyedJob, Partitioner, Split, Values};
 use crate::records::{RECORD_BYTES, row_hash_sum};
 
@@ -53,6 +54,10 @@ impl KeyedJob for RandomShuffle {
             file.write_all(record)?;
         }
         Ok(())
+    }
+
+    fn schema(&self) -> Schema {
+        Schema::records()
     }
 
     /// The records, as the sort counts them.

@@ -9,6 +9,7 @@ use exobus_actors::registry::TaskError;
 use exobus_actors::task::Output;
 use serde::{Deserialize, Serialize};
 
+use crate::files::Schema;
 use crate::keyed::{Emit, Input, KeyedJob, Split, Values};
 
 /// See the module. Values are counts: 8 bytes, little-endian.
@@ -45,6 +46,10 @@ impl KeyedJob for WordCount {
         values.for_each(|value| sum += count(value));
         file.write_all(key)?;
         Ok(writeln!(file, "\t{sum}")?)
+    }
+
+    fn schema(&self) -> Schema {
+        Schema::columns("text", vec!["word".to_owned(), "count".to_owned()], '\t', false)
     }
 
     /// The words themselves: as many as the counts add up to.

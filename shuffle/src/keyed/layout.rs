@@ -14,7 +14,7 @@ use super::tasks::{Found, ListParams, Listed, ProbeParams, Probed, SplitParams, 
 use super::{KeyedJob, Split};
 use crate::files::FileList;
 use crate::jobs::inputs::Pages;
-use crate::jobs::outputs::{Cleanup, prepare};
+use crate::jobs::outputs::Output;
 use crate::plan::{Plan, PlanError, Sizes};
 use crate::strategies::auto::{self, Estimate};
 
@@ -49,27 +49,24 @@ pub(super) struct Layout {
     pub(super) pages: Pages,
     /// What of the input each map reads.
     pub(super) shares: Vec<Share>,
-    /// Removes what a job that fails has made; where there is an output.
-    pub(super) cleanup: Option<Cleanup>,
+    /// Where there is one.
+    pub(super) output: Option<Output>,
 }
 
 impl Layout {
-    /// Lists the inputs, prepares the output if there is one, and looks at the rows.
+    /// Lists the inputs, claims the output if there is one, and looks at the rows.
     pub(super) async fn of<J: Registered>(
         futures: &Futures,
         job: &Arc<J>,
-        inputs: Vec<PathBuf>,
+        (inputs, partial): (Vec<PathBuf>, bool),
         output: Option<&Path>,
         partitions: Option<u32>,
     ) -> Result<Self, JobError> {
-        let listing = ListParams { job: job.clone(), inputs };
+        let listing = ListParams { job: job.clone(), inputs, partial };
         let listed = futures.submit(KeyedFunction::<J, stage::List>::new(), &listing, &[])?;
         let Listed { files } = futures.get_value(&listed).await?;
-        let cleanup = match output {
-            Some(output) => {
-                let created = futures.get_value(&futures.submit(prepare, &output.to_owned(), &[])?).await?;
-                Some(Cleanup::new(futures, output, created))
-            }
+        let output = match output {
+            Some(output) => Some(Output::claim(futures, output, J::NAME).await?),
             None => None,
         };
 
@@ -83,7 +80,7 @@ impl Layout {
         let plan = probed.plan(sizes, partitions).map_err(JobError::program)?;
         check_partitions(&**job, plan.partitions)?;
         let shares = shares(&files, &places, probed.piece_bytes(&plan, job.combines()));
-        Ok(Self { input_bytes, sizes, plan, pages, shares, cleanup })
+        Ok(Self { input_bytes, sizes, plan, pages, shares, output })
     }
 
     pub(super) fn estimates(&self) -> Vec<Estimate> {

@@ -14,8 +14,8 @@ use super::KeyedJob;
 use super::register::Registered;
 use super::tasks::ROWS_PER_LOOK;
 use super::values::{Combined, Group, Values};
-use crate::files::{self, FileError, IoBuffer, OutputFile, Token};
-use crate::jobs::outputs::output_buffers;
+use crate::files::{FileError, IoBuffer, OutputFile, Token};
+use crate::jobs::outputs::{create_file, finish_file, output_buffers};
 use crate::jobs::pieces;
 use crate::rows::{ReadRows, RowMerge, RowRun, RowsError, SliceRows, push_row};
 
@@ -215,25 +215,17 @@ fn write_file<J: Registered, R: RowRun>(
     buffers: Vec<IoBuffer>,
     params: &ReduceParams<J>,
 ) -> Result<Reduced, TaskError> {
-    let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
-    // The name comes with the parameters, too.
-    context.check_path(&params.directory.join(&params.name))?;
-    let output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, 0)?;
+    let output = create_file(context, (&params.directory, &params.name), buffers, 0)?;
     let mut file = Writing { output, failure: None };
     let reduced = reduce_all(context, &*params.job, &mut merge, &mut file);
     let (keys, conserved) = match file.failure {
         Some(failure) => return Err(failure.into()),
         None => reduced?,
     };
-    let (token, _buffers) = file.output.finish()?;
-    if context.cancelled() {
-        files::abort(&token)?;
-        return Err(TaskError::Cancelled);
-    }
+    let token = finish_file(context, &params.directory, file.output, keys)?;
     for (arg, read) in of.iter().zip(merge.read()) {
         context.consumed(*arg, read.bytes, read.rows, read.row_hash);
     }
-    context.wrote_outside(token.bytes);
     Ok(Reduced { token, keys, conserved })
 }
 

@@ -35,7 +35,7 @@
 //!
 //! `examples/longest_words.rs` has functions for combining and merging, too, and runs its job in one process.
 //!
-//! 1. *list*: which input files there are, and whether the output directory can be used;
+//! 1. *list*: which input files there are; *claim* the output directory;
 //! 2. *split*, where rows have no fixed places: read each file once and note where rows begin;
 //! 3. *probe*: map small pieces of the input at random places to see how large its rows are; all numbers of the
 //!    [`Plan`](crate::Plan) come from that;
@@ -70,6 +70,7 @@ use serde::de::DeserializeOwned;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::cuts::Cuts;
+use crate::files::Schema;
 
 pub(crate) use input::bad_line;
 pub use input::{Input, Mark, Piece};
@@ -210,6 +211,11 @@ pub trait KeyedJob: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// # Errors
     /// Those of the file.
     fn reduce(&self, key: &[u8], values: Values<'_>, file: &mut dyn std::io::Write) -> Result<(), TaskError>;
+
+    /// What the rows of the part files are, for the manifest.
+    fn schema(&self) -> Schema {
+        Schema::bytes()
+    }
 
     /// What of a row must be there at the end as it was at the beginning: sums over all emitted rows and over all
     /// reduced ones must agree. Without combining that is the row, which is the default. A job that combines or merges implements

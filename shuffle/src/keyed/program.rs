@@ -17,7 +17,6 @@ use super::tasks::{CONSERVE, Made, MapParams};
 use crate::files::part_name;
 use crate::job::Job;
 use crate::jobs::inputs::Pages;
-use crate::jobs::outputs::Cleanup;
 use crate::plan::Plan;
 use crate::strategies::Strategy;
 use crate::strategies::auto::Explained;
@@ -34,6 +33,9 @@ pub struct KeyedParams<J> {
     pub partitions: Option<u32>,
     /// Which strategy; `None`: the one that is estimated to be the fastest.
     pub strategy: Option<Strategy>,
+    /// Whether a directory is read that a job has claimed and not committed.
+    #[serde(default)]
+    pub partial: bool,
     /// The job.
     pub job: J,
 }
@@ -130,17 +132,16 @@ impl<J: Registered> Job for Shuffle<J> {
 /// # Errors
 /// Bad input, a full disk, an output directory that cannot be used, rows that got lost: each names the file or edge.
 pub async fn run<J: Registered>(futures: Futures, params: KeyedParams<J>) -> Result<KeyedReport, JobError> {
-    let KeyedParams { inputs, output, partitions, strategy, job } = params;
+    let KeyedParams { inputs, output, partitions, strategy, partial, job } = params;
     let job = Arc::new(job);
-    let layout = Layout::of(&futures, &job, inputs, Some(&output), partitions).await?;
+    let layout = Layout::of(&futures, &job, (inputs, partial), Some(&output), partitions).await?;
     let strategy = strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
-    let Layout { input_bytes, plan, pages, shares, cleanup, .. } = layout;
+    let Layout { input_bytes, plan, pages, shares, output: claimed, .. } = layout;
     let maps = shares.len();
     futures.plan_stage(&format!("{}.map", J::NAME), maps as u64, input_bytes)?;
     futures.plan_stage(&format!("{}.reduce", J::NAME), u64::from(plan.partitions), plan.input_bytes)?;
 
-    let output_folder = output.clone();
-    let shuffle = Shuffle { job: job.clone(), pages, shares, output: output_folder, plan, made: RefCell::default() };
+    let shuffle = Shuffle { job: job.clone(), pages, shares, output, plan, made: RefCell::default() };
     let shuffled = strategy.run(&futures, &shuffle, maps, &plan).await?;
     futures.wait_all(&shuffled.outputs).await?;
     drop(shuffled.kept);
@@ -167,10 +168,9 @@ pub async fn run<J: Registered>(futures: Futures, params: KeyedParams<J>) -> Res
         report.output_bytes += reduced.token.bytes;
     }
     check(&*job, &report)?;
-    let files = futures.set(&shuffled.outputs)?;
-    let committed = futures.submit(KeyedFunction::<J, stage::Commit>::new(), &output, &[files.arg()])?;
-    futures.ready(&committed).await?;
-    cleanup.into_iter().for_each(Cleanup::committed);
+    if let Some(output) = claimed {
+        output.commit(&shuffled.outputs, job.schema()).await?;
+    }
     report.owner_bytes = futures.owner_bytes().await?;
     Ok(report)
 }
@@ -183,6 +183,9 @@ pub struct ExplainParams<J> {
     pub inputs: Vec<PathBuf>,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,
+    /// Whether a directory is read that a job has claimed and not committed.
+    #[serde(default)]
+    pub partial: bool,
     /// The job.
     pub job: J,
 }
@@ -193,8 +196,8 @@ pub struct ExplainParams<J> {
 /// # Errors
 /// Bad input: names the file.
 pub async fn explain<J: Registered>(futures: Futures, params: ExplainParams<J>) -> Result<Explained, JobError> {
-    let ExplainParams { inputs, partitions, job } = params;
-    let layout = Layout::of(&futures, &Arc::new(job), inputs, None, partitions).await?;
+    let ExplainParams { inputs, partitions, partial, job } = params;
+    let layout = Layout::of(&futures, &Arc::new(job), (inputs, partial), None, partitions).await?;
     let estimates = layout.estimates();
     let Layout { input_bytes, sizes, plan, shares, .. } = layout;
     Ok(Explained { input_bytes, sizes, maps: shares.len() as u64, plan, estimates })

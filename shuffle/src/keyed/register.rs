@@ -1,4 +1,4 @@
-//! How a type becomes a program and seven task functions by name.
+//! How a type becomes a program and six task functions by name.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -62,8 +62,6 @@ pub(super) mod stage {
         Merge "merge" (MergeParams<J>) -> ();
         /// Makes a file.
         Reduce "reduce" (ReduceParams<J>) -> Reduced;
-        /// Names the files.
-        Commit "commit" (std::path::PathBuf) -> ();
     }
 }
 
@@ -105,7 +103,7 @@ macro_rules! keyed_job {
             const VERSION: u32 = $version;
         }
 
-        $crate::keyed_job!(@stages $job, $name, $version, Whole, list split probe map commit);
+        $crate::keyed_job!(@stages $job, $name, $version, Whole, list split probe map);
         $crate::keyed_job!(@stages $job, $name, $version, Either, merge reduce);
 
         $crate::keyed_job!(@program $job, $name, $version, run, KeyedParams);

@@ -15,7 +15,7 @@ use super::register::Registered;
 use super::shares::Share;
 use super::{KeyedJob, Partitioner, Split};
 use crate::files::FileList;
-use crate::jobs::{inputs, outputs};
+use crate::jobs::inputs;
 use crate::rows::{ROW_HEADER_BYTES, RowBuffer};
 
 /// Rows between two looks at whether the task is still wanted.
@@ -40,7 +40,7 @@ pub mod call {
         };
     }
 
-    entries!(list split probe map merge reduce commit);
+    entries!(list split probe map merge reduce);
 
     fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, TaskError> {
         exobus_actors::decode_params(bytes)
@@ -53,6 +53,7 @@ pub mod call {
 pub struct ListParams<J> {
     pub(super) job: Arc<J>,
     pub(super) inputs: Vec<PathBuf>,
+    pub(super) partial: bool,
 }
 
 /// What `list` found.
@@ -66,7 +67,7 @@ fn list<J: Registered>(context: &mut TaskContext<'_>, params: ListParams<J>) -> 
         Split::Records(bytes) => Some(bytes),
         Split::Anywhere | Split::Marks => None,
     };
-    Ok(Listed { files: inputs::list(context, &params.inputs, row_bytes)? })
+    Ok(Listed { files: inputs::list(context, (&params.inputs, params.partial), row_bytes)? })
 }
 
 /// What `split` is told. Its only argument is the page with the file.
@@ -302,9 +303,4 @@ fn map_piece<J: KeyedJob>(
         buffer.push(key, value)
     };
     job.map(&mut Input::open(piece, window, spare)?, &mut emit)
-}
-
-#[expect(clippy::extra_unused_type_parameters, reason = "all stages are called alike")]
-fn commit<J: Registered>(context: &mut TaskContext<'_>, directory: PathBuf) -> Result<(), TaskError> {
-    outputs::commit(context, &directory)
 }

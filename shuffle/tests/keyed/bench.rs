@@ -9,6 +9,7 @@ use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
+use exobus_shuffle::files::MANIFEST;
 use exobus_shuffle::jobs::sort::{CutsFrom, SortParams, SortReport, sort};
 use exobus_shuffle::keyed::{self, KeyedParams, KeyedReport, Registered};
 
@@ -58,7 +59,8 @@ impl Bench {
         strategy: Option<Strategy>,
     ) -> Result<Ran, JobError> {
         let (inputs, output) = (inputs.to_vec(), self.path("out"));
-        let params = KeyedParams { inputs, output: output.clone(), partitions: self.partitions, strategy, job };
+        let params =
+            KeyedParams { inputs, output: output.clone(), partitions: self.partitions, strategy, partial: false, job };
         let (report, end) = self.run_program(J::NAME, async move |futures| keyed::run(futures, params).await).await?;
         let files = parts(&output);
         assert_eq!(files.len(), report.partitions as usize);
@@ -82,6 +84,7 @@ impl Bench {
             partitions: self.partitions,
             strategy: Some(Strategy::Simple),
             cuts: CutsFrom::default(),
+            partial: false,
         };
         let (report, _) = self.run_program("sort", async move |futures| sort(futures, params).await).await?;
         let bytes = parts(&self.path("out")).concat();
@@ -91,7 +94,7 @@ impl Bench {
 
     pub async fn sort_by(&self, inputs: &[PathBuf], cuts: CutsFrom) -> Result<SortReport, JobError> {
         let (inputs, output) = (inputs.to_vec(), self.path("out"));
-        let params = SortParams { inputs, output, partitions: self.partitions, strategy: None, cuts };
+        let params = SortParams { inputs, output, partitions: self.partitions, strategy: None, cuts, partial: false };
         let (report, _) = self.run_program("sort", async move |futures| sort(futures, params).await).await?;
         fs::remove_dir_all(self.path("out")).unwrap();
         Ok(report)
@@ -141,6 +144,8 @@ fn spill_files(folder: &Path) -> Vec<String> {
 fn parts(folder: &Path) -> Vec<Vec<u8>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
+    let manifest = paths.iter().position(|path| path.ends_with(MANIFEST)).expect("a folder that is whole says so");
+    paths.remove(manifest);
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 

@@ -108,7 +108,8 @@ pub(super) fn input_changes(ground: &Ground) -> Result<Outcome> {
     let sorted = cluster.sort("simple", |events| {
         let now = events.are_done(100, "sort.map", &victim) && events.done("sort.reduce") > 2;
         if now {
-            for entry in fs::read_dir(&input)?.flatten() {
+            let records = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("part-");
+            for entry in fs::read_dir(&input)?.flatten().filter(records) {
                 was.push((entry.path(), fs::read(entry.path())?));
                 spoil(&entry.path())?;
             }

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use exobus_shuffle::files::Token;
 use exobus_shuffle::kernels::{sort_pieces, sort_scratch_bytes};
 use exobus_shuffle::records::RECORD_BYTES;
 
 use super::layout::{Layout, SORTERS};
-use super::output::Outputs;
+use super::output::{Outputs, Token};
 use super::scatter::start;
 use super::spill::SpillFile;
 use super::store::Store;

@@ -29,13 +29,14 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use exobus_shuffle::files::{self, AlignedBuffer, InputFile, Token};
+use exobus_shuffle::files::{self, AlignedBuffer, InputFile};
 use exobus_shuffle::records::{RECORD_BYTES, RowHash};
 
 pub use failure::Failure;
 pub use stages::Stage;
 
 use layout::Layout;
+use output::Token;
 use stages::Stages;
 use store::Store;
 
@@ -85,8 +86,8 @@ struct Arena {
 /// Bad input, too little memory, a full disk, rows that got lost. No file of the output is left then.
 pub fn sort(options: &Options) -> Result<Report, Failure> {
     let mut stages = Stages::start();
-    let inputs = files::list_inputs(&options.inputs)?;
-    files::prepare_output_dir(&options.output)?;
+    let inputs = files::list_inputs(&options.inputs, false)?;
+    std::fs::create_dir_all(&options.output).map_err(output::failed(&options.output, "create"))?;
     let bytes = inputs.iter().map(|file| file.bytes).sum::<u64>();
     let layout = Layout::new(bytes, options.partitions, options.memory_bytes)?;
     let cuts = sample::cuts(&inputs, layout.buckets())?;
@@ -100,7 +101,7 @@ pub fn sort(options: &Options) -> Result<Report, Failure> {
     let tokens = tokens.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if result.is_err() {
         // Their writers are gone; what was still being written has removed itself.
-        tokens.iter().try_for_each(files::abort)?;
+        tokens.iter().try_for_each(Token::abort)?;
     }
     let mut report = result?;
     commit(&options.output, &tokens)?;
@@ -146,7 +147,7 @@ fn run<'a>(
 }
 
 fn commit(output: &Path, tokens: &[Token]) -> Result<(), Failure> {
-    tokens.iter().try_for_each(files::commit)?;
+    tokens.iter().try_for_each(Token::commit)?;
     Ok(files::sync_dir(output)?)
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use exobus_shuffle::files::{ALIGNMENT, DirectFile, FileError, Token, part_name};
+use exobus_shuffle::files::{ALIGNMENT, DirectFile, FileError, part_name};
 
 use super::Failure;
 use super::scatter::start;
@@ -14,6 +14,32 @@ use super::store::Store;
 
 /// Threads that write, so requests under way.
 const WRITERS: usize = 4;
+
+/// A finished file that waits for its final name.
+#[derive(Debug, Clone)]
+pub(super) struct Token {
+    pub(super) temp_path: PathBuf,
+    pub(super) final_path: PathBuf,
+    pub(super) bytes: u64,
+}
+
+impl Token {
+    /// Gives the file its final name.
+    pub(super) fn commit(&self) -> Result<(), FileError> {
+        std::fs::rename(&self.temp_path, &self.final_path).map_err(failed(&self.final_path, "commit"))
+    }
+
+    /// Removes it.
+    pub(super) fn abort(&self) -> Result<(), FileError> {
+        std::fs::remove_file(&self.temp_path).map_err(failed(&self.temp_path, "remove"))
+    }
+}
+
+/// The error of an operation on a file or directory.
+pub(super) fn failed(path: &Path, operation: &'static str) -> impl Fn(std::io::Error) -> FileError {
+    let path = path.to_path_buf();
+    move |source| FileError::Io { path: path.clone(), operation, offset: 0, source }
+}
 
 /// What all files share: where they are, free buffers, buffers to write.
 pub(super) struct Outputs<'t, 'a> {

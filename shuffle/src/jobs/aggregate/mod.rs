@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::state::State;
 use self::table::{Columns, Records, write_field};
+use crate::files::Schema;
 use crate::keyed::{Emit, Input, KeyedJob, Mark, Split, Values, bad_line};
 
 /// What is made of the values of a key.
@@ -132,6 +133,12 @@ impl KeyedJob for Aggregate {
             state.write(*operation, file)?;
         }
         Ok(file.write_all(b"\n")?)
+    }
+
+    fn schema(&self) -> Schema {
+        let operations = self.operations.iter().map(|operation| operation.name().to_owned());
+        let columns = std::iter::once(self.key.clone()).chain(operations).collect();
+        Schema::columns("csv", columns, char::from(self.delimiter), self.header)
     }
 
     /// The records: as many as the counts add up to.

@@ -1,6 +1,6 @@
 //! Sorting files of 100-byte records: files in, globally ordered part files out.
 //!
-//! 1. *list*: which input files there are, and whether the output directory can be used;
+//! 1. *list*: which input files there are; *claim* the output directory;
 //! 2. *sample*: keys at random places of the input, from which the cuts between partitions are made;
 //! 3. *map*: read a chunk, sort it, write its records in order as one object with a part for each partition;
 //! 4. *reduce*: merge one part of every map output into a file under a temporary name;

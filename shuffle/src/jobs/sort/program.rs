@@ -1,7 +1,7 @@
 //! The program of a sort: which tasks, in which order, and what is checked.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use exobus_actors::futures::{Futures, ObjectRef};
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use super::ranges::{PIECE_BYTES, draw, split};
 use super::tasks::{
-    Key, ListParams, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, commit, list, map, merge_blocks,
-    reduce, sample,
+    Key, ListParams, MapParams, MergeParams, ReduceParams, Reduced, SampleParams, list, map, merge_blocks, reduce,
+    sample,
 };
 use crate::cuts::Cuts;
-use crate::files::{FileList, part_name, range_name, scratch_bytes};
+use crate::files::{FileList, Schema, part_name, range_name, scratch_bytes};
 use crate::job::{Draw, Job, KeyRanges};
 use crate::jobs::inputs::Pages;
-use crate::jobs::outputs::{Cleanup, prepare};
+use crate::jobs::outputs;
 use crate::kernels::sort_scratch_bytes;
 use crate::plan::{Plan, Sizes};
 use crate::records::RECORD_BYTES;
@@ -50,6 +50,9 @@ pub struct SortParams {
     /// Where the cuts between partitions come from.
     #[serde(default)]
     pub cuts: CutsFrom,
+    /// Whether a directory is read that a job has claimed and not committed.
+    #[serde(default)]
+    pub partial: bool,
 }
 
 /// Where the cuts between partitions come from.
@@ -211,8 +214,9 @@ pub(crate) fn split_task(
 #[program(name = "sort", version = 1)]
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
     let (given, partitions) = params.cuts.given(params.partitions)?;
-    let layout = Layout::of(&futures, &params.inputs, Some(&params.output), partitions).await?;
-    let cleanup = Cleanup::new(&futures, &params.output, layout.created);
+    let files = input(&futures, &params.inputs, params.partial).await?;
+    let output = outputs::Output::claim(&futures, &params.output, "sort").await?;
+    let layout = Layout::of(&futures, files, partitions)?;
     let strategy = params.strategy.unwrap_or_else(|| layout.estimates()[0].strategy);
     let Layout { files, plan, chunks, .. } = layout;
     let pages = Pages::put(&futures, &files)?;
@@ -235,8 +239,8 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
     let mut written = Output::default();
     // Several at a time: some may have been spilled.
     let mut tokens = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
-    while let Some(Reduced { token, rows, row_hash }) = tokens.try_next().await? {
-        written.add(Output { bytes: token.bytes, rows, row_hash });
+    while let Some(Reduced { token, row_hash }) = tokens.try_next().await? {
+        written.add(Output { bytes: token.bytes, rows: token.rows, row_hash });
     }
     drop(tokens);
     if read != written || read.bytes != bytes {
@@ -245,9 +249,7 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
             detail: difference(bytes, read, written),
         });
     }
-    let outputs = futures.set(&reduced)?;
-    futures.ready(&futures.submit(commit, &params.output, &[outputs.arg()])?).await?;
-    cleanup.committed();
+    output.commit(&reduced, Schema::records()).await?;
     Ok(SortReport {
         rows: read.rows,
         bytes: read.bytes,
@@ -264,31 +266,24 @@ pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, Jo
 /// Input and numbers of a sort, before anything is moved.
 struct Layout {
     files: FileList,
-    /// Whether the output directory was made for this job.
-    created: bool,
     sizes: Sizes,
     plan: Plan,
     /// What of the input each map reads.
     chunks: Vec<Range<u64>>,
 }
 
+/// The files that are sorted.
+async fn input(futures: &Futures, inputs: &[PathBuf], partial: bool) -> Result<FileList, JobError> {
+    let listing = ListParams { inputs: inputs.to_vec(), partial };
+    futures.get_value(&futures.submit(list, &listing, &[])?).await
+}
+
 impl Layout {
-    async fn of(
-        futures: &Futures,
-        inputs: &[PathBuf],
-        output: Option<&Path>,
-        partitions: Option<u32>,
-    ) -> Result<Self, JobError> {
-        let listing = ListParams { inputs: inputs.to_vec() };
-        let files: FileList = futures.get_value(&futures.submit(list, &listing, &[])?).await?;
-        let created = match output {
-            Some(output) => futures.get_value(&futures.submit(prepare, &output.to_owned(), &[])?).await?,
-            None => false,
-        };
+    fn of(futures: &Futures, files: FileList, partitions: Option<u32>) -> Result<Self, JobError> {
         let sizes = Sizes::of(&futures.nodes(), files.bytes());
         let plan = Plan::new(sizes, partitions).map_err(JobError::program)?;
         let chunks = files.chunks(plan.chunk_bytes);
-        Ok(Self { files, created, sizes, plan, chunks })
+        Ok(Self { files, sizes, plan, chunks })
     }
 
     fn estimates(&self) -> Vec<Estimate> {
@@ -303,6 +298,9 @@ pub struct ExplainParams {
     pub inputs: Vec<PathBuf>,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,
+    /// Whether a directory is read that a job has claimed and not committed.
+    #[serde(default)]
+    pub partial: bool,
 }
 
 /// Says what a sort of these files would do, by looking at their sizes only.
@@ -311,7 +309,8 @@ pub struct ExplainParams {
 /// Bad input: names the file.
 #[program(name = "sort.explain", version = 1)]
 pub async fn explain(futures: Futures, params: ExplainParams) -> Result<Explained, JobError> {
-    let layout = Layout::of(&futures, &params.inputs, None, params.partitions).await?;
+    let files = input(&futures, &params.inputs, params.partial).await?;
+    let layout = Layout::of(&futures, files, params.partitions)?;
     let estimates = layout.estimates();
     let Layout { sizes, plan, chunks, .. } = layout;
     Ok(Explained { input_bytes: sizes.input_bytes, sizes, maps: chunks.len() as u64, plan, estimates })

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cuts::Cuts;
 use crate::files::{
-    self, FileError, FileList, FilePart, IoBuffer, OutputFile, ReadOptions, Token, read_chunk, read_files,
-    scratch_bytes,
+    FileError, FileList, FilePart, IoBuffer, ReadOptions, Token, read_chunk, read_files, scratch_bytes,
 };
 use crate::jobs::inputs;
 use crate::jobs::outputs;
@@ -26,12 +25,13 @@ use crate::records::{KEY_BYTES, RECORD_BYTES};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ListParams {
     pub(super) inputs: Vec<PathBuf>,
+    pub(super) partial: bool,
 }
 
 /// Lists the inputs.
 #[task(name = "sort.list", version = 2)]
 pub(super) fn list(context: &mut TaskContext<'_>, params: ListParams) -> Result<FileList, TaskError> {
-    inputs::list(context, &params.inputs, Some(RECORD_BYTES as u64))
+    inputs::list(context, (&params.inputs, params.partial), Some(RECORD_BYTES as u64))
 }
 
 /// What `sample` is told: where in the input records begin, in ascending order. Its only argument is the page with them.
@@ -282,7 +282,6 @@ pub(super) struct ReduceParams {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reduced {
     pub(super) token: Token,
-    pub(super) rows: u64,
     pub(super) row_hash: RowHash,
 }
 
@@ -319,11 +318,7 @@ fn write_file<S: RunSource>(
     Planned { bytes, sealed, buffers }: Planned,
     params: &ReduceParams,
 ) -> Result<Reduced, TaskError> {
-    // As long for every attempt: what two attempts of a task return must agree (law 4).
-    let attempt = format!("{}-{:05}", context.task(), context.attempt().0);
-    // The name comes with the parameters, too.
-    context.check_path(&params.directory.join(&params.name))?;
-    let mut output = OutputFile::create(&params.directory, &params.name, &attempt, buffers, bytes)?;
+    let mut output = outputs::create_file(context, (&params.directory, &params.name), buffers, bytes)?;
     loop {
         context.check_cancelled()?;
         let merged = merge.next_into(output.spare()?)?;
@@ -332,15 +327,10 @@ fn write_file<S: RunSource>(
         }
         output.advance(merged);
     }
-    let (token, _buffers) = output.finish()?;
-    if context.cancelled() {
-        files::abort(&token)?;
-        return Err(TaskError::Cancelled);
-    }
     let (rows, row_hash) = (merge.rows(), merge.row_hash());
+    let token = outputs::finish_file(context, &params.directory, output, rows)?;
     account(context, &sealed, Output { bytes: rows * RECORD_BYTES as u64, rows, row_hash });
-    context.wrote_outside(token.bytes);
-    Ok(Reduced { token, rows, row_hash })
+    Ok(Reduced { token, row_hash })
 }
 
 pub(super) fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
@@ -348,10 +338,4 @@ pub(super) fn run(block: &Block) -> Result<SliceRun<'_>, TaskError> {
         return Err(TaskError::fatal(format!("a part of {} bytes is no whole number of records", block.len())));
     }
     Ok(SliceRun::new(block))
-}
-
-/// Gives the files of a set of `Reduced` their final names. Each member of the only argument is one of them.
-#[task(name = "sort.commit")]
-pub(super) fn commit(context: &mut TaskContext<'_>, directory: PathBuf) -> Result<(), TaskError> {
-    outputs::commit(context, &directory)
 }

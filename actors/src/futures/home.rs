@@ -1,0 +1,51 @@
+//! Where a job runs, and what is known there of other jobs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::JobId;
+use crate::joblog::LogsLink;
+use crate::scheduler::{SchedulerLink, SchedulerMsg};
+use crate::task::JobError;
+
+/// How long the Scheduler may take to list its jobs.
+const LIST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where a job runs, for who finds what it has left. The same for all runs of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// The name of its cluster; `None`: one process runs it alone.
+    pub cluster: Option<String>,
+    /// The file of its log, where it runs alone and is logged: there as long as the job can be taken up again, and locked by the
+    /// process that runs it.
+    pub log: Option<PathBuf>,
+}
+
+/// Who knows of other jobs. The default knows nothing.
+#[derive(Clone, Default)]
+pub(crate) struct OtherJobs(Option<(SchedulerLink, LogsLink)>);
+
+impl OtherJobs {
+    pub(crate) fn new(scheduler: SchedulerLink, logs: LogsLink) -> Self {
+        Self(Some((scheduler, logs)))
+    }
+
+    /// Whether a job of this cluster neither runs nor is going to: a job that is over stays so, so a program that is run again may
+    /// ask again.
+    pub(super) async fn is_over(&self, job: JobId) -> Result<bool, JobError> {
+        let unknown = |reason: String| JobError::Runtime { reason: format!("how it stands with job {job}: {reason}") };
+        let Some((scheduler, logs)) = &self.0 else { return Err(unknown("nobody knows here".to_owned())) };
+        let jobs = scheduler.ask(|reply| SchedulerMsg::ListJobs { reply }, LIST_DEADLINE).await;
+        if jobs.map_err(|error| unknown(error.to_string()))?.iter().any(|info| info.job == job) {
+            return Ok(false);
+        }
+        // A Scheduler that has just begun may not have heard of it; what is accepted stands in the log.
+        let accepted = match logs.get().await.map_err(|error| unknown(error.to_string()))? {
+            Some(logs) => logs.spec(job).await.map_err(|error| unknown(error.to_string()))?.is_some(),
+            None => false,
+        };
+        Ok(!accepted)
+    }
+}

@@ -1,0 +1,60 @@
+//! What must hold before a job publishes what it has made, and what may not come in between.
+//!
+//! A task that commits makes files visible to others: whatever is found to be wrong afterwards comes too late. So everything that
+//! is checked at the end of a job is checked when such a task is about to be handed out, and a job that is being committed is not
+//! cancelled: it has ended one way or the other soon.
+
+use super::lifetime::balance;
+use super::tables::{ArgEntry, Books, EntrySource, OwnerState, State, Task};
+use crate::arena::Index;
+use crate::task::JobError;
+
+impl OwnerState {
+    /// Whether a task publishes what the job has made.
+    pub(super) fn commits(&self, task: Index) -> bool {
+        self.commits[self.tasks[task].function as usize]
+    }
+
+    /// Whether a task that is ready may run: one that commits, when the books of all exchanges close, but for those of its own
+    /// arguments.
+    pub(super) fn may_be_handed_out(&self, task: Index) -> Result<(), JobError> {
+        if !self.commits(task) {
+            return Ok(());
+        }
+        let read = |set: Index| {
+            let of = |arg: &ArgEntry| matches!(arg.source, EntrySource::Set(read) if read == set);
+            self.tasks[task].args.iter().any(of)
+        };
+        self.close_all_but(read)
+    }
+
+    /// Whether a cancel has to wait: a task that commits runs, or has completed.
+    pub(crate) fn is_committing(&self) -> bool {
+        let runs = |(index, task): (Index, &Task)| task.state == State::Running && self.commits(index);
+        self.committed || self.commits.contains(&true) && self.tasks.iter().any(runs)
+    }
+
+    /// The books and the unread failures at the end of the program.
+    ///
+    /// # Errors
+    /// An exchange that does not balance, or a failure that nobody was told of.
+    pub(crate) fn close(&self) -> Result<(), JobError> {
+        self.close_all_but(|_| false)
+    }
+
+    fn close_all_but(&self, excepted: impl Fn(Index) -> bool) -> Result<(), JobError> {
+        if let Some(error) = self.unobserved.values().next().or(self.unbalanced.as_ref()) {
+            return Err(error.clone());
+        }
+        let mut shared = Vec::new();
+        for (index, set) in self.sets.iter() {
+            match &set.books {
+                Books::Shared(exchange) if excepted(index) => shared.push(exchange.clone()),
+                _ if excepted(index) => {}
+                _ => set.balance()?,
+            }
+        }
+        let of_others = self.shared_books.iter().filter(|(exchange, _)| !shared.contains(exchange));
+        of_others.map(|(_, ledger)| ledger).try_for_each(balance)
+    }
+}

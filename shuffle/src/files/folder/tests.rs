@@ -1,0 +1,391 @@
+//! Folders whose jobs are killed between any two steps, meet other jobs, or find what somebody else has put there.
+
+use std::cell::Cell;
+
+use super::super::output::temporary_name;
+use super::*;
+
+const PARTS: usize = 3;
+const ONE: JobId = JobId::from_u128(1);
+const TWO: JobId = JobId::from_u128(2);
+
+thread_local! {
+    /// How many steps are left until the process is killed.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+const KILLED: &str = "killed";
+
+pub(super) fn step() -> Result<(), FileError> {
+    match LEFT.get() {
+        Some(0) => Err(FileError::io(Path::new(KILLED), KILLED, 0, io::Error::other(KILLED))),
+        left => {
+            LEFT.set(left.map(|left| left - 1));
+            Ok(())
+        }
+    }
+}
+
+/// Does something and is killed after so many steps; `None`: it was.
+fn killed_after<T>(steps: usize, work: impl FnOnce() -> Result<T, FileError>) -> Option<T> {
+    LEFT.set(Some(steps));
+    let outcome = work();
+    LEFT.set(None);
+    match outcome {
+        Err(FileError::Io { operation: KILLED, .. }) => None,
+        outcome => Some(outcome.unwrap()),
+    }
+}
+
+/// A folder for output, and one job's view of it.
+struct World {
+    scratch: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { scratch: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.scratch.path().join("out")
+    }
+
+    fn folder(&self, job: JobId) -> OutputFolder {
+        OutputFolder::new(&self.path(), job)
+    }
+
+    /// The folder, claimed, and its files written.
+    fn written(&self, job: JobId) -> OutputFolder {
+        let folder = self.folder(job);
+        assert_eq!(claim(&folder).unwrap(), Claimed::Now);
+        for index in 0..PARTS {
+            let token = token(job, index);
+            fs::write(folder.temporaries().join(&token.temporary), content(job, index)).unwrap();
+        }
+        // What a second attempt has left.
+        fs::write(folder.temporaries().join(temporary_name("part-00001", "2")), "lost").unwrap();
+        folder
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path()).into_iter().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[track_caller]
+    fn is_whole_output_of(&self, job: JobId) {
+        assert_eq!(self.names(), [MANIFEST, "part-00000", "part-00001", "part-00002"]);
+        let manifest = Manifest::read(&self.path()).unwrap().unwrap();
+        assert_eq!((manifest.job, manifest.files.len()), (job, PARTS));
+        for (index, file) in manifest.files.iter().enumerate() {
+            assert_eq!(fs::read(self.path().join(&file.name)).unwrap(), content(job, index));
+            assert!(is_file_of(&self.path().join(&file.name), file.bytes, file.hash).unwrap());
+        }
+    }
+
+    fn put(&self, name: &str, content: &str) {
+        fs::write(self.path().join(name), content).unwrap();
+    }
+}
+
+fn content(job: JobId, index: usize) -> Vec<u8> {
+    format!("part {index} of {job}").into_bytes()
+}
+
+fn token(job: JobId, index: usize) -> Token {
+    let (name, content) = (super::super::part_name(index, PARTS), content(job, index));
+    let (bytes, hash) = (content.len() as u64, ContentHash::of_blocks(0, &content));
+    Token { temporary: temporary_name(&name, "1"), name, rows: 1, bytes, hash }
+}
+
+fn claim(folder: &OutputFolder) -> Result<Claimed, FileError> {
+    folder.claim("test", &Home::default(), None)
+}
+
+fn commit(folder: &OutputFolder) -> Result<(), FileError> {
+    folder.commit("1", ("test", &Schema::bytes()), |take| {
+        (0..PARTS).try_for_each(|index| take(&token(folder.job, index)))
+    })
+}
+
+/// Makes a claim look as if its process had gone long ago.
+fn grow_old(world: &World) {
+    let text = fs::read_to_string(world.path().join(CLAIM)).unwrap();
+    let mut claim: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let version = claim.remove("exobus_claim").unwrap();
+    claim.insert("claimed_unix_ms".into(), 1.into());
+    let rest = serde_json::to_string(&claim).unwrap();
+    world.put(CLAIM, &format!("{{\"exobus_claim\":{version},{}", &rest[1..]));
+}
+
+/// Calls `check` with a world in which `work` was killed after each number of steps in turn; how many there are.
+fn killed_at_each_step(
+    prepare: impl Fn(&World) -> OutputFolder,
+    work: impl Fn(&OutputFolder) -> Result<(), FileError>,
+    check: impl Fn(&World, &OutputFolder),
+) -> usize {
+    for steps in 0.. {
+        let world = World::new();
+        let folder = prepare(&world);
+        let done = killed_after(steps, || work(&folder));
+        check(&world, &folder);
+        if done.is_some() {
+            return steps;
+        }
+    }
+    unreachable!("there are so many steps")
+}
+
+#[test]
+fn a_commit_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
+    let check = |world: &World, folder: &OutputFolder| {
+        commit(folder).unwrap();
+        world.is_whole_output_of(ONE);
+        commit(folder).unwrap();
+        folder.withdraw().unwrap();
+        world.is_whole_output_of(ONE);
+    };
+    let steps = killed_at_each_step(|world| world.written(ONE), commit, check);
+    assert!(steps >= PARTS + 5, "{steps} steps");
+}
+
+#[test]
+fn a_commit_that_is_killed_between_any_two_steps_is_whole_or_refused_as_input_and_can_be_withdrawn() {
+    let check = |world: &World, folder: &OutputFolder| {
+        let whole = world.path().join(MANIFEST).exists();
+        let listed = super::super::list_files(&[world.path()], false);
+        assert_eq!(listed.is_ok(), whole, "{listed:?}");
+        folder.withdraw().unwrap();
+        match whole {
+            true => world.is_whole_output_of(ONE),
+            false => assert!(!world.path().exists(), "it was made for the job: {:?}", world.names()),
+        }
+    };
+    killed_at_each_step(|world| world.written(ONE), commit, check);
+}
+
+#[test]
+fn a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
+    // Some files have their names.
+    let half_committed = |world: &World| {
+        let folder = world.written(ONE);
+        assert!(killed_after(4, || commit(&folder)).is_none());
+        assert!(world.names().iter().any(|name| name == "part-00001"), "{:?}", world.names());
+        world.put("theirs", "theirs");
+        folder
+    };
+    let check = |world: &World, folder: &OutputFolder| {
+        folder.withdraw().unwrap();
+        assert_eq!(world.names(), ["theirs"]);
+        assert!(commit(folder).is_err(), "who comes too late commits nothing");
+        assert_eq!(world.names(), ["theirs"]);
+    };
+    let steps = killed_at_each_step(half_committed, OutputFolder::withdraw, check);
+    assert!(steps >= 5, "{steps} steps");
+}
+
+#[test]
+fn a_claim_that_is_killed_between_any_two_steps_is_made_again() {
+    let check = |world: &World, folder: &OutputFolder| {
+        assert_eq!(claim(folder).unwrap(), Claimed::Now);
+        assert_eq!(world.names(), [".exobus-00000000000000000000000000000001", CLAIM]);
+        folder.withdraw().unwrap();
+        assert_eq!(world.names(), [""; 0]);
+    };
+    killed_at_each_step(|world| world.folder(ONE), |folder| claim(folder).map(drop), check);
+}
+
+#[test]
+fn taking_a_folder_over_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
+    let abandoned = |world: &World| {
+        let folder = world.written(ONE);
+        assert!(killed_after(4, || commit(&folder)).is_none());
+        grow_old(world);
+        world.folder(TWO)
+    };
+    let take_over = |folder: &OutputFolder| folder.claim("test", &Home::default(), Some((ONE, true))).map(drop);
+    let check = |world: &World, folder: &OutputFolder| {
+        take_over(folder).unwrap();
+        assert_eq!(Claim::read(&world.path()).unwrap().unwrap().job, TWO);
+        assert_eq!(world.names(), [".exobus-00000000000000000000000000000002", CLAIM], "nothing of the other is left");
+    };
+    let steps = killed_at_each_step(abandoned, take_over, check);
+    assert!(steps >= 5, "{steps} steps");
+}
+
+#[test]
+fn a_folder_is_one_jobs_and_the_refusal_names_it() {
+    let world = World::new();
+    let one = world.written(ONE);
+    let lock = one.lock().unwrap();
+    let refused = claim(&world.folder(TWO)).unwrap_err().to_string();
+    for text in [&ONE.to_string(), "(test on this machine)", "which runs"] {
+        assert!(refused.contains(text), "{refused}");
+    }
+    assert!(check_output_folder(&world.path()).is_err());
+    // What it did not claim it does not touch.
+    world.folder(TWO).withdraw().unwrap();
+    drop(lock);
+    commit(&one).unwrap();
+    world.is_whole_output_of(ONE);
+    let refused = claim(&world.folder(TWO)).unwrap_err();
+    assert!(matches!(&refused, FileError::NotEmpty { .. }), "{refused}");
+    world.is_whole_output_of(ONE);
+}
+
+#[test]
+fn of_several_jobs_that_want_a_folder_at_once_one_gets_it() {
+    for _ in 0..20 {
+        let world = World::new();
+        let claimed = std::thread::scope(|scope| {
+            #[allow(clippy::disallowed_methods, reason = "threads that are in each other's way are what is tested")]
+            let threads: Vec<_> = (1..=8)
+                .map(|job| {
+                    let folder = world.folder(JobId::from_u128(job));
+                    scope.spawn(move || claim(&folder).is_ok())
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|claimed| *claimed).count()
+        });
+        assert_eq!((claimed, world.names().len()), (1, 2), "{:?}", world.names());
+    }
+}
+
+#[test]
+fn a_job_that_is_over_is_told_of_and_then_taken_over() {
+    let world = World::new();
+    world.written(ONE);
+    let two = world.folder(TWO);
+    assert!(claim(&two).is_err(), "its process may not have locked it yet");
+    grow_old(&world);
+    check_output_folder(&world.path()).unwrap();
+    assert_eq!(claim(&two).unwrap(), Claimed::Over(ONE));
+    assert_eq!(Claim::read(&world.path()).unwrap().unwrap().job, ONE, "not before it was said");
+    assert_eq!(two.claim("test", &Home::default(), Some((ONE, true))).unwrap(), Claimed::Now);
+    assert!(commit(&world.folder(ONE)).unwrap_err().to_string().contains(&TWO.to_string()));
+    commit(&world.written(TWO)).unwrap();
+    world.is_whole_output_of(TWO);
+}
+
+#[test]
+fn a_cluster_is_asked_for_its_own_jobs_only() {
+    let world = World::new();
+    let lab = Home { cluster: Some("lab".into()), log: None };
+    assert_eq!(world.folder(ONE).claim("test", &lab, None).unwrap(), Claimed::Now);
+    let two = world.folder(TWO);
+    assert_eq!(two.claim("test", &lab, None).unwrap(), Claimed::Ask(ONE));
+    let runs = two.claim("test", &lab, Some((ONE, false))).unwrap_err().to_string();
+    assert!(runs.contains("cluster lab") && runs.contains("which runs"), "{runs}");
+    for home in [Home::default(), Home { cluster: Some("other".into()), log: None }] {
+        let refused = two.claim("test", &home, None).unwrap_err().to_string();
+        assert!(refused.contains("cluster lab") && refused.contains("exobus resume --drop"), "{refused}");
+    }
+    assert_eq!(two.claim("test", &lab, Some((ONE, true))).unwrap(), Claimed::Now);
+}
+
+#[test]
+fn what_somebody_else_puts_there_fails_the_commit_and_stays() {
+    for name in ["part-00001", "stranger", MANIFEST] {
+        let world = World::new();
+        let folder = world.written(ONE);
+        world.put(name, "{}");
+        commit(&folder).unwrap_err();
+        assert!(!world.names().contains(&"part-00000".to_owned()), "it is seen before anything has its name");
+        folder.withdraw().unwrap();
+        assert_eq!(world.names(), [name]);
+        assert_eq!(fs::read(world.path().join(name)).unwrap(), b"{}");
+    }
+}
+
+#[test]
+fn what_somebody_else_puts_there_during_the_commit_fails_it_and_stays() {
+    let put = |world: &World| {
+        let folder = world.written(ONE);
+        assert!(killed_after(3, || commit(&folder)).is_none());
+        world.put("stranger", "theirs");
+        folder
+    };
+    let world = World::new();
+    let folder = put(&world);
+    let error = commit(&folder).unwrap_err();
+    assert!(matches!(&error, FileError::Foreign { path, job: ONE } if path.ends_with("stranger")), "{error}");
+    folder.withdraw().unwrap();
+    assert_eq!(world.names(), ["stranger"]);
+    // What can never be input is nobody's business.
+    let world = World::new();
+    let folder = world.written(ONE);
+    world.put(".hidden", "theirs");
+    commit(&folder).unwrap();
+}
+
+/// A file of the same name and length is not the job's own.
+#[test]
+fn a_repeated_commit_knows_its_own_files_from_others_of_the_same_name_and_length() {
+    let world = World::new();
+    let folder = world.written(ONE);
+    assert!(killed_after(4, || commit(&folder)).is_none());
+    let path = world.path().join("part-00001");
+    let theirs = "x".repeat(content(ONE, 1).len());
+    fs::remove_file(&path).unwrap();
+    world.put("part-00001", &theirs);
+    let error = commit(&folder).unwrap_err();
+    assert!(matches!(&error, FileError::Foreign { path: found, .. } if *found == path), "{error}");
+    folder.withdraw().unwrap();
+    assert_eq!((world.names(), fs::read_to_string(&path).unwrap()), (vec!["part-00001".to_owned()], theirs));
+}
+
+/// Where there are no links, a file that has its name has no temporary.
+#[test]
+fn files_that_were_renamed_are_known_by_length_and_hash() {
+    let rename = |world: &World, folder: &OutputFolder| {
+        let token = token(ONE, 0);
+        fs::rename(folder.temporaries().join(token.temporary), world.path().join(token.name)).unwrap();
+    };
+    let world = World::new();
+    let folder = world.written(ONE);
+    rename(&world, &folder);
+    commit(&folder).unwrap();
+    world.is_whole_output_of(ONE);
+
+    let world = World::new();
+    let folder = world.written(ONE);
+    assert!(killed_after(1, || commit(&folder)).is_none());
+    rename(&world, &folder);
+    folder.withdraw().unwrap();
+    assert!(!world.path().exists(), "{:?}", world.names());
+
+    let world = World::new();
+    let folder = world.written(ONE);
+    assert!(killed_after(1, || commit(&folder)).is_none());
+    rename(&world, &folder);
+    world.put("part-00000", &"x".repeat(content(ONE, 0).len()));
+    assert!(matches!(commit(&folder), Err(FileError::Foreign { .. })));
+    folder.withdraw().unwrap();
+    assert_eq!(world.names(), ["part-00000"]);
+}
+
+#[test]
+fn a_file_that_has_become_shorter_is_not_committed() {
+    let world = World::new();
+    let folder = world.written(ONE);
+    fs::write(folder.temporaries().join(token(ONE, 2).temporary), "torn").unwrap();
+    assert!(matches!(commit(&folder), Err(FileError::Damaged { .. })));
+}
+
+#[test]
+fn a_claim_that_nobody_can_read_is_in_the_way_and_says_why() {
+    let world = World::new();
+    fs::create_dir(world.path()).unwrap();
+    for (text, said) in [("", "damaged"), ("{\"exobus_claim\":9}", "format 9")] {
+        world.put(CLAIM, text);
+        let error = claim(&world.folder(ONE)).unwrap_err().to_string();
+        assert!(error.contains(CLAIM) && error.contains(said), "{error}");
+    }
+    fs::remove_file(world.path().join(CLAIM)).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, world.path().join(CLAIM), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    assert!(claim(&world.folder(ONE)).is_err(), "nobody waits for who opens the other end");
+}
