@@ -1,17 +1,24 @@
-//! [`Key`]: keyed BLAKE3, for MACs and for keys made from keys.
+//! [`Key`]: keys that are made from keys by keyed BLAKE3, and MACs under them by SipHash-2-4 with 128 bits.
 //!
-//! Why BLAKE3: one primitive derives keys and makes MACs, it is a PRF when keyed (no length extension, so no need for
-//! HMAC's two passes), and it takes what a frame costs below what the frame costs to send (`docs/benchmarks.md`).
+//! Why two: frames over NATS have some 3 kB each, of which BLAKE3 makes hardly more than 0.3 GB/s (its speed comes from longer
+//! inputs), HMAC-SHA-256 with the processor's help twice and SipHash-2-4 three times as much (`docs/benchmarks.md`). SipHash was
+//! made to be a MAC for such lengths; for keys, of which few are made, there is the stronger one.
 
 use std::fmt;
+use std::hash::Hasher as _;
 use std::hint::black_box;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 /// Bytes of a MAC.
 pub(crate) const MAC_BYTES: usize = 16;
 
-/// A secret of 256 bits.
+/// A secret of 256 bits, and the key of MACs that belongs to it.
 #[derive(Clone)]
-pub(crate) struct Key([u8; 32]);
+pub(crate) struct Key {
+    secret: [u8; 32],
+    macs: SipHasher24,
+}
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,9 +27,15 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
+    fn of(secret: [u8; 32]) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(&blake3::keyed_hash(&secret, b"the key of MACs").as_bytes()[..16]);
+        Self { secret, macs: SipHasher24::new_with_key(&key) }
+    }
+
     /// The key for one purpose, from a secret text; `purpose` is a constant of the program.
     pub(crate) fn from_text(purpose: &str, secret: &str) -> Self {
-        Self(blake3::derive_key(purpose, secret.as_bytes()))
+        Self::of(blake3::derive_key(purpose, secret.as_bytes()))
     }
 
     /// A key that nobody else has.
@@ -30,28 +43,26 @@ impl Key {
         let mut key = [0; 32];
         key[..16].copy_from_slice(&random().to_le_bytes());
         key[16..].copy_from_slice(&random().to_le_bytes());
-        Self(key)
+        Self::of(key)
     }
 
     /// The key that belongs to `parts` in this order; where one ends and the next begins makes a difference.
     pub(crate) fn derive(&self, parts: &[&[u8]]) -> Self {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        Self(*hasher.finalize().as_bytes())
+        Self::of(*hasher.finalize().as_bytes())
     }
 
     /// The MAC of `parts`, one after the other: of several, all but the last have lengths that both sides know.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        let mut hasher = self.macs;
         for part in parts {
-            hasher.update(part);
+            hasher.write(part);
         }
-        let mut mac = [0; MAC_BYTES];
-        mac.copy_from_slice(&hasher.finalize().as_bytes()[..MAC_BYTES]);
-        mac
+        u128::from(hasher.finish128()).to_le_bytes()
     }
 
     /// Whether `mac` is that of `parts`, in a time that does not tell how much of it is.
@@ -62,7 +73,7 @@ impl Key {
 
     /// As a text, for where it is a token itself.
     pub(crate) fn to_hex(&self) -> String {
-        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+        blake3::Hash::from_bytes(self.secret).to_hex().to_string()
     }
 }
 
@@ -94,7 +105,7 @@ mod tests {
     #[test]
     fn parts_of_a_derived_key_do_not_run_into_each_other() {
         let key = Key::random();
-        let of = |parts: &[&[u8]]| key.derive(parts).0;
+        let of = |parts: &[&[u8]]| key.derive(parts).secret;
         assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
         assert_ne!(of(&[b"ab"]), of(&[b"ab", b""]));
         assert_eq!(of(&[b"ab", b"c"]), of(&[b"ab", b"c"]));

@@ -13,7 +13,7 @@
 //! | requests of `ctl` | MAC under the asker's token ([`Credentials::ask`]) | the subject, asker, incarnation, a challenge |
 //! | their answers | MAC under the same token | the question with its challenge, who answers |
 //!
-//! All MACs are keyed BLAKE3, cut to 128 bits. What a [`Speaker`] says is proven: outside of this crate there is no other way
+//! All MACs are SipHash-2-4 with 128 bits; their keys are made by keyed BLAKE3. What a [`Speaker`] says is proven: outside of this crate there is no other way
 //! to get one. `docs/subjects.md` says what a replay can do, and what no token can guard.
 //!
 //! A cluster may go without either token ([`Credentials::open`]): then a key that everybody knows takes its place, and all else stays
