@@ -8,9 +8,9 @@ use std::fmt;
 pub enum Exit {
     /// Done.
     Success = 0,
-    /// The data is not what it should be: unsorted records, a checksum that differs, half a record.
+    /// The data is not what it should be: unsorted records, a checksum that differs, half a record, a quote that is not closed.
     DataWrong = 1,
-    /// The command line or the configuration is wrong; nothing was started.
+    /// The command line or the configuration is wrong; nothing was made.
     Usage = 2,
     /// Reading or writing failed: a missing file, no permission, a full disk.
     InputOutput = 3,
@@ -26,9 +26,12 @@ impl Exit {
     /// All of them, with the words of the help text.
     pub const ALL: [(Exit, &'static str); 7] = [
         (Exit::Success, "done"),
-        (Exit::DataWrong, "the data is wrong: unsorted records, a checksum that differs, a truncated file"),
-        (Exit::Usage, "the command line or the configuration is wrong; nothing was started"),
-        (Exit::InputOutput, "reading or writing failed: missing file, output folder not empty, disk full"),
+        (Exit::DataWrong, "the data is wrong: unsorted records, a truncated file, a value that is not a number"),
+        (Exit::Usage, "the command line or the configuration is wrong, or names a column that is not there"),
+        (
+            Exit::InputOutput,
+            "reading or writing failed: missing file, no permission, output folder not empty, disk full",
+        ),
         (Exit::Unreachable, "the cluster cannot be reached"),
         (Exit::JobFailed, "the job failed"),
         (Exit::Interrupted, "interrupted by Ctrl-C"),

@@ -68,7 +68,7 @@ fn people_see_every_strategy_and_why_one_is_picked() {
     fs::write(scratch.path("table.csv"), "a,b\n1,2\n").unwrap();
     let table = scratch.text("table.csv");
     exobus(&["explain", "aggregate", &table, "--key", "c", "--header", "--ops", "count"])
-        .expect(5, &["table.csv", "no column \"c\""]);
+        .expect(2, &["table.csv:1: no column \"c\""]);
     exobus(&["explain", "aggregate", &table, "--key", "1"]).expect(2, &["--ops sum needs --value"]);
 }
 

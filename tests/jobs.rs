@@ -97,10 +97,10 @@ fn a_table_is_aggregated_by_names_and_by_numbers() {
         aggregate("named.csv", "wrong", args).expect(code, texts);
         assert!(!scratch.path("wrong").exists(), "a job that fails leaves nothing");
     };
-    let columns = ["named.csv, line 1", "no column \"town\"; there are \"city\", \"value\", \"note\""];
-    wrong(&["--header", "--key", "town", "--value", "value"], 5, &columns);
-    let number = ["named.csv, line 2", "column 3: \"a\\nb\" is not a number"];
-    wrong(&["--header", "--key", "city", "--value", "note"], 5, &number);
+    let columns = ["named.csv:1: no column \"town\"; there are \"city\", \"value\", \"note\""];
+    wrong(&["--header", "--key", "town", "--value", "value"], 2, &columns);
+    let number = ["named.csv:2: a\\nb is not a number (column note)"];
+    wrong(&["--header", "--key", "city", "--value", "note"], 1, &number);
     wrong(&["--header", "--key", "city"], 2, &["--ops sum needs --value"]);
     wrong(&["--key", "1", "--ops", "median"], 2, &["median"]);
     let delimiter = ["--key", "1", "--ops", "count", "--delimiter", "ab"];

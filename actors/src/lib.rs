@@ -17,6 +17,7 @@ pub mod merger;
 pub mod node;
 pub mod node_manager;
 pub mod owner;
+pub mod paths;
 pub mod random;
 pub mod registry;
 pub mod scheduler;

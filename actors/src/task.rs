@@ -380,6 +380,9 @@ pub struct TaskFailure {
     pub kind: FailureKind,
     /// For people: the cause, innermost last.
     pub message: String,
+    /// What is at fault.
+    #[serde(default)]
+    pub fault: Fault,
     /// The arguments that it did not find, at most [`LOST_MAX`](Self::LOST_MAX) of them; only of kind
     /// [`ArgumentLost`](FailureKind::ArgumentLost).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -392,13 +395,14 @@ impl TaskFailure {
 
     /// A failure without lost arguments.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), lost: Vec::new() }
+        let fault = if kind == FailureKind::DiskFull { Fault::Files } else { Fault::Unknown };
+        Self { kind, message: message.into(), fault, lost: Vec::new() }
     }
 
     /// Arguments were not to be had. `lost`: at least one, each object once; those beyond the limit are left out.
     pub fn argument_lost(message: impl Into<String>, lost: impl IntoIterator<Item = LostObject>) -> Self {
         let lost = lost.into_iter().take(Self::LOST_MAX).collect();
-        Self { kind: FailureKind::ArgumentLost, message: message.into(), lost }
+        Self { lost, ..Self::new(FailureKind::ArgumentLost, message) }
     }
 }
 
@@ -422,6 +426,21 @@ pub enum Loss {
     Gone,
     /// The node could not be reached, or nothing came from it for seconds: it may have it still.
     Unreachable,
+}
+
+/// What is at fault when an attempt fails, as far as its function knows: what callers and shells tell apart. Whether another
+/// attempt is of use is another question, which [`FailureKind`] answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// The function, its node, or nobody knows.
+    #[default]
+    Unknown,
+    /// What was asked for: a column that is not there, say.
+    Request,
+    /// What the input holds.
+    Data,
+    /// Files outside of the store, or the disk: one is missing, may not be read or written, or there is no room.
+    Files,
 }
 
 /// Kinds of failures of an attempt.
@@ -496,7 +515,7 @@ impl fmt::Display for TaskFailure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum JobError {
     /// A task failed for good.
-    #[error("{function} (task {task}, attempt {attempt} on {node}): {failure}")]
+    #[error("{failure} ({function}, attempt {attempt} on {node}, task {task})")]
     Task {
         /// The task.
         task: TaskId,

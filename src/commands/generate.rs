@@ -86,10 +86,7 @@ pub(super) fn interrupted() -> Failure {
 
 /// The failure that an error of a file is.
 pub(super) fn failure(error: FileError) -> Failure {
-    let exit = match error {
-        FileError::Truncated { .. } | FileError::EndedEarly { .. } => Exit::DataWrong,
-        _ => Exit::InputOutput,
-    };
+    let exit = if error.is_about_data() { Exit::DataWrong } else { Exit::InputOutput };
     Failure::new(exit, error)
 }
 

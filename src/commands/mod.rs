@@ -22,26 +22,20 @@ pub mod validate;
 use exobus_actors::{
     host::ClientError,
     node::NodeError,
-    task::{FailureKind, JobError, TaskFailure},
+    task::{Fault, JobError},
 };
 
 use crate::exit::{Exit, Failure};
 
-/// Of a spill folder, which the store tells, or of the output's, which only the text of the function tells.
-fn is_disk_full(failure: &TaskFailure) -> bool {
-    failure.kind == FailureKind::DiskFull || failure.message.contains(": disk full at offset ")
-}
-
-/// Whether a task does nothing but look at what the user named, claim it, or give files their names in it.
-fn is_look(function: &str) -> bool {
-    function.ends_with(".list") || ["shuffle.prepare", "shuffle.commit"].contains(&function)
-}
-
 /// What a job that failed means for the shell.
 fn job_failure(error: JobError) -> Failure {
     let exit = match &error {
-        JobError::Task { failure, .. } if is_disk_full(failure) => Exit::InputOutput,
-        JobError::Task { function, .. } if function.split('@').next().is_some_and(is_look) => Exit::InputOutput,
+        JobError::Task { failure, .. } => match failure.fault {
+            Fault::Request => Exit::Usage,
+            Fault::Data => Exit::DataWrong,
+            Fault::Files => Exit::InputOutput,
+            Fault::Unknown => Exit::JobFailed,
+        },
         _ => Exit::JobFailed,
     };
     Failure::new(exit, error)

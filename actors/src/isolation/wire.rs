@@ -33,6 +33,7 @@ pub(super) enum ToChild {
     /// First of all.
     Start {
         /// Folders that tasks are kept to.
+        #[serde(with = "crate::paths")]
         roots: Vec<PathBuf>,
     },
     /// Is it there?

@@ -150,7 +150,7 @@ impl<'a> TaskContext<'a> {
     /// roots of the node. Every function that takes paths from its parameters calls this first.
     ///
     /// # Errors
-    /// [`TaskError::Final`], naming the path and the roots.
+    /// [`TaskError::Files`], naming the path and the roots.
     pub fn check_path(&self, path: &std::path::Path) -> Result<(), TaskError> {
         Ok(self.parts.roots.check(path)?)
     }

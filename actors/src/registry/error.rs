@@ -2,7 +2,7 @@
 
 use exobus_store::StoreError;
 
-use crate::task::{FailureKind, TaskFailure};
+use crate::task::{FailureKind, Fault, TaskFailure};
 
 /// The error of a task function. Says by its kind whether another attempt is of use.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,20 @@ pub enum TaskError {
     /// No room on the disk that the task writes to.
     #[error("{0}")]
     DiskFull(String),
+    /// No attempt can succeed, since what was asked for cannot be: a column that is not there, say.
+    #[error("{0}")]
+    Request(String),
+    /// No attempt can succeed, since the input is not what it should be.
+    #[error("{0}")]
+    Data(String),
+    /// A file, or a folder, cannot be read or written.
+    #[error("{message}")]
+    Files {
+        /// Which, and why.
+        message: String,
+        /// Whether another attempt may succeed.
+        retry: bool,
+    },
     /// The store could not do what was asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -35,33 +49,56 @@ impl TaskError {
         Self::Final(error.to_string())
     }
 
+    /// What was asked for cannot be.
+    pub fn request(error: impl std::fmt::Display) -> Self {
+        Self::Request(error.to_string())
+    }
+
+    /// The input is not what it should be.
+    pub fn data(error: impl std::fmt::Display) -> Self {
+        Self::Data(error.to_string())
+    }
+
+    /// What is at fault.
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Request(_) => Fault::Request,
+            Self::Data(_) => Fault::Data,
+            Self::Files { .. } | Self::DiskFull(_) | Self::Store(StoreError::DiskFull { .. }) => Fault::Files,
+            Self::Failed(_) | Self::Final(_) | Self::Cancelled | Self::Store(_) => Fault::Unknown,
+        }
+    }
+
     pub(crate) fn into_failure(self) -> TaskFailure {
-        let message = self.to_string();
+        let (message, fault) = (self.to_string(), self.fault());
         let kind = match self {
-            Self::Failed(_) => FailureKind::Error,
-            Self::Final(_) | Self::Store(StoreError::TooLarge { .. }) => FailureKind::Final,
+            Self::Failed(_) | Self::Files { retry: true, .. } => FailureKind::Error,
+            Self::Final(_) | Self::Request(_) | Self::Data(_) | Self::Files { retry: false, .. } => FailureKind::Final,
+            Self::Store(StoreError::TooLarge { .. }) => FailureKind::Final,
             Self::Cancelled => FailureKind::Cancelled,
             Self::DiskFull(_) | Self::Store(StoreError::DiskFull { .. }) => FailureKind::DiskFull,
             Self::Store(StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }) => FailureKind::Denied,
             Self::Store(_) => FailureKind::Error,
         };
-        TaskFailure::new(kind, message)
+        TaskFailure { fault, ..TaskFailure::new(kind, message) }
     }
 }
 
 impl From<super::RootsError> for TaskError {
     fn from(error: super::RootsError) -> Self {
-        Self::fatal(error)
+        Self::Files { message: error.to_string(), retry: false }
     }
 }
 
 impl From<std::io::Error> for TaskError {
     fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         // Of an output that is written through `io::Write`.
         if let Some(store) = error.get_ref().and_then(|inner| inner.downcast_ref::<StoreError>()) {
             return Self::Store(store.clone());
         }
-        let full = error.kind() == std::io::ErrorKind::StorageFull;
-        if full { Self::DiskFull(error.to_string()) } else { Self::Failed(error.to_string()) }
+        let full = matches!(error.kind(), StorageFull | QuotaExceeded);
+        let message = error.to_string();
+        if full { Self::DiskFull(message) } else { Self::Files { message, retry: true } }
     }
 }

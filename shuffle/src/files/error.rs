@@ -50,6 +50,14 @@ pub enum FileError {
         /// Byte offset of the end of the range.
         expected: u64,
     },
+    /// A file is compressed: what is in it can be read only by somebody who unpacks it first.
+    #[error("{}: is a {format} file; unpack it first", path.display())]
+    Compressed {
+        /// Which file.
+        path: PathBuf,
+        /// The format: "gzip".
+        format: &'static str,
+    },
     /// An output is there already.
     #[error("{}: exists already", path.display())]
     Exists {
@@ -177,6 +185,11 @@ impl FileError {
             FileError::DiskFull { .. } => false,
             _ => true,
         }
+    }
+
+    /// Whether what is in a file is at fault.
+    pub fn is_about_data(&self) -> bool {
+        matches!(self, FileError::Truncated { .. } | FileError::EndedEarly { .. } | FileError::Compressed { .. })
     }
 
     /// Whether the same call may succeed later, with nobody changing its arguments.

@@ -7,6 +7,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+use super::compressed::compressed_or;
 use super::direct::DirectFile;
 use super::folder::check_input_folder;
 use super::{ALIGNMENT, FileError, REQUEST_BYTES, STRIDE_BYTES};
@@ -16,6 +17,7 @@ use crate::records::RECORD_BYTES;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Where it is.
+    #[serde(with = "exobus_actors::paths")]
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
@@ -25,6 +27,7 @@ pub struct InputFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// The file.
+    #[serde(with = "exobus_actors::paths")]
     pub path: PathBuf,
     /// Byte offset of the first record.
     pub offset: u64,
@@ -60,11 +63,14 @@ pub fn list_inputs(paths: &[PathBuf], partial: bool) -> Result<Vec<InputFile>, F
 /// Files that are no multiple of `row_bytes` long are refused.
 ///
 /// # Errors
-/// [`FileError::Truncated`].
+/// [`FileError::Truncated`]; of a compressed file [`FileError::Compressed`].
 pub(crate) fn whole_rows(path: &Path, bytes: u64, row_bytes: u64) -> Result<(), FileError> {
     match bytes % row_bytes {
         0 => Ok(()),
-        rest => Err(FileError::Truncated { path: path.to_owned(), bytes, offset: bytes - rest }),
+        rest => {
+            let torn = FileError::Truncated { path: path.to_owned(), bytes, offset: bytes - rest };
+            Err(compressed_or(path, torn))
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! [`STRIDE_BYTES`] wherever we choose them: there both fit.
 
 pub mod buffer;
+mod compressed;
 pub mod content_hash;
 mod direct;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod output;
 pub mod validate;
 
 pub use buffer::AlignedBuffer;
+pub(crate) use compressed::{SIGNATURE_BYTES, refuse_compressed};
 pub use content_hash::ContentHash;
 pub use direct::DirectFile;
 pub use error::FileError;

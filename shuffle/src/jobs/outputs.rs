@@ -15,8 +15,8 @@ impl From<FileError> for TaskError {
     fn from(error: FileError) -> Self {
         match error {
             FileError::DiskFull { .. } => Self::DiskFull(error.to_string()),
-            _ if error.retry_is_of_use() => Self::failed(error),
-            _ => Self::fatal(error),
+            _ if error.is_about_data() => Self::data(error),
+            _ => Self::Files { retry: error.retry_is_of_use(), message: error.to_string() },
         }
     }
 }
@@ -24,6 +24,7 @@ impl From<FileError> for TaskError {
 /// What `prepare` is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PrepareParams {
+    #[serde(with = "exobus_actors::paths")]
     output: PathBuf,
     program: String,
     home: Home,
@@ -56,6 +57,7 @@ pub(crate) fn prepare(context: &mut TaskContext<'_>, params: PrepareParams) -> R
 /// What `commit` is told. Each member of its only argument is a value with a field `token`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommitParams {
+    #[serde(with = "exobus_actors::paths")]
     output: PathBuf,
     program: String,
     schema: Schema,

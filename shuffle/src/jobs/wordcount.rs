@@ -25,6 +25,7 @@ impl KeyedJob for WordCount {
     }
 
     fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError> {
+        input.refuse_compressed()?;
         while let Some(token) = input.next_token(is_ascii_space)? {
             words(token, |word| emit(word, &1u64.to_le_bytes()))?;
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use exobus_actors::registry::TaskError;
 use serde::{Deserialize, Serialize};
 
-use crate::files::{FileError, InputFile};
+use crate::files::{FileError, InputFile, SIGNATURE_BYTES, refuse_compressed};
 
 /// Where a row begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +95,19 @@ impl<'a> Input<'a> {
     /// What is [present](Self::present), and the memory for the map.
     pub fn present_and_spare(&mut self) -> (&[u8], &mut [u8]) {
         (&self.window[self.from..self.to], self.spare)
+    }
+
+    /// Text has no meaning while it is compressed: such a file is refused where it begins. To be called before anything is
+    /// consumed; of pieces further behind it asks nothing.
+    ///
+    /// # Errors
+    /// The file is compressed; those of [`more`](Self::more).
+    pub fn refuse_compressed(&mut self) -> Result<(), TaskError> {
+        if self.offset() == 0 {
+            while self.present().len() < SIGNATURE_BYTES && self.more(self.piece.file.bytes)? {}
+            refuse_compressed(self.path(), self.present())?;
+        }
+        Ok(())
     }
 
     /// The first `bytes` of what is present are done with.
@@ -214,7 +227,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A path and the text of what is wrong with one of its lines.
-pub(crate) fn bad_line(path: &Path, line: u64, text: impl std::fmt::Display) -> TaskError {
-    TaskError::fatal(format!("{}, line {line}: {text}", path.display()))
+/// Where a line is, and what is to be said of it.
+pub(crate) fn at_line(path: &Path, line: u64, text: impl std::fmt::Display) -> String {
+    format!("{}:{line}: {text}", path.display())
 }

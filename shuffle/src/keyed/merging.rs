@@ -163,6 +163,7 @@ fn combine_group<J: KeyedJob, R: RowRun>(
 #[serde(bound = "J: KeyedJob")]
 pub struct ReduceParams<J> {
     pub(super) job: Arc<J>,
+    #[serde(with = "exobus_actors::paths")]
     pub(super) directory: PathBuf,
     pub(super) name: String,
     pub(super) buffer_bytes: u64,

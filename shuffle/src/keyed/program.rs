@@ -26,8 +26,10 @@ use crate::strategies::auto::Explained;
 #[serde(bound = "J: KeyedJob")]
 pub struct KeyedParams<J> {
     /// Files, or directories of them.
+    #[serde(with = "exobus_actors::paths")]
     pub inputs: Vec<PathBuf>,
     /// A directory, empty or not there yet.
+    #[serde(with = "exobus_actors::paths")]
     pub output: PathBuf,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,
@@ -180,6 +182,7 @@ pub async fn run<J: Registered>(futures: Futures, params: KeyedParams<J>) -> Res
 #[serde(bound = "J: KeyedJob")]
 pub struct ExplainParams<J> {
     /// Files, or directories of them.
+    #[serde(with = "exobus_actors::paths")]
     pub inputs: Vec<PathBuf>,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,

@@ -52,6 +52,7 @@ pub mod call {
 #[serde(bound = "J: KeyedJob")]
 pub struct ListParams<J> {
     pub(super) job: Arc<J>,
+    #[serde(with = "exobus_actors::paths")]
     pub(super) inputs: Vec<PathBuf>,
     pub(super) partial: bool,
 }

@@ -74,15 +74,46 @@ async fn odd_tables_are_aggregated_right() {
     assert_eq!(run(&"k,2\n".repeat(200_000), numbered()).await.unwrap(), ["k,200000,400000,2,2"]);
 
     let wrong = run("a,1\n\"b\n\",2\n\nc,x7\n", numbered()).await.unwrap_err();
-    assert!(wrong.contains("odd.csv, line 5: column 2: \"x7\" is not a number"), "{wrong}");
+    assert!(wrong.contains("odd.csv:5: x7 is not a number (column 2)"), "{wrong}");
     let wrong = run(&format!("{}a,\"x\ny\"\n", "k,2\n".repeat(200_000)), numbered()).await.unwrap_err();
-    assert!(wrong.contains("odd.csv, line 200001: column 2: \"x\\ny\" is not a number"), "{wrong}");
+    assert!(wrong.contains("odd.csv:200001: x\\ny is not a number (column 2)"), "{wrong}");
     let wrong = run("a,1\nb\n", numbered()).await.unwrap_err();
-    assert!(wrong.contains("odd.csv, line 2: there is no column 2, the record has 1"), "{wrong}");
+    assert!(wrong.contains("odd.csv:2: the record has 1 field, there is no column 2"), "{wrong}");
     let wrong = run("key,v\na,1\n", named()).await.unwrap_err();
-    assert!(wrong.contains("odd.csv, line 1: no column \"k\"; there are \"key\", \"v\""), "{wrong}");
+    assert!(wrong.contains("odd.csv:1: no column \"k\"; there are \"key\", \"v\""), "{wrong}");
     let wrong = run("k,v,k\na,1,b\n", named()).await.unwrap_err();
     assert!(wrong.contains("more than one column is called \"k\""), "{wrong}");
     let wrong = run("a,1\n", aggregate("k", Some("2"), false)).await.unwrap_err();
     assert!(wrong.contains("no column \"k\": without a header, columns are numbers from 1"), "{wrong}");
+    let wrong = run("a,1\n", aggregate("3", Some("2"), false)).await.unwrap_err();
+    assert!(wrong.contains("odd.csv:1: no column 3: the first record has 2 fields"), "{wrong}");
+}
+
+#[tokio::test]
+async fn a_quote_that_is_not_closed_is_called_so() {
+    let bench = Bench::new();
+    let run = async |csv: &str| {
+        let file = bench.file("quote.csv", csv);
+        let count = Aggregate { operations: vec![Operation::Count], ..aggregate("1", None, false) };
+        let ran = bench.run(count, &[file], None).await;
+        ran.map(|ran| sorted_lines(&ran.output, "k,count")).map_err(|error| error.to_string())
+    };
+    let never = "a quote is opened in this record and never closed";
+    for (csv, line) in [("a,1\n\"b,2\nc,3\n", 2), ("a,\"", 1), ("a\n\n\"x\"\",y", 3)] {
+        let wrong = run(csv).await.unwrap_err();
+        assert!(wrong.contains(&format!("quote.csv:{line}: {never}")), "{csv:?}: {wrong}");
+    }
+    // What is closed at the very end, or is no quote where it stands.
+    for (csv, rows) in [("a,\"\"", "a,1"), ("a,\"b\"", "a,1"), ("a\"b,1", "\"a\"\"b\",1")] {
+        assert_eq!(run(csv).await.unwrap(), [rows], "{csv:?}");
+    }
+    // In a file that is cut, and of which no more than a window is in memory.
+    let wrong = run(&format!("{}\"{}", "k,2\n".repeat(200_000), "k,2\n".repeat(1_000_000))).await.unwrap_err();
+    let late = "quote.csv:200001: a quote is opened in this record and not closed within ";
+    assert!(wrong.contains(late), "{wrong}");
+    // Closed by the next quote there is: what is wrong is something else, and how far the record goes is said with it.
+    let file = bench.file("quote.csv", "\"a,1\nb,2\n\"c,x\n");
+    let wrong = bench.run(aggregate("1", Some("2"), false), &[file], None).await.map(drop).unwrap_err().to_string();
+    let hint = "quote.csv:1: x is not a number (column 2); the record ends on line 3: is a quote not closed?";
+    assert!(wrong.contains(hint), "{wrong}");
 }

@@ -117,7 +117,7 @@ pub(super) fn executor_starved(ground: &Ground) -> Result<Outcome> {
 
 pub(super) fn executors_starved(ground: &Ground) -> Result<Outcome> {
     let run = starved(ground, 3, |_| true, "1", true)?;
-    run.refused(5, &["error: sort.map (task ", "attempt 3", "out of memory: killed by the kernel"])?;
+    run.refused(5, &["out of memory: killed by the kernel", "(sort.map, attempt 3 on "])?;
     let _ = fs::remove_dir_all(ground.path("out"));
     Ok(Outcome { what: run.error().to_owned(), added: None, more_attempts: 0, bytes_redone: 0 })
 }

@@ -17,13 +17,13 @@ const LIMIT: i128 = 10i128.pow(FRACTION_DIGITS + WHOLE_DIGITS);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// It is no decimal number.
-    #[error("{0:?} is not a number")]
+    #[error("{} is not a number", .0.escape_debug())]
     NotANumber(String),
     /// Its size is 10^20 or more.
-    #[error("{0:?} has more than {WHOLE_DIGITS} digits before the point")]
+    #[error("{} has more than {WHOLE_DIGITS} digits before the point", .0.escape_debug())]
     TooLarge(String),
     /// It is no multiple of 10^-18.
-    #[error("{0:?} has more than {FRACTION_DIGITS} digits after the point")]
+    #[error("{} has more than {FRACTION_DIGITS} digits after the point", .0.escape_debug())]
     TooPrecise(String),
 }
 

@@ -17,9 +17,9 @@ use exobus_actors::task::Output;
 use serde::{Deserialize, Serialize};
 
 use self::state::State;
-use self::table::{Columns, Records, write_field};
+use self::table::{Columns, Records, in_words, no_column, write_field};
 use crate::files::Schema;
-use crate::keyed::{Emit, Input, KeyedJob, Mark, Split, Values, bad_line};
+use crate::keyed::{Emit, Input, KeyedJob, Mark, Split, Values};
 
 /// What is made of the values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,27 +76,38 @@ impl KeyedJob for Aggregate {
         step_bytes: u64,
         mark: &mut dyn FnMut(Mark) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
-        Records::new(self.delimiter, input)?.marks(input, step_bytes, mark)
+        // A column that is not there is found before the file is read.
+        let mut records = Records::new(self.delimiter, input)?;
+        Columns::find(self, &mut records, input)?;
+        records.marks(input, step_bytes, mark)
     }
 
     fn map(&self, input: &mut Input<'_>, emit: Emit<'_>) -> Result<(), TaskError> {
         let mut records = Records::new(self.delimiter, input)?;
         let columns = Columns::find(self, &mut records, input)?;
         let path = input.path();
+        // It says which columns there are, where no header does.
+        let mut decides = !self.header && input.piece().start.offset == 0;
         while let Some(record) = records.next(input)? {
-            let line = record.line();
             let field = |column: usize| {
                 record.field(column).ok_or_else(|| {
-                    let text = format!("there is no column {}, the record has {}", column + 1, record.len());
-                    bad_line(path, line, text)
+                    if decides {
+                        return no_column(path, record.line(), column, record.len());
+                    }
+                    let text = format!("the record has {}, there is no column {}", in_words(record.len()), column + 1);
+                    record.wrong(path, text)
                 })
             };
+            let key = field(columns.key)?;
             let value = match columns.value {
-                Some(column) => decimal::parse(field(column)?)
-                    .map_err(|error| bad_line(path, line, format!("column {}: {error}", column + 1)))?,
+                Some(column) => decimal::parse(field(column)?).map_err(|error| {
+                    let named = self.value.as_deref().unwrap_or_default();
+                    record.wrong(path, format!("{error} (column {named})"))
+                })?,
                 None => None,
             };
-            emit(field(columns.key)?, &State::of(value).to_bytes())?;
+            emit(key, &State::of(value).to_bytes())?;
+            decides = false;
         }
         Ok(())
     }

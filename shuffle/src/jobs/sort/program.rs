@@ -40,8 +40,10 @@ const SAMPLE_KEYS_PER_TASK: usize = 500;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortParams {
     /// Files of 100-byte records, or directories of them.
+    #[serde(with = "exobus_actors::paths")]
     pub inputs: Vec<PathBuf>,
     /// A directory, empty or not there yet.
+    #[serde(with = "exobus_actors::paths")]
     pub output: PathBuf,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,
@@ -295,6 +297,7 @@ impl Layout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainParams {
     /// Files of 100-byte records, or directories of them.
+    #[serde(with = "exobus_actors::paths")]
     pub inputs: Vec<PathBuf>,
     /// How many partitions; `None`: as many as memory and executors ask for.
     pub partitions: Option<u32>,

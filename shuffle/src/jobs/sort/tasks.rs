@@ -24,6 +24,7 @@ use crate::records::{KEY_BYTES, RECORD_BYTES};
 /// What `list` is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ListParams {
+    #[serde(with = "exobus_actors::paths")]
     pub(super) inputs: Vec<PathBuf>,
     pub(super) partial: bool,
 }
@@ -273,6 +274,7 @@ pub(super) fn account(context: &mut TaskContext<'_>, sealed: &[Vec<Output>], mut
 /// What `reduce` is told. Its arguments are one part of everything that is left to merge.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReduceParams {
+    #[serde(with = "exobus_actors::paths")]
     pub(super) directory: PathBuf,
     pub(super) name: String,
     pub(super) buffer_bytes: u64,

@@ -1,0 +1,74 @@
+//! Names of files are bytes: those that are no text work everywhere.
+
+mod support;
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::process::Signal;
+use support::{Running, Scratch, cluster::PATIENCE, command, finish};
+
+/// A name that is no text, and looks like another one where it is printed.
+fn strange(stem: &str) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(&[stem.as_bytes(), b"-na\xefve"].concat()))
+}
+
+fn run(mut command: Command, args: &[&Path]) -> support::Run {
+    command.args(args);
+    finish(command)
+}
+
+/// Every job over input with strange names, in a strange folder, into another one.
+fn every_job(scratch: &Scratch, setup: &[&str]) {
+    let folder = scratch.root().join(strange("folder"));
+    let (records, text) = (folder.join(strange("records")), folder.join(strange("text")));
+    fs::create_dir_all(&folder).unwrap();
+    run(command(&["generate", "--records", "20000", "--files", "2"]), &[&records]).expect(0, &[]);
+    fs::rename(records.join("part-00000"), records.join(strange("part-00000"))).unwrap();
+    fs::write(&text, "one,1\ntwo,2\none,3\n").unwrap();
+    for (job, args, input) in [
+        ("sort", vec!["--partitions", "3"], &records),
+        ("random-shuffle", vec!["--seed", "1"], &records),
+        ("wordcount", vec![], &text),
+        ("aggregate", vec!["--key", "1", "--value", "2"], &text),
+    ] {
+        let output = folder.join(strange(job));
+        let command_of = |words: &[&str]| command(&[words, &args, setup].concat());
+        run(command_of(&[job]), &[input, Path::new("--output"), &output]).expect(0, &[]);
+        assert!(output.join("part-00000").exists(), "{job}");
+        if job == "sort" {
+            run(command(&["validate"]), &[&output]).expect(0, &[]);
+        }
+        if job != "random-shuffle" {
+            run(command_of(&["explain", job]), &[input]).expect(0, &[]);
+        }
+        fs::remove_dir_all(output).unwrap();
+        // An error names it as far as it can be written.
+        let missing = run(command_of(&[job]), &[&folder.join(strange("missing")), Path::new("-o"), &folder.join("o")]);
+        missing.expect(3, &["missing-na\u{fffd}ve: look up"]);
+    }
+}
+
+#[test]
+fn names_that_are_no_text_work_in_this_process() {
+    let scratch = Scratch::new();
+    every_job(&scratch, &["--memory", "64MiB"]);
+}
+
+#[test]
+fn names_that_are_no_text_work_on_a_cluster() {
+    let scratch = Scratch::new();
+    let mut dev = command(&["dev", "--nodes", "2", "--port", "0", "--memory", "64MiB", "--executors", "1"]);
+    dev.args(["--dir", &scratch.text("cluster")]);
+    let mut dev = Running::start(dev);
+    let ready = dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
+    let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap();
+    every_job(&scratch, &["--cluster", url]);
+    dev.signal(Signal::INT);
+    assert_eq!(dev.end(PATIENCE).0, Some(0));
+}
