@@ -7,6 +7,7 @@
 //! Who asks for it also gets a [`Timeline`] of the job as files ([`Views`]): a trace for Perfetto, and a picture.
 
 mod bars;
+mod eta;
 pub mod plot;
 mod progress;
 mod reporter;
@@ -19,8 +20,8 @@ mod views;
 pub use self::{
     progress::{Progress, Stage},
     reporter::{Reporter, Style},
-    summary::{JobSummary, KeyedSummary, KeyedWords},
+    summary::{JobSummary, KeyedSummary, KeyedWords, Place},
     text::{bytes, count, duration, rate},
     timeline::Timeline,
-    views::Views,
+    views::{Views, command_line},
 };

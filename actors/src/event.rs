@@ -225,6 +225,8 @@ pub struct NodeFigures {
     pub at_us: u64,
     /// How many tasks it runs at a time.
     pub executors: u32,
+    /// Processors that it may use; 0 where not known.
+    pub cpus: u32,
     /// Byte budget of the store.
     pub budget_bytes: u64,
     /// Bytes of the budget in use.

@@ -1,9 +1,15 @@
-//! Progress bars on a terminal.
+//! Progress bars on a terminal: a line for each stage and one for the state of the job, each of which fits.
 
+use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{Progress, Stage, text};
 use crate::logging;
+
+/// Cells of a bar at most, and at least: where there is room for fewer there is none.
+const BAR_CELLS: std::ops::RangeInclusive<usize> = 6..=30;
+/// Cells of a stage's name at least, so that bars begin below each other.
+const NAME_CELLS: usize = 14;
 
 /// A bar for each stage, and a line of state below.
 pub(super) struct Bars {
@@ -11,32 +17,32 @@ pub(super) struct Bars {
     /// By name: a stage may appear between others.
     stages: Vec<(String, ProgressBar)>,
     state: ProgressBar,
+    terminal: Term,
 }
 
 impl Bars {
     pub(super) fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-        let state = all.add(ProgressBar::new_spinner().with_style(template("{wide_msg}")));
+        let state = all.add(line());
         logging::bars_on_screen(Some(all.clone()));
-        Self { all, stages: Vec::new(), state }
+        Self { all, stages: Vec::new(), state, terminal: Term::stderr() }
     }
 
     pub(super) fn draw(&mut self, progress: &Progress, now_ms: u64) {
-        for stage in progress.stages() {
-            let bar = self.bar(stage);
-            bar.set_length(stage.tasks.max(stage.tasks_done));
-            bar.set_position(stage.tasks_done);
-            bar.set_message(message(stage, now_ms));
+        // The last cell stays free: some terminals begin a new line there.
+        let cells = usize::from(self.terminal.size().1).saturating_sub(1);
+        let stages: Vec<&Stage> = progress.stages().collect();
+        let name_cells = stages.iter().map(|stage| stage.name.len()).max().unwrap_or(0).max(NAME_CELLS);
+        for stage in stages {
+            self.bar(&stage.name).set_message(stage_line(stage, name_cells, cells));
         }
-        self.state.set_message(progress.state_line(now_ms));
+        self.state.set_message(fitting(&progress.state_line(now_ms), cells));
     }
 
-    fn bar(&mut self, stage: &Stage) -> &ProgressBar {
-        let known = self.stages.iter().position(|(name, _)| *name == stage.name);
+    fn bar(&mut self, name: &str) -> &ProgressBar {
+        let known = self.stages.iter().position(|(known, _)| known == name);
         let index = known.unwrap_or_else(|| {
-            let style = template("{prefix:<14} {bar:30} {pos:>5}/{len} {msg}").progress_chars("=> ");
-            let bar = ProgressBar::new(stage.tasks).with_style(style).with_prefix(stage.name.clone());
-            self.stages.push((stage.name.clone(), self.all.insert_before(&self.state, bar)));
+            self.stages.push((name.to_owned(), self.all.insert_before(&self.state, line())));
             self.stages.len() - 1
         });
         &self.stages[index].1
@@ -59,19 +65,94 @@ impl Drop for Bars {
     }
 }
 
-fn message(stage: &Stage, now_ms: u64) -> String {
-    match stage.started_ms {
-        None => String::new(),
+/// A line that shows what it is told.
+fn line() -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_msg}").expect("templates are literals of this file");
+    ProgressBar::new_spinner().with_style(style)
+}
+
+/// `sort.map       ======>      292/480 1.22 GB of 2.00 GB 464 MB/s`: the bar has what cells are left, and where they are few
+/// there is none, then less is said.
+fn stage_line(stage: &Stage, name_cells: usize, cells: usize) -> String {
+    let tasks = stage.tasks.max(stage.tasks_done);
+    let count = format!("{:>5}/{tasks}", stage.tasks_done);
+    let (full, short) = match stage.started_ms {
+        None => (String::new(), String::new()),
         Some(_) => {
+            let (read, rate) = (text::bytes(stage.bytes_in), text::rate(stage.bytes_in, stage.busy()));
             let planned = match stage.bytes_planned {
                 0 => String::new(),
                 planned => format!(" of {}", text::bytes(planned)),
             };
-            format!("{}{planned} {}", text::bytes(stage.bytes_in), text::rate(stage.bytes_in, stage.busy(now_ms)))
+            (format!(" {read}{planned} {rate}"), format!(" {rate}"))
         }
+    };
+    let name = format!("{:<name_cells$} ", stage.name);
+    // Room for the longest that is said, so that all bars are as long.
+    let bar_cells = cells.saturating_sub(name_cells + 2 + "12345/12345 999 MB of 999 MB 99.9 MB/s".len());
+    let bar = match bar_cells.min(*BAR_CELLS.end()) {
+        few if few < *BAR_CELLS.start() => String::new(),
+        cells => format!("{} ", bar(stage.tasks_done, tasks, cells)),
+    };
+    let whole = format!("{name}{bar}{count}{full}");
+    if whole.chars().count() <= cells {
+        whole
+    } else {
+        fitting(&format!("{} {}{short}", stage.name, count.trim()), cells)
     }
 }
 
-fn template(text: &str) -> ProgressStyle {
-    ProgressStyle::with_template(text).expect("templates are literals of this file")
+fn bar(done: u64, all: u64, cells: usize) -> String {
+    let full = (cells as u64 * done / all.max(1)) as usize;
+    let tip = if full < cells && done > 0 { ">" } else { "" };
+    format!("{:<cells$}", format!("{}{tip}", "=".repeat(full)))
+}
+
+/// What does not fit ends in dots.
+fn fitting(text: &str, cells: usize) -> String {
+    if text.chars().count() <= cells {
+        return text.to_owned();
+    }
+    let beginning: String = text.chars().take(cells.saturating_sub(1)).collect();
+    format!("{beginning}{}", if cells > 0 { "…" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &str, done: u64, tasks: u64) -> Stage {
+        Stage {
+            name: name.to_owned(),
+            tasks,
+            tasks_done: done,
+            bytes_planned: 200_000_000_000,
+            bytes_in: 122_000_000_000,
+            started_ms: Some(0),
+            finished_ms: 2_000,
+            ..Stage::default()
+        }
+    }
+
+    #[test]
+    fn a_line_fits_whatever_the_width_and_says_the_more_the_wider_it_is() {
+        for (name, done, tasks) in [("sort.map", 292, 480), ("random_shuffle.reduce", 99_999, 100_000)] {
+            let stage = stage(name, done, tasks);
+            for cells in 0..200 {
+                let line = stage_line(&stage, 21, cells);
+                assert!(line.chars().count() <= cells, "{cells}: {line:?}");
+            }
+        }
+        let line = |cells| stage_line(&stage("sort.map", 240, 480), 14, cells);
+        assert_eq!(line(39), "sort.map 240/480 61.0 GB/s");
+        assert_eq!(line(59), "sort.map         240/480 122 GB of 200 GB 61.0 GB/s");
+        assert_eq!(line(79), "sort.map       ============>               240/480 122 GB of 200 GB 61.0 GB/s");
+        assert_eq!(line(120), "sort.map       ===============>                 240/480 122 GB of 200 GB 61.0 GB/s");
+    }
+
+    #[test]
+    fn a_state_that_does_not_fit_shows_its_beginning() {
+        assert_eq!(fitting("about 5 s left, store 1.0 GiB", 29), "about 5 s left, store 1.0 GiB");
+        assert_eq!(fitting("about 5 s left, store 1.0 GiB", 15), "about 5 s left…");
+    }
 }

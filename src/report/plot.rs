@@ -24,7 +24,7 @@ use self::{
 };
 use super::{
     text,
-    timeline::{Timeline, WAITS},
+    timeline::{NodeLine, Timeline, WAITS},
 };
 
 pub use self::gantt::{BARS_MAX, ROWS_MAX};
@@ -33,7 +33,7 @@ pub use self::gantt::{BARS_MAX, ROWS_MAX};
 const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 118.0;
 const RIGHT: f64 = 28.0;
-const HEADER: f64 = 58.0;
+const HEADER: f64 = 76.0;
 
 const BLUE: &str = "#0072B2";
 const ORANGE: &str = "#E69F00";
@@ -46,6 +46,8 @@ const GREY: &str = "#999999";
 const INK: &str = "#222222";
 const FAINT: &str = "#666666";
 
+/// A subtitle that is longer is cut.
+const SUBTITLE_CHARS: usize = 160;
 /// Reasons with a smaller share of all that was waited are left out.
 const NO_WAIT: f64 = 0.001;
 
@@ -72,7 +74,35 @@ fn header(svg: &mut Svg, timeline: &Timeline) {
     };
     let attempts = text::count(timeline.slices().len() as u64);
     let about = format!("{} in {}, {attempts} attempts on {nodes}", timeline.outcome(), text::duration(seconds));
-    svg.text((LEFT, 46.0), svg::Text { fill: FAINT, ..svg::Text::default() }, &shortened(&about, 150));
+    let faint = svg::Text { fill: FAINT, ..svg::Text::default() };
+    svg.text((LEFT, 46.0), faint, &shortened(&about, SUBTITLE_CHARS));
+    svg.text((LEFT, 64.0), faint, &shortened(&setting(timeline), SUBTITLE_CHARS));
+}
+
+/// With what it was done: cores, data and command.
+fn setting(timeline: &Timeline) -> String {
+    let last = |node: &NodeLine| node.samples.last().map(|sample| sample.figures);
+    let figures: Vec<NodeFigures> = timeline.nodes().iter().filter_map(last).collect();
+    let each = |of: fn(&NodeFigures) -> u64, show: fn(u64) -> String| {
+        let (least, most) = (figures.iter().map(of).min().unwrap_or(0), figures.iter().map(of).max().unwrap_or(0));
+        if least == most { show(most) } else { format!("{} to {}", show(least), show(most)) }
+    };
+    let mut parts = Vec::new();
+    if figures.iter().any(|node| node.cpus > 0) {
+        let memory = each(|node| node.budget_bytes, |bytes| crate::config::units::size(bytes).to_string());
+        let cores = each(|node| u64::from(node.cpus), text::count);
+        let on_each = if figures.len() == 1 { "" } else { " on each node" };
+        let plural = if cores == "1" { "" } else { "s" };
+        parts.push(format!("{cores} core{plural} and {memory}{on_each}"));
+    }
+    let (read, written) = timeline.file_bytes();
+    if read + written > 0 {
+        parts.push(format!("{} read, {} written", text::bytes(read), text::bytes(written)));
+    }
+    if !timeline.command().is_empty() {
+        parts.push(timeline.command().to_owned());
+    }
+    parts.join(" \u{b7} ")
 }
 
 /// A text that is too long ends in dots.

@@ -109,6 +109,40 @@ fn a_job_of_which_nothing_is_known_has_a_picture() {
 }
 
 #[test]
+fn cores_data_and_command_are_in_the_subtitle() {
+    let command = "exobus sort in --output out --plot p.svg";
+    let figures = |node: &str, cpus, budget_bytes| {
+        event(500, node, EventKind::NodeFigures(NodeFigures { cpus, budget_bytes, ..NodeFigures::default() }))
+    };
+    let told = |events: &[Event]| {
+        let mut timeline = Timeline::of_command(command.to_owned());
+        events.iter().for_each(|event| timeline.on(event));
+        let svg = svg(&timeline);
+        elements(&svg);
+        svg.lines().find(|line| line.contains(command)).unwrap().to_owned()
+    };
+    let with_files = |number, stage: &str, read: u64, written: u64| {
+        let mut event = event(1_000, "n0", finished(number, stage, 0, 0, 900));
+        if let EventKind::TaskFinished { outside_in_bytes, outside_out_bytes, .. } = &mut event.kind {
+            (*outside_in_bytes, *outside_out_bytes) = (read, written);
+        }
+        event
+    };
+    let work = [
+        with_files(1, "sort.sample", 1_000, 0),
+        with_files(2, "sort.map", 300_000_000, 0),
+        with_files(3, "sort.map", 300_000_000, 0),
+        with_files(4, "sort.reduce", 0, 600_000_000),
+    ];
+    let alone = [&[figures("n0", 2, 64 << 20)][..], &work].concat();
+    let line = told(&alone);
+    assert!(line.contains(&format!(">2 cores and 64.0 MiB · 600 MB read, 600 MB written · {command}<")), "{line}");
+    let several = [&[figures("n0", 1, 64 << 20), figures("n1", 4, 64 << 20)][..], &work].concat();
+    assert!(told(&several).contains(">1 to 4 cores and 64.0 MiB on each node · 600 MB read"));
+    assert!(told(&[]).contains(&format!(">{command}<")), "of nothing else anything is known");
+}
+
+#[test]
 fn rates_are_differences_of_counters_summed_over_nodes() {
     let figures = |node: &str, at_us: u64, spilled_bytes: u64| {
         let figures = NodeFigures { at_us, spilled_bytes, used_bytes: spilled_bytes / 2, ..NodeFigures::default() };

@@ -10,14 +10,12 @@ use exobus_actors::{
     ids::NodeId,
 };
 
-use super::text;
+use super::{eta, text};
 
 /// So many different failures are told one by one; more would say nothing new.
 const FAILURES_TOLD_MAX: usize = 10;
 /// A stage that nobody announced is shown once it has moved so many bytes.
 const HELPER_BYTES_MAX: u64 = 1_000_000;
-/// The time that is left is guessed when this share is done.
-const GUESS_FROM: f64 = 0.03;
 
 /// What is known about a job so far.
 #[derive(Debug, Default)]
@@ -56,6 +54,10 @@ pub struct Stage {
     pub bytes_out: u64,
     /// Rows that they reported.
     pub rows: u64,
+    /// Time that tasks took on their executors, microseconds, ...
+    pub micros: u64,
+    /// ... of so many of those that are done: what was done before the job was taken up again is not known.
+    pub timed: u64,
     /// Time of the first task that was placed, milliseconds.
     pub started_ms: Option<u64>,
     /// Time of the last task that finished, milliseconds.
@@ -63,15 +65,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// How long it has been, or was, at work; `now_ms` on the job's clock.
-    pub fn busy(&self, now_ms: u64) -> Duration {
-        let end = if self.is_done() { self.finished_ms } else { now_ms };
-        Duration::from_millis(self.started_ms.map_or(0, |start| end.saturating_sub(start)))
-    }
-
-    /// Whether all planned tasks are done.
-    pub fn is_done(&self) -> bool {
-        self.tasks > 0 && self.tasks_done >= self.tasks
+    /// How long it took to do what is done: until its latest completion, so that rates stand still when it is over.
+    pub fn busy(&self) -> Duration {
+        Duration::from_millis(self.started_ms.map_or(0, |start| self.finished_ms.saturating_sub(start)))
     }
 }
 
@@ -115,6 +111,8 @@ impl Progress {
                 stage.bytes_in += bytes_in;
                 stage.bytes_out += bytes_out;
                 stage.rows += rows;
+                stage.micros += micros;
+                stage.timed += 1;
                 stage.finished_ms = stage.finished_ms.max(at_ms);
             }
             EventKind::TaskFailed { stage, attempt, error, last, .. } => {
@@ -238,49 +236,36 @@ impl Progress {
         })
     }
 
-    /// How long it may take from now, once enough is done to guess: as if the rest went as fast as what is done. Stages
-    /// count by their bytes where all of them are known, else alike.
+    /// How long it may take from now, once enough is done to guess; nobody knows while it waits.
     pub fn left(&self, now_ms: u64) -> Option<Duration> {
-        let planned = || self.stages.iter().filter(|stage| stage.tasks > 0);
-        let by_bytes = planned().all(|stage| stage.bytes_planned > 0);
-        let (mut all, mut done) = (0.0, 0.0);
-        for stage in planned() {
-            let weight = if by_bytes { stage.bytes_planned as f64 } else { 1.0 };
-            all += weight;
-            done += weight * (stage.tasks_done as f64 / stage.tasks as f64).min(1.0);
-        }
-        let began_ms = planned().filter_map(|stage| stage.started_ms).min()?;
-        let share = done / all;
-        let guess = now_ms.saturating_sub(began_ms) as f64 / 1000.0 * (1.0 - share) / share;
-        (!self.finished && (GUESS_FROM..1.0).contains(&share)).then(|| Duration::from_secs_f64(guess))
+        let executors = self.nodes.values().map(|(_, node)| u64::from(node.executors)).sum();
+        let works = !self.finished && self.waiting.is_none();
+        works.then(|| eta::left(&self.stages, executors, now_ms)).flatten()
     }
 
-    /// `store 1.2 GiB of 2.0 GiB, spilled 3.20 GB, about 12 s left`, and what it waits for.
+    /// `about 12 s left, store 1.2 GiB of 2.0 GiB, spilled 3.20 GB`, or what it waits for first: a narrow terminal shows the
+    /// beginning.
     pub fn state_line(&self, now_ms: u64) -> String {
+        let mut parts: Vec<String> = self.waiting.clone().into_iter().collect();
+        if let Some(left) = self.left(now_ms) {
+            parts.push(format!("about {} left", text::about(left)));
+        }
         let totals = self.totals();
-        let mut line = String::new();
         if totals.budget_bytes > 0 {
             let size = crate::config::units::size;
-            line.push_str(&format!("store {} of {}", size(totals.used_bytes), size(totals.budget_bytes)));
+            parts.push(format!("store {} of {}", size(totals.used_bytes), size(totals.budget_bytes)));
             if totals.spilled_bytes > 0 {
-                line.push_str(&format!(", spilled {}", text::bytes(totals.spilled_bytes)));
+                parts.push(format!("spilled {}", text::bytes(totals.spilled_bytes)));
             }
             if totals.received_bytes > 0 {
-                line.push_str(&format!(", moved {}", text::bytes(totals.received_bytes)));
-                if totals.pushed_bytes > 0 {
-                    line.push_str(&format!(" ({} ahead)", text::bytes(totals.pushed_bytes)));
-                }
+                let ahead = match totals.pushed_bytes {
+                    0 => String::new(),
+                    pushed => format!(" ({} ahead)", text::bytes(pushed)),
+                };
+                parts.push(format!("moved {}{ahead}", text::bytes(totals.received_bytes)));
             }
         }
-        if let Some(left) = self.left(now_ms) {
-            line.push_str(if line.is_empty() { "" } else { ", " });
-            line.push_str(&format!("about {} left", text::about(left)));
-        }
-        if let Some(waiting) = &self.waiting {
-            line.push_str(if line.is_empty() { "" } else { ", " });
-            line.push_str(waiting);
-        }
-        line
+        parts.join(", ")
     }
 
     /// Everything in one line, for logs.
@@ -289,7 +274,7 @@ impl Progress {
             .stages()
             .filter(|stage| stage.started_ms.is_some())
             .map(|stage| {
-                let rate = text::rate(stage.bytes_in, stage.busy(now_ms));
+                let rate = text::rate(stage.bytes_in, stage.busy());
                 let of = if stage.tasks > 0 { format!("/{}", stage.tasks) } else { String::new() };
                 format!("{} {}{of} {} {rate}", stage.name, stage.tasks_done, text::bytes(stage.bytes_in))
             })
@@ -352,12 +337,12 @@ mod tests {
         progress.on(&event(900, "n1", placed("sort.sample@1")));
         progress.on(&event(1_000, "n1", placed("sort.map@1")));
         progress.on(&event(2_000, "n2", finished(1_000_000)));
-        assert_eq!(progress.line(3_000), "sort.map 1/2 1.00 MB 500 kB/s | about 6 s left", "a quarter in two seconds");
+        assert_eq!(progress.line(2_500), "sort.map 1/2 1.00 MB 1.00 MB/s | about 1 s left");
         progress.on(&event(3_000, "n1", finished(1_000_000)));
         let map = progress.stages().next().unwrap();
-        assert!(map.is_done());
-        assert_eq!((map.rows, map.bytes_out), (20_000, 2_000_000));
-        assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s | about 8 s left", "done, it keeps its rate");
+        assert_eq!((map.tasks_done, map.rows, map.bytes_out), (2, 20_000, 2_000_000));
+        assert_eq!(progress.line(3_000), "sort.map 2/2 2.00 MB 1.00 MB/s | about 1 s left");
+        assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s", "done, it keeps its rate");
     }
 
     #[test]
@@ -367,20 +352,23 @@ mod tests {
         assert_eq!(progress.line(2_000), "", "a helper");
         progress.on(&event(2_000, "n1", finished(4_500_001)));
         assert_eq!(progress.line(2_000), "sort.map 2 5.00 MB 5.00 MB/s", "how many there will be is not known");
+        assert_eq!(progress.line(9_000), "sort.map 2 5.00 MB 5.00 MB/s", "nor whether it is over: it keeps its rate");
     }
 
     #[test]
-    fn the_time_left_is_guessed_from_the_bytes_of_all_stages() {
+    fn the_time_left_is_told_while_work_is_done_and_not_while_it_waits() {
         let mut progress = Progress::default();
         let planned = |stage: &str, tasks, bytes| EventKind::StagePlanned { stage: stage.into(), tasks, bytes };
         progress.on(&event(0, "n1", planned("sort.map", 10, 1_000)));
-        progress.on(&event(0, "n1", planned("sort.reduce", 10, 3_000)));
         assert_eq!(progress.left(1_000), None, "nothing is done");
         for at_ms in 1..=8 {
             progress.on(&event(at_ms * 1_000, "n1", finished(100)));
         }
-        // 8 of 10 maps are 800 of 4 000 bytes, in 8 - 1 seconds.
-        assert_eq!(progress.left(8_000), Some(Duration::from_secs(28)));
+        let left = progress.left(8_000);
+        assert!(left.is_some() && progress.state_line(8_000).ends_with(" left"), "{left:?}");
+        let waiting = EventKind::Waiting { what: "the job".into(), reason: "n1 is silent".into(), for_ms: 2_000 };
+        progress.on(&event(8_000, "n1", waiting));
+        assert_eq!(progress.state_line(8_000), "the job waits: n1 is silent");
         progress.on(&event(9_000, "n1", EventKind::JobFinished { error: None }));
         assert_eq!(progress.left(9_000), None);
     }

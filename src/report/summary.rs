@@ -1,6 +1,6 @@
 //! The closing summaries of jobs, for people and for programs.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use exobus_actors::host::JobEnd;
 use exobus_shuffle::{jobs::sort::SortReport, keyed::KeyedReport};
@@ -9,6 +9,25 @@ use serde::Serialize;
 use super::text;
 use crate::config::units::size;
 
+/// Where a job ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The name of the cluster; `None`: this process.
+    pub cluster: Option<String>,
+    /// How many nodes worked for it.
+    pub nodes: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.cluster, self.nodes) {
+            (None, _) => f.write_str("on this machine"),
+            (Some(cluster), 1) => write!(f, "on 1 node of {cluster}"),
+            (Some(cluster), nodes) => write!(f, "on {nodes} nodes of {cluster}"),
+        }
+    }
+}
+
 /// What any job did. As JSON, the keys are these names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobSummary {
@@ -16,6 +35,10 @@ pub struct JobSummary {
     pub rows: u64,
     /// Bytes of the input files.
     pub bytes: u64,
+    /// The name of the cluster that it ran on, none in one process.
+    pub cluster: Option<String>,
+    /// How many nodes worked for it.
+    pub nodes: usize,
     /// From start to the last committed file, without making and validating data.
     pub seconds: f64,
     /// `bytes / seconds`, in powers of ten.
@@ -44,7 +67,7 @@ pub struct JobSummary {
 
 impl JobSummary {
     /// Of a sort, from what the program and the nodes say.
-    pub fn of_sort(report: &SortReport, end: &JobEnd, seconds: f64) -> Self {
+    pub fn of_sort(report: &SortReport, end: &JobEnd, place: &Place, seconds: f64) -> Self {
         Self {
             rows: report.rows,
             bytes: report.bytes,
@@ -54,15 +77,17 @@ impl JobSummary {
             partitions: report.partitions,
             files: report.files,
             owner_bytes: end.owner_bytes.max(report.owner_bytes),
-            ..Self::of_nodes(end, seconds, report.bytes)
+            ..Self::of_nodes(end, place, seconds, report.bytes)
         }
     }
 
     /// What the nodes say; the rest is empty.
-    fn of_nodes(end: &JobEnd, seconds: f64, bytes: u64) -> Self {
+    fn of_nodes(end: &JobEnd, place: &Place, seconds: f64, bytes: u64) -> Self {
         Self {
             rows: 0,
             bytes,
+            cluster: place.cluster.clone(),
+            nodes: place.nodes,
             seconds,
             // No time at all has passed in tests only.
             gb_per_s: if seconds > 0.0 { bytes as f64 / 1e9 / seconds } else { 0.0 },
@@ -80,22 +105,23 @@ impl JobSummary {
     }
 
     /// Three lines for people; `output` says where the files are.
-    pub fn for_people(&self, output: &str) -> String {
+    pub fn for_people(&self, place: &Place, output: &str) -> String {
         self.three_lines(
+            place,
             &format!("sorted {} records", text::count(self.rows)),
             &format!("{} in {output}", self.files()),
             &format!("every record exactly once: hash {} of what was read and of what was written", self.row_hash_out),
         )
     }
 
-    fn three_lines(&self, did: &str, made: &str, proof: &str) -> String {
+    fn three_lines(&self, place: &Place, did: &str, made: &str, proof: &str) -> String {
         let time = Duration::try_from_secs_f64(self.seconds).unwrap_or_default();
         let early = match self.spilled_early_bytes {
             0 => String::new(),
             early => format!(" ({} of it early: new memory is slower here than the disk)", text::bytes(early)),
         };
         format!(
-            "{did}, {} in {} ({:.2} GB/s), {made}\n\
+            "{did}, {} in {} ({:.2} GB/s) {place}, {made}\n\
              memory {} at most, {} spilled{early}, {} control messages\n\
              {proof}",
             text::bytes(self.bytes),
@@ -141,7 +167,7 @@ pub struct KeyedWords {
 
 impl KeyedSummary {
     /// From what the program and the nodes say.
-    pub fn new(report: &KeyedReport, end: &JobEnd, seconds: f64) -> Self {
+    pub fn new(report: &KeyedReport, end: &JobEnd, place: &Place, seconds: f64) -> Self {
         let job = JobSummary {
             rows: report.emitted.rows,
             row_hash_in: report.emitted.row_hash.to_string(),
@@ -150,7 +176,7 @@ impl KeyedSummary {
             partitions: report.partitions,
             files: u64::from(report.partitions),
             owner_bytes: end.owner_bytes.max(report.owner_bytes),
-            ..JobSummary::of_nodes(end, seconds, report.input_bytes)
+            ..JobSummary::of_nodes(end, place, seconds, report.input_bytes)
         };
         Self {
             job,
@@ -162,7 +188,7 @@ impl KeyedSummary {
     }
 
     /// Three lines for people; `output` says where the files are.
-    pub fn for_people(&self, words: &KeyedWords, output: &str) -> String {
+    pub fn for_people(&self, words: &KeyedWords, place: &Place, output: &str) -> String {
         let KeyedWords { did, rows, keys } = words;
         let read = text::count(self.job.rows);
         let distinct = keys.map(|keys| format!(", {} {keys}", text::count(self.keys))).unwrap_or_default();
@@ -171,6 +197,7 @@ impl KeyedSummary {
             None => format!("hash {} of what was read and of what was written", self.job.row_hash_out),
         };
         self.job.three_lines(
+            place,
             &format!("{did} {read} {rows}{distinct}"),
             &format!("{} in {} in {output}", text::bytes(self.output_bytes), self.job.files()),
             &format!("every one of the {rows} exactly once: {proof}"),
@@ -187,6 +214,8 @@ mod tests {
         let summary = JobSummary {
             rows: 10,
             bytes: 1000,
+            cluster: None,
+            nodes: 1,
             seconds: 0.5,
             gb_per_s: 2e-6,
             peak_memory_bytes: 1 << 20,
@@ -204,17 +233,25 @@ mod tests {
         let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let mut promised: Vec<&str> =
-            "rows bytes seconds gb_per_s peak_memory_bytes spilled_bytes spilled_early_bytes row_hash_in row_hash_out \
+            "rows bytes cluster nodes seconds gb_per_s peak_memory_bytes spilled_bytes spilled_early_bytes row_hash_in row_hash_out \
              strategy partitions files control_messages owner_bytes"
                 .split_whitespace()
                 .collect();
         promised.sort_unstable();
         assert_eq!(keys, promised);
-        let text = summary.for_people("out");
-        assert!(text.contains("10 records, 1.00 kB in 0.50 s (0.00 GB/s), 1 file in out"), "{text}");
+        let here = Place { cluster: None, nodes: 1 };
+        let text = summary.for_people(&here, "out");
         assert!(text.contains("3.00 MB spilled, 4 control messages"), "{text}");
-        let text = JobSummary { spilled_early_bytes: 2_000_000, ..summary }.for_people("out");
+        let early = JobSummary { spilled_early_bytes: 2_000_000, ..summary.clone() }.for_people(&here, "out");
         let why = "3.00 MB spilled (2.00 MB of it early: new memory is slower here than the disk), 4";
-        assert!(text.contains(why), "{text}");
+        assert!(early.contains(why), "{early}");
+        let line = |cluster: Option<&str>, nodes| {
+            let place = Place { cluster: cluster.map(str::to_owned), nodes };
+            summary.for_people(&place, "out").lines().next().unwrap().to_owned()
+        };
+        let done = "sorted 10 records, 1.00 kB in 0.50 s (0.00 GB/s)";
+        assert_eq!(line(None, 1), format!("{done} on this machine, 1 file in out"));
+        assert_eq!(line(Some("lab"), 3), format!("{done} on 3 nodes of lab, 1 file in out"));
+        assert_eq!(line(Some("lab"), 1), format!("{done} on 1 node of lab, 1 file in out"));
     }
 }

@@ -20,7 +20,11 @@ use super::text;
 /// What is known about a job so far.
 #[derive(Debug, Default)]
 pub struct Timeline {
+    /// As it was typed, where that is known.
+    command: String,
     program: String,
+    /// Bytes of files that tasks of each stage have read and written, by their indices.
+    files: BTreeMap<usize, (u64, u64)>,
     error: Option<String>,
     finished: bool,
     last_us: u64,
@@ -121,10 +125,23 @@ impl Timeline {
                 let text = format!("{stage} takes long on {slow}: a second attempt on {}", event.node);
                 self.marks.push(Mark { at_us: event.at_us, text });
             }
-            EventKind::TaskFinished { task, attempt, stage, bytes_in, bytes_out, rows, micros, timing, .. } => {
+            EventKind::TaskFinished {
+                task,
+                attempt,
+                stage,
+                bytes_in,
+                bytes_out,
+                rows,
+                micros,
+                timing,
+                outside_in_bytes,
+                outside_out_bytes,
+            } => {
                 let (task, attempt, timing, micros) = (*task, *attempt, *timing, *micros);
                 let (bytes_in, bytes_out, rows, error) = (*bytes_in, *bytes_out, *rows, None);
                 let (node, stage) = (self.node(&event.node), self.stage(stage));
+                let files = self.files.entry(stage).or_default();
+                *files = (files.0 + outside_in_bytes, files.1 + outside_out_bytes);
                 let slice = Slice { node, stage, task, attempt, timing, micros, bytes_in, bytes_out, rows, error };
                 self.add(event.at_us, slice);
             }
@@ -168,6 +185,23 @@ impl Timeline {
                 self.nodes[node].received_news.push(received.clone());
             }
         }
+    }
+
+    /// Of a job that was started by this command line.
+    pub fn of_command(command: String) -> Self {
+        Self { command, ..Self::default() }
+    }
+
+    /// The command line that started the job; empty where it is not known.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Bytes that were read from input files and written to output files. What looks at the input first reads it, too, and does
+    /// not count: the stage does that reads the most.
+    pub fn file_bytes(&self) -> (u64, u64) {
+        let read = self.files.values().map(|(read, _)| *read).max().unwrap_or(0);
+        (read, self.files.values().map(|(_, written)| written).sum())
     }
 
     /// Name and version of the job's program, as far as it is known.

@@ -14,6 +14,12 @@ use crate::exit::{Exit, Failure, OrExit};
 /// How often nodes tell their figures when somebody wants to look at them, milliseconds.
 const SAMPLE_MS: u64 = 100;
 
+/// What this process was started with, as far as it is text.
+pub fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once("exobus".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
 /// What was asked for, and what has been heard for it so far.
 #[derive(Debug, Default)]
 pub struct Views {
@@ -49,7 +55,7 @@ impl Views {
             trace: trace.map(Target::open).transpose()?,
             plot: plot.map(Target::open).transpose()?,
             events: events.map(Stream::open).transpose()?,
-            timeline: Timeline::default(),
+            timeline: Timeline::of_command(command_line()),
         })
     }
 

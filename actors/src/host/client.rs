@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
-use crate::event::Event;
+use crate::event::{Event, EventKind};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::Directory;
 use crate::node::{NodeError, Search, find_scheduler, pump};
@@ -30,6 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const HOST_SILENCE: Duration = Duration::from_secs(60);
 /// A Scheduler that does not answer in this time may be over: whoever is it then is asked.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
+/// What it calls the job when it speaks of it.
+const JOB: &str = "the job";
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How a client connects.
@@ -61,8 +63,8 @@ pub enum ClientError {
     /// No node can host the job.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The host says nothing any more.
-    #[error("node {host}, which hosts the job, has been silent for {silent:?}")]
+    /// The host says nothing any more: the job may go on, there or elsewhere.
+    #[error("node {host}, which hosts the job, has been silent for {} s", silent.as_secs())]
     HostSilent {
         /// The node.
         host: NodeId,
@@ -85,6 +87,58 @@ pub struct Client {
 /// Who waits for an answer hears soon that there is none to be had.
 fn search(deadline: Duration) -> Search {
     Search { deadline, trouble: Duration::from_secs(2) }
+}
+
+/// Who does not answer besides the host of a job.
+fn nobody(error: &ClientError) -> &'static str {
+    match error {
+        ClientError::Bus(_) => "is silent, and so is the NATS server",
+        ClientError::NoScheduler(_) | ClientError::Ask(_) => "is silent, and no Scheduler answers",
+        ClientError::Refused(_) | ClientError::HostSilent { .. } => "is silent, and no other node takes it up",
+    }
+}
+
+/// What a client has heard of its job, and what it says when it hears nothing.
+struct Hearing {
+    job: JobId,
+    /// On this process's clock.
+    heard_at: Duration,
+    /// On the job's clock.
+    event_us: u64,
+    /// Whether it was said that the job waits.
+    told: bool,
+}
+
+impl Hearing {
+    fn silent(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.heard_at)
+    }
+
+    /// Something was heard.
+    fn heard(&mut self, host: &NodeId, now: Duration, events: Vec<Event>, news: &mut impl FnMut(Event)) {
+        let after_ms = self.silent(now).as_millis() as u64;
+        self.heard_at = now;
+        if std::mem::take(&mut self.told) {
+            self.say(host, after_ms, EventKind::GoesOn { what: JOB.into(), after_ms }, news);
+        }
+        for event in events {
+            self.event_us = self.event_us.max(event.at_us);
+            news(event);
+        }
+    }
+
+    /// Nothing is heard, since the host, and perhaps somebody else, does not answer.
+    fn tell(&mut self, host: &NodeId, silent: Duration, who: &str, news: &mut impl FnMut(Event)) {
+        self.told = true;
+        let for_ms = silent.as_millis() as u64;
+        let reason = format!("node {host}, which hosts it, {who}");
+        self.say(host, for_ms, EventKind::Waiting { what: JOB.into(), reason, for_ms }, news);
+    }
+
+    fn say(&self, host: &NodeId, after_ms: u64, kind: EventKind, news: &mut impl FnMut(Event)) {
+        let at_us = self.event_us + 1000 * after_ms;
+        news(Event { at_us, node: host.clone(), job: Some(self.job), kind });
+    }
 }
 
 impl Client {
@@ -161,7 +215,8 @@ impl Client {
     }
 
     /// Runs a job and returns how it ended; `news` is called for every event on the way. When `cancel` resolves, the job
-    /// is ended. When its host falls silent, the job may go on elsewhere: then so does this.
+    /// is ended. When its host falls silent, `news` is told that the job [waits](EventKind::Waiting) and why; it may go on
+    /// elsewhere, and then so does this.
     ///
     /// # Errors
     /// See [`ClientError`]; an error of the job itself is in [`JobEnd::result`].
@@ -173,7 +228,7 @@ impl Client {
     ) -> Result<JobEnd, ClientError> {
         let job = spec.job;
         let mut placement = self.submit(&spec, ANSWER_DEADLINE * 5).await?;
-        let mut heard_at = self.post.clock().now();
+        let mut hearing = Hearing { job, heard_at: self.post.clock().now(), event_us: 0, told: false };
         let mut cancel = std::pin::pin!(cancel);
         let mut cancelled = false;
         loop {
@@ -182,24 +237,35 @@ impl Client {
                 message = tokio::time::timeout(LOOK_EVERY, self.inbox.recv()) => match message {
                     Ok(Some(ClientMsg::Finished { job: finished, end })) if finished == job => return Ok(end),
                     Ok(Some(message)) => {
-                        heard_at = self.post.clock().now();
-                        if let ClientMsg::Events(events) = message {
-                            events.into_iter().for_each(&mut news);
-                        }
+                        let events = if let ClientMsg::Events(events) = message { events } else { Vec::new() };
+                        hearing.heard(&placement.node, self.post.clock().now(), events, &mut news);
                     }
                     Ok(None) | Err(_) => {
-                        let silent = self.post.clock().now().saturating_sub(heard_at);
+                        let silent = hearing.silent(self.post.clock().now());
                         if silent >= HOST_SILENCE {
                             return Err(ClientError::HostSilent { host: placement.node, silent });
                         }
+                        if silent < HOST_QUIET {
+                            continue;
+                        }
+                        // Before anybody else is asked, which may take a while.
+                        if !hearing.told {
+                            hearing.tell(&placement.node, silent, "is silent", &mut news);
+                        }
                         // A Scheduler that does not answer may be over: the next one is asked.
-                        if silent >= HOST_QUIET
-                            && let Ok(now) = self.submit(&spec, ANSWER_DEADLINE).await
-                        {
-                            if cancelled && now != placement {
-                                self.cancel(&now, job);
+                        match self.submit(&spec, ANSWER_DEADLINE).await {
+                            // Where the job is by now is heard of soon.
+                            Ok(now) => {
+                                if cancelled && now != placement {
+                                    self.cancel(&now, job);
+                                }
+                                hearing.tell(&placement.node, silent, "is silent", &mut news);
+                                placement = now;
                             }
-                            placement = now;
+                            Err(error) => {
+                                let silent = hearing.silent(self.post.clock().now());
+                                hearing.tell(&placement.node, silent, nobody(&error), &mut news);
+                            }
                         }
                     }
                 },

@@ -142,6 +142,7 @@ impl Base {
         let (store, peak, transfer, post) =
             (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
         let pushes = self.pushes.clone();
+        let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() as u32);
         let figures = move || {
             let stats = store.stats();
             let memory_bytes = peak.look();
@@ -149,6 +150,7 @@ impl Base {
             NodeFigures {
                 at_us: post.clock().now().as_micros() as u64,
                 executors: executors as u32,
+                cpus,
                 budget_bytes: stats.budget_bytes,
                 used_bytes: stats.used_bytes,
                 spilled_bytes: stats.spilled_bytes,

@@ -259,7 +259,8 @@ pub(crate) async fn pump(mut events: EndpointEvents, post: Post, directory: Dire
                     directory.session_reset(NodeId::new(&peer.node), Incarnation(peer.incarnation));
                 }
             }
-            SessionEvent::Silent { peer, since } => info!(node = peer.node, ?since, "peer is silent"),
+            // What becomes of nodes Membership says; the others are clients, which come and go.
+            SessionEvent::Silent { peer, since } => debug!(node = peer.node, ?since, "peer is silent"),
             SessionEvent::Unsupported { peer, theirs } => {
                 warn!(node = peer.node, ?theirs, "peer speaks no version of ours")
             }

@@ -1,5 +1,21 @@
-use super::{Report, run};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::chaos::Faults;
+use exobus_bus::{Bus, Subjects};
+use tokio::time::sleep;
+
+use super::clock::PausedClock;
+use super::cluster::{Seat, Setup};
+use super::program::{PROGRAM, Shuffle};
+use super::{BYTES_MAX, LIVES_FOR, Report, run};
+use crate::event::{Event, EventKind};
+use crate::host::{Client, ClientError, ClientOptions, JobEnd, JobSpec};
+use crate::ids::JobId;
+use crate::random::SeededRandom;
+use crate::simulation::dice::Dice;
 use crate::simulation::tests::seeds_of;
+use crate::transfer::network::MemoryNetwork;
 
 /// Seeds that found something once, and what.
 const REGRESSIONS: &str = include_str!("regressions.txt");
@@ -26,4 +42,96 @@ fn whatever_goes_wrong_each_job_of_real_actors_ends_right_and_nothing_is_left() 
     assert!(sum(|report| report.finished) >= 5 * runs, "work is done");
     assert!(sum(|report| report.faults) >= runs, "faults fire");
     assert!(sum(|report| report.replayed) > 0, "they cost work");
+}
+
+/// What a client hears, and when, of a job whose nodes all die as soon as it has started; `back`: after how long they are started
+/// again.
+struct Heard {
+    killed: Duration,
+    news: Vec<(Duration, EventKind)>,
+    end: Result<JobEnd, ClientError>,
+}
+
+fn all_nodes_die(back: Option<Duration>) -> Heard {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let setup = Setup {
+            bus: Bus::in_process(),
+            subjects: Subjects::new("paused").unwrap(),
+            network: MemoryNetwork::new(),
+            clock: Arc::new(PausedClock::new()),
+            memory_bytes: 64 << 20,
+            takes_ms: 1000..1001,
+            faults: Faults::default(),
+        };
+        let mut dice = Dice::new(7);
+        let shuffle = Shuffle::draw(&mut dice, BYTES_MAX);
+        let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
+        let mut start = |seat: &mut Seat| assert!(seat.start(&setup, &mut dice), "nobody is about to end");
+        seats.iter_mut().for_each(&mut start);
+        let options = ClientOptions {
+            bus: setup.bus.clone(),
+            subjects: setup.subjects.clone(),
+            clock: setup.clock.clone(),
+            random: Arc::new(SeededRandom::new(8)),
+            deadline: LIVES_FOR,
+        };
+        let mut client = Client::connect(options).await.unwrap();
+        let spec = JobSpec {
+            job: JobId::from_u128(1),
+            tenant: "paused".into(),
+            program: PROGRAM.into(),
+            params: rmp_serde::to_vec_named(&shuffle).unwrap().into(),
+            sample_ms: 0,
+        };
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let (mut started, mut news) = (Some(started), Vec::new());
+        let clock = setup.clock.clone();
+        let hear = |event: Event| {
+            if let EventKind::JobStarted { .. } = event.kind {
+                started.take().into_iter().for_each(|started| started.send(()).unwrap());
+            }
+            news.push((clock.now(), event.kind));
+        };
+        let die = async {
+            has_started.await.unwrap();
+            for seat in &mut seats {
+                seat.kill().await;
+            }
+            let killed = clock.now();
+            if let Some(back) = back {
+                sleep(back).await;
+                seats.iter_mut().for_each(start);
+            }
+            killed
+        };
+        let (end, killed) = tokio::join!(client.run(spec, hear, std::future::pending()), die);
+        client.close().await;
+        for seat in &mut seats {
+            seat.kill().await;
+        }
+        Heard { killed, news, end }
+    })
+}
+
+#[test]
+fn a_client_says_within_five_seconds_that_all_nodes_are_gone_and_leaves_in_the_end() {
+    let Heard { killed, news, end } = all_nodes_die(None);
+    let first = |text: &str| {
+        let says = |kind: &EventKind| matches!(kind, EventKind::Waiting { reason, .. } if reason.contains(text));
+        news.iter().find(|(_, kind)| says(kind)).map(|(at, _)| *at - killed)
+    };
+    assert!(first("which hosts it, is silent").is_some_and(|after| after < Duration::from_secs(4)), "{news:?}");
+    assert!(first("no Scheduler answers").is_some_and(|after| after < Duration::from_secs(6)), "{news:?}");
+    assert!(matches!(end, Err(ClientError::HostSilent { .. })), "{end:?}");
+}
+
+#[test]
+fn a_client_whose_cluster_comes_back_says_that_its_job_goes_on() {
+    let Heard { news, end, .. } = all_nodes_die(Some(Duration::from_secs(10)));
+    let waits = news.iter().position(|(_, kind)| matches!(kind, EventKind::Waiting { what, .. } if what == "the job"));
+    let goes_on =
+        news.iter().rposition(|(_, kind)| matches!(kind, EventKind::GoesOn { what, .. } if what == "the job"));
+    assert!(waits.is_some() && waits < goes_on, "{news:?}");
+    assert!(end.is_ok_and(|end| end.result.is_ok()));
 }
