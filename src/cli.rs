@@ -1,6 +1,7 @@
 //! The command line: what can be said. What it does is in `commands/`, one file each.
 
 mod jobs;
+mod place;
 mod watch;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -11,6 +12,7 @@ pub use self::jobs::{
     AggregateArgs, ColumnArgs, ExplainAggregateArgs, ExplainArgs, ExplainFilesArgs, ExplainWhat, JobArgs,
     OperationName, RandomShuffleArgs, ResumeArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
+pub use self::place::{ClusterArgs, PlaceArgs};
 pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
@@ -93,21 +95,18 @@ pub struct BenchArgs {
     /// Partitions of the shuffle
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000), default_value = "1000")]
     pub partitions: u32,
-    /// Memory of the process, from 64MiB [default: 60% of what is available, 1GiB for spill]
-    #[arg(long, value_name = "SIZE", conflicts_with = "cluster")]
+    /// Memory of the process, from 64MiB [default: 60% of what is available, 1GiB for spill]. Not on a cluster
+    #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
-    /// Folder for spill files [default: /var/tmp]
-    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    /// Folder for spill files [default: /var/tmp]. Not on a cluster
+    #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
-    /// Executors [default: one for each cpu]
-    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
+    /// Executors [default: one for each cpu]. Not on a cluster
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub executors: Option<u32>,
-    /// Measure on the cluster behind this NATS server instead of in this process
-    #[arg(long, value_name = "URL", value_parser = nats_url)]
-    pub cluster: Option<String>,
-    /// Configuration with the [cluster] to use
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Where it is measured
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// Print the figures as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
@@ -249,12 +248,9 @@ pub struct ProtocolsArgs {
 /// `exobus doctor`
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
-    /// Also check the cluster behind this NATS server
-    #[arg(long, value_name = "URL", value_parser = nats_url)]
-    pub cluster: Option<String>,
-    /// Configuration to check along
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Which cluster is checked, too
+    #[command(flatten)]
+    pub place: ClusterArgs,
 }
 
 /// `exobus run-with-parent`, hidden.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use exobus_bus::{Bus, BusError, NatsOptions, Role, Subjects};
 
 use crate::{
-    config::{ClusterSection, NodeConfig},
+    cli::{ClusterArgs, PlaceArgs},
+    config::{ClusterSection, NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
 };
 
@@ -29,6 +30,42 @@ pub async fn connect(config: &NodeConfig, role: Role, name: &str) -> Result<(Bus
         Failure::new(exit, error)
     })?;
     Ok((bus.with_credentials(credentials), subjects))
+}
+
+/// What is configured, and whether a command that can do without a cluster is to work on one: where one is named, by the command
+/// line, the configuration file or the environment, unless the command line says otherwise.
+///
+/// # Errors
+/// Exit code 2: what is configured is wrong; settings for this process are given, and it is not this process that works.
+pub fn place(args: &PlaceArgs, process: &Overrides) -> Result<(NodeConfig, bool), Failure> {
+    let overrides = Overrides { nats_url: args.cluster.clone(), ..process.clone() };
+    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    let on_cluster = config.cluster.is_named() && !args.local;
+    let flags = [
+        ("--memory", process.memory.is_some()),
+        ("--spill", !process.spill_dirs.is_empty()),
+        ("--executors", process.executors.is_some()),
+    ];
+    match flags.into_iter().find(|(_, given)| *given && on_cluster) {
+        Some((flag, _)) => Err(Failure::text(
+            Exit::Usage,
+            format!(
+                "{flag} is a setting of this process, and this runs on the cluster {}: its nodes have their own \
+                 (--local runs it here)",
+                config.cluster.name
+            ),
+        )),
+        None => Ok((config, on_cluster)),
+    }
+}
+
+/// What is configured for a command that is about a cluster and nothing else.
+///
+/// # Errors
+/// Exit code 2: what is configured is wrong.
+pub fn config(args: &ClusterArgs) -> Result<NodeConfig, Failure> {
+    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
+    NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)
 }
 
 /// A runtime for the client of NATS alone, so that nothing else delays its pings and answers.

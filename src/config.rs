@@ -77,6 +77,13 @@ pub struct NodeSection {
     pub labels: BTreeMap<String, String>,
 }
 
+impl ClusterSection {
+    /// Whether a cluster is named: commands that can do without one work there then.
+    pub fn is_named(&self) -> bool {
+        self.nats_url.is_some() || self.nats_context_file.is_some()
+    }
+}
+
 impl NodeSection {
     /// The spill folders, or the one that is taken when none is set.
     pub fn spill_dirs_or(&self, default: impl FnOnce() -> PathBuf) -> Vec<PathBuf> {

@@ -12,7 +12,11 @@ use exobus_actors::{
     ids::JobId,
     joblog::{JobLogs, LogsLink},
 };
-use exobus_bus::{Bus, BusError, InProcessOptions, Subjects};
+use exobus_bus::{
+    Bus, BusError, InProcessOptions, Subjects, codec,
+    kv::{Kv, KvConfig},
+};
+use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -30,12 +34,29 @@ pub struct JobFile {
     subjects: Subjects,
 }
 
+/// How the process was set up that ran a job first: it is taken up again with the same, unless somebody says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Its command line, for people.
+    pub command: String,
+    /// Byte budget; `None`: a share of what was available.
+    pub memory_bytes: Option<u64>,
+    /// Folders for spill files; none: the one that is taken when none is set.
+    #[serde(with = "exobus_actors::paths")]
+    pub spill_dirs: Vec<PathBuf>,
+    /// Tasks at a time; 0: two for each cpu.
+    pub executors: u32,
+}
+
+/// Where the setup is in the file of a job: bucket and key.
+const SETUP: &str = "setup";
+
 /// A job that is not over.
 pub enum Unfinished {
     /// Its process lives.
     Runs(JobId),
     /// Its process is gone.
-    Stopped(JobFile, Box<JobSpec>),
+    Stopped(JobFile, Box<JobSpec>, Setup),
     /// What its log says cannot be used.
     Damaged(PathBuf, Failure),
 }
@@ -61,17 +82,36 @@ fn path_of(folder: &Path, job: JobId) -> PathBuf {
 
 impl JobFile {
     /// Makes the log of a new job. `None`: there is nowhere to keep it, so the job cannot be taken up again.
-    pub fn make(runtime: &tokio::runtime::Runtime, job: JobId) -> Option<Self> {
+    pub fn make(runtime: &tokio::runtime::Runtime, job: JobId, setup: &Setup) -> Option<Self> {
         let folder = folder()?;
         let made = make_private(&folder).map_err(|error| error.to_string());
-        let opened =
-            made.and_then(|()| runtime.block_on(Self::open(path_of(&folder, job))).map_err(|error| error.to_string()));
+        let open = async {
+            let file = Self::open(path_of(&folder, job)).await?;
+            file.keep(setup).await.map(|()| file)
+        };
+        let opened = made.and_then(|()| runtime.block_on(open).map_err(|error| error.to_string()));
         opened.inspect_err(|error| debug!(folder = %folder.display(), error, "the job is not logged")).ok()
     }
 
     async fn open(path: PathBuf) -> Result<Self, BusError> {
         let bus = Bus::in_process_durable(InProcessOptions::default(), &path).await?;
         Ok(Self { path, bus, subjects: Subjects::new(CLUSTER)? })
+    }
+
+    async fn keep(&self, setup: &Setup) -> Result<(), BusError> {
+        let bytes = codec::encode(setup).map_err(|error| BusError::Config(error.to_string()))?;
+        self.setups().await?.put(SETUP, bytes).await.map(drop)
+    }
+
+    /// As it was kept; without anything where it was not, or was by another version.
+    async fn setup(&self) -> Setup {
+        let kept = async { self.setups().await?.get(SETUP).await };
+        let kept = kept.await.inspect_err(|error| debug!(%error, "the setup of a job cannot be read")).ok().flatten();
+        kept.and_then(|kept| codec::decode(&kept.value).ok()).unwrap_or_default()
+    }
+
+    async fn setups(&self) -> Result<Kv, BusError> {
+        Kv::open(&self.bus, &KvConfig::new(&self.subjects.durable_name("kv", SETUP)?, self.subjects.kv(SETUP)?)).await
     }
 
     /// The way to it, for a node.
@@ -115,7 +155,10 @@ pub async fn list() -> Vec<Unfinished> {
         let job = name.parse::<JobId>().ok();
         match (JobFile::open(path.clone()).await, job) {
             (Ok(file), _) => match file.spec().await {
-                Ok(Some(spec)) => jobs.push(Unfinished::Stopped(file, Box::new(spec))),
+                Ok(Some(spec)) => {
+                    let setup = file.setup().await;
+                    jobs.push(Unfinished::Stopped(file, Box::new(spec), setup));
+                }
                 // It was over, or had not begun.
                 Ok(None) => file.remove().await,
                 Err(failure) => jobs.push(Unfinished::Damaged(path, failure)),

@@ -22,6 +22,12 @@ fn dev(scratch: &Scratch, nodes: &str) -> Running {
     Running::start(command)
 }
 
+/// A configuration that names the cluster.
+fn client_config(scratch: &Scratch, url: &str) -> String {
+    fs::write(scratch.path("client.toml"), format!("[cluster]\nnats_url = {url:?}\n")).unwrap();
+    scratch.text("client.toml")
+}
+
 /// The URL from the line that says that the nodes are ready.
 fn url(running: &mut Running) -> String {
     let line = running.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", running.seen));
@@ -86,7 +92,7 @@ fn three_nodes_sort_and_all_stop_on_ctrl_c() {
     let torn = scratch.text("torn");
     let asked = ["--timeline", &timeline];
     exobus(&[&["sort", &torn, "--output", &again, "--cluster", &url][..], &asked].concat())
-        .expect(3, &["torn", "offset 100"]);
+        .expect(1, &["torn", "offset 100"]);
     let trace = Trace::read(&scratch.path("t.json"));
     assert!(trace.outcome.contains("offset 100"), "{}", trace.outcome);
     assert_eq!(trace.count("sort.list failed"), 1, "{:?}", trace.attempts);
@@ -158,9 +164,80 @@ fn a_job_that_waits_for_a_node_that_is_frozen_says_so() {
 }
 
 #[test]
-fn a_node_that_dies_is_named_and_ends_the_others() {
+fn every_command_goes_to_the_cluster_that_the_configuration_names() {
     let scratch = Scratch::new();
     let mut cluster = dev(&scratch, "2");
+    let url = url(&mut cluster);
+    let config = client_config(&scratch, &url);
+    let (input, text) = (scratch.text("in"), scratch.text("text"));
+    exobus(&["generate", "--records", "20000", "--files", "2", &input]).expect(0, &[]);
+    fs::write(&text, "to be or not to be").unwrap();
+    let configured = |args: &[&str]| exobus(&[args, &["--config", &config]].concat());
+    for job in [&["sort", &input][..], &["wordcount", &text], &["random-shuffle", &input, "--seed", "1"]] {
+        let output = scratch.text(&format!("out-{}", job[0]));
+        let run = configured(&[job, &["--output", &output, "--json"]].concat());
+        run.expect(0, &[]);
+        assert_eq!(run.json()["cluster"], "local", "{run:#?}");
+    }
+    let told = configured(&["sort", &input, "--output", &scratch.text("told"), "--partitions", "8"]);
+    assert!(told.stdout.contains(" nodes of local, ") || told.stdout.contains(" on 1 node of local, "), "{told:#?}");
+    assert!(configured(&["explain", "sort", &input]).stdout.contains("on 2 nodes with"));
+    assert_eq!(configured(&["jobs"]).stdout, "no jobs\n");
+    assert!(configured(&["doctor"]).stdout.contains("n2: 1 cpu"));
+    configured(&["bench", "latency"]).expect(0, &[]);
+
+    // The environment is a configuration, too.
+    let mut there = command(&["sort", &input, "--output", &scratch.text("there"), "--json"]);
+    there.env("EXOBUS_CLUSTER__NATS_URL", &url);
+    assert_eq!(support::finish(there).json()["cluster"], "local");
+    let here = configured(&["sort", &input, "--output", &scratch.text("here"), "--json", "--local"]);
+    assert_eq!((&here.json()["cluster"], &here.json()["nodes"]), (&serde_json::Value::Null, &1.into()));
+    // What would be ignored there is refused.
+    for setting in [["--memory", "1GiB"], ["--spill", "spill"], ["--executors", "2"]] {
+        let run = configured(&[&["sort", &input, "--output", &scratch.text("no")][..], &setting].concat());
+        run.expect(2, &[setting[0], "is a setting of this process", "--local"]);
+    }
+    cluster.signal(Signal::INT);
+    assert_eq!(cluster.end(PATIENCE).0, Some(0));
+}
+
+#[test]
+fn clients_that_come_and_go_are_no_news_for_nodes() {
+    let scratch = Scratch::new();
+    let mut start = command(&["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1"]);
+    start.args(["--dir", &scratch.text("cluster")]).env("EXOBUS_LOG", "info,exobus_actors::node=debug");
+    let mut cluster = Running::start(start);
+    let url = url(&mut cluster);
+    exobus(&["jobs", "--cluster", &url]).expect(0, &[]);
+    // The node notices that the client is gone.
+    let line = cluster.wait_for("client-", PATIENCE).unwrap();
+    assert!(line.contains("peer is silent") && line.contains(" DEBUG "), "{line}");
+    cluster.signal(Signal::INT);
+    let (_, said) = cluster.end(PATIENCE);
+    let news = said.iter().filter(|line| line.contains("client-") && !line.contains(" DEBUG "));
+    assert_eq!(news.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn a_node_that_dies_is_named_and_started_again() {
+    let scratch = Scratch::new();
+    let mut cluster = dev(&scratch, "2");
+    url(&mut cluster);
+    kill_process(node_process(&scratch.path("cluster/n2.toml")), Signal::KILL).unwrap();
+    let told = cluster.wait_for("n2 ended unexpectedly", PATIENCE).unwrap();
+    assert!(told.ends_with("(signal: 9 (SIGKILL)): it is started again"), "{told}");
+    cluster.wait_for("ready n2", PATIENCE).unwrap_or_else(|| panic!("{:#?}", cluster.seen));
+    cluster.signal(Signal::INT);
+    assert_eq!(cluster.end(PATIENCE).0, Some(0));
+    nothing_runs(&scratch);
+}
+
+#[test]
+fn a_node_that_dies_ends_the_others_where_that_is_wanted() {
+    let scratch = Scratch::new();
+    let mut command = command(&["dev", "--nodes", "2", "--port", "0", "--memory", "64MiB", "--on-loss", "end"]);
+    command.args(["--dir", &scratch.text("cluster")]);
+    let mut cluster = Running::start(command);
     url(&mut cluster);
     kill_process(node_process(&scratch.path("cluster/n2.toml")), Signal::KILL).unwrap();
     let (code, said) = cluster.end(PATIENCE);

@@ -105,7 +105,14 @@ fn jobs_that_were_not_finished_are_listed_and_can_be_given_up() {
     let listed = resume(&["--list", "--json"]).json();
     let job = listed["jobs"][0]["job"].as_str().unwrap().to_owned();
     assert_eq!((listed["jobs"].as_array().unwrap().len(), &listed["jobs"][0]["program"]), (1, &"sort".into()));
-    resume(&["--list"]).expect(0, &[]);
+    let told = resume(&["--list"]);
+    let lines: Vec<&str> = told.stdout.lines().map(str::trim).collect();
+    let [first, command, paths] = lines[..] else { panic!("{told:#?}") };
+    assert!(first.starts_with(&format!("{job}  sort  begun ")) && first.ends_with(" ago"), "{told:#?}");
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    assert!(command.starts_with(&format!("exobus sort {input} --output {output} --strategy simple")), "{told:#?}");
+    assert_eq!(paths, format!("{input} -> {output}"));
+    assert_eq!((&listed["jobs"][0]["inputs"][0], &listed["jobs"][0]["output"]), (&input.into(), &output.into()));
     resume(&["ffff"]).expect(2, &["no job whose id begins with ffff"]);
     let output = scratch.text("out");
     // Whoever wants the folder meanwhile is told of the job.
@@ -115,6 +122,24 @@ fn jobs_that_were_not_finished_are_listed_and_can_be_given_up() {
     assert!(!scratch.path("out").exists(), "it was made for the job: {:?}", names(&scratch.path("out")));
     assert_eq!(resume(&["--list", "--json"]).json()["jobs"], serde_json::json!([]));
     assert_eq!(logs(&scratch), [""; 0]);
+}
+
+/// Memory, executors and spill folders are those of the process that began the job.
+#[test]
+fn a_job_is_resumed_with_what_its_process_had() {
+    let scratch = Scratch::new();
+    let before = killed_alone(&scratch, "simple", "sort.map", 2);
+    // No setting is repeated.
+    let (run, events) = watched(&scratch, alone(&scratch, &["resume"]), |_, _| {});
+    run.expect(0, &[]);
+    let had = |events: &Events| {
+        let figures = events.of("NodeFigures").next().unwrap();
+        (figures["budget_bytes"].as_u64().unwrap(), figures["executors"].as_u64().unwrap())
+    };
+    assert_eq!(had(&events), had(&before));
+    assert!(had(&before).0 <= 64 << 20 && had(&before).1 == 2, "{:?}", had(&before));
+    assert_eq!(names(&scratch.path("spill")), [""; 0], "what the killed process left there is removed");
+    is_sorted(&scratch);
 }
 
 #[test]

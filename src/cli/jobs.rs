@@ -8,7 +8,7 @@ use exobus_shuffle::{
     strategies::Strategy,
 };
 
-use super::{nats_url, size};
+use super::{PlaceArgs, size};
 use crate::{
     config::MemoryBudget,
     exit::{Exit, Failure},
@@ -18,24 +18,22 @@ use crate::{
 /// Where a job runs, and with how much of it: what running and explaining take alike.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
-    /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]
+    /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]. Not on a cluster: its nodes
+    /// have their own
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
-    /// Folder for spill files, may be repeated [default: /var/tmp]
-    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    /// Folder for spill files, may be repeated [default: /var/tmp]. Not on a cluster
+    #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
     /// Number of output files [default: chosen from the input's size and the memory]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub partitions: Option<u32>,
-    /// Tasks that run at a time [default: two for each cpu]
-    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "cluster")]
+    /// Tasks that run at a time [default: two for each cpu]. Not on a cluster
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub executors: Option<u32>,
-    /// Run on the cluster behind this NATS server; all its nodes must see input and output under the same paths
-    #[arg(long, value_name = "URL", value_parser = nats_url)]
-    pub cluster: Option<String>,
-    /// Configuration with the [cluster] to use: its name, credentials, TLS
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Where it runs
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// Read a folder that another job writes to, or has not finished, too: as far as it is there
     #[arg(long)]
     pub partial: bool,
@@ -84,7 +82,7 @@ pub struct SortArgs {
 pub struct ResumeArgs {
     /// Id of the job, or its first digits [default: the only one there is]
     pub job: Option<String>,
-    /// Only list the jobs that were not finished
+    /// Only list the jobs that were not finished: command, paths and age of each
     #[arg(long)]
     pub list: bool,
     /// Give the job up instead: its files are removed from its output folder, which others may use then
@@ -93,16 +91,16 @@ pub struct ResumeArgs {
     /// With --drop: the folder, where the job ran on another machine, or on a cluster that is gone
     #[arg(long, value_name = "DIR", requires = "drop")]
     pub output: Option<PathBuf>,
-    /// Memory per process, from 64MiB; the rest is spilled [default: 60% of what is available]
+    /// Memory per process, from 64MiB; the rest is spilled [default: that of the process that began it]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<MemoryBudget>,
-    /// Folder for spill files, may be repeated [default: /var/tmp]
+    /// Folder for spill files, may be repeated [default: those of the process that began it]
     #[arg(long, value_name = "DIR")]
     pub spill: Vec<PathBuf>,
-    /// Tasks that run at a time [default: two for each cpu]
+    /// Tasks that run at a time [default: as many as in the process that began it]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub executors: Option<u32>,
-    /// Configuration with the [node] to use
+    /// Configuration with the [node] to use, instead of what the process had that began it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print the result, or the list, as one JSON object on stdout

@@ -1,20 +1,15 @@
 //! The arguments of commands that look at the jobs of a cluster.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
-use super::nats_url;
+use super::ClusterArgs;
 
 /// Which cluster, and how it is told.
 #[derive(Debug, Clone, Args)]
 pub struct LookArgs {
-    /// NATS server of the cluster [default: the configuration's]
-    #[arg(long, value_name = "URL", value_parser = nats_url)]
-    pub cluster: Option<String>,
-    /// Configuration with the [cluster] to use: its name, credentials, TLS
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Which cluster
+    #[command(flatten)]
+    pub place: ClusterArgs,
     /// Print what there is as one JSON object on stdout
     #[arg(long)]
     pub json: bool,

@@ -36,7 +36,7 @@ const NODES_READY: Duration = Duration::from_secs(60);
 /// How long nodes may take to stop in order.
 const STOP: Duration = Duration::from_secs(12);
 
-/// Runs until Ctrl-C, or until a process that should run does not.
+/// Runs until Ctrl-C, or until a process ends that is not started again.
 pub fn run(args: &DevArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
     let server = nats_server::find(args.nats_server.as_deref()).or_exit(Exit::Usage)?;
@@ -68,19 +68,21 @@ fn start_and_watch(args: &DevArgs, server: &Path, folder: &Path, children: &mut 
         for name in together {
             let config = write_node_config(args, folder, name, &url)?;
             let node: [&OsStr; 3] = ["node".as_ref(), "--config".as_ref(), config.as_os_str()];
-            children.start(name, &program, &node, args.on_loss)?;
+            // One that cannot even start would not the next time.
+            children.start(name, &program, &node, OnLoss::End)?;
         }
         if !are_ready(together, children)? {
             return Ok(());
         }
     }
 
+    children.on_loss_of(&names, args.on_loss);
     let client = write_client_config(folder, &url)?;
     let client = client.display();
     say(&format!(
         "{} node{} ready at {url}\n\
-         \n  sort      exobus sort --cluster {url} --config {client} --generate 1GB\
-         \n  bench     exobus bench tasks --cluster {url} --config {client}\
+         \n  sort      exobus sort --config {client} --generate 1GB\
+         \n  bench     exobus bench tasks --config {client}\
          \n  files     {}\
          \n\nCtrl-C stops everything.",
         names.len(),

@@ -24,7 +24,7 @@ use crate::{
     cli::DoctorArgs,
     cluster,
     commands::node::default_spill_dir,
-    config::{NodeConfig, Overrides, units::size},
+    config::{NodeConfig, units::size},
     exit::{Exit, Failure, OrExit},
     machine,
     report::bytes,
@@ -65,12 +65,11 @@ impl fmt::Display for Finding {
 
 /// Prints all findings; fails when one is bad.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
-    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
-    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    let config = cluster::config(&args.place)?;
 
     let mut findings = vec![memory(&config), shared_memory(), cpus(), open_files()];
     findings.extend(config.node.spill_dirs_or(default_spill_dir).iter().map(|folder| spill_folder(folder)));
-    if args.cluster.is_some() || args.config.is_some() {
+    if config.cluster.is_named() {
         findings.extend(cluster_findings(&config)?);
     }
     let worst = findings.iter().map(|finding| finding.verdict).max();

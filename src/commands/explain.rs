@@ -38,7 +38,7 @@ pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
 fn explain_sort(args: &ExplainFilesArgs) -> Result<Explained, Failure> {
     let session = Session::without_views(&args.setup)?;
     let (partitions, partial) = (args.setup.partitions, args.setup.partial);
-    let params = sort::ExplainParams { inputs: inputs(args, list_inputs)?, partitions, partial };
+    let params = sort::ExplainParams { inputs: inputs(&session, args, list_inputs)?, partitions, partial };
     Ok(session.run("sort.explain", None, params, async |futures, params| sort::explain(futures, params).await)?.report)
 }
 
@@ -49,17 +49,18 @@ fn explain_keyed<J: Registered>(
 ) -> Result<Explained, Failure> {
     let session = Session::without_views(&args.setup)?;
     let (partitions, partial) = (args.setup.partitions, args.setup.partial);
-    let params = keyed::ExplainParams { inputs: inputs(args, list)?, partitions, partial, job };
+    let params = keyed::ExplainParams { inputs: inputs(&session, args, list)?, partitions, partial, job };
     let name = format!("{}.explain", J::NAME);
     Ok(session.run(&name, None, params, async |futures, params| keyed::explain(futures, params).await)?.report)
 }
 
 /// The input as nodes find it. What is wrong with it is said here, unless only the nodes of a cluster can see it.
 fn inputs(
+    session: &Session,
     args: &ExplainFilesArgs,
     list: fn(&[PathBuf], bool) -> Result<Vec<InputFile>, FileError>,
 ) -> Result<Vec<PathBuf>, Failure> {
-    if args.setup.cluster.is_none() {
+    if !session.on_cluster() {
         list(&args.input, args.setup.partial).map_err(file_failure)?;
     }
     args.input.iter().map(std::path::absolute).collect::<Result<_, _>>().or_exit(Exit::InputOutput)

@@ -18,7 +18,6 @@ use super::client_failure;
 use crate::{
     cli::{JobQueryArgs, JobQuestion, LookArgs},
     cluster,
-    config::{NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
     report::duration,
 };
@@ -99,8 +98,7 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
 }
 
 fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
-    let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
-    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
         let (bus, subjects) = cluster::connect(&config, Role::Submitter, "exobus jobs").await?;

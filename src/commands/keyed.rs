@@ -44,7 +44,7 @@ fn run<J: Registered>(
 ) -> Result<Exit, Failure> {
     let session = Session::open(args)?;
     let look = |inputs: &[PathBuf]| list(inputs, args.setup.partial);
-    let folders = Folders::named(inputs, output, args.setup.cluster.is_some(), look)?;
+    let folders = Folders::named(inputs, output, session.on_cluster(), look)?;
     let params = KeyedParams {
         inputs: folders.inputs().to_vec(),
         output: folders.output().to_owned(),
@@ -76,7 +76,7 @@ fn run_and_print<J: Registered>(
 ) -> Result<Exit, Failure> {
     let folder = params.output.clone();
     let ran = session.run(J::NAME, Some(&folder), params, async |futures, params| keyed::run(futures, params).await)?;
-    let summary = KeyedSummary::new(&ran.report, &ran.end, ran.seconds);
-    ran.print(json, &summary, &summary.for_people(&words, output))?;
+    let summary = KeyedSummary::new(&ran.report, &ran.end, &ran.place, ran.seconds);
+    ran.print(json, &summary, &summary.for_people(&words, &ran.place, output))?;
     Ok(ran.exit())
 }

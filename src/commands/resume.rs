@@ -21,21 +21,61 @@ use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
     report::duration,
-    unfinished::{self, JobFile, Unfinished},
+    unfinished::{self, JobFile, Setup, Unfinished},
 };
 
-/// A job that was not finished.
+/// A job that was not finished, and may be.
+pub(super) struct Stopped {
+    pub(super) file: JobFile,
+    pub(super) spec: JobSpec,
+    pub(super) setup: Setup,
+}
+
+/// A job that was not finished, for people and programs.
 #[derive(Debug, Serialize)]
 struct Row {
     job: String,
     program: String,
+    /// As it was typed.
+    command: String,
+    inputs: Vec<String>,
+    output: Option<String>,
     submitted_unix_ms: u64,
 }
 
+/// What the parameters of all programs have.
+#[derive(Deserialize)]
+struct Reads {
+    #[serde(with = "exobus_actors::paths")]
+    inputs: Vec<PathBuf>,
+    #[serde(with = "exobus_actors::paths")]
+    output: PathBuf,
+}
+
 impl Row {
-    fn new(spec: &JobSpec) -> Self {
+    fn new(spec: &JobSpec, setup: &Setup) -> Self {
         let program = spec.program.split('@').next().unwrap_or_default().to_owned();
-        Self { job: spec.job.to_string(), program, submitted_unix_ms: spec.job.made_unix_ms() }
+        let text = |path: PathBuf| path.display().to_string();
+        let (inputs, output) = match rmp_serde::from_slice(&spec.params) {
+            Ok(Reads { inputs, output }) => (inputs.into_iter().map(text).collect(), Some(text(output))),
+            // Of a program that this build does not have.
+            Err(_) => (Vec::new(), None),
+        };
+        let (job, submitted_unix_ms) = (spec.job.to_string(), spec.job.made_unix_ms());
+        Self { job, program, command: setup.command.clone(), inputs, output, submitted_unix_ms }
+    }
+
+    /// One line for the job, one for the command, one for the paths.
+    fn for_people(&self, now_unix_ms: u64) -> String {
+        let ago = duration(Duration::from_millis(now_unix_ms.saturating_sub(self.submitted_unix_ms)));
+        let mut text = format!("{}  {}  begun {ago} ago", self.job, self.program);
+        if !self.command.is_empty() {
+            text.push_str(&format!("\n    {}", self.command));
+        }
+        if let Some(output) = &self.output {
+            text.push_str(&format!("\n    {} -> {output}", self.inputs.join(", ")));
+        }
+        text
     }
 }
 
@@ -46,40 +86,34 @@ pub fn run(args: &ResumeArgs) -> Result<Exit, Failure> {
     let mut running: Vec<JobId> = Vec::new();
     for job in runtime.block_on(unfinished::list()) {
         match job {
-            Unfinished::Stopped(file, spec) => stopped.push((file, *spec)),
+            Unfinished::Stopped(file, spec, setup) => stopped.push(Stopped { file, spec: *spec, setup }),
             Unfinished::Runs(job) => running.push(job),
             Unfinished::Damaged(path, failure) => eprintln!("{} cannot be used: {failure}", path.display()),
         }
     }
     if args.list {
-        list(args, &stopped.iter().map(|(_, spec)| Row::new(spec)).collect::<Vec<_>>())?;
+        list(args, &stopped.iter().map(|job| Row::new(&job.spec, &job.setup)).collect::<Vec<_>>())?;
         return Ok(Exit::Success);
     }
     if args.drop {
         return drop_job(args, &runtime, stopped, &running);
     }
-    let (file, spec) = choose(args, stopped, &running)?;
+    let stopped = choose(args, stopped, &running)?;
     drop(runtime);
-    go_on(args, file, spec)
-}
-
-/// What of a job's parameters says where it writes.
-#[derive(Deserialize)]
-struct Writes {
-    output: PathBuf,
+    go_on(args, stopped)
 }
 
 /// Gives a job up: its files and its claim go from its output folder, and then its log.
 fn drop_job(
     args: &ResumeArgs,
     runtime: &tokio::runtime::Runtime,
-    stopped: Vec<(JobFile, JobSpec)>,
+    stopped: Vec<Stopped>,
     running: &[JobId],
 ) -> Result<Exit, Failure> {
     let logged = choose(args, stopped, running);
     let (job, output) = match (&logged, &args.output) {
-        (Ok((_, spec)), None) => (spec.job, params::<Writes>(spec).ok().map(|writes| writes.output)),
-        (Ok((_, spec)), Some(output)) => (spec.job, Some(output.clone())),
+        (Ok(Stopped { spec, .. }), None) => (spec.job, params::<Reads>(spec).ok().map(|job| job.output)),
+        (Ok(Stopped { spec, .. }), Some(output)) => (spec.job, Some(output.clone())),
         // Of a job that nobody knows here, the folder says who has claimed it.
         (Err(_), Some(output)) => (claimed_by(args, output)?, Some(output.clone())),
         (Err(_), None) => return Err(logged.map(|_| ()).unwrap_err()),
@@ -87,7 +121,7 @@ fn drop_job(
     if let Some(output) = &output {
         OutputFolder::new(output, job).withdraw().map_err(file_failure)?;
     }
-    if let Ok((file, _)) = logged {
+    if let Ok(Stopped { file, .. }) = logged {
         runtime.block_on(file.remove());
     }
     let freed = output.map(|output| format!(", and {} is free", output.display()));
@@ -110,16 +144,12 @@ fn claimed_by(args: &ResumeArgs, output: &Path) -> Result<JobId, Failure> {
 }
 
 /// The job that is meant.
-fn choose(
-    args: &ResumeArgs,
-    mut stopped: Vec<(JobFile, JobSpec)>,
-    running: &[JobId],
-) -> Result<(JobFile, JobSpec), Failure> {
+fn choose(args: &ResumeArgs, mut stopped: Vec<Stopped>, running: &[JobId]) -> Result<Stopped, Failure> {
     let usage = |text: String| Failure::text(Exit::Usage, text);
     let wanted = args.job.as_deref().unwrap_or_default().to_ascii_lowercase();
-    stopped.retain(|(_, spec)| spec.job.to_string().starts_with(&wanted));
+    stopped.retain(|job| job.spec.job.to_string().starts_with(&wanted));
     if stopped.len() > 1 {
-        let ids: Vec<_> = stopped.iter().map(|(_, spec)| spec.job.to_string()).collect();
+        let ids: Vec<_> = stopped.iter().map(|job| job.spec.job.to_string()).collect();
         return Err(usage(format!("several jobs were not finished, say which: {}", ids.join(", "))));
     }
     stopped.pop().ok_or_else(|| match running.iter().find(|job| job.to_string().starts_with(&wanted)) {
@@ -130,31 +160,31 @@ fn choose(
 }
 
 /// Runs what the spec says.
-fn go_on(args: &ResumeArgs, file: JobFile, spec: JobSpec) -> Result<Exit, Failure> {
-    let program = spec.program.clone();
+fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
+    let program = stopped.spec.program.clone();
     let name = program.strip_suffix("@1").unwrap_or(&program);
     if name == "sort" {
-        let params: SortParams = params(&spec)?;
-        return sort::again(Session::again(args, file, spec)?, params, args.json);
+        let params: SortParams = params(&stopped.spec)?;
+        return sort::again(Session::again(args, stopped)?, params, args.json);
     }
     match name {
-        WordCount::NAME => keyed_again::<WordCount>(args, file, spec, keyed::COUNTED),
-        Aggregate::NAME => keyed_again::<Aggregate>(args, file, spec, keyed::AGGREGATED),
-        RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, file, spec, keyed::SHUFFLED),
+        WordCount::NAME => keyed_again::<WordCount>(args, stopped, keyed::COUNTED),
+        Aggregate::NAME => keyed_again::<Aggregate>(args, stopped, keyed::AGGREGATED),
+        RandomShuffle::NAME => keyed_again::<RandomShuffle>(args, stopped, keyed::SHUFFLED),
         _ => {
-            Err(Failure::text(Exit::Usage, format!("job {} runs {program}, which this build does not have", spec.job)))
+            let job = stopped.spec.job;
+            Err(Failure::text(Exit::Usage, format!("job {job} runs {program}, which this build does not have")))
         }
     }
 }
 
 fn keyed_again<J: Registered>(
     args: &ResumeArgs,
-    file: JobFile,
-    spec: JobSpec,
+    stopped: Stopped,
     words: crate::report::KeyedWords,
 ) -> Result<Exit, Failure> {
-    let params: KeyedParams<J> = params(&spec)?;
-    keyed::again(Session::again(args, file, spec)?, params, args.json, words)
+    let params: KeyedParams<J> = params(&stopped.spec)?;
+    keyed::again(Session::again(args, stopped)?, params, args.json, words)
 }
 
 fn params<P: DeserializeOwned>(spec: &JobSpec) -> Result<P, Failure> {
@@ -168,9 +198,8 @@ fn list(args: &ResumeArgs, rows: &[Row]) -> Result<(), Failure> {
         let _ = writeln!(stdout, "{}", json!({ "jobs": rows }));
         return Ok(());
     }
-    for Row { job, program, submitted_unix_ms } in rows {
-        let ago = duration(Duration::from_millis(now.saturating_sub(*submitted_unix_ms)));
-        let _ = writeln!(stdout, "{job}  {program}  begun {ago} ago");
+    for row in rows {
+        let _ = writeln!(stdout, "{}", row.for_people(now));
     }
     Ok(())
 }

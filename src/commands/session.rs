@@ -12,14 +12,15 @@ use exobus_shuffle::files::OutputFolder;
 use exobus_store::{Clock, SystemClock};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{embedded, generate::interrupted, job_failure, submit};
+use super::{embedded, generate::interrupted, job_failure, resume::Stopped, submit::Submitted};
 use crate::{
-    cli::{JobArgs, ResumeArgs, SetupArgs},
-    config::{NodeConfig, Overrides},
+    cli::{JobArgs, PlaceArgs, ResumeArgs, SetupArgs},
+    cluster,
+    config::{MemoryBudget, NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
     interrupt::Interrupt,
-    report::{Reporter, Style, Views, count},
-    unfinished::{self, JobFile},
+    report::{Place, Reporter, Style, Views, command_line, count},
+    unfinished::{self, JobFile, Setup},
 };
 
 /// A job that is about to run.
@@ -28,6 +29,8 @@ pub(super) struct Session {
     config: NodeConfig,
     views: Views,
     on_cluster: bool,
+    /// How commands that look at the cluster are told of it.
+    look: String,
     logged: Logged,
 }
 
@@ -50,6 +53,8 @@ pub(super) struct Ran<R> {
     pub(super) end: JobEnd,
     /// From its start to its end.
     pub(super) seconds: f64,
+    /// Where it ran.
+    pub(super) place: Place,
     /// How the views ended.
     seen: Result<(), Failure>,
     failed_attempts: u64,
@@ -70,38 +75,44 @@ impl Session {
     }
 
     fn with_views(args: &SetupArgs, views: impl FnOnce() -> Result<Views, Failure>) -> Result<Self, Failure> {
-        let overrides = Overrides {
-            nats_url: args.cluster.clone(),
+        let process = Overrides {
             memory: args.memory,
             spill_dirs: args.spill.clone(),
             executors: args.executors,
             ..Overrides::default()
         };
-        Self::configured(args.config.as_deref(), &overrides, views, Logged::Anew)
+        Self::configured(&args.place, &process, views, Logged::Anew)
     }
 
     /// For a job that was not finished, and is taken up again in this process.
-    pub(super) fn again(args: &ResumeArgs, file: JobFile, spec: JobSpec) -> Result<Self, Failure> {
-        let overrides = Overrides {
-            memory: args.memory,
-            spill_dirs: args.spill.clone(),
-            executors: args.executors,
+    pub(super) fn again(args: &ResumeArgs, Stopped { file, spec, setup }: Stopped) -> Result<Self, Failure> {
+        // A configuration that is given now is meant for this process.
+        let setup = if args.config.is_some() { Setup::default() } else { setup };
+        let process = Overrides {
+            memory: args.memory.or(setup.memory_bytes.map(MemoryBudget::Bytes)),
+            spill_dirs: if args.spill.is_empty() { setup.spill_dirs } else { args.spill.clone() },
+            executors: args.executors.or(Some(setup.executors).filter(|executors| *executors > 0)),
             ..Overrides::default()
         };
+        let place = PlaceArgs { config: args.config.clone(), local: true, ..PlaceArgs::default() };
         let logged = Logged::Again(file, Box::new(spec));
-        Self::configured(args.config.as_deref(), &overrides, || args.views.open(), logged)
+        Self::configured(&place, &process, || args.views.open(), logged)
     }
 
-    /// It is on a cluster where its server is given.
     fn configured(
-        config: Option<&Path>,
-        overrides: &Overrides,
+        place: &PlaceArgs,
+        process: &Overrides,
         views: impl FnOnce() -> Result<Views, Failure>,
         logged: Logged,
     ) -> Result<Self, Failure> {
         let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
-        let config = NodeConfig::load(config, overrides).or_exit(Exit::Usage)?;
-        Ok(Self { interrupt, config, views: views()?, on_cluster: overrides.nats_url.is_some(), logged })
+        let (config, on_cluster) = cluster::place(place, process)?;
+        Ok(Self { interrupt, config, views: views()?, on_cluster, look: place.flags(), logged })
+    }
+
+    /// Whether the job runs on a cluster: its nodes see to input and output then.
+    pub(super) fn on_cluster(&self) -> bool {
+        self.on_cluster
     }
 
     /// The job is not to be taken up again: what it works on goes with this process.
@@ -127,7 +138,7 @@ impl Session {
         P: Serialize + Send + 'static,
         R: DeserializeOwned + Send + 'static,
     {
-        let Self { interrupt, config, views, on_cluster, logged } = self;
+        let Self { interrupt, config, views, on_cluster, look, logged } = self;
         if interrupt.came() {
             return Err(interrupted());
         }
@@ -135,8 +146,9 @@ impl Session {
         let reporter = Reporter::start(Style::of_stderr(), views).or_exit(Exit::InputOutput)?;
         let began = clock.now();
         let ran = if on_cluster {
-            let (client, events) = (format!("exobus {name}"), reporter.sink());
-            submit::run(&config, &client, &format!("{name}@1"), &params, Some(&events), &interrupt).and_then(|end| {
+            let events = reporter.sink();
+            let submitted = Submitted { name, params: &params, look: &look, events: Some(&events) };
+            submitted.run(&config, &interrupt).and_then(|end| {
                 let decode = |bytes: &bytes::Bytes| rmp_serde::from_slice(bytes).or_exit(Exit::JobFailed);
                 let result = end.result.as_ref().map_err(Clone::clone).map(decode);
                 Ok((result.map_or_else(|error| Ok(Err(error)), |report| report.map(Ok))?, end))
@@ -149,7 +161,7 @@ impl Session {
                 Logged::No => (local_spec(name, &params)?, None),
                 Logged::Anew => {
                     let spec = local_spec(name, &params)?;
-                    let file = JobFile::make(&runtime, spec.job);
+                    let file = JobFile::make(&runtime, spec.job, &setup(&config));
                     (spec, file)
                 }
             };
@@ -181,9 +193,23 @@ impl Session {
             JobError::Cancelled if interrupt.came() => interrupted(),
             error => job_failure(error),
         })?;
+        let place = Place { cluster: on_cluster.then(|| config.cluster.name.clone()), nodes: end.nodes.len() };
         let (failed_attempts, copied_tasks) = (progress.failed_attempts(), progress.copied_tasks());
         let (replayed_tasks, resumed_tasks) = (progress.replayed_tasks(), progress.resumed_tasks());
-        Ok(Ran { report, end, seconds, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
+        Ok(Ran { report, end, seconds, place, seen, failed_attempts, copied_tasks, replayed_tasks, resumed_tasks })
+    }
+}
+
+/// How this process is set up, for who goes on with its job.
+fn setup(config: &NodeConfig) -> Setup {
+    Setup {
+        command: command_line(),
+        memory_bytes: match config.node.memory {
+            MemoryBudget::Bytes(bytes) => Some(bytes),
+            MemoryBudget::Percent(_) => None,
+        },
+        spill_dirs: config.node.spill_dirs.iter().flat_map(std::path::absolute).collect(),
+        executors: config.node.executors,
     }
 }
 

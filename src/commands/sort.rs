@@ -24,7 +24,7 @@ pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
     if args.generate.is_some() {
         session = session.unlogged();
     }
-    let on_cluster = args.job.setup.cluster.is_some();
+    let on_cluster = session.on_cluster();
     let partial = args.job.setup.partial;
     let folders = match (args.generate, &args.output) {
         (Some(size), output) => Folders::generate(size, output.as_deref(), on_cluster, session.interrupt())?,
@@ -61,8 +61,8 @@ pub(super) fn again(session: Session, params: SortParams, json: bool) -> Result<
 fn run_and_print(session: Session, params: SortParams, json: bool, output: &str) -> Result<Ran<SortReport>, Failure> {
     let folder = params.output.clone();
     let ran = session.run("sort", Some(&folder), params, async |futures, params| sort(futures, params).await)?;
-    let summary = JobSummary::of_sort(&ran.report, &ran.end, ran.seconds);
-    ran.print(json, &summary, &summary.for_people(output))?;
+    let summary = JobSummary::of_sort(&ran.report, &ran.end, &ran.place, ran.seconds);
+    ran.print(json, &summary, &summary.for_people(&ran.place, output))?;
     Ok(ran)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exobus_actors::{
     event::EventSink,
-    host::{Client, ClientOptions, JobEnd, JobSpec},
+    host::{Client, ClientError, ClientOptions, JobEnd, JobSpec},
     random::SystemRandom,
 };
 use exobus_bus::Role;
@@ -19,43 +19,59 @@ use crate::{
     interrupt::Interrupt,
 };
 
-/// Submits `program` ("sort@1") and waits for its end; `events` hear of it, and the first Ctrl-C cancels it. `name` is that
-/// of the connection.
-pub(super) fn run(
-    config: &NodeConfig,
-    name: &str,
-    program: &str,
-    params: &impl Serialize,
-    events: Option<&EventSink>,
-    interrupt: &Interrupt,
-) -> Result<JobEnd, Failure> {
-    let runtime = cluster::runtime()?;
-    runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(config, Role::Submitter, name).await?;
-        let options = ClientOptions {
-            bus: bus.clone(),
-            subjects,
-            clock: Arc::new(SystemClock::new()),
-            random: Arc::new(SystemRandom),
-            deadline: cluster::join_deadline(&config.cluster),
-        };
-        let mut client = Client::connect(options).await.map_err(client_failure)?;
-        let spec = JobSpec {
-            job: client.new_job(),
-            tenant: "default".into(),
-            program: program.into(),
-            params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
-            sample_ms: events.map_or(0, EventSink::sample_ms),
-        };
-        let news = |event| {
-            if let Some(events) = events {
-                events.emit(event);
-            }
-        };
-        let end = client.run(spec, news, interrupt.wait()).await.map_err(client_failure)?;
-        client.close().await;
-        // What is lost with the connection now nobody waits for.
-        let _ = bus.drain().await;
-        Ok(end)
-    })
+/// What is submitted, and who hears of it.
+pub(super) struct Submitted<'a, P> {
+    /// Of the program, of version 1, and, after "exobus ", of the connection.
+    pub(super) name: &'a str,
+    pub(super) params: &'a P,
+    /// How commands that look at the cluster are told of it.
+    pub(super) look: &'a str,
+    pub(super) events: Option<&'a EventSink>,
+}
+
+impl<P: Serialize> Submitted<'_, P> {
+    /// Submits it and waits for its end; the first Ctrl-C cancels it.
+    pub(super) fn run(&self, config: &NodeConfig, interrupt: &Interrupt) -> Result<JobEnd, Failure> {
+        let Self { name, params, look, events } = self;
+        let runtime = cluster::runtime()?;
+        runtime.block_on(async {
+            let (bus, subjects) = cluster::connect(config, Role::Submitter, &format!("exobus {name}")).await?;
+            let options = ClientOptions {
+                bus: bus.clone(),
+                subjects,
+                clock: Arc::new(SystemClock::new()),
+                random: Arc::new(SystemRandom),
+                deadline: cluster::join_deadline(&config.cluster),
+            };
+            let mut client = Client::connect(options).await.map_err(client_failure)?;
+            let job = client.new_job();
+            let spec = JobSpec {
+                job,
+                tenant: "default".into(),
+                program: format!("{name}@1"),
+                params: rmp_serde::to_vec_named(params).or_exit(Exit::Usage)?.into(),
+                sample_ms: events.map_or(0, EventSink::sample_ms),
+            };
+            let news = |event| {
+                if let Some(events) = events {
+                    events.emit(event);
+                }
+            };
+            let ended = client.run(spec, news, interrupt.wait()).await;
+            let end = ended.map_err(|error| match error {
+                error @ ClientError::HostSilent { .. } => Failure::text(
+                    Exit::Unreachable,
+                    format!(
+                        "{error}; the job may go on without this command: `exobus jobs{look}` lists it, \
+                         `exobus job {job} why{look}` says how it stands"
+                    ),
+                ),
+                error => client_failure(error),
+            })?;
+            client.close().await;
+            // What is lost with the connection now nobody waits for.
+            let _ = bus.drain().await;
+            Ok(end)
+        })
+    }
 }

@@ -165,7 +165,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::NatsUrl,
                 None,
                 r#""nats://127.0.0.1:4222""#,
-                "One server, which tells about the others, or several separated by commas: who starts while one is away needs another.\nNot set: the context's, else the one of the example.",
+                "One server, which tells about the others, or several separated by commas: who starts while one is away needs another.\nCommands for jobs work on this cluster where it is set, or a context is. Not set: the context's; nodes and `exobus jobs` take the one of the example.",
             ),
             key(
                 "connect_deadline",

@@ -104,7 +104,7 @@ impl<'a> Input<'a> {
     /// The file is compressed; those of [`more`](Self::more).
     pub fn refuse_compressed(&mut self) -> Result<(), TaskError> {
         if self.offset() == 0 {
-            while self.present().len() < SIGNATURE_BYTES && self.more(self.piece.file.bytes)? {}
+            while self.present().len() < SIGNATURE_BYTES && self.more(self.piece.end)? {}
             refuse_compressed(self.path(), self.present())?;
         }
         Ok(())

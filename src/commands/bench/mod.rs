@@ -1,7 +1,7 @@
 //! `exobus bench`: the runtime's figures, in one place for people and for `docs/benchmarks.md`.
 //!
-//! What tasks and objects cost is measured by programs (`programs`), which run in this process or, with `--cluster`, on
-//! a node of a cluster; what the store does with the disk is measured on a store of its own (`spill`).
+//! What tasks and objects cost is measured by programs (`programs`), which run in this process or on a node of
+//! a cluster; what the store does with the disk is measured on a store of its own (`spill`).
 
 mod data;
 mod programs;
@@ -16,8 +16,9 @@ use exobus_actors::node::Node;
 use serde::Serialize;
 
 use self::programs::{BenchParams, Figures};
-use super::{job_failure, node, submit};
+use super::{job_failure, node, submit::Submitted};
 use crate::cli::{BenchArgs, BenchName};
+use crate::cluster;
 use crate::config::{NodeConfig, Overrides};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
@@ -26,28 +27,28 @@ use crate::temporary::Temporary;
 /// Measures and prints.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen().or_exit(Exit::InputOutput)?;
-    let overrides = Overrides {
-        nats_url: args.cluster.clone(),
+    let process = Overrides {
         memory: args.memory,
         spill_dirs: args.spill.clone(),
-        // One for each cpu: these tasks only compute.
-        executors: args.executors.or_else(|| Some(crate::machine::cpus())),
+        executors: args.executors,
         ..Overrides::default()
     };
-    let config = NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)?;
+    let (mut config, on_cluster) = cluster::place(&args.place, &process)?;
+    // One for each cpu: these tasks only compute.
+    config.node.executors = args.executors.unwrap_or_else(crate::machine::cpus);
     match args.what {
-        BenchName::Spill if args.cluster.is_some() => {
-            Err(Failure::text(Exit::Usage, "spilling is a node's own business: measure it without --cluster"))
+        BenchName::Spill if on_cluster => {
+            Err(Failure::text(Exit::Usage, "spilling is a node's own business: measure it without a cluster (--local)"))
         }
         BenchName::Spill => print(args.json, &spill::measure(&config.node, args.memory.is_some(), args.size)?),
-        BenchName::Transfer if args.cluster.is_none() => {
+        BenchName::Transfer if !on_cluster => {
             Err(Failure::text(Exit::Usage, "transfer is between two nodes: give --cluster URL (see `exobus dev`)"))
         }
         _ => {
             let params = params(args);
-            let figures = match &args.cluster {
-                None => embedded(&config, params)?,
-                Some(_) => on_cluster(&config, &params, &interrupt)?,
+            let figures = match on_cluster {
+                false => embedded(&config, params)?,
+                true => measured_on_cluster(&config, &params, &args.place.flags(), &interrupt)?,
             };
             print(args.json, &figures)
         }
@@ -99,8 +100,13 @@ fn with_cost(mut figures: Figures, end: &JobEnd) -> Figures {
     figures
 }
 
-fn on_cluster(config: &NodeConfig, params: &BenchParams, interrupt: &Interrupt) -> Result<Figures, Failure> {
-    let end = submit::run(config, "exobus bench", "bench@1", params, None, interrupt)?;
+fn measured_on_cluster(
+    config: &NodeConfig,
+    params: &BenchParams,
+    look: &str,
+    interrupt: &Interrupt,
+) -> Result<Figures, Failure> {
+    let end = Submitted { name: "bench", params, look, events: None }.run(config, interrupt)?;
     let bytes = end.result.clone().map_err(job_failure)?;
     Ok(with_cost(rmp_serde::from_slice(&bytes).or_exit(Exit::JobFailed)?, &end))
 }

@@ -1,5 +1,5 @@
-//! Processes that belong together: their output is forwarded with a prefix, and when one ends all end, or it is started
-//! again, or the others go on.
+//! Processes that belong together: their output is forwarded with a prefix, and when one ends it is started again, or the
+//! others go on, or all end.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -38,13 +38,13 @@ const START_AGAIN: Duration = Duration::from_secs(1);
 /// What becomes of the others when one ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnLoss {
-    /// They end.
+    /// They go on, and it is started again after a second.
     #[default]
-    End,
+    Restart,
     /// They go on.
     GoOn,
-    /// They go on, and it is started again after a second.
-    Restart,
+    /// They end.
+    End,
 }
 
 /// How to start a process.
@@ -81,6 +81,15 @@ impl Children {
     pub fn start(&mut self, name: &str, program: &Path, args: &[&OsStr], on_loss: OnLoss) -> Result<(), Failure> {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         self.spawn(Start { name: name.to_owned(), program: program.to_owned(), args, on_loss })
+    }
+
+    /// From now on this becomes of the others when one of these ends by itself.
+    pub fn on_loss_of(&mut self, names: &[String], on_loss: OnLoss) {
+        for (start, _) in &mut self.processes {
+            if names.contains(&start.name) {
+                start.on_loss = on_loss;
+            }
+        }
     }
 
     fn spawn(&mut self, start: Start) -> Result<(), Failure> {
