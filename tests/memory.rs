@@ -63,7 +63,7 @@ fn less_than_64_mib_is_refused_in_words_that_say_what_to_do() {
     assert!(looked.stdout.contains("set aside") && looked.stdout.contains("67108864"), "{looked:#?}");
 }
 
-/// Two nodes with four executors each, and six jobs at once that each have more data than both hold.
+/// Two nodes with four executors each, and six jobs at once that have several times the data that both hold.
 #[test]
 fn nodes_under_several_jobs_keep_to_their_memory_in_every_sample() {
     const MEMORY: u64 = 96 * MIB;
@@ -76,7 +76,7 @@ fn nodes_under_several_jobs_keep_to_their_memory_in_every_sample() {
     let ready = ready.unwrap_or_else(|| panic!("{:#?}", cluster.seen));
     let url = ready.split_whitespace().find(|word| word.starts_with("nats://")).unwrap().to_owned();
     let input = scratch.text("in");
-    exobus(&["generate", "--records", "1200000", "--files", "8", &input]).expect(0, &[]);
+    exobus(&["generate", "--records", "600000", "--files", "8", &input]).expect(0, &[]);
     let given = exobus(&["validate", "--json", &input]).json()["checksum"].clone();
     let pids = ["n1", "n2"].map(|node| node_process(&scratch.path(&format!("cluster/{node}.toml"))));
 
