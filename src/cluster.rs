@@ -3,12 +3,20 @@
 use std::time::Duration;
 
 use exobus_bus::{Bus, BusError, NatsOptions, Role, Subjects};
+use exobus_store::{Clock, SystemClock};
+use tracing::warn;
 
 use crate::{
     cli::{ClusterArgs, PlaceArgs},
     config::{ClusterSection, NodeConfig, Overrides},
     exit::{Exit, Failure, OrExit},
+    interrupt::Interrupt,
 };
+
+/// How long a node tries before it may say that nobody answers.
+const ROUND: Duration = Duration::from_secs(2);
+/// How often it says so.
+const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// Connects to the cluster's NATS server, to speak there as `role`; call it on the runtime that the connection shall live on.
 ///
@@ -22,13 +30,7 @@ pub async fn connect(config: &NodeConfig, role: Role, name: &str) -> Result<(Bus
     };
     let credentials = credentials.or_exit(Exit::Usage)?;
     let subjects = Subjects::new(&section.name).or_exit(Exit::Usage)?;
-    let bus = Bus::connect(nats_options(section, name)).await.map_err(|error| {
-        let exit = match &error {
-            BusError::Connect { .. } | BusError::TimedOut { .. } => Exit::Unreachable,
-            _ => Exit::Usage,
-        };
-        Failure::new(exit, error)
-    })?;
+    let bus = Bus::connect(nats_options(section, name)).await.map_err(failure)?;
     Ok((bus.with_credentials(credentials), subjects))
 }
 
@@ -66,6 +68,55 @@ pub fn place(args: &PlaceArgs, process: &Overrides) -> Result<(NodeConfig, bool)
 pub fn config(args: &ClusterArgs) -> Result<NodeConfig, Failure> {
     let overrides = Overrides { nats_url: args.cluster.clone(), ..Overrides::default() };
     NodeConfig::load(args.config.as_deref(), &overrides).or_exit(Exit::Usage)
+}
+
+/// The same for a node: while no server answers it goes on trying, and says so now and then. `None`: it
+/// was told to stop meanwhile.
+///
+/// # Errors
+/// What is configured cannot work.
+pub async fn connect_patiently(
+    config: &NodeConfig,
+    name: &str,
+    interrupt: &Interrupt,
+) -> Result<Option<(Bus, Subjects)>, Failure> {
+    let section = &config.cluster;
+    let credentials = config.node_credentials().or_exit(Exit::Usage)?;
+    let subjects = Subjects::new(&section.name).or_exit(Exit::Usage)?;
+    let (clock, mut told) = (SystemClock::new(), None);
+    loop {
+        let mut options = nats_options(section, name);
+        options.connect_deadline = options.connect_deadline.min(ROUND);
+        let tried = tokio::select! {
+            biased;
+            () = interrupt.wait() => return Ok(None),
+            tried = Bus::connect(options) => tried,
+        };
+        match tried {
+            Ok(bus) => return Ok(Some((bus.with_credentials(credentials), subjects))),
+            Err(error @ BusError::Connect { retryable: true, .. }) => {
+                say_now_and_then(&clock, &mut told, &failure(error));
+            }
+            Err(error) => return Err(failure(error)),
+        }
+    }
+}
+
+/// Says what a node waits for that goes on trying, unless it did a moment ago.
+pub fn say_now_and_then(clock: &SystemClock, told: &mut Option<Duration>, error: &Failure) {
+    let now = clock.now();
+    if told.is_none_or(|at| now.saturating_sub(at) >= SAY_EVERY) {
+        *told = Some(now);
+        warn!(%error, "the NATS server does not answer: this node goes on trying");
+    }
+}
+
+fn failure(error: BusError) -> Failure {
+    let exit = match &error {
+        BusError::Connect { .. } | BusError::TimedOut { .. } => Exit::Unreachable,
+        _ => Exit::Usage,
+    };
+    Failure::new(exit, error)
 }
 
 /// A runtime for the client of NATS alone, so that nothing else delays its pings and answers.

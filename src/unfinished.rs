@@ -128,7 +128,7 @@ impl JobFile {
 
     /// What was accepted, if it is not over.
     async fn spec(&self) -> Result<Option<JobSpec>, Failure> {
-        let logs = JobLogs::open(&self.bus, &self.subjects, OPEN_DEADLINE).await.or_exit(Exit::InputOutput)?;
+        let logs = JobLogs::open(&self.bus, &self.subjects, false, OPEN_DEADLINE).await.or_exit(Exit::InputOutput)?;
         match logs {
             Some(logs) => Ok(logs.unfinished_if_readable().await.or_exit(Exit::InputOutput)?.pop()),
             None => Ok(None),

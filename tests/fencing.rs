@@ -24,6 +24,10 @@ struct Server {
 
 impl Server {
     fn start(scratch: &Scratch, streams: bool) -> Self {
+        Self::start_at(scratch, streams, "-1")
+    }
+
+    fn start_at(scratch: &Scratch, streams: bool, port: &str) -> Self {
         let server = std::env::var_os("EXOBUS_NATS_SERVER")
             .expect("EXOBUS_NATS_SERVER names the server for this test; `cargo xtask test` provides one");
         let folder = scratch.path("nats");
@@ -33,7 +37,7 @@ impl Server {
             true => format!("jetstream {{ store_dir: \"{shown}/store\", sync_interval: always }}\n"),
             false => String::new(),
         };
-        let config = format!("host: 127.0.0.1\nport: -1\nports_file_dir: \"{shown}\"\n{streams}");
+        let config = format!("host: 127.0.0.1\nport: {port}\nports_file_dir: \"{shown}\"\n{streams}");
         fs::write(folder.join("server.conf"), config).unwrap();
         let mut command = Command::new(server);
         command.arg("-c").arg(folder.join("server.conf"));
@@ -178,4 +182,77 @@ fn without_jetstream_one_candidate_works_with_a_warning_and_a_second_one_is_refu
     let run = exobus(&["wordcount", &text, "--output", &scratch.text("counts"), "--cluster", &server.url, "--json"]);
     run.expect(0, &[]);
     assert_eq!(run.json()["keys"], 4);
+}
+
+/// Where no server is: none was started.
+#[allow(clippy::disallowed_methods, reason = "a port of this machine that nobody has")]
+fn nobody() -> Server {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    Server { child: Command::new("true").spawn().unwrap(), url: format!("nats://127.0.0.1:{port}") }
+}
+
+/// The node's spill folder is another one, as it would be on another machine: else its lock is in the way.
+fn again(scratch: &Scratch, server: &Server, name: &str) -> Running {
+    let config = fs::read_to_string(scratch.path(&format!("{name}.toml"))).unwrap();
+    let other = scratch.path(&format!("{name}-again.toml"));
+    fs::write(&other, config.replace(&scratch.text("spill"), &scratch.text("spill-again"))).unwrap();
+    assert!(config.contains(&server.url));
+    let mut command = command(&["node", "--config", other.to_str().unwrap()]);
+    command.env("EXOBUS_LOG", "info,async_nats=error");
+    Running::start(command)
+}
+
+#[test]
+fn a_second_process_under_a_name_is_refused_and_a_killed_one_comes_back_by_itself() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch, true);
+    let mut first = node(&scratch, &server, "n1", CANDIDATE);
+    ready(&mut first);
+    let mut named = node(&scratch, &server, "n2", "");
+    ready(&mut named);
+
+    let (code, said) = again(&scratch, &server, "n2").end(PATIENCE);
+    assert_eq!(code, Some(2), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("the name n2 is taken: process")), "{said:#?}");
+    assert!(named.child.try_wait().unwrap().is_none(), "the healthy one goes on: {:#?}", named.seen);
+
+    named.signal(Signal::KILL);
+    let mut back = node(&scratch, &server, "n2", "");
+    ready(&mut back);
+    let input = scratch.text("in");
+    exobus(&["generate", "--records", "1000", &input]).expect(0, &[]);
+    exobus(&["sort", &input, "--output", &scratch.text("out"), "--cluster", &server.url]).expect(0, &[]);
+}
+
+#[test]
+fn a_frozen_process_whose_name_was_taken_meanwhile_ends_and_says_so() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch, true);
+    let mut first = node(&scratch, &server, "n1", CANDIDATE);
+    ready(&mut first);
+    let mut frozen = node(&scratch, &server, "n2", "");
+    ready(&mut frozen);
+    frozen.signal(Signal::STOP);
+    let mut taken = again(&scratch, &server, "n2");
+    ready(&mut taken);
+    frozen.signal(Signal::CONT);
+    let (code, said) = frozen.end(PATIENCE);
+    assert_eq!(code, Some(5), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("the name n2 is taken")), "{said:#?}");
+    assert!(taken.child.try_wait().unwrap().is_none(), "{:#?}", taken.seen);
+}
+
+#[test]
+fn a_node_that_starts_while_its_server_is_away_goes_on_trying_and_says_so() {
+    let scratch = Scratch::new();
+    let nobody = nobody();
+    let mut node = node(&scratch, &nobody, "n1", CANDIDATE);
+    assert!(node.wait_for("this node goes on trying", PATIENCE).is_some(), "{:#?}", node.seen);
+    let _server = Server::start_at(&scratch, true, nobody.url.rsplit(':').next().unwrap());
+    ready(&mut node);
+    // One that is still waiting can be stopped.
+    let mut waits = self::node(&scratch, &self::nobody(), "n2", CANDIDATE);
+    assert!(waits.wait_for("this node goes on trying", PATIENCE).is_some(), "{:#?}", waits.seen);
+    waits.signal(Signal::TERM);
+    assert_eq!(waits.end(PATIENCE).0, Some(0));
 }

@@ -3,12 +3,12 @@
 use std::{io::Write, sync::Arc, time::Duration};
 
 use exobus_actors::{
-    host::{Client, ClientOptions},
+    host::{Client, ClientError, ClientOptions, list_jobs},
     owner::{Standing, Why},
     random::SystemRandom,
-    scheduler::JobInfo,
+    scheduler::{JobInfo, JobList},
 };
-use exobus_bus::Role;
+use exobus_bus::{Bus, BusError, Role};
 use exobus_store::{Clock, SystemClock};
 use futures::future::join_all;
 use serde::Serialize;
@@ -35,7 +35,7 @@ struct Row {
     job: String,
     tenant: String,
     /// `running`, `quiet`, `stalled`, `program`, `ending`; `silent` where its Owner does not answer, `lost` where its node
-    /// has died.
+    /// has died. `working` (it has slots) and `waiting` to who may not ask Owners.
     state: &'static str,
     /// For how long it has been in this state, where that is known, milliseconds.
     for_ms: Option<u64>,
@@ -48,19 +48,39 @@ struct Row {
     wait: Option<String>,
 }
 
-/// Lists them.
+/// Lists them. Their Owners say how it stands with them, to who may talk to nodes.
 pub fn list(args: &LookArgs) -> Result<Exit, Failure> {
-    with_client(args, async |client| {
-        let jobs = client.jobs(SCHEDULER_DEADLINE).await.map_err(client_failure)?;
-        let asked = jobs.iter().map(async |info| match &info.home {
-            Some(home) => client.why(info.job, home, false, OWNER_DEADLINE).await.ok(),
-            None => None,
-        });
-        let whys = join_all(asked).await;
-        let rows: Vec<_> = jobs.iter().zip(&whys).map(|(info, why)| row(info, why.as_ref())).collect();
+    with_bus(args, async |bus, options| {
+        let listed = list_jobs(bus, &options.subjects, &options.clock, SCHEDULER_DEADLINE).await;
+        let JobList { jobs, more } = listed.map_err(client_failure)?;
+        let client = match jobs.is_empty() {
+            true => None,
+            false => match Client::connect(options).await {
+                Ok(client) => Some(client),
+                Err(ClientError::Bus(BusError::Denied { .. })) => None,
+                Err(error) => return Err(client_failure(error)),
+            },
+        };
+        let rows = match &client {
+            Some(client) => {
+                let asked = jobs.iter().map(async |info| match &info.home {
+                    Some(home) => client.why(info.job, home, false, OWNER_DEADLINE).await.ok(),
+                    None => None,
+                });
+                let whys = join_all(asked).await;
+                jobs.iter().zip(&whys).map(|(info, why)| row(info, why.as_ref())).collect()
+            }
+            None => jobs.iter().map(unasked).collect::<Vec<_>>(),
+        };
         match args.json {
-            true => print(&json!({ "jobs": rows }).to_string()),
+            true => print(&json!({ "jobs": rows, "more": more }).to_string()),
             false => print(&table(&rows, SystemClock::new().unix_ms())),
+        }
+        if more > 0 {
+            eprintln!("{more} more jobs are not listed");
+        }
+        if let Some(client) = client {
+            client.close().await;
         }
         Ok(Exit::Success)
     })
@@ -98,6 +118,18 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
 }
 
 fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+    with_bus(args, async |_, options| {
+        let client = Client::connect(options).await.map_err(client_failure)?;
+        let outcome = work(&client).await;
+        client.close().await;
+        outcome
+    })
+}
+
+fn with_bus(
+    args: &LookArgs,
+    work: impl AsyncFnOnce(&Bus, ClientOptions) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
     let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
@@ -109,9 +141,7 @@ fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, 
             random: Arc::new(SystemRandom),
             deadline: cluster::join_deadline(&config.cluster),
         };
-        let client = Client::connect(options).await.map_err(client_failure)?;
-        let outcome = work(&client).await;
-        client.close().await;
+        let outcome = work(&bus, options).await;
         // What is lost with the connection now nobody waits for.
         let _ = bus.drain().await;
         outcome
@@ -154,6 +184,16 @@ fn row(info: &JobInfo, why: Option<&Why>) -> Row {
         wanted_slots: info.wanted_slots,
         wait: info.wait.as_ref().map(|wait| wait.reason.clone()),
     }
+}
+
+/// A job whose Owner may not be asked.
+fn unasked(info: &JobInfo) -> Row {
+    let state = match (&info.home, info.slots) {
+        (None, _) => "lost",
+        (Some(_), 0) => "waiting",
+        (Some(_), _) => "working",
+    };
+    Row { state, ..row(info, None) }
 }
 
 fn standing(standing: Standing) -> &'static str {

@@ -13,7 +13,6 @@ use exobus_actors::{
     task::Resources,
     transfer::network::RealNetwork,
 };
-use exobus_bus::Role;
 use exobus_store::{RealDisk, StoreError, StoreOptions, SystemClock};
 use tracing::info;
 
@@ -39,24 +38,35 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
     let name = NodeId::new(&config.node.name.clone().unwrap_or_else(made_up_name));
 
     let runtime = cluster::runtime()?;
-    let (bus, subjects) = runtime.block_on(cluster::connect(&config, Role::Node, name.as_str()))?;
-    let mut options = options(&config.node, name.clone())?;
-    // One with a made-up name has another one next time.
-    options.store.keep_files = config.node.name.is_some();
-    let node = Node::start(NodeOptions {
-        cluster: Some(ClusterOptions {
-            bus: bus.clone(),
-            subjects,
-            scheduler: config.node.scheduler,
-            membership: MembershipOptions::default(),
-            listen: config.node.listen,
-            join_deadline: cluster::join_deadline(&config.cluster),
-        }),
-        labels: config.node.labels.clone(),
-        roots: roots(&config.security)?,
-        ..options
-    })
-    .map_err(failure)?;
+    let (clock, mut told) = (SystemClock::new(), None);
+    let (node, bus) = loop {
+        let connected = runtime.block_on(cluster::connect_patiently(&config, name.as_str(), &interrupt))?;
+        let Some((bus, subjects)) = connected else { return Ok(Exit::Success) };
+        let mut options = options(&config.node, name.clone())?;
+        // One with a made-up name has another one next time.
+        options.store.keep_files = config.node.name.is_some();
+        let started = Node::start(NodeOptions {
+            cluster: Some(ClusterOptions {
+                bus: bus.clone(),
+                subjects,
+                scheduler: config.node.scheduler,
+                membership: MembershipOptions::default(),
+                listen: config.node.listen,
+                join_deadline: cluster::join_deadline(&config.cluster),
+            }),
+            labels: config.node.labels.clone(),
+            roots: roots(&config.security)?,
+            ..options
+        });
+        match started {
+            Ok(node) => break (node, bus),
+            // The server has gone away again.
+            Err(error) if !bus.connection().borrow().connected && error.is_of_the_bus() => {
+                cluster::say_now_and_then(&clock, &mut told, &failure(error));
+            }
+            Err(error) => return Err(failure(error)),
+        }
+    };
 
     // A closed stdout is no reason to leave the cluster.
     let _ = writeln!(std::io::stdout().lock(), "{READY}{name} in cluster {}", config.cluster.name);
@@ -138,7 +148,8 @@ pub(super) fn failure(error: NodeError) -> Failure {
     let exit = match &error {
         NodeError::TooLittleMemory { .. }
         | NodeError::Store(StoreError::BudgetTooSmall { .. })
-        | NodeError::Denied(_) => Exit::Usage,
+        | NodeError::Denied(_)
+        | NodeError::NameTaken { .. } => Exit::Usage,
         NodeError::NoScheduler { .. } | NodeError::Bus(_) => Exit::Unreachable,
         _ => Exit::InputOutput,
     };

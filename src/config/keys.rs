@@ -172,7 +172,7 @@ pub const SECTIONS: &[Section] = &[
                 Kind::Duration,
                 Some(r#""10s""#),
                 "",
-                "How long to try before giving up with exit code 4.",
+                "How long to try before giving up with exit code 4. A node goes on trying while no server answers.",
             ),
             key(
                 "nats_creds_file",

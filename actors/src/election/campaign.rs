@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use exobus_bus::kv::{Kv, KvConfig};
-use exobus_bus::{Bus, BusError, Subjects, SubscribeOptions};
+use exobus_bus::{Bus, BusError, Refusals, Subjects, SubscribeOptions};
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
+use twox_hash::XxHash3_64;
 
-use super::state::{Answer, Effect, ElectionOptions, Event, State};
+use super::state::{Answer, Effect, ElectionOptions, Event, MAKE_AFTER, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::joblog::JobLogs;
 use crate::membership::{Directory, MembershipMsg};
-use crate::node::open_durable;
-use crate::scheduler::{Reign, SchedulerLink, SchedulerMsg};
+use crate::node::{Names, NoScheduler, NodeError, open_durable, somebody_answers};
+use crate::scheduler::{Listing, Reign, SchedulerLink, SchedulerMsg};
 use crate::shell::{Address, Fatal, Post};
 
 /// The bucket, and its one key.
@@ -24,32 +26,112 @@ const KEY: &str = "lease";
 const BUCKET_BYTES: u64 = 64 * 1024;
 /// How long an answer of the bucket may take before it counts as lost.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
+/// How long it may take to make what the servers have lost.
+const MAKE_DEADLINE: Duration = Duration::from_secs(5);
+/// How often who has just come looks whether others have made it.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long the farewell to the key may take.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// On what an election is held.
 pub(crate) enum Ground {
     /// A bucket of keys.
-    Keys(Kv),
+    Keys(Box<Keys>),
     /// The word of the configuration that there is one candidate.
     Word,
 }
 
-impl Ground {
-    /// Looks what the cluster's servers offer; tries for `deadline`.
-    ///
-    /// # Errors
-    /// The bus does not answer, or refuses.
-    pub(crate) async fn of(bus: &Bus, subjects: &Subjects, deadline: Duration) -> Result<Self, BusError> {
-        let config = KvConfig {
+/// The bucket of the lease, and what is added to its revisions to make epochs.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    kv: Kv,
+    base: u64,
+    names: Names,
+}
+
+impl Keys {
+    fn config(subjects: &Subjects) -> Result<KvConfig, BusError> {
+        Ok(KvConfig {
             ttl: super::TTL,
             bytes_max: BUCKET_BYTES,
             deletions_kept: Duration::from_secs(60),
             deadline: ANSWER_DEADLINE,
             ..KvConfig::new(&subjects.durable_name("kv", BUCKET)?, subjects.kv(BUCKET)?)
+        })
+    }
+
+    /// Opens everything that a cluster keeps on its servers, and makes what is not there. `Ok(Err(_))`: they keep nothing for us.
+    /// `anew`: in a cluster that had it before.
+    async fn open(
+        bus: &Bus,
+        subjects: &Subjects,
+        anew: bool,
+        deadline: Duration,
+    ) -> Result<Result<Self, BusError>, BusError> {
+        let config = Self::config(subjects)?;
+        let open = async || Ok((Names::make(bus, subjects, anew).await?, Kv::open(bus, &config).await?));
+        let (names, kv) = match open_durable(deadline, open).await? {
+            Ok(opened) => opened,
+            Err(none) => return Ok(Err(none)),
         };
-        match open_durable(deadline, async || Kv::open(bus, &config).await).await? {
-            Ok(kv) => Ok(Self::Keys(kv)),
+        let base = match JobLogs::open(bus, subjects, anew, deadline).await? {
+            Some(logs) => epochs_of(&logs.identity().await?),
+            None => 0,
+        };
+        Ok(Ok(Self { kv, base, names }))
+    }
+
+    /// Waits where others are there, and the servers have nothing: they were emptied, and it is not for who has just come to say so.
+    async fn not_emptied(bus: &Bus, subjects: &Subjects) -> Result<(), NodeError> {
+        let (config, refusals) = (Self::config(subjects)?, Refusals::default());
+        let waiting = async {
+            while matches!(Kv::is_there(bus, &config).await, Ok(false))
+                && somebody_answers(bus, subjects, &refusals).await?
+            {
+                sleep(LOOK_EVERY).await;
+            }
+            Ok(())
+        };
+        // Whoever answers makes it within that time, or is gone.
+        timeout(MAKE_AFTER + ANSWER_DEADLINE, waiting).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Loses everything that a cluster keeps on its servers, as one does that is emptied.
+#[cfg(feature = "simulation")]
+pub(crate) async fn lose(bus: &Bus, subjects: &Subjects) -> Result<(), BusError> {
+    if let Ok(keys) = Keys::open(bus, subjects, true, MAKE_DEADLINE).await? {
+        keys.names.lose().await?;
+        keys.kv.stream().delete().await?;
+    }
+    match JobLogs::open(bus, subjects, true, MAKE_DEADLINE).await? {
+        Some(logs) => logs.lose().await,
+        None => Ok(()),
+    }
+}
+
+/// The first epochs of streams of this identity; those of two do not meet.
+fn epochs_of(identity: &str) -> u64 {
+    XxHash3_64::oneshot(identity.as_bytes()) >> 33 << 32
+}
+
+impl Ground {
+    /// The names of nodes, where they are kept.
+    pub(crate) fn names(&self) -> Option<Names> {
+        match self {
+            Self::Keys(keys) => Some(keys.names.clone()),
+            Self::Word => None,
+        }
+    }
+
+    /// Looks what the cluster's servers offer; tries for `deadline`.
+    ///
+    /// # Errors
+    /// The bus does not answer, or refuses.
+    pub(crate) async fn of(bus: &Bus, subjects: &Subjects, deadline: Duration) -> Result<Self, NodeError> {
+        Keys::not_emptied(bus, subjects).await?;
+        match Keys::open(bus, subjects, false, deadline).await? {
+            Ok(keys) => Ok(Self::Keys(Box::new(keys))),
             Err(error) => {
                 warn!(
                     %error,
@@ -84,11 +166,11 @@ impl Campaign {
     /// Begins, on this arbiter.
     pub(crate) fn start(parts: CampaignParts) -> Self {
         let (leave, left) = oneshot::channel();
-        let runner = Runner { me: candidate(&parts.post), place: None, trouble: None, parts };
+        let runner = Runner { me: candidate(&parts.post), place: None, listing: None, trouble: None, parts };
         let task = match runner.parts.ground {
-            Ground::Keys(ref kv) => {
-                let kv = kv.clone();
-                tokio::task::spawn_local(runner.contend(kv, left))
+            Ground::Keys(ref keys) => {
+                let keys = keys.clone();
+                tokio::task::spawn_local(runner.contend(keys, left))
             }
             Ground::Word => tokio::task::spawn_local(runner.reign_alone(left)),
         };
@@ -120,16 +202,52 @@ fn candidate(post: &Post) -> String {
 struct Runner {
     parts: CampaignParts,
     me: String,
-    /// Answers who looks for the Scheduler, while it is here.
+    /// Answers who looks for the Scheduler, while it is here, ...
     place: Option<Service>,
+    /// ... and who wants to know its jobs.
+    listing: Option<Listing>,
     /// Answers who looks for it in vain, while it cannot be anywhere.
-    trouble: Option<Service>,
+    trouble: Option<(Cause, Service)>,
+}
+
+/// Why nobody can be the Scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    StoresNothing,
+    Emptied,
+}
+
+impl Cause {
+    fn of(state: &State) -> Option<Self> {
+        match () {
+            () if state.reign().is_some() => None,
+            () if state.is_emptied() => Some(Self::Emptied),
+            () if state.stores_nothing() => Some(Self::StoresNothing),
+            () => None,
+        }
+    }
+
+    /// For who looks for the Scheduler.
+    fn told(self, node: &NodeId, cluster: &str) -> NoScheduler {
+        let why = match self {
+            Self::StoresNothing => format!(
+                "{node} cannot take the lease of the scheduler: the NATS server answers, but stores nothing; its disk may be full"
+            ),
+            Self::Emptied => format!(
+                "the NATS server answers, and has nothing of cluster {cluster}: its store was removed, or it is another server. \
+                 {node} makes what is missing anew when that has been so for {} s",
+                MAKE_AFTER.as_secs()
+            ),
+        };
+        NoScheduler { why, passes: self == Self::Emptied }
+    }
 }
 
 impl Runner {
-    async fn contend(mut self, kv: Kv, mut left: oneshot::Receiver<()>) {
+    async fn contend(mut self, keys: Box<Keys>, mut left: oneshot::Receiver<()>) {
         let clock = self.parts.post.clock().clone();
-        let mut state = State::new(ElectionOptions::default(), clock.now());
+        let Keys { kv, base, .. } = *keys;
+        let mut state = State::new(ElectionOptions::default(), base, clock.now());
         let mut heard = self.parts.link.changes();
         let mut asked: Option<LocalBoxFuture<'static, Answer>> = None;
         let (mut effects, mut leaving) = (Vec::new(), false);
@@ -164,6 +282,9 @@ impl Runner {
                             debug!(%error, "the lease was not given back");
                         }
                     }
+                    Effect::Make => {
+                        asked = Some(make(self.parts.bus.clone(), self.parts.subjects.clone()).boxed_local());
+                    }
                     Effect::Create | Effect::Update(_) | Effect::Look => {
                         asked = Some(ask(kv.clone(), self.me.clone(), effect).boxed_local());
                     }
@@ -178,20 +299,17 @@ impl Runner {
 
     /// Nobody reigns where keys cannot be written: who looks for the Scheduler hears why.
     async fn look_for_trouble(&mut self, state: &State) {
-        if !(state.reign().is_none() && state.stores_nothing()) {
-            if self.trouble.take().is_some() {
-                info!(node = %self.parts.post.node(), "there may be a scheduler again");
-            }
+        let cause = Cause::of(state);
+        if cause == self.trouble.as_ref().map(|(cause, _)| *cause) {
             return;
         }
-        if self.trouble.is_none() {
-            let why = format!(
-                "{} cannot take the lease of the scheduler: the NATS server answers, but stores nothing; its disk may be full",
-                self.parts.post.node()
-            );
-            warn!(why, "there is no scheduler");
-            self.trouble = self.serve("election", &why).await;
-        }
+        self.trouble = None;
+        let Some(cause) = cause else {
+            return info!(node = %self.parts.post.node(), "there may be a scheduler again");
+        };
+        let told = cause.told(self.parts.post.node(), self.parts.subjects.cluster());
+        warn!(why = told.why, "there is no scheduler");
+        self.trouble = self.serve("election", &told).await.map(|service| (cause, service));
     }
 
     /// Answers whoever asks something of the service, from now on.
@@ -234,6 +352,9 @@ impl Runner {
         info!(node = %reign.node, epoch = epoch.0, "is the scheduler");
         self.tell_of(epoch, until, succeeds);
         self.place = self.serve("scheduler", &reign).await;
+        let ways = (&self.parts.bus, &self.parts.post);
+        let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.clone()).await;
+        self.listing = listing.map_err(|error| warn!(%error, "jobs are not listed to who asks")).ok();
         self.parts.link.follow(&reign);
         // At once: the sooner the others know, the sooner jobs go on.
         let _ = self.parts.membership.send(MembershipMsg::Speak);
@@ -250,7 +371,7 @@ impl Runner {
     }
 
     fn end(&mut self) {
-        self.place = None;
+        (self.place, self.listing) = (None, None);
         self.parts.link.end_own();
         let _ = self.parts.scheduler.send(SchedulerMsg::StepDown);
     }
@@ -281,6 +402,7 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
     match timeout(ANSWER_DEADLINE, answered).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(BusError::Conflict { .. })) => Answer::Refused,
+        Ok(Err(BusError::StreamMissing { .. })) => Answer::Missing,
         Ok(Err(error)) => {
             debug!(%error, "no word of the scheduler's lease");
             Answer::Lost
@@ -289,6 +411,21 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
             debug!("no word of the scheduler's lease in time");
             Answer::Lost
         }
+    }
+}
+
+/// Makes what the servers have lost, to its end.
+async fn make(bus: Bus, subjects: Subjects) -> Answer {
+    match timeout(MAKE_DEADLINE, Keys::open(&bus, &subjects, true, MAKE_DEADLINE)).await {
+        Ok(Ok(Ok(Keys { base, .. }))) => {
+            info!("what the NATS server had lost is there again, as it was made anew");
+            Answer::Made { base }
+        }
+        Ok(Ok(Err(error)) | Err(error)) => {
+            warn!(%error, "what the NATS server has lost cannot be made anew now");
+            Answer::Lost
+        }
+        Err(_) => Answer::Lost,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Every node with `scheduler = true` is a candidate. One of them holds a *lease*: a key that expires ([`TTL`]) in a bucket
 //! of the cluster ([`exobus_bus::kv`]). It makes the key when there is none, and then writes it again at the revision that
 //! it wrote last, so that nobody can write beside it. Who holds the lease reigns; the *epoch* of a reign is the revision
-//! with which it began, and so rises from reign to reign.
+//! with which it began, plus a number that is another one for each store of the servers, and so rises from reign to reign.
 //!
 //! # Promises
 //! - At most one node acts as the Scheduler of the highest epoch: a holder stops acting [`TTL`] after it *began* its last
@@ -14,6 +14,9 @@
 //!   acts on no more than what it knows.
 //! - When the holder dies there is a new reign some two seconds later; one that stops in order gives the lease back at once.
 //! - When the bus is away for longer than [`TTL`] nobody reigns: leases of jobs go on, new jobs wait.
+//! - When the servers answer and have nothing (their store was removed), nobody reigns and candidates say so; when that has been so for
+//!   10 s, they make buckets and streams anew. By then every lease of before is over; epochs, which are above all that were heard of, do
+//!   not come twice. Whoever starts meanwhile and finds others there waits for that; alone, it makes at once what it needs.
 //! - When the keys can be read and not be written (the server's disk is full), nobody reigns either, and candidates say so to
 //!   who asks (`ctl.election.trouble`): new jobs are refused with the reason.
 //!
@@ -21,7 +24,7 @@
 //! Everybody learns it from heartbeats: each says whom its sender follows
 //! ([`Beat::reign`](crate::membership::Beat::reign)), and the highest epoch counts. Clients ask `ctl.scheduler.where`. A
 //! Scheduler that hears of a higher epoch than its own stops acting until a write tells that the lease is still its own (the
-//! key-value store was lost and counts from 1 again, say); then it reigns under an epoch that is higher still.
+//! key-value store was lost and has begun anew, say); then it reigns under an epoch that is higher still.
 //!
 //! # Without JetStream
 //! There is no key-value store then, and no election: exactly one node may be a candidate, and the cluster waits for it
@@ -32,6 +35,8 @@ pub mod state;
 
 use std::time::Duration;
 
+#[cfg(feature = "simulation")]
+pub(crate) use campaign::lose;
 pub(crate) use campaign::{Campaign, CampaignParts, Ground, second_scheduler};
 
 /// How long the lease lasts without a write. Short enough that there is a new Scheduler within 3 s; long enough that a

@@ -12,6 +12,8 @@
 //! | found another's, or none                       | steps down, tries again                                      |
 //! | a ttl has passed since the last write was begun| steps down                                                   |
 //! | heard of a higher epoch                        | steps down; reigns again, above it, when a write succeeds    |
+//! | there is no bucket for the key                 | steps down; looks again                                      |
+//! | ... for 10 s, or it is there again             | [`Effect::Make`], then tries at once                         |
 
 use std::time::Duration;
 
@@ -60,6 +62,13 @@ pub enum Answer {
     NotOurs(Option<u64>),
     /// Nobody knows.
     Lost,
+    /// The servers answer, and have no bucket for the key: they were emptied.
+    Missing,
+    /// The bucket is there, made anew or not; its revisions count from here.
+    Made {
+        /// See [`State::new`].
+        base: u64,
+    },
 }
 
 /// What a candidate wants done.
@@ -73,6 +82,8 @@ pub enum Effect {
     Look,
     /// Remove the key, if this is its revision.
     Release(u64),
+    /// Make the bucket, and everything else that the cluster keeps on its servers, as they were emptied; open what is there.
+    Make,
     /// Act as the Scheduler of this epoch, until that time.
     Reign {
         /// The epoch; higher than all that were heard of.
@@ -95,6 +106,8 @@ pub enum Why {
     RanOut,
     /// The key is another's, or gone.
     Deposed,
+    /// The servers were emptied: there is no bucket for the key.
+    Emptied,
     /// There is, or was, a Scheduler of a higher epoch.
     Outranked,
     /// This node stops.
@@ -107,6 +120,7 @@ impl Why {
         match self {
             Self::RanOut => "the lease could not be renewed in time",
             Self::Deposed => "the lease is another node's, or gone",
+            Self::Emptied => "the NATS server was emptied, and the lease is gone with it",
             Self::Outranked => "a higher epoch was heard of",
             Self::Leaving => "this node stops",
         }
@@ -115,11 +129,18 @@ impl Why {
 
 /// One such write may be a lost answer.
 const UNSTORED_MIN: u32 = 2;
+/// Servers have nothing for so long before they are taken to have been emptied: others, which have what is missed, may come back meanwhile;
+/// and all leases of before are over.
+pub const MAKE_AFTER: Duration = Duration::from_secs(10);
+/// What was answered longer ago than this says nothing about the time in between.
+const ANSWERS_APART_MAX: Duration = Duration::from_secs(3);
 
 /// The pure core of a candidate.
 #[derive(Clone, Debug)]
 pub struct State {
     options: ElectionOptions,
+    /// What is added to a revision to make an epoch.
+    base: u64,
     /// The revision of ours that was written last, and until when it counts.
     held: Option<(u64, Duration)>,
     reign: Option<Epoch>,
@@ -129,6 +150,10 @@ pub struct State {
     unsure: bool,
     /// What was found last when it was looked after a write of which nothing was heard, and how often in a row it was that.
     unstored: Option<(Option<u64>, u32)>,
+    /// Whether the bucket may be another one than before, ...
+    lost: bool,
+    /// ... and from when to when there was none.
+    missing: Option<(Duration, Duration)>,
     /// When the question was asked that is under way.
     asked_at: Option<Duration>,
     ask_at: Duration,
@@ -136,15 +161,19 @@ pub struct State {
 }
 
 impl State {
-    /// A candidate that tries at once.
-    pub fn new(options: ElectionOptions, now: Duration) -> Self {
+    /// A candidate that tries at once. `base` is added to a revision to make an epoch: it is another one for each bucket that is made, so
+    /// that no two of them give the same epoch.
+    pub fn new(options: ElectionOptions, base: u64, now: Duration) -> Self {
         Self {
             options,
+            base,
             held: None,
             reign: None,
             heard: Epoch(0),
             unsure: false,
             unstored: None,
+            lost: false,
+            missing: None,
             asked_at: None,
             ask_at: now,
             left: false,
@@ -159,6 +188,11 @@ impl State {
     /// Whether the keys can be read and not be written: the disk of their server may be full.
     pub fn stores_nothing(&self) -> bool {
         self.unstored.is_some_and(|(_, times)| times >= UNSTORED_MIN)
+    }
+
+    /// Whether the servers answer, and have nothing: they were emptied.
+    pub fn is_emptied(&self) -> bool {
+        self.missing.is_some()
     }
 
     /// When the next tick has something to do; `None` while only an answer can change anything.
@@ -208,7 +242,11 @@ impl State {
         }
         self.asked_at = Some(now);
         effects.push(match self.held {
-            _ if self.unsure => Effect::Look,
+            // It is there again, as somebody has made it, or it is time.
+            _ if self.lost && self.missing.is_none_or(|(since, last)| last.saturating_sub(since) >= MAKE_AFTER) => {
+                Effect::Make
+            }
+            _ if self.lost || self.unsure => Effect::Look,
             Some((revision, _)) => Effect::Update(revision),
             None => Effect::Create,
         });
@@ -228,6 +266,15 @@ impl State {
             (None, unstored) if answer == Answer::Lost && !self.unsure => unstored,
             _ => None,
         };
+        self.missing = match (answer, self.missing) {
+            (Answer::Missing, Some((since, last))) if now.saturating_sub(last) <= ANSWERS_APART_MAX => {
+                Some((since, now))
+            }
+            (Answer::Missing, _) => Some((now, now)),
+            // Silence is no answer.
+            (Answer::Lost, missing) => missing,
+            _ => None,
+        };
         match answer {
             Answer::Written(revision) if self.left => effects.push(Effect::Release(revision)),
             Answer::Written(revision) => {
@@ -238,9 +285,9 @@ impl State {
                     _ if now >= until => {}
                     Some(_) => effects.push(Effect::Extend(until)),
                     None => {
-                        let epoch = Epoch(revision.max(self.heard.0.saturating_add(1)));
+                        let epoch = Epoch((self.base + revision).max(self.heard.0.saturating_add(1)));
                         // Of who reigned before a process that was just started, or a life that has just begun, may not have heard; the key
-                        // tells by its revision: only the first one ever is 1.
+                        // tells by its revision: only the first one of a bucket is 1.
                         let succeeds = self.heard > Epoch(0) || revision > 1;
                         self.heard = epoch;
                         self.reign = Some(epoch);
@@ -261,6 +308,15 @@ impl State {
                 let until = self.held.map_or(Duration::ZERO, |(_, until)| until);
                 self.held = Some((revision, until));
                 self.unsure = false;
+                self.ask_at = now;
+            }
+            Answer::Missing => {
+                (self.held, self.lost, self.unsure) = (None, true, false);
+                self.step_down(Why::Emptied, effects);
+                self.ask_at = now + self.options.try_every;
+            }
+            Answer::Made { base } => {
+                (self.base, self.lost, self.unsure) = (base, false, false);
                 self.ask_at = now;
             }
             Answer::Lost => {

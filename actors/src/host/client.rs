@@ -15,10 +15,10 @@ use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::event::{Event, EventKind};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::Directory;
-use crate::node::{NodeError, Search, find_scheduler, pump};
+use crate::node::{NodeError, Search, ask_scheduler, find_scheduler, pump};
 use crate::owner::{self, OwnerMsg, Why};
 use crate::random::Random;
-use crate::scheduler::{self, JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
+use crate::scheduler::{self, JobInfo, JobList, NodeInfo, Placement, Refusal, SchedulerMsg};
 use crate::shell::{AskError, Post, PostOptions, Reply, mailbox};
 
 /// A host that says nothing for so long may have lost the job, as it reports at least twice a second: it is asked where the job
@@ -139,6 +139,19 @@ impl Hearing {
         let at_us = self.event_us + 1000 * after_ms;
         news(Event { at_us, node: host.clone(), job: Some(self.job), kind });
     }
+}
+
+/// Lists the jobs of a cluster: a request to its Scheduler, for which nobody needs a session.
+///
+/// # Errors
+/// The Scheduler does not answer within `deadline`.
+pub async fn list_jobs(
+    bus: &Bus,
+    subjects: &Subjects,
+    clock: &Arc<dyn Clock>,
+    deadline: Duration,
+) -> Result<JobList, ClientError> {
+    Ok(ask_scheduler(bus, subjects, scheduler::JOBS, search(deadline), clock).await?)
 }
 
 impl Client {

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 pub(crate) use admission::{Admission, Ticket};
-pub use client::{Client, ClientError, ClientOptions};
+pub use client::{Client, ClientError, ClientOptions, list_jobs};
 use job::{JobRun, RunEnd};
 
 use crate::event::{Event, EventKind, EventSink, NodeFigures};
@@ -48,7 +48,8 @@ pub const ACTOR: &str = "host";
 /// How often it is tried to write down how a job ended, and how long between two tries.
 const CLOSES_MAX: usize = 10;
 const CLOSE_AGAIN: Duration = Duration::from_secs(1);
-/// Servers that replicate streams elect a leader within some 5 s when one is gone: so long nobody is refused.
+/// Servers that replicate streams elect a leader within some 5 s when one is gone, and streams of one that was emptied are made anew
+/// after 10 s: so long nobody is refused.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(12);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
@@ -314,13 +315,18 @@ async fn accept_patiently(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -
     let begun = node.post.clock().now();
     loop {
         match accept(node, job, spec.clone()).await {
-            Err(LogError::Bus(error)) if error.is_retryable() && node.post.clock().now() < begun + ACCEPT_DEADLINE => {
+            Err(LogError::Bus(error)) if may_heal(&error) && node.post.clock().now() < begun + ACCEPT_DEADLINE => {
                 warn!(job_id = %job, error = causes(&error), "the log of jobs cannot be written now");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
             accepted => return accepted,
         }
     }
+}
+
+/// Whether what is in the way of a log may be out of it soon: streams of a server that was emptied are made anew.
+fn may_heal(error: &BusError) -> bool {
+    error.is_retryable() || matches!(error, BusError::StreamMissing { .. })
 }
 
 enum Accepted {
@@ -344,7 +350,7 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
             None => return Ok(Accepted::Unknown),
         },
     };
-    Ok(match logs.open_job(job, node.post.node(), node.post.incarnation()).await? {
+    Ok(match logs.open_job(&accepted, node.post.node(), node.post.incarnation()).await? {
         Opened::Over(end) => {
             // It may have been written down once more just now.
             logs.forget(job).await?;
@@ -372,7 +378,7 @@ async fn close(logs: &JobLogs, job: JobId, end: &JobEnd) {
         match logs.close_job(job, end).await {
             Ok(()) => return,
             // Who waits for the job is not to wait for a disk.
-            Err(LogError::Bus(error @ BusError::StoresNothing { .. })) => {
+            Err(LogError::Bus(error @ (BusError::StoresNothing { .. } | BusError::StreamMissing { .. }))) => {
                 warn!(job_id = %job, %error, "the end of the job is not logged yet");
                 let (logs, end) = (logs.clone(), end.clone());
                 tokio::task::spawn_local(async move {

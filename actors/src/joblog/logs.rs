@@ -28,6 +28,10 @@ const JOBS_BYTES_MAX: u64 = 256 << 20;
 const ENDS_BYTES_MAX: u64 = 32 << 20;
 /// For so long it is known how a job ended.
 const ENDS_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Below the prefix of the jobs' stream: what tells it from another one that is made later.
+const IDENTITY: &str = "identity";
+/// What the identity of streams begins with that were made again for a cluster that had some.
+const ANEW: &str = "anew-";
 /// How long one call may take.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// How long one of two appends may take of which somebody waits for the outcome, ...
@@ -115,7 +119,7 @@ impl LogsLink {
             Known::Absent(since) if since.elapsed() < ABSENT_FOR => return Ok(None),
             Known::Absent(_) | Known::Nothing => {}
         }
-        let opened = JobLogs::open(&link.bus, &link.subjects, CALL_DEADLINE).await?;
+        let opened = JobLogs::open(&link.bus, &link.subjects, true, CALL_DEADLINE).await?;
         *known = opened.clone().map_or_else(|| Known::Absent(Instant::now()), Known::There);
         Ok(opened)
     }
@@ -166,10 +170,36 @@ pub struct Run {
     pub(crate) logs: JobLogs,
     /// What earlier runs have left.
     pub(crate) past: Past,
-    /// As nobody else names it.
-    pub(crate) name: String,
-    /// The sequence of the log's last record.
-    pub(crate) last: u64,
+    pub(crate) head: Head,
+}
+
+/// Where a run writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(super) spec: JobSpec,
+    pub(super) node: NodeId,
+    /// What the run is called, as no other one.
+    pub(super) name: String,
+    /// How many runs began before.
+    pub(super) runs: u32,
+    /// The log's last record.
+    pub(super) last: Mark,
+}
+
+impl Head {
+    /// Whether earlier runs are not known here, and nodes may know of some: servers were emptied.
+    pub(crate) fn forgets(&self) -> bool {
+        self.runs == 0 && self.last.identity.starts_with(ANEW)
+    }
+}
+
+/// A record, as no other stream of the same name has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Of the stream.
+    pub identity: String,
+    /// Of the record.
+    pub sequence: u64,
 }
 
 /// Appends once, however often it is tried: `Conflict` means that somebody else has. Tries `TRIES` times for `each`.
@@ -200,11 +230,17 @@ pub(super) async fn append(
 }
 
 impl JobLogs {
-    /// Opens the logs; `None` where the bus has no durable streams. Tries for `deadline`.
+    /// Opens the logs, or makes them, `anew` where there may have been others before; `None` where the bus has no durable streams. Tries
+    /// for `deadline`.
     ///
     /// # Errors
     /// The bus does not answer, or refuses.
-    pub async fn open(bus: &Bus, subjects: &Subjects, deadline: Duration) -> Result<Option<Self>, BusError> {
+    pub async fn open(
+        bus: &Bus,
+        subjects: &Subjects,
+        anew: bool,
+        deadline: Duration,
+    ) -> Result<Option<Self>, BusError> {
         let (jobs_prefix, ends_prefix) = (subjects.stream(JOBS)?, subjects.stream(ENDS)?);
         let config = |name: &str, prefix: &Subject| -> Result<StreamConfig, BusError> {
             Ok(StreamConfig::new(&subjects.durable_name("stream", name)?, Pattern::parse(&format!("{prefix}.>"))?))
@@ -217,16 +253,40 @@ impl JobLogs {
             ..config(ENDS, &ends_prefix)?
         };
         let open = async || {
-            Ok((Stream::open(bus, &jobs, CALL_DEADLINE).await?, Stream::open(bus, &ends, CALL_DEADLINE).await?))
+            let jobs = Stream::open(bus, &jobs, CALL_DEADLINE).await?;
+            let ends = Stream::open(bus, &ends, CALL_DEADLINE).await?;
+            let logs = Self { jobs, ends, jobs_prefix: jobs_prefix.clone(), ends_prefix: ends_prefix.clone() };
+            // Before anything else is written.
+            logs.jobs.identity(&logs.identified()?, if anew { ANEW } else { "" }).await?;
+            Ok(logs)
         };
         match open_durable(deadline, open).await {
-            Ok(Ok((jobs, ends))) => Ok(Some(Self { jobs, ends, jobs_prefix, ends_prefix })),
+            Ok(Ok(logs)) => Ok(Some(logs)),
             Ok(Err(error)) | Err(error @ BusError::StreamFull { .. }) => {
                 warn!(%error, "there is no log of jobs: a job ends with the node that hosts it");
                 Ok(None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Loses them, as a server does that is emptied.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) async fn lose(&self) -> Result<(), BusError> {
+        self.jobs.delete().await?;
+        self.ends.delete().await.map(drop)
+    }
+
+    /// What tells these logs from those of a server that was emptied and has begun anew.
+    ///
+    /// # Errors
+    /// The bus does not answer, or `StreamMissing`: it was emptied, and they are not made anew yet.
+    pub async fn identity(&self) -> Result<String, BusError> {
+        self.jobs.identity(&self.identified()?, ANEW).await
+    }
+
+    fn identified(&self) -> Result<Subject, SubjectError> {
+        Subject::parse(&format!("{}.{IDENTITY}", self.jobs_prefix))
     }
 
     fn subject(&self, job: JobId, what: &str) -> Result<Subject, SubjectError> {
@@ -263,8 +323,10 @@ impl JobLogs {
     ///
     /// # Errors
     /// See [`LogError`].
-    pub async fn open_job(&self, job: JobId, node: &NodeId, incarnation: Incarnation) -> Result<Opened, LogError> {
+    pub async fn open_job(&self, spec: &JobSpec, node: &NodeId, incarnation: Incarnation) -> Result<Opened, LogError> {
+        let job = spec.job;
         let subject = self.subject(job, "log")?;
+        let identity = self.identity().await?;
         for _ in 0..TAKEOVERS_MAX {
             if let Some(end) = self.end(job).await? {
                 return Ok(Opened::Over(Box::new(end)));
@@ -279,13 +341,32 @@ impl JobLogs {
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);
             let id = format!("{job}-{name}-opens-{last}");
             match append(&self.jobs, &subject, run, (Expect::LastOfSubject(last), &id), SOON).await {
-                Ok(last) => return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, name, last }))),
+                Ok(sequence) => {
+                    let last = Mark { identity, sequence };
+                    let head = Head { spec: spec.clone(), node: node.clone(), name, runs: past.runs, last };
+                    return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, head })));
+                }
                 // What was appended meanwhile counts, too.
                 Err(BusError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         Err(LogError::Contended(job))
+    }
+
+    /// Notes a run that goes on, and nothing of what it has done, in logs that were made anew since it began; returns the sequence
+    /// of its log's last record.
+    ///
+    /// # Errors
+    /// `Conflict`: another run has begun there. Otherwise as [`LogError`] says.
+    pub(super) async fn begin_anew(&self, head: &Head) -> Result<u64, LogError> {
+        self.accept(&head.spec).await?;
+        let (job, name) = (head.spec.job, &head.name);
+        // Whoever takes it up is a later run than this one for all nodes.
+        let run = encode(&vec![Entry::Run { node: head.node.clone() }; head.runs as usize + 1])?;
+        let id = format!("{job}-{name}-anew");
+        let subject = self.subject(job, "log")?;
+        Ok(append(&self.jobs, &subject, run, (Expect::LastOfSubject(0), &id), SOON).await?)
     }
 
     async fn past(&self, job: JobId, subject: &Subject) -> Result<(Past, u64), LogError> {
@@ -312,13 +393,15 @@ impl JobLogs {
         Ok((self.jobs.clone(), self.subject(job, "log")?))
     }
 
-    /// Whether the record with this sequence is still the last one of a job's log: nobody else has opened it.
+    /// Whether nobody else has opened a job's log since this record, its last one, was written. Of logs that were made anew
+    /// meanwhile, what is not there says nothing.
     ///
     /// # Errors
     /// See [`LogError`].
-    pub async fn is_last(&self, job: JobId, sequence: u64) -> Result<bool, LogError> {
+    pub async fn is_last(&self, job: JobId, mark: &Mark) -> Result<bool, LogError> {
+        let same = self.identity().await? == mark.identity;
         let last = self.jobs.last(&self.subject(job, "log")?).await?;
-        Ok(last.is_some_and(|record| record.sequence == sequence))
+        Ok(last.map_or(!same, |record| same && record.sequence == mark.sequence))
     }
 
     /// How a job ended, as long as it is remembered.
@@ -393,7 +476,8 @@ impl JobLogs {
     async fn accepted(&self, unreadable: impl Fn(LogError) -> Result<(), LogError>) -> Result<Vec<JobSpec>, LogError> {
         let specs = Pattern::parse(&format!("{}.*.spec", self.jobs_prefix))?;
         let mut jobs = Vec::new();
-        if self.jobs.state().await?.records == 0 {
+        // Its identity is always there.
+        if self.jobs.state().await?.records <= 1 {
             return Ok(jobs);
         }
         let mut reader = self.jobs.read(ReadFrom::LastOfEachSubject, Some(specs)).await?;
@@ -454,7 +538,7 @@ mod tests {
     async fn logs() -> (Chaos, JobLogs) {
         let chaos = Chaos::around(&Bus::in_process(), 1, Faults::default());
         let subjects = Subjects::new("test").unwrap();
-        let logs = JobLogs::open(&chaos.bus(), &subjects, CALL_DEADLINE).await.unwrap().unwrap();
+        let logs = JobLogs::open(&chaos.bus(), &subjects, false, CALL_DEADLINE).await.unwrap().unwrap();
         (chaos, logs)
     }
 

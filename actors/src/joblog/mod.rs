@@ -9,6 +9,7 @@
 //!
 //! | subject of the cluster | record | until |
 //! |---|---|---|
+//! | `stream.jobs.identity` | which streams these are, a random text | they are lost |
 //! | `stream.jobs.<job>.spec` | [`JobSpec`](crate::host::JobSpec): the job was accepted | the job is over |
 //! | `stream.jobs.<job>.log` | entries, in order, some together | the job is over |
 //! | `stream.ends.<job>` | [`JobEnd`](crate::host::JobEnd): how it ended | a day |
@@ -17,6 +18,9 @@
 //! - Any prefix of a log is a log: a tail that was lost costs the work that it told of, nothing else.
 //! - One Owner writes. Each append names the record that it takes for the last one; who opens a log appends that a run begins,
 //!   and from then on appends of an earlier run are refused: it was [taken over](Trouble::TakenOver), and ends without a word.
+//! - A server that was emptied takes over nothing: its streams are made anew with another identity. An append that such a stream
+//!   refuses makes the job begin its log anew there, with no more than that it runs; it goes on, and who takes it up later
+//!   does so from its beginning.
 //! - A log that cannot be written any more (its stream is full, the bus refuses it) does not end its job: it goes on, and
 //!   can be taken up again only as far as was logged.
 //!
@@ -34,7 +38,10 @@ mod entry;
 mod logs;
 mod writer;
 
+#[cfg(test)]
+mod emptied_tests;
+
 pub use entry::{Entry, Past, TaskDone};
-pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
+pub use logs::{JobLogs, LogError, LogsLink, Mark, Opened, Run};
 pub(crate) use writer::JobLog;
 pub use writer::{LogNews, Trouble};

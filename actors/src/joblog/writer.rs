@@ -5,11 +5,11 @@ use std::time::Duration;
 use exobus_bus::streams::{Expect, Stream};
 use exobus_bus::{BusError, Subject, codec};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::entry::Entry;
-use super::logs::{JobLogs, LATER, LogError, append};
+use super::logs::{Head, JobLogs, LATER, LogError, Mark, append};
 use crate::ids::JobId;
 
 /// So many bytes of entries, about, make a record, as far as they are there: half of what a value on the bus may have.
@@ -20,6 +20,11 @@ const ENTRY_BYTES: usize = 128;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Pause before an append that the bus could not take is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
+/// For so long it is waited for streams that are lost to be made anew, as candidates for Scheduler do
+/// ([`election`](crate::election)).
+const MISSING_MAX: Duration = Duration::from_secs(20);
+/// What became of the log of a job whose server was emptied.
+const EMPTIED: &str = "the NATS server was emptied, and has lost what was logged";
 
 /// What became of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +44,8 @@ pub enum Trouble {
     Refused {
         /// Why.
         reason: String,
-        /// The sequence of its last record.
-        last: u64,
+        /// Its last record, if it was ever written.
+        last: Option<Mark>,
     },
 }
 
@@ -53,19 +58,15 @@ pub(crate) struct JobLog {
 }
 
 impl JobLog {
-    /// Goes on after the record `last`, on the current arbiter; `run` names the run as nobody else does. `news` hears what became of it.
+    /// Goes on where the run has begun, on the current arbiter. `news` hears what became of it.
     ///
     /// # Errors
     /// The job has no subject.
-    pub(crate) fn start(
-        logs: &JobLogs,
-        job: JobId,
-        (run, last): (String, u64),
-        news: impl Fn(LogNews) + 'static,
-    ) -> Result<Self, LogError> {
+    pub(crate) fn start(logs: &JobLogs, head: Head, news: impl Fn(LogNews) + 'static) -> Result<Self, LogError> {
+        let job = head.spec.job;
         let (stream, subject) = logs.continued(job)?;
         let (entries, queue) = mpsc::unbounded_channel();
-        let writer = Writer { job, stream, subject, run, last, queue, waiting: Vec::new() };
+        let writer = Writer { job, logs: logs.clone(), stream, subject, head, queue, waiting: Vec::new() };
         tokio::task::spawn_local(async move {
             if let Err(trouble) = writer.run(&news).await {
                 news(LogNews::Trouble(trouble));
@@ -99,12 +100,10 @@ impl JobLog {
 
 struct Writer {
     job: JobId,
+    logs: JobLogs,
     stream: Stream,
     subject: Subject,
-    /// What its records are told from those of other runs by.
-    run: String,
-    /// The sequence of the last record.
-    last: u64,
+    head: Head,
     queue: mpsc::UnboundedReceiver<Entry>,
     /// Taken from the queue, and not in a record yet.
     waiting: Vec<Entry>,
@@ -158,7 +157,7 @@ impl Writer {
     }
 
     fn refused(&self, reason: String) -> Trouble {
-        Trouble::Refused { reason, last: self.last }
+        Trouble::Refused { reason, last: Some(self.head.last.clone()) }
     }
 
     /// How many entries the next record has.
@@ -173,23 +172,60 @@ impl Writer {
     }
 
     async fn write(&mut self, record: bytes::Bytes) -> Result<(), Trouble> {
-        let id = format!("{}-{}-{}", self.job, self.run, self.last);
+        let id = format!("{}-{}-{}", self.job, self.head.name, self.head.last.sequence);
+        let mut missing = None;
         loop {
-            let expect = Expect::LastOfSubject(self.last);
+            let expect = Expect::LastOfSubject(self.head.last.sequence);
             match append(&self.stream, &self.subject, record.clone(), (expect, &id), LATER).await {
                 Ok(sequence) => {
-                    self.last = sequence;
+                    self.head.last.sequence = sequence;
                     return Ok(());
                 }
-                Err(BusError::Conflict { .. }) => return Err(Trouble::TakenOver),
-                Err(error) if error.is_retryable() => {
-                    debug!(job_id = %self.job, %error, "log not written yet");
-                    sleep(PAUSE).await;
+                Err(error) => self.failed(error, &mut missing).await?,
+            }
+        }
+    }
+
+    /// What it means that an append failed with this; nothing: it is tried again. `missing`: since when there is no stream.
+    ///
+    /// Only a stream of the same identity can tell that somebody else writes the log now. Another one knows nothing of it: the server
+    /// was emptied.
+    async fn failed(&self, error: BusError, missing: &mut Option<Instant>) -> Result<(), Trouble> {
+        let error = match error {
+            BusError::Conflict { .. } => match self.logs.identity().await {
+                Ok(identity) if identity == self.head.last.identity => return Err(Trouble::TakenOver),
+                Ok(identity) => return Err(self.begin_anew(identity).await),
+                Err(error) => error,
+            },
+            error => error,
+        };
+        let patient = match &error {
+            BusError::StreamMissing { .. } => {
+                if missing.is_none() {
+                    warn!(job_id = %self.job, "{EMPTIED}; the job goes on");
                 }
-                Err(error) => {
-                    warn!(job_id = %self.job, %error, "log cannot be written any more");
-                    return Err(self.refused(error.to_string()));
-                }
+                missing.get_or_insert_with(Instant::now).elapsed() < MISSING_MAX
+            }
+            error => error.is_retryable(),
+        };
+        if !patient {
+            warn!(job_id = %self.job, %error, "log cannot be written any more");
+            return Err(self.refused(error.to_string()));
+        }
+        debug!(job_id = %self.job, %error, "log not written yet");
+        sleep(PAUSE).await;
+        Ok(())
+    }
+
+    /// The log has begun anew with its server, and notes no more than that the job runs: what it learned and did is not known to the
+    /// Writer any more, and half of it would be wrong.
+    async fn begin_anew(&self, identity: String) -> Trouble {
+        match self.logs.begin_anew(&self.head).await {
+            Ok(sequence) => Trouble::Refused { reason: EMPTIED.to_owned(), last: Some(Mark { identity, sequence }) },
+            Err(LogError::Bus(BusError::Conflict { .. })) => Trouble::TakenOver,
+            Err(error) => {
+                warn!(job_id = %self.job, %error, "the job is not logged any more");
+                Trouble::Refused { reason: EMPTIED.to_owned(), last: None }
             }
         }
     }

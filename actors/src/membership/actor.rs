@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::{Bus, Message, Subject};
-use exobus_store::Store;
+use exobus_store::{Clock, Store};
 use parking_lot::RwLock;
 use tokio::sync::{broadcast, mpsc};
 use tracing::{info, warn};
@@ -182,22 +182,10 @@ impl Membership {
         let _ = self.parts.directory.changes.send(Change { node, incarnation, state });
     }
 
-    /// Looks whether the process of a silent node is there, on a thread of its own: connecting may take a while.
+    /// Looks whether the process of a silent node is there.
     fn probe(&self, node: NodeId, incarnation: Incarnation, address: String, scope: &mut Scope<'_, Self>) {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let (network, hold) = (self.parts.network.clone(), self.parts.post.clock().hold());
-        let connect = move || {
-            let outcome = network.connect(&address, PROBE_DEADLINE);
-            let _ = tell.send(outcome.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused));
-            drop(hold);
-        };
-        // Without a thread for it, the silence decides.
-        if std::thread::Builder::new().name("exobus-look".into()).spawn(connect).is_ok() {
-            scope.later(async move {
-                let refused = told.await.unwrap_or(false);
-                refused.then_some(MembershipMsg::Refused { node, incarnation })
-            });
-        }
+        let looked = nobody_listens(&self.parts.network, self.parts.post.clock(), address);
+        scope.later(async move { looked.await.then_some(MembershipMsg::Refused { node, incarnation }) });
     }
 
     fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
@@ -225,13 +213,36 @@ impl Membership {
                 let state = self.parts.state.clone();
                 let _ = self.parts.renewals.send(Renewal { told_by, state });
             }
-            Effect::Impostor { .. } => self.end("another process runs under this node's name".to_owned()),
+            Effect::Impostor { incarnation } => self.end(format!(
+                "the name {} is taken: another process, of incarnation {}, has it since this one was frozen or cut off",
+                self.parts.post.node(),
+                incarnation.0
+            )),
         }
     }
 
     fn end(&self, reason: String) {
         self.parts.post.fatal(Fatal { actor: "membership".to_owned(), reason });
     }
+}
+
+/// Whether connections to an address are refused: the process that listened there is gone. It is looked on a thread of its own, from
+/// now on: connecting may take a while.
+pub(crate) fn nobody_listens(
+    network: &Arc<dyn Network>,
+    clock: &Arc<dyn Clock>,
+    address: String,
+) -> impl Future<Output = bool> + 'static {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (network, hold) = (network.clone(), clock.hold());
+    let connect = move || {
+        let outcome = network.connect(&address, PROBE_DEADLINE);
+        let _ = tell.send(outcome.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused));
+        drop(hold);
+    };
+    // Without a thread for it, the silence decides.
+    let started = std::thread::Builder::new().name("exobus-look".into()).spawn(connect).is_ok();
+    async move { started && told.await.unwrap_or(false) }
 }
 
 impl Actor for Membership {

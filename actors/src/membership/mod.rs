@@ -29,12 +29,14 @@
 //! publish may block for as long as the bus is away), so that a beat that cannot go out is skipped, not queued.
 
 mod actor;
+pub mod claim;
 pub mod figures;
 pub mod protocol;
 pub mod state;
 
 pub use actor::{Change, Directory};
-pub(crate) use actor::{Membership, MembershipParts, Renewal};
+pub(crate) use actor::{Membership, MembershipParts, Renewal, nobody_listens};
+pub(crate) use claim::{Claim, Claimant, Kept, Step};
 pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
 pub use protocol::{Beat, Figures, Health, Member, MembershipMsg};
 pub use state::{Effect, Event, MembershipOptions, State};

@@ -1,5 +1,6 @@
 //! What is of the process of a node, and outlives each of its lives: the store, what serves it, executors.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use exobus_store::{EventHook, Store, StoreEvent};
 use parking_lot::RwLock;
 use tracing::{info, warn};
 
+use super::naming::Name;
 use super::{ClusterOptions, JobsOver, Life, NodeError, NodeOptions, NodeParts};
 use crate::event::NodeFigures;
 use crate::futures::Home;
@@ -49,6 +51,8 @@ pub(super) struct Base {
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
     home: Home,
+    /// The name of the node, from when this process has it.
+    pub(super) name: RefCell<Option<Name>>,
     /// Whom the store tells that memory is tight, while it is there.
     pub(super) merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
 }
@@ -111,6 +115,7 @@ impl Base {
             gate,
             pushes: PushCount::default(),
             jobs_over: JobsOver::default(),
+            name: RefCell::default(),
             merger,
         })
     }

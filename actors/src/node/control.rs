@@ -20,6 +20,7 @@ use super::joining::{
     Search, agree_on_submitters, ask_where, find_scheduler, hear_beats, keep_registered, pump, register,
 };
 use super::leftovers::delete_leftovers;
+use super::naming::{Name, Names};
 use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::host::{self, Host};
@@ -170,6 +171,7 @@ async fn live(
     renewal: Option<Renewal>,
 ) -> Option<Renewal> {
     let refused = async |ready, error| {
+        release_name(base).await;
         refuse(base, ready, error);
         // An actor that was never polled would be when it is dropped, without a runtime by then.
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -189,7 +191,7 @@ async fn live(
             Err(error) => return refused(Some(waiting), error).await,
         }
     }
-    running.serve(orders).await
+    running.serve(base, orders).await
 }
 
 /// Says why there is no life, to who waits for the first one or as the end of the process.
@@ -270,6 +272,13 @@ impl Running {
             ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?;
             agree_on_submitters(&cluster.bus, &cluster.subjects).await?;
         }
+        let (ground, reign) = match (cluster.scheduler, first) {
+            (true, _) => (Some(Ground::of(&cluster.bus, &cluster.subjects, cluster.join_deadline).await?), None),
+            (false, true) => (None, Some(search_scheduler(base, cluster).await?)),
+            (false, false) => (None, None),
+        };
+        // Not a word is said under it before.
+        take_name(base, options, cluster, ground.as_ref()).await?;
         let me = Peer { node: options.name.to_string(), incarnation: base.post.incarnation().0 };
         let (endpoint, events) =
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
@@ -289,16 +298,16 @@ impl Running {
         hear_beats(cluster, &base.post, membership.clone()).await?;
         // Before it registers: who was never heard cannot fall silent, and a Scheduler would count on it for ever.
         let _ = membership.send(MembershipMsg::Speak);
-        let campaign = match scheduler {
-            Some(scheduler) => Some(stand(base, cluster, scheduler, membership.clone()).await?),
-            None => None,
+        let campaign = match (scheduler, ground) {
+            (Some(scheduler), Some(ground)) => Some(stand(base, cluster, ground, scheduler, membership.clone()).await?),
+            _ => None,
         };
         // Later lives know from the one before, and hear of it.
-        if first {
-            let clock = base.post.clock();
-            // Somebody may be about to mend what keeps it away.
-            let search = Search { deadline: cluster.join_deadline, trouble: cluster.join_deadline };
-            let reign = find_scheduler(&cluster.bus, &cluster.subjects, search, clock).await?;
+        let reign = match reign {
+            None if first => Some(search_scheduler(base, cluster).await?),
+            known => known,
+        };
+        if let Some(reign) = reign {
             base.link.follow(&reign);
         }
         let parts = base.parts(options.executors);
@@ -333,7 +342,14 @@ impl Running {
     }
 
     /// Runs what it is told to, to the end of the node, or of this life: then the next one is returned.
-    async fn serve(mut self, orders: &mut Orders) -> Option<Renewal> {
+    async fn serve(mut self, base: &Base, orders: &mut Orders) -> Option<Renewal> {
+        if let Some(name) = base.name.borrow().clone() {
+            let post = base.post.clone();
+            actix_rt::spawn(async move {
+                let reason = format!("{}; it was taken while this process was frozen or cut off", name.keep().await);
+                post.fatal(Fatal { actor: "node".to_owned(), reason });
+            });
+        }
         let (parts, jobs) = (self.parts.clone(), self.jobs.as_ref().map(actix_rt::Arbiter::handle));
         if let Some(joined) = &self.cluster {
             actix_rt::spawn(keep_registered(parts.scheduler.clone(), joined.spec.clone(), parts.over.clone()));
@@ -378,6 +394,7 @@ impl Running {
             if let Err(error) = joined.endpoint.drain(DRAIN_DEADLINE).await {
                 info!(%error, "not everything was said before the end");
             }
+            release_name(base).await;
         }
         if let Some(jobs) = self.jobs {
             jobs.stop();
@@ -428,14 +445,55 @@ async fn host_apart(parts: &NodeParts) -> Result<actix_rt::Arbiter, NodeError> {
     Ok(jobs)
 }
 
+/// Takes the name of the node, or keeps it in another life.
+async fn take_name(
+    base: &Base,
+    options: &NodeOptions,
+    cluster: &ClusterOptions,
+    ground: Option<&Ground>,
+) -> Result<(), NodeError> {
+    let known = base.name.take();
+    let name = match known {
+        Some(mut name) => {
+            name.renew(base.post.incarnation()).await?;
+            name
+        }
+        None => {
+            let names = match ground {
+                Some(ground) => ground.names(),
+                None => Names::find(cluster).await?,
+            };
+            let name = Name::take(base, cluster, names, &options.network).await?;
+            base.post.renew(name.incarnation());
+            name
+        }
+    };
+    base.name.replace(Some(name));
+    Ok(())
+}
+
+/// Gives the name back, if this process has it.
+async fn release_name(base: &Base) {
+    if let Some(name) = base.name.take() {
+        // Where it is not, it is free when this process is gone.
+        let _ = tokio::time::timeout(LIFE_JOBS_DEADLINE, name.release()).await;
+    }
+}
+
+/// Asks until somebody says where the Scheduler is; somebody may be about to mend what keeps it away.
+async fn search_scheduler(base: &Base, cluster: &ClusterOptions) -> Result<Reign, NodeError> {
+    let search = Search { deadline: cluster.join_deadline, trouble: cluster.join_deadline };
+    find_scheduler(&cluster.bus, &cluster.subjects, search, base.post.clock()).await
+}
+
 /// Makes the node a candidate.
 async fn stand(
     base: &Base,
     cluster: &ClusterOptions,
+    ground: Ground,
     scheduler: Address<SchedulerMsg>,
     membership: Address<MembershipMsg>,
 ) -> Result<Campaign, NodeError> {
-    let ground = Ground::of(&cluster.bus, &cluster.subjects, cluster.join_deadline).await?;
     if matches!(ground, Ground::Word)
         && let Some(other) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
         && other.node != *base.post.node()

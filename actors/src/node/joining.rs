@@ -8,6 +8,7 @@ use exobus_bus::session::{EndpointEvents, Event as SessionEvent, Peer};
 use exobus_bus::{Bus, BusError, Credentials, Denied, Refusals, Subject, Subjects, SubscribeOptions};
 use exobus_store::Clock;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tracing::{debug, info, warn};
 
 use super::{ClusterOptions, JobsOver, NodeError};
@@ -18,12 +19,18 @@ use crate::shell::{Address, Post};
 
 /// How often a node tells the Scheduler that it is there.
 const REGISTER_EVERY: Duration = Duration::from_secs(2);
+/// The question after the Scheduler.
+const WHERE: (&str, &str) = ("scheduler", "where");
 /// How often who looks for something looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who has said for so long no more that there can be no Scheduler does not say so.
 const TROUBLE_LASTS: Duration = Duration::from_secs(1);
 /// Who is told for so long that its token is wrong gives up.
 const DENIED_FOR: Duration = Duration::from_secs(1);
+/// What to do where nobody says why there is no Scheduler.
+const NOBODY: &str = "start a node with `scheduler = true`, or look whether those that there are reach this NATS server under this cluster's name";
+/// What passes by itself has passed by then.
+const PASSES_IN: Duration = Duration::from_secs(20);
 /// How long one question after the Scheduler may take.
 const WHERE_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -52,7 +59,7 @@ pub(super) async fn hear_beats(
 }
 
 /// A heartbeat, if a node has sent it; `Ok(Err(_))`: one has, and it is none, or in the name of another one.
-fn genuine_beat(
+pub(super) fn genuine_beat(
     credentials: &Credentials,
     subjects: &Subjects,
     subject: &Subject,
@@ -104,7 +111,7 @@ pub(super) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Resul
 
 /// Asks once where the Scheduler is; `None`: nobody says.
 pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
-    ask_once(bus, subjects, ("scheduler", "where"), refusals).await
+    ask_once(bus, subjects, WHERE, refusals).await
 }
 
 /// Whether a cluster takes whoever speaks through this bus as a node; false where nobody says.
@@ -124,11 +131,29 @@ pub(crate) struct Search {
     pub(crate) trouble: Duration,
 }
 
-/// What candidates say why there can be no Scheduler, and from when to when they have said so.
+/// Whether a Scheduler answers, or a candidate that says why there can be none.
+pub(crate) async fn somebody_answers(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<bool, NodeError> {
+    Ok(ask_where(bus, subjects, refusals).await?.is_some() || ask_trouble(bus, subjects, refusals).await?.is_some())
+}
+
+async fn ask_trouble(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<NoScheduler>, NodeError> {
+    ask_once(bus, subjects, ("election", "trouble"), refusals).await
+}
+
+/// What a candidate says why there can be no Scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NoScheduler {
+    /// For people.
+    pub(crate) why: String,
+    /// It will be over soon, by itself: who can wait does.
+    pub(crate) passes: bool,
+}
+
+/// What candidates say, and from when to when they have said so.
 struct Trouble {
     since: Duration,
     heard: Duration,
-    why: String,
+    told: NoScheduler,
 }
 
 /// Asks until somebody says where the Scheduler is.
@@ -138,12 +163,23 @@ pub(crate) async fn find_scheduler(
     search: Search,
     clock: &Arc<dyn Clock>,
 ) -> Result<Reign, NodeError> {
+    ask_scheduler(bus, subjects, WHERE, search, clock).await
+}
+
+/// Asks a service of the Scheduler until it answers.
+pub(crate) async fn ask_scheduler<T: DeserializeOwned>(
+    bus: &Bus,
+    subjects: &Subjects,
+    question: (&str, &str),
+    search: Search,
+    clock: &Arc<dyn Clock>,
+) -> Result<T, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
     let mut trouble: Option<Trouble> = None;
     let mut denied: Option<(Duration, Denied)> = None;
     loop {
-        match ask_where(bus, subjects, &refusals).await {
-            Ok(Some(reign)) => return Ok(reign),
+        match ask_once(bus, subjects, question, &refusals).await {
+            Ok(Some(answer)) => return Ok(answer),
             Ok(None) => {}
             // Anybody can say so; whoever can make this process believe it again and again can keep answers from it as well.
             Err(NodeError::Denied(why)) => {
@@ -157,18 +193,20 @@ pub(crate) async fn find_scheduler(
             }
             Err(error) => return Err(error),
         }
-        let told = ask_once::<String>(bus, subjects, ("election", "trouble"), &refusals).await?;
+        let told = ask_trouble(bus, subjects, &refusals).await?;
         let now = clock.now();
         trouble = match (told, trouble) {
-            (Some(why), None) => Some(Trouble { since: now, heard: now, why }),
-            (Some(why), Some(known)) => Some(Trouble { heard: now, why, ..known }),
+            (Some(told), None) => Some(Trouble { since: now, heard: now, told }),
+            (Some(told), Some(known)) => Some(Trouble { heard: now, told, ..known }),
             // An answer may be lost.
             (None, known) => known.filter(|known| now.saturating_sub(known.heard) < TROUBLE_LASTS),
         };
         let waited = now.saturating_sub(started);
+        let passes = trouble.as_ref().is_some_and(|known| known.told.passes);
         let in_vain = trouble.as_ref().is_some_and(|known| now.saturating_sub(known.since) >= search.trouble);
-        if in_vain || waited >= search.deadline {
-            let why = trouble.map_or_else(|| "start a node with `scheduler = true`".to_owned(), |known| known.why);
+        let deadline = if passes { search.deadline.max(PASSES_IN) } else { search.deadline };
+        if (in_vain && !passes) || waited >= deadline {
+            let why = trouble.map_or_else(|| NOBODY.to_owned(), |known| known.told.why);
             return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited, why });
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -12,6 +12,7 @@ mod joining;
 mod leftovers;
 mod life;
 pub mod memory;
+mod naming;
 mod options;
 mod over;
 
@@ -27,8 +28,9 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use control::inhabit;
 pub(crate) use durable::open_durable;
 pub use joining::takes_as_node;
-pub(crate) use joining::{Search, find_scheduler, pump};
+pub(crate) use joining::{NoScheduler, Search, ask_scheduler, find_scheduler, pump, somebody_answers};
 pub(crate) use life::Life;
+pub(crate) use naming::Names;
 pub use options::{ClusterOptions, NodeError, NodeOptions};
 pub(crate) use over::JobsOver;
 

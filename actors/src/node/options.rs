@@ -125,6 +125,14 @@ pub enum NodeError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Another process lives under the node's name.
+    #[error("the name {name} is taken: {holder} has it. Stop that one, or give this node another name")]
+    NameTaken {
+        /// The name.
+        name: NodeId,
+        /// Who has it, for people.
+        holder: String,
+    },
     /// Nobody says where the Scheduler is.
     #[error("no scheduler answered in cluster {cluster} for {:.1} s: {why}", waited.as_secs_f64())]
     NoScheduler {
@@ -141,4 +149,15 @@ pub enum NodeError {
     /// Something else, as text.
     #[error("{0}")]
     Other(String),
+}
+
+impl NodeError {
+    /// Whether it may be that the bus is away, and nothing else.
+    pub fn is_of_the_bus(&self) -> bool {
+        match self {
+            Self::Bus(error) => error.is_retryable(),
+            Self::NoScheduler { .. } => true,
+            _ => false,
+        }
+    }
 }

@@ -530,6 +530,7 @@ impl Actor for OwnerActor {
         let here = self.post.node().clone();
         // From here on, whatever the node manager says later: a job may be over before it does.
         self.figures.said(&here, (self.figures_here)());
+        self.forget_earlier_runs();
         self.node(&here);
         self.begin_log(scope);
         scope.after(TICK, OwnerMsg::Tick);

@@ -12,7 +12,7 @@ use super::held::{Freed, Held};
 use super::protocol::OwnerMsg;
 use crate::futures::Choice;
 use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
-use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Run, TaskDone, Trouble};
+use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Mark, Run, TaskDone, Trouble};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
 use crate::shell::{Kind, Scope};
@@ -36,7 +36,7 @@ pub(super) struct Logging {
     logs: Option<JobLogs>,
     log: Option<JobLog>,
     /// The last record of a log that cannot be written any more.
-    refused_after: Option<u64>,
+    refused_after: Option<Mark>,
     /// What waits until it is durable.
     held: Held<Result<Vec<u8>, JobError>>,
     /// Nodes that are to say what they hold, and who waits for that.
@@ -80,7 +80,7 @@ impl Logging {
 impl OwnerActor {
     /// Opens the log and asks nodes what they hold of earlier runs.
     pub(super) fn begin_log(&mut self, scope: &mut Scope<'_, Self>) {
-        let Some(OwnerLog { run: Run { logs, past, name, last }, settled }) = self.logging.begins.take() else {
+        let Some(OwnerLog { run: Run { logs, past, head }, settled }) = self.logging.begins.take() else {
             return;
         };
         let address = scope.address().clone();
@@ -90,7 +90,7 @@ impl OwnerActor {
             let _ = &living;
             drop(address.send(OwnerMsg::Log(news)));
         };
-        match JobLog::start(&logs, self.job, (name, last), news) {
+        match JobLog::start(&logs, head, news) {
             Ok(log) => self.logging.log = Some(log),
             Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),
         }
@@ -112,6 +112,19 @@ impl OwnerActor {
         }
         if self.logging.awaited.is_empty() {
             self.logging.settle();
+        }
+    }
+
+    /// The job begins from its beginning, and nodes may know it from runs of which its log knows nothing, which would be later ones to
+    /// them: it is over for them, and begins.
+    pub(super) fn forget_earlier_runs(&mut self) {
+        if !self.logging.begins.as_ref().is_some_and(|log| log.run.head.forgets()) {
+            return;
+        }
+        let job = self.job;
+        for node in self.state.alive_nodes() {
+            let _ = self.post.address::<MergerMsg>(&node, merger::ACTOR).send(MergerMsg::EndJob { job });
+            self.tell(&node, NodeMsg::EndJob { job });
         }
     }
 
@@ -159,7 +172,7 @@ impl OwnerActor {
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
     pub(super) fn end_when_durable(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
         let Logging { log, logs, held, refused_after, .. } = &mut self.logging;
-        match (log, logs, *refused_after) {
+        match (log, logs, refused_after) {
             _ if held.is_ending() => {}
             (Some(log), ..) => {
                 log.add(Entry::End(result.clone().map(Bytes::from)));
@@ -167,10 +180,10 @@ impl OwnerActor {
             }
             (None, Some(logs), Some(last)) => {
                 held.end(u64::MAX, result);
-                let (logs, job) = (logs.clone(), self.job);
+                let (logs, job, last) = (logs.clone(), self.job, last.clone());
                 scope.later(async move {
                     // Where that cannot be known, it ends as it would without a log.
-                    let ours = logs.is_last(job, last).await.unwrap_or(true);
+                    let ours = logs.is_last(job, &last).await.unwrap_or(true);
                     let trouble = LogNews::Trouble(Trouble::TakenOver);
                     Some(OwnerMsg::Log(if ours { LogNews::Durable(u64::MAX) } else { trouble }))
                 });
@@ -234,7 +247,7 @@ impl OwnerActor {
             }
             LogNews::Trouble(Trouble::Refused { reason, last }) => {
                 warn!(job_id = %self.job, reason, "the job goes on, and can be taken up again only as far as it was logged");
-                (self.logging.log, self.logging.refused_after) = (None, Some(last));
+                (self.logging.log, self.logging.refused_after) = (None, last);
                 self.free_held(u64::MAX);
                 if let Some(result) = self.logging.held.last_word(u64::MAX) {
                     self.end_when_durable(result, scope);

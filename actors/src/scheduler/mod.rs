@@ -38,6 +38,7 @@
 mod actor;
 mod lend;
 mod link;
+mod listing;
 mod loan;
 pub mod plan;
 pub mod protocol;
@@ -46,6 +47,8 @@ mod why;
 
 pub use actor::Scheduler;
 pub use link::{Reign, SchedulerLink};
+pub use listing::JobList;
+pub(crate) use listing::{JOBS, Listing};
 pub use protocol::{
     ACTOR, HeldLease, JOBS_OVER_MAX, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal,
     SchedulerMsg, Shape, Wait,

@@ -211,7 +211,7 @@ pub(super) enum Word {
 impl Campaign {
     pub(super) fn new(node: &NodeId, Incarnation(incarnation): Incarnation, cx: &mut Cx<'_>) -> Self {
         cx.after(Duration::ZERO, Timer::Election);
-        Self { state: election::State::new(ElectionOptions::default(), cx.now), me: format!("{node} {incarnation}") }
+        Self { state: election::State::new(ElectionOptions::default(), 0, cx.now), me: format!("{node} {incarnation}") }
     }
 
     /// Takes an event in; what others are to be told.
@@ -225,6 +225,8 @@ impl Campaign {
                 election::Effect::Update(revision) => Question::Update(self.me.clone(), revision),
                 election::Effect::Look => Question::Get,
                 election::Effect::Release(revision) => Question::Delete(revision),
+                // This world's server is not emptied.
+                election::Effect::Make => continue,
                 election::Effect::Reign { epoch, until, succeeds } => {
                     cx.note(|| format!("is the scheduler of epoch {}", epoch.0));
                     cx.link.follow(&Reign { epoch, node: cx.me.clone() });

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use exobus_actors::event::Event;
@@ -51,6 +52,7 @@ pub struct Cluster {
     network: Arc<dyn Network>,
     nodes: RwLock<Vec<Arc<Node>>>,
     spill: tempfile::TempDir,
+    next: AtomicUsize,
 }
 
 impl Cluster {
@@ -69,7 +71,14 @@ impl Cluster {
     /// Objects go between the nodes over this network.
     pub fn over(network: Arc<dyn Network>) -> Self {
         let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
-        Self { bus, subjects, network, nodes: RwLock::default(), spill: tempfile::tempdir().unwrap() }
+        Self {
+            bus,
+            subjects,
+            network,
+            nodes: RwLock::default(),
+            spill: tempfile::tempdir().unwrap(),
+            next: AtomicUsize::new(0),
+        }
     }
 
     /// Starts a node with one executor that lacks the functions of these names.
@@ -95,6 +104,14 @@ impl Cluster {
         drop(node);
     }
 
+    /// Starts a node under a name that another one may have, elsewhere: with a folder of its own to spill to.
+    pub fn start_elsewhere(&self, name: &str, bus: &Bus) -> Result<Node, NodeError> {
+        let mut options = self.options(bus, false, name, &[], MEMORY_BYTES);
+        let spill = self.spill.path().join(format!("of-{}", self.next.fetch_add(1, Ordering::Relaxed)));
+        options.store.spill_dirs = vec![spill];
+        Node::start(options)
+    }
+
     fn start_on(&self, bus: &Bus, scheduler: bool, name: &str, lacking: &[&str], memory_bytes: u64) {
         let node = Arc::new(self.try_start(bus, scheduler, name, lacking, memory_bytes).unwrap());
         self.nodes.write().push(node);
@@ -109,6 +126,10 @@ impl Cluster {
         lacking: &[&str],
         memory_bytes: u64,
     ) -> Result<Node, NodeError> {
+        Node::start(self.options(bus, scheduler, name, lacking, memory_bytes))
+    }
+
+    fn options(&self, bus: &Bus, scheduler: bool, name: &str, lacking: &[&str], memory_bytes: u64) -> NodeOptions {
         let all = functions().keys().map(ToString::to_string).chain(programs().keys().cloned());
         let kept = all.filter(|key| !lacking.contains(&key.split('@').next().unwrap()));
         let mut options = NodeOptions::alone(1, memory_bytes);
@@ -125,7 +146,7 @@ impl Cluster {
             listen: "127.0.0.1:0".parse().unwrap(),
             join_deadline: Duration::from_secs(30),
         });
-        Node::start(options)
+        options
     }
 
     /// Where a node spills.

@@ -11,6 +11,7 @@ mod figures;
 mod functions;
 mod harness;
 mod lives;
+mod names;
 mod outputs;
 mod pushes;
 mod puts;

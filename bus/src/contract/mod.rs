@@ -80,6 +80,7 @@ macro_rules! bus_contract {
                 streams::a_stream_is_opened_as_it_is,
                 streams::purging_removes_what_it_is_told,
                 streams::a_deleted_stream_is_gone,
+                streams::a_stream_that_was_made_anew_has_another_identity,
                 streams::the_last_of_each_subject_is_kept,
                 streams::old_records_expire,
                 streams::concurrent_appends_are_all_there,

@@ -291,6 +291,25 @@ pub async fn a_deleted_stream_is_gone(a: Bus, b: Bus) {
     assert_eq!(contents(&all(&anew).await), ["anew"]);
 }
 
+/// Everybody sees one identity as long as the stream is there, and another one when it was made anew.
+pub async fn a_stream_that_was_made_anew_has_another_identity(a: Bus, b: Bus) {
+    let config = config();
+    assert!(!Stream::is_there(&a, &config.name, PATIENCE).await.unwrap());
+    let (ours, theirs) = (open(&a, &config).await, open(&b, &config).await);
+    assert!(Stream::is_there(&b, &config.name, PATIENCE).await.unwrap());
+    let who = subject(&ours, "identity");
+    let (mine, yours) = tokio::join!(ours.identity(&who, "x-"), theirs.identity(&who, "x-"));
+    let first = mine.unwrap();
+    assert_eq!(first, yours.unwrap());
+    assert!(first.starts_with("x-"));
+    append(&ours, "x", "1").await;
+    assert_eq!((ours.identity(&who, "").await.unwrap(), ours.state().await.unwrap().records), (first.clone(), 2));
+    ours.delete().await.unwrap();
+    assert!(matches!(theirs.identity(&who, "").await, Err(BusError::StreamMissing { .. })));
+    open(&a, &config).await;
+    assert_ne!(theirs.identity(&who, "").await.unwrap(), first);
+}
+
 /// Each record replaces the earlier one of its subject, also in a full stream.
 pub async fn the_last_of_each_subject_is_kept(a: Bus, _b: Bus) {
     let config = StreamConfig { last_of_subject_only: true, records_max: 2, ..config() };

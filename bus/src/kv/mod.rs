@@ -120,6 +120,14 @@ impl Kv {
         Ok(Self { stream, config: config.clone() })
     }
 
+    /// Whether the bucket is there. Nothing is made.
+    ///
+    /// # Errors
+    /// As [`Stream::is_there`].
+    pub async fn is_there(bus: &Bus, config: &KvConfig) -> Result<bool, BusError> {
+        Stream::is_there(bus, &config.name, config.deadline).await
+    }
+
     /// The stream it stands on, e.g. to [delete](Stream::delete) it.
     pub fn stream(&self) -> &Stream {
         &self.stream

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Append, Appended, Consumer, ConsumerConfig, Purge, ReadFrom, Reader, Record, StreamBackend, StreamConfig,
+    Append, Appended, Consumer, ConsumerConfig, Expect, Purge, ReadFrom, Reader, Record, StreamBackend, StreamConfig,
     StreamState,
 };
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::message::DEDUPE_ID;
-use crate::subject::{Pattern, Subject};
+use crate::message::{DEDUPE_ID, Message};
+use crate::subject::{Pattern, Subject, unique_token};
 
 /// How long calls without a deadline of their own wait.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
@@ -67,6 +67,39 @@ impl Stream {
         // Opening is idempotent.
         repeated!(Tries::new(deadline, TRY_MAX), left => backend.open(&config, left))?;
         Ok(Self { inner: Arc::new(Inner { bus: bus.clone(), backend, config }) })
+    }
+
+    /// Whether there is a stream of this name, whatever its settings. Nothing is made.
+    ///
+    /// # Errors
+    /// `TimedOut` after `deadline`, `NoResponders`, `Unsupported`, `Storage`, `Closed`.
+    pub async fn is_there(bus: &Bus, name: &str, deadline: Duration) -> Result<bool, BusError> {
+        match bus.stream_backend()?.state(name, deadline).await {
+            Ok(_) => Ok(true),
+            Err(BusError::StreamMissing { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What tells this stream from one that is made later under its name: a random text, in a record on `subject` that whoever asks
+    /// first appends after `mark`, and that nobody may remove. Another answer than before means that the stream was lost with all that it
+    /// held; its sequences have begun anew.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append), but for `Conflict`.
+    pub async fn identity(&self, subject: &Subject, mark: &str) -> Result<String, BusError> {
+        loop {
+            if let Some(record) = self.last(subject).await? {
+                return Ok(String::from_utf8_lossy(&record.message.payload).into_owned());
+            }
+            let random = format!("{mark}{}", unique_token());
+            let first = Append::new(subject.clone(), Message::new(random.clone())).expect(Expect::LastOfSubject(0));
+            match self.append(first.dedupe(&random)?, CALL_DEADLINE).await {
+                // Somebody else was faster, and that one counts.
+                Err(BusError::Conflict { .. }) => {}
+                appended => return appended.map(|_| random),
+            }
+        }
     }
 
     /// Its settings, as they are.

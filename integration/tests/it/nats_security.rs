@@ -205,6 +205,14 @@ async fn each_role_of_the_shipped_configuration_can_do_its_work() {
         assert_eq!(items[0].1, text);
     }
 
+    // A viewer lists jobs, without a session.
+    let list = subjects.ctl("jobs", "list").unwrap();
+    let mut service = node.subscribe(list.clone().into(), SubscribeOptions::queue("jobs")).await.unwrap();
+    let answering = async { service.recv().await.unwrap().reply(Message::new("no jobs")).await.unwrap() };
+    let asking = viewer.request(list, Message::new(""), PATIENCE);
+    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
+    assert_eq!(answer.unwrap().payload, "no jobs");
+
     // A viewer sees events of jobs.
     let events = subjects.every_job(JobChannel::Evt).unwrap();
     let mut seen = viewer.subscribe(events, SubscribeOptions::default()).await.unwrap();
@@ -235,6 +243,7 @@ async fn no_role_of_the_shipped_configuration_can_do_more() {
     for (bus, subject) in [
         (&viewer, subjects.job("me", "j1", JobChannel::Cmd).unwrap()),
         (&viewer, subjects.node("n1", "owner").unwrap()),
+        (&viewer, subjects.ctl("jobs", "submit").unwrap()),
         (&submitter, subjects.job("me", "j1", JobChannel::Evt).unwrap()),
     ] {
         bus.publish(subject, Message::new("forged")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Rows about the servers of the bus: one of three is lost, the power is cut, the disk is full.
+//! Rows about the servers of the bus: one of three is lost, the power is cut, the disk is full, the store is removed.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -203,6 +203,39 @@ pub(super) fn disk_full(ground: &Ground) -> Result<Outcome> {
         "disk of the nats-server full until the job that ran was over; another one refused after {seconds:.1} s ({said})"
     );
     let outcome = cluster.right(&clean, &run, &events, &what)?;
+    let (again, _) = cluster.sort("simple", |_| Ok(true))?;
+    ground.is_right(&again)?;
+    cluster.end()?;
+    Ok(outcome)
+}
+
+/// The server is started again without anything that it held, while a job runs that was logged there, and another one is submitted.
+pub(super) fn emptied(ground: &Ground) -> Result<Outcome> {
+    let cluster = Cluster::start(ground)?;
+    let clean = cluster.clean("simple")?;
+    let (bystander, host) = (cluster.bystander()?, cluster.host()?);
+    let small = RefCell::new(None);
+    let (run, events) = cluster.sort("simple", |events| {
+        let now = events.are_done(20, "sort.map", &bystander);
+        if now {
+            cluster.signal_nats(Signal::KILL)?;
+            cluster.nats.empty(0)?;
+            cluster.start_nats()?;
+            small.replace(Some(Small::start(&cluster, 1)?));
+        }
+        Ok(now)
+    })?;
+    small.take().context("the second job")?.end()?;
+    ensure!(events.runs() == 1 && events.replayed() == 0, "the job was begun anew, or a node was called dead");
+    let log = cluster.log_of(&host)?;
+    ensure!(
+        log.contains("the NATS server was emptied, and has lost what was logged"),
+        "{host} says nothing of it: {log}"
+    );
+    ensure!(!log.contains("another node has taken the job up"), "{host} took it for something else: {log}");
+    let what = "nats-server emptied and started again under a job; another one submitted then is done, too";
+    let outcome = cluster.right(&clean, &run, &events, what)?;
+    // All is as it was before.
     let (again, _) = cluster.sort("simple", |_| Ok(true))?;
     ground.is_right(&again)?;
     cluster.end()?;

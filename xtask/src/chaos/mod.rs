@@ -152,6 +152,7 @@ const ROWS: &[Row] = &[
     Row { number: 38, name: "bits flip in index and footers", root: false, run: truth::in_the_metadata_of_a_node },
     Row { number: 39, name: "thread limit", root: true, run: limits::few_threads },
     Row { number: 40, name: "whole cluster SIGKILL", root: false, run: nodes::all_killed },
+    Row { number: 41, name: "NATS comes back empty", root: false, run: bus_servers::emptied },
 ];
 
 /// Prints the rows.

@@ -24,6 +24,8 @@ pub(super) struct Servers<'a> {
     ground: &'a Ground,
     setup: Setup<'a>,
     folder: PathBuf,
+    /// Where each keeps its streams, by number.
+    streams: PathBuf,
     servers: Vec<Server>,
 }
 
@@ -65,7 +67,7 @@ impl<'a> Servers<'a> {
             }
             fs::write(config, text)?;
         }
-        Ok(Self { ground, setup: setup.clone(), folder: folder.to_owned(), servers })
+        Ok(Self { ground, setup: setup.clone(), folder: folder.to_owned(), streams, servers })
     }
 
     /// For clients.
@@ -93,6 +95,12 @@ impl<'a> Servers<'a> {
     pub(super) fn start_one(&self, number: usize) -> Result<()> {
         self.launch(number)?;
         self.is_ready(number)
+    }
+
+    /// Removes everything that one keeps which does not run.
+    pub(super) fn empty(&self, number: usize) -> Result<()> {
+        let store = self.streams.join(number.to_string());
+        fs::remove_dir_all(&store).with_context(|| format!("remove {}", store.display()))
     }
 
     fn launch(&self, number: usize) -> Result<()> {

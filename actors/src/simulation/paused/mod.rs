@@ -98,6 +98,8 @@ enum Fault {
     Silence {
         lasts: Duration,
     },
+    /// The server of the bus loses all that it holds.
+    Empty,
     /// Connections between nodes break.
     Break {
         node: usize,
@@ -245,6 +247,10 @@ impl World {
         };
         let seats = plan.nodes.iter().enumerate().map(|(index, executors)| Seat::new(index, *executors)).collect();
         let mut due: Vec<_> = plan.faults.iter().map(|(at, fault)| (*at, Due::Fault(*fault))).collect();
+        let emptied = &mut Dice::new(seed.rotate_left(32) ^ 0xE);
+        if emptied.chance(150) {
+            due.push((emptied.millis(300..plan.heals.as_millis() as u64), Due::Fault(Fault::Empty)));
+        }
         due.push((plan.heals, Due::MendAll));
         let report = Report { seed, ..Report::default() };
         let mut world = Self { plan, setup, seats, dice, due, report };
@@ -352,6 +358,10 @@ impl World {
                             self.seats[node].cut_bus(Direction::Both);
                             self.due.push((soon(lasts), Due::MendBus(node)));
                         }
+                    }
+                    Fault::Empty => {
+                        let lost = crate::election::lose(&self.setup.bus, &self.setup.subjects).await;
+                        lost.expect("nothing is in the way of a bus without faults");
                     }
                     Fault::Break { node } => self.seats[node].break_connections(),
                     Fault::Disk { node, op, nth, fault } => self.seats[node].fail_disk(op, nth, fault),
