@@ -7,6 +7,7 @@ mod nats;
 mod tests;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,18 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
+    /// Runs jobs on a cluster while faults happen at random, and checks each result, text and sample of memory.
+    Soak {
+        /// For how long
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+        /// Decides which jobs and faults there are, and in which order
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// This binary, instead of one that is built
+        #[arg(long)]
+        binary: Option<PathBuf>,
+    },
     /// Builds the fuzzer, and runs decoders over the kept corpus and over inputs that coverage guides.
     ///
     /// Fails with the path of the input when a decoder panics.
@@ -68,6 +81,9 @@ fn main() -> ExitCode {
         Chore::Chaos { list: true, .. } => {
             chaos::list();
             Ok(())
+        }
+        Chore::Soak { minutes, seed, binary } => {
+            chaos::soak::run(&workspace, &chaos::soak::Options { minutes, seed, binary })
         }
         Chore::Chaos { rows, dev, .. } => chaos::run(&workspace, &rows, dev),
         Chore::Fuzz { target, seconds, runs, keep } => {

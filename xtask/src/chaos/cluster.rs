@@ -33,6 +33,10 @@ pub(super) struct Setup<'a> {
     pub(super) lan: Option<&'a Lan>,
     /// How many nats-servers; 0 is 1.
     pub(super) servers: usize,
+    /// How many nodes; 0 is three.
+    pub(super) nodes: usize,
+    /// The memory budget of a node; `None`: 96 MiB.
+    pub(super) memory: Option<&'a str>,
     /// Where the servers keep their streams.
     pub(super) streams: Option<PathBuf>,
     /// What nodes are started by: a program and its arguments, for each in the order of [`NODES`].
@@ -42,6 +46,12 @@ pub(super) struct Setup<'a> {
 }
 
 impl Setup<'_> {
+    /// The names of its nodes.
+    fn names(&self) -> Vec<String> {
+        let count = if self.nodes == 0 { NODES.len() } else { self.nodes };
+        (1..=count).map(|number| format!("n{number}")).collect()
+    }
+
     /// A program on a host.
     pub(super) fn program(&self, host: &str, program: &Path) -> Command {
         let Some(lan) = self.lan else { return Command::new(program) };
@@ -175,15 +185,22 @@ impl<'a> Cluster<'a> {
             let made = super::ground::finish(ground.command(&["config", "token", &file.display().to_string()]))?;
             ensure!(made.code == Some(0), "no token: {}", made.stderr);
         }
-        for name in NODES {
+        let mut names = cluster.setup.names();
+        for name in &names {
             fs::write(cluster.config_of(name), cluster.config(name, &token)?)?;
-            cluster.nodes.borrow_mut().push((name.to_owned(), None));
+            cluster.nodes.borrow_mut().push((name.clone(), None));
         }
-        // The first is the Scheduler, and the first by name hosts jobs: not the same.
-        for name in ["n3", "n1", "n2"] {
+        // The first that starts is the Scheduler, and the first by name hosts jobs: not the same.
+        names.rotate_right(1);
+        for name in &names {
             cluster.start_node(name)?;
         }
         Ok(cluster)
+    }
+
+    /// The names of its nodes.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.setup.names()
     }
 
     pub(super) fn ground(&self) -> &'a Ground {
@@ -197,13 +214,13 @@ impl<'a> Cluster<'a> {
     /// What a node is told.
     fn config(&self, name: &str, token: &Path) -> Result<String> {
         let (url, replicas, spill) = (self.nats.url(), self.nats.count(), self.ground.path("spill"));
-        let (mut node, mut security) = (String::new(), String::new());
+        let (mut node, mut security, memory) = (String::new(), String::new(), self.setup.memory.unwrap_or("96MiB"));
         if let Some(lan) = self.setup.lan {
             node = format!("listen = \"{}:{DATA_PORT}\"\n", lan.address(name)?);
             security = "insecure_no_tls = true\n".to_owned();
         }
         Ok(format!(
-            "[cluster]\nnats_url = {url:?}\njetstream_replicas = {replicas}\n[node]\nname = {name:?}\nmemory = \"96MiB\"\n\
+            "[cluster]\nnats_url = {url:?}\njetstream_replicas = {replicas}\n[node]\nname = {name:?}\nmemory = {memory:?}\n\
              executors = 1\nscheduler = true\nspill_dirs = [{spill:?}]\n{node}[security]\ntoken_file = {token:?}\ninsecure_any_path = true\n{security}"
         ))
     }
@@ -330,6 +347,21 @@ impl<'a> Cluster<'a> {
         Ok(code.flatten())
     }
 
+    /// Fails where a node has ended that nobody has killed or told to stop.
+    pub(super) fn has_not_ended(&self, name: &str) -> Result<()> {
+        let mut nodes = self.nodes.borrow_mut();
+        let (_, child) = nodes.iter_mut().find(|(known, _)| known == name).context("a node of this cluster")?;
+        let ended = child.as_mut().context("it runs")?.try_wait()?;
+        drop(nodes);
+        ensure!(ended.is_none(), "{name} has ended by itself ({ended:?}): {}", self.log_of(name)?);
+        Ok(())
+    }
+
+    /// Kills all processes and leaves their folder for a look at it.
+    pub(super) fn abandon(mut self) {
+        self.folder = PathBuf::new();
+    }
+
     /// Signals the nats-server; one that is killed is waited for.
     pub(super) fn signal_nats(&self, signal: Signal) -> Result<()> {
         self.nats.signal(0, signal)
@@ -432,7 +464,9 @@ impl Drop for Cluster<'_> {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = fs::remove_dir_all(&self.folder);
+        if !self.folder.as_os_str().is_empty() {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
     }
 }
 

@@ -78,6 +78,11 @@ impl Run {
             .trim_start_matches("error: ")
     }
 
+    /// How many jobs `exobus jobs --json` has listed.
+    pub fn jobs(&self) -> Result<usize> {
+        Ok(self.json("jobs")?.as_array().context("a list of jobs")?.len())
+    }
+
     fn json(&self, key: &str) -> Result<serde_json::Value> {
         // A wrapper may have said something behind it.
         let line = self.stdout.lines().find(|line| line.starts_with('{')).context("no JSON")?;

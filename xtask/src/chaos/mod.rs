@@ -21,10 +21,12 @@ mod memory;
 mod messages;
 mod network;
 mod nodes;
+mod output;
 mod poison;
 mod power;
 mod proxy;
 mod servers;
+pub mod soak;
 mod spill;
 mod truth;
 
