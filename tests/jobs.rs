@@ -6,7 +6,7 @@ use std::fs;
 
 use support::{Scratch, exobus, parts, with_own_spill};
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 20] = [
     "rows",
     "rows_out",
     "keys",
@@ -17,6 +17,7 @@ const KEYS: [&str; 17] = [
     "gb_per_s",
     "peak_memory_bytes",
     "spilled_bytes",
+    "spilled_early_bytes",
     "row_hash_in",
     "row_hash_out",
     "strategy",
@@ -24,6 +25,8 @@ const KEYS: [&str; 17] = [
     "files",
     "control_messages",
     "owner_bytes",
+    "cluster",
+    "nodes",
 ];
 
 /// A job with little memory.

@@ -43,6 +43,12 @@ fn own_node(args: &[&str]) -> Command {
     own
 }
 
+/// The process in which the test runs has those that stand in the cluster's files: so do the others.
+fn with_the_clusters_tokens(mut command: Command) -> Command {
+    command.env_remove("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE");
+    command
+}
+
 #[test]
 fn it_takes_what_the_command_takes() {
     let help = finish(own_node(&["--help"]));
@@ -60,12 +66,13 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
     let scratch = Scratch::new();
     let folder = scratch.text("cluster");
     let dev = ["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1", "--dir", &folder];
-    let mut dev = Running::start(command(&dev));
+    let mut dev = Running::start(with_the_clusters_tokens(command(&dev)));
     dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
 
     // What a node of that cluster is told, under another name.
     let config = scratch.path("cluster/n1.toml");
-    let mut own = own_node(&["--config", config.to_str().unwrap(), "--name", "own", "--executors", "2"]);
+    let own = own_node(&["--config", config.to_str().unwrap(), "--name", "own", "--executors", "2"]);
+    let mut own = with_the_clusters_tokens(own);
     own.env("EXOBUS_NODE__EXECUTOR", "process");
     let mut own = Running::start(own);
     own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));

@@ -112,7 +112,6 @@ impl Lab {
             ("CLUSTER__NATS_CERT_FILE", self.scratch.text(&format!("{certified}.pem"))),
             ("CLUSTER__NATS_KEY_FILE", self.scratch.text(&format!("{certified}.key"))),
             ("CLUSTER__NATS_NKEY_SEED_FILE", self.scratch.text(&format!("{role}.nk"))),
-            ("SECURITY__TOKEN_FILE", self.scratch.text("token")),
         ] {
             command.env(format!("EXOBUS_{key}"), value);
         }
@@ -129,6 +128,7 @@ impl Lab {
         ] {
             command.env(format!("EXOBUS_NODE__{key}"), value);
         }
+        command.env("EXOBUS_SECURITY__TOKEN_FILE", self.scratch.text("token"));
         command.env("EXOBUS_SECURITY__ROOTS", self.scratch.root());
         command.env("EXOBUS_LOG", "info,async_nats=error");
         let mut node = Running::start(command);

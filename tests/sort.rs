@@ -6,13 +6,14 @@ use std::{fs, time::Duration};
 
 use support::{Running, Scratch, Trace, command, exobus, names, parts, with_own_spill};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "rows",
     "bytes",
     "seconds",
     "gb_per_s",
     "peak_memory_bytes",
     "spilled_bytes",
+    "spilled_early_bytes",
     "row_hash_in",
     "row_hash_out",
     "strategy",
@@ -20,6 +21,8 @@ const KEYS: [&str; 13] = [
     "files",
     "control_messages",
     "owner_bytes",
+    "cluster",
+    "nodes",
 ];
 
 #[track_caller]

@@ -8,7 +8,7 @@ use exobus_actors::{
     random::SystemRandom,
     scheduler::{JobInfo, JobList},
 };
-use exobus_bus::{Bus, BusError, Role};
+use exobus_bus::{BusError, Role};
 use exobus_store::{Clock, SystemClock};
 use futures::future::join_all;
 use serde::Serialize;
@@ -50,9 +50,8 @@ struct Row {
 
 /// Lists them. Their Owners say how it stands with them, to who may talk to nodes.
 pub fn list(args: &LookArgs) -> Result<Exit, Failure> {
-    with_bus(args, async |bus, options| {
-        let listed = list_jobs(bus, &options.subjects, &options.clock, SCHEDULER_DEADLINE).await;
-        let JobList { jobs, more } = listed.map_err(client_failure)?;
+    with_bus(args, async |options| {
+        let JobList { jobs, more } = list_jobs(&options, SCHEDULER_DEADLINE).await.map_err(client_failure)?;
         let client = match jobs.is_empty() {
             true => None,
             false => match Client::connect(options).await {
@@ -118,7 +117,7 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
 }
 
 fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
-    with_bus(args, async |_, options| {
+    with_bus(args, async |options| {
         let client = Client::connect(options).await.map_err(client_failure)?;
         let outcome = work(&client).await;
         client.close().await;
@@ -126,10 +125,7 @@ fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, 
     })
 }
 
-fn with_bus(
-    args: &LookArgs,
-    work: impl AsyncFnOnce(&Bus, ClientOptions) -> Result<Exit, Failure>,
-) -> Result<Exit, Failure> {
+fn with_bus(args: &LookArgs, work: impl AsyncFnOnce(ClientOptions) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
     let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
@@ -141,7 +137,7 @@ fn with_bus(
             random: Arc::new(SystemRandom),
             deadline: cluster::join_deadline(&config.cluster),
         };
-        let outcome = work(&bus, options).await;
+        let outcome = work(options).await;
         // What is lost with the connection now nobody waits for.
         let _ = bus.drain().await;
         outcome

@@ -145,13 +145,17 @@ impl Hearing {
 ///
 /// # Errors
 /// The Scheduler does not answer within `deadline`.
-pub async fn list_jobs(
-    bus: &Bus,
-    subjects: &Subjects,
-    clock: &Arc<dyn Clock>,
-    deadline: Duration,
-) -> Result<JobList, ClientError> {
-    Ok(ask_scheduler(bus, subjects, scheduler::JOBS, search(deadline), clock).await?)
+pub async fn list_jobs(options: &ClientOptions, deadline: Duration) -> Result<JobList, ClientError> {
+    let bus = options.bus.speaking_as(options.me());
+    Ok(ask_scheduler(&bus, &options.subjects, scheduler::JOBS, search(deadline), &options.clock).await?)
+}
+
+impl ClientOptions {
+    /// A submitter that nobody has been before.
+    fn me(&self) -> Peer {
+        let node = format!("{SUBMITTER_PREFIX}{:032x}", self.random.next_u128());
+        Peer { node, incarnation: self.clock.unix_ms() }
+    }
 }
 
 impl Client {
@@ -160,15 +164,13 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn connect(options: ClientOptions) -> Result<Self, ClientError> {
-        let name = format!("{SUBMITTER_PREFIX}{:032x}", options.random.next_u128());
-        let incarnation = options.clock.unix_ms();
+        let me = options.me();
         let post = Post::new(PostOptions {
-            node: NodeId::new(&name),
-            incarnation: Incarnation(incarnation),
+            node: NodeId::new(&me.node),
+            incarnation: Incarnation(me.incarnation),
             clock: options.clock.clone(),
             on_fatal: Box::new(|_| {}),
         });
-        let me = Peer { node: name, incarnation };
         let bus = options.bus.speaking_as(me.clone());
         let (endpoint, events) =
             Endpoint::open(bus.clone(), options.subjects.clone(), me, SessionOptions::default()).await?;

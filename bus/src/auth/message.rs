@@ -110,7 +110,10 @@ fn unversioned(bytes: &[u8]) -> Result<&[u8], MessageError> {
 }
 
 fn split_mac(bytes: &[u8]) -> Result<(&[u8], &[u8; MAC_BYTES]), MessageError> {
-    bytes.split_last_chunk().ok_or(MessageError::Malformed("shorter than a MAC"))
+    match bytes.split_last_chunk() {
+        Some((said, mac)) if !said.is_empty() => Ok((said, mac)),
+        _ => Err(MessageError::Malformed("shorter than a version and a MAC")),
+    }
 }
 
 impl Credentials {
@@ -288,6 +291,9 @@ mod tests {
         let (nodes, submitter) = (cluster(), Credentials::submitter(Some("the submitters' token of a test")));
         for (credentials, name) in [(&nodes, "n2"), (&submitter, "client-1")] {
             let (question, bytes) = credentials.ask(&place(), &peer(name), &"where").unwrap();
+            for length in 0..bytes.len() {
+                assert!(nodes.asked::<String>(&place(), &bytes[..length]).is_err(), "cut after {length} bytes");
+            }
             let asked = nodes.asked::<String>(&place(), &bytes).unwrap();
             assert_eq!((asked.speaker.name(), asked.value.as_str()), (name, "where"));
             let answer = nodes.answer(&asked, &peer("n1"), &42_u64).unwrap();

@@ -419,7 +419,7 @@ mod tests {
                 ("scheduler", 10),
                 ("host", 3),
                 ("client", 2),
-                ("owner", 16),
+                ("owner", 15),
                 ("node", 12),
                 ("merger", 3),
                 ("membership", 3)
