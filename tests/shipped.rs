@@ -97,7 +97,9 @@ impl Lab {
             assert!(clock.now() < PATIENCE, "the server does not start: {said}");
             std::thread::yield_now();
         };
-        exobus(&["config", "token", &lab.scratch.text("token")]).expect(0, &[]);
+        for tokens in ["nodes.token", "submitters.token"] {
+            exobus(&["config", "token", &lab.scratch.text(tokens)]).expect(0, &[]);
+        }
         lab
     }
 
@@ -112,6 +114,7 @@ impl Lab {
             ("CLUSTER__NATS_CERT_FILE", self.scratch.text(&format!("{certified}.pem"))),
             ("CLUSTER__NATS_KEY_FILE", self.scratch.text(&format!("{certified}.key"))),
             ("CLUSTER__NATS_NKEY_SEED_FILE", self.scratch.text(&format!("{role}.nk"))),
+            ("SECURITY__SUBMITTERS_TOKEN_FILE", self.scratch.text("submitters.token")),
         ] {
             command.env(format!("EXOBUS_{key}"), value);
         }
@@ -128,7 +131,7 @@ impl Lab {
         ] {
             command.env(format!("EXOBUS_NODE__{key}"), value);
         }
-        command.env("EXOBUS_SECURITY__TOKEN_FILE", self.scratch.text("token"));
+        command.env("EXOBUS_SECURITY__TOKEN_FILE", self.scratch.path("nodes.token"));
         command.env("EXOBUS_SECURITY__ROOTS", self.scratch.root());
         command.env("EXOBUS_LOG", "info,async_nats=error");
         let mut node = Running::start(command);
