@@ -96,11 +96,11 @@ fn expected(count: u64, part_bytes: u64) -> u64 {
     count * (count + 1) / 2 * part_bytes * u64::from(PARTS)
 }
 
-/// Two nodes, of which "target" has memory for `blocks_bytes` of objects besides its reserve of 8 MiB.
+/// Two nodes, of which "target" has memory for `blocks_bytes` of objects besides its reserve of 2 MiB.
 fn cluster(blocks_bytes: u64) -> Cluster {
     let cluster = Cluster::new();
     cluster.start("source");
-    cluster.start_of("target", &[], blocks_bytes + (8 << 20));
+    cluster.start_of("target", &[], blocks_bytes + (2 << 20));
     cluster
 }
 
