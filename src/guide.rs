@@ -15,7 +15,7 @@
 //! submits tasks and gets references to results that may not exist yet, which other tasks take as arguments. Large data stays where
 //! it was made; only what a program reads comes to it.
 //!
-//! ```
+//! ```standalone_crate
 //! use exobus::{Futures, JobError, JobId, Node, NodeOptions, TaskContext, TaskError, task};
 //! use serde::{Deserialize, Serialize};
 //!
@@ -67,7 +67,7 @@
 //! [`ObjectWriter`](crate::store::ObjectWriter).) A *stream* is a task that makes one object after the other, of which each can be
 //! used while the next is made.
 //!
-//! ```
+//! ```standalone_crate
 //! use std::io::Write as _;
 //!
 //! use exobus::{Arg, Futures, JobError, JobId, Node, NodeOptions, ObjectRef, TaskContext, TaskError, TaskOptions, task};
@@ -83,10 +83,10 @@
 //! }
 //!
 //! /// Takes blobs as arguments, wherever they are.
-//! #[task(name = "guide.count", version = 1)]
-//! fn count(context: &mut TaskContext<'_>) -> Result<u64, TaskError> {
-//!     let newlines = |index| context.block(index).iter().filter(|byte| **byte == b'\n').count() as u64;
-//!     Ok((0..context.args()).map(newlines).sum())
+//! #[task(name = "guide.newlines", version = 1)]
+//! fn newlines(context: &mut TaskContext<'_>) -> Result<u64, TaskError> {
+//!     let in_one = |index| context.block(index).iter().filter(|byte| **byte == b'\n').count() as u64;
+//!     Ok((0..context.args()).map(in_one).sum())
 //! }
 //!
 //! /// A stream: each call of `next_output` seals an object and begins the next.
@@ -102,7 +102,7 @@
 //! async fn outputs(futures: Futures) -> Result<(u64, Vec<u8>), JobError> {
 //!     let files = [futures.submit(lines, &10, &[])?, futures.submit(lines, &20, &[])?];
 //!     let args: Vec<Arg> = files.iter().map(ObjectRef::arg).collect();
-//!     let counted = futures.submit(count, &(), &args)?;
+//!     let counted = futures.submit(newlines, &(), &args)?;
 //!
 //!     let mut stream = futures.submit_stream(batches, &3, &[], TaskOptions::default())?;
 //!     let mut text = Vec::new();
@@ -128,7 +128,7 @@
 //! [`check_cancelled`](crate::TaskContext::check_cancelled) tells the function. One that never looks runs to its end, keeps its slot
 //! so long, and what it returns counts. With executors in processes ([`isolation`](crate::isolation)) it is killed.
 //!
-//! ```
+//! ```standalone_crate
 //! use std::time::Duration;
 //!
 //! use exobus::{Futures, JobId, Node, NodeOptions, TaskContext, TaskError, TaskOptions, task};
@@ -182,7 +182,7 @@
 //! cluster with tokens each says which it knows, by [`Bus::with_credentials`](crate::bus::Bus::with_credentials);
 //! [`cluster::connect`](crate::cluster::connect) does both from a configuration file.
 //!
-//! ```
+//! ```standalone_crate
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
@@ -242,7 +242,7 @@
 //! of the data: strategies, spilling, files that appear whole, and the proof that no row was lost. A job that combines rows says what
 //! of them is [conserved](crate::shuffle::keyed::KeyedJob::conserved), and is told so where it does not.
 //!
-//! ```
+//! ```standalone_crate
 //! use std::io::Write;
 //!
 //! use exobus::shuffle::keyed::{self, Emit, Input, KeyedJob, KeyedParams, Split, Values};
