@@ -208,8 +208,11 @@ fn clients_that_come_and_go_are_no_news_for_nodes() {
     start.args(["--dir", &scratch.text("cluster")]).env("EXOBUS_LOG", "info,exobus_actors::node=debug");
     let mut cluster = Running::start(start);
     let url = url(&mut cluster);
-    exobus(&["jobs", "--cluster", &url]).expect(0, &[]);
-    // The node notices that the client is gone.
+    let work = ["bench", "shuffle", "--maps", "4000", "--partitions", "1000", "--cluster", &url, "--json"];
+    let client = Running::start(command(&work));
+    ask_until(&["jobs", "--cluster", &url, "--json"], |jobs| jobs["jobs"][0]["job"].as_str().map(drop));
+    // One that leaves says so; of one that was killed the node notices that it is gone.
+    client.signal(Signal::KILL);
     let line = cluster.wait_for("client-", PATIENCE).unwrap();
     assert!(line.contains("peer is silent") && line.contains(" DEBUG "), "{line}");
     cluster.signal(Signal::INT);

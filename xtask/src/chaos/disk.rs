@@ -98,11 +98,16 @@ impl Drop for Disk {
     }
 }
 
-/// Copies the files of a folder.
+/// Copies a folder with all that is below it.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)?.flatten() {
-        fs::copy(entry.path(), to.join(entry.file_name()))?;
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &copied)?;
+        } else {
+            fs::copy(path, copied)?;
+        }
     }
     Ok(())
 }
