@@ -159,7 +159,7 @@
 //! A binary with your functions is a node of a cluster in one line, [`node_main`](fn@crate::node_main): it takes configuration, command
 //! line and environment of `exobus node`. Nodes with different functions may be in one cluster; tasks go where their function is.
 //!
-//! ```no_run
+//! ```no_run,standalone_crate
 //! # use exobus::{TaskContext, TaskError, task};
 //! #[task(name = "guide.square", version = 1)]
 //! fn square(_: &mut TaskContext<'_>, number: u64) -> Result<u64, TaskError> {

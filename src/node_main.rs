@@ -24,7 +24,7 @@ struct NodeCommand {
 /// Its command line is that of `exobus node`: configuration, name, cluster, memory, and so on; `--help` lists them. Executors in
 /// processes of their own (`node.executor = "process"`) are this binary again.
 ///
-/// ```no_run
+/// ```no_run,standalone_crate
 /// use exobus::{TaskContext, TaskError, task};
 ///
 /// #[task(name = "square", version = 1)]
