@@ -61,7 +61,7 @@ const FATES: [(Fate, u64); 6] = [
 ];
 
 /// Runs one job, and notes what came of it.
-pub(super) fn one(soak: &Soak<'_>, client: u64, random: &mut Random) {
+pub(super) fn one(soak: &Soak<'_>, random: &mut Random) {
     let kind = Kind::ALL[random.below(Kind::ALL.len() as u64) as usize];
     let mut drawn = random.below(FATES.iter().map(|(_, weight)| weight).sum());
     let fate = FATES.iter().find(|(_, weight)| {
@@ -70,7 +70,7 @@ pub(super) fn one(soak: &Soak<'_>, client: u64, random: &mut Random) {
         is_it
     });
     let fate = fate.map_or(Fate::None, |(fate, _)| *fate);
-    let job = Job { soak, client, kind, number: soak.jobs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) };
+    let job = Job { soak, kind, number: soak.jobs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) };
     let mut name = kind.name().to_owned();
     let ended = match fate {
         Fate::None => job.plain(random),
@@ -100,7 +100,6 @@ pub(super) fn one(soak: &Soak<'_>, client: u64, random: &mut Random) {
 
 struct Job<'a, 'g> {
     soak: &'a Soak<'g>,
-    client: u64,
     kind: Kind,
     number: u64,
 }
@@ -311,12 +310,6 @@ impl<'g> Job<'_, 'g> {
         self.judge(&run, from, self.kind, &[Fault::NoInput])?;
         ensure!(matches!(self.settles(self.kind)?, End::Failed), "there is output of no input");
         Ok(End::Failed)
-    }
-}
-
-impl std::fmt::Display for Job<'_, '_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "job {} of client {}", self.number, self.client)
     }
 }
 

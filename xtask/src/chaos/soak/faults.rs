@@ -200,8 +200,8 @@ fn orderly(cluster: &Cluster<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that all nodes run, and none has panicked.
-pub(super) fn mend(_: &Soak<'_>, cluster: &Cluster<'_>) -> Result<()> {
+/// Fails where a node does not run, or has panicked.
+pub(super) fn mended(cluster: &Cluster<'_>) -> Result<()> {
     for name in cluster.names() {
         orderly(cluster, &name)?;
         cluster.has_not_ended(&name)?;

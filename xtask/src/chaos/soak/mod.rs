@@ -155,7 +155,7 @@ fn at_work(soak: &Soak<'_>, cluster: &Cluster<'_>, options: &Options) -> Result<
                 let mut random = Random::new((options.seed + 1) * 1_000_003 + number * 7919);
                 threads.spawn(move || {
                     while !soak.is_over() {
-                        clients::one(soak, number, &mut random);
+                        clients::one(soak, &mut random);
                     }
                 })
             })
@@ -165,7 +165,7 @@ fn at_work(soak: &Soak<'_>, cluster: &Cluster<'_>, options: &Options) -> Result<
         while harmed.is_ok() && soak.now() < until && !soak.is_over() {
             harmed = faults::one(soak, cluster, &mut random);
         }
-        let mended = faults::mend(soak, cluster);
+        let mended = faults::mended(cluster);
         soak.over.store(true, Ordering::Relaxed);
         let panicked = clients.into_iter().filter_map(|client| client.join().err()).count();
         settled.store(true, Ordering::Relaxed);
