@@ -84,7 +84,7 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Creates the temporary of file `name` in `directory`, that of temporaries. `attempt` is part of its name and tells
-    /// attempts at the same output apart; what an earlier life of the same attempt left is overwritten. `bytes_hint` is how long the file will be, in
+    /// attempts at the same output apart; what an earlier life of the same attempt left is replaced. `bytes_hint` is how long the file will be, in
     /// bytes, where that is known, else 0: its disk space is claimed at once, so that a full disk shows early.
     ///
     /// # Errors
@@ -105,6 +105,13 @@ impl OutputFile {
         assert!(!attempt.contains('.'), "the name ends where the attempt begins: {attempt:?}");
         let temporary = temporary_name(name, attempt);
         let temp_path = directory.join(&temporary);
+        // What has the name may have its final one, too: a file that somebody reads is never written to.
+        match std::fs::remove_file(&temp_path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FileError::io(&temp_path, "remove", 0, error));
+            }
+            _ => {}
+        }
         let file = Arc::new(DirectFile::create(&temp_path)?);
         let output = OutputFile {
             file,

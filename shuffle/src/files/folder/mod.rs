@@ -11,8 +11,8 @@
 //! may be stopped anywhere and be called again, by another process as well, and attempts of one job may be in each other's way:
 //!
 //! - A part gets its name by a link to its temporary, which stays until the manifest stands. So who finds a name taken sees
-//!   whether it is by the job's own file: the two names are of one file. (Where there are no links a file is renamed, and known
-//!   again by its length and the hash of its content.)
+//!   whether it is by the job's own file: the two names are of one file, or the file has the length and the hash of the token. (It
+//!   has, under another temporary name, when the task that wrote it ran again; and where there are no links, files are renamed.)
 //! - Everything that gets a name gets it out of the job's folder of temporaries. Who withdraws renames that folder first: from then
 //!   on no attempt, however late, places anything, least of all the manifest.
 //! - What is not the job's is never removed and never replaced. Names that begin with `_` or `.` are never input; any other
@@ -289,8 +289,9 @@ impl OutputFolder {
         }
         match place(&temporary, &target) {
             Ok(Placed::Now) => Ok(()),
+            // An attempt before this one may have renamed it, or given the name to what another attempt at the part had written.
+            Ok(Placed::Taken) if is_file_of(&target, token.bytes, token.hash)? => Ok(()),
             Ok(Placed::Taken) => Err(self.foreign(&token.name)),
-            // An attempt before this one may have renamed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match is_file_of(&target, token.bytes, token.hash)? {
                     true => Ok(()),
@@ -316,10 +317,8 @@ impl OutputFolder {
                 return Ok(());
             }
             let target = self.path.join(&token.name);
-            let temporary = temporaries.join(&token.temporary);
-            let same = is_same(&temporary, &target).map_err(self.failed("look up"))?;
-            let renamed = || Ok::<_, FileError>(!temporary.exists() && is_file_of(&target, token.bytes, token.hash)?);
-            if same || renamed()? {
+            let same = is_same(&temporaries.join(&token.temporary), &target).map_err(self.failed("look up"))?;
+            if same || is_file_of(&target, token.bytes, token.hash)? {
                 found.remove(token.name.as_str());
             }
             Ok(())

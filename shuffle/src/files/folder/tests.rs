@@ -96,9 +96,14 @@ fn content(job: JobId, index: usize) -> Vec<u8> {
 }
 
 fn token(job: JobId, index: usize) -> Token {
+    token_of("1", job, index)
+}
+
+/// The token that an attempt at the file gives.
+fn token_of(attempt: &str, job: JobId, index: usize) -> Token {
     let (name, content) = (super::super::part_name(index, PARTS), content(job, index));
     let (bytes, hash) = (content.len() as u64, ContentHash::of_blocks(0, &content));
-    Token { temporary: temporary_name(&name, "1"), name, rows: 1, bytes, hash }
+    Token { temporary: temporary_name(&name, attempt), name, rows: 1, bytes, hash }
 }
 
 fn claim(folder: &OutputFolder) -> Result<Claimed, FileError> {
@@ -106,8 +111,13 @@ fn claim(folder: &OutputFolder) -> Result<Claimed, FileError> {
 }
 
 fn commit(folder: &OutputFolder) -> Result<(), FileError> {
-    folder.commit("1", ("test", &Schema::bytes()), |take| {
-        (0..PARTS).try_for_each(|index| take(&token(folder.job, index)))
+    commit_of("1", folder)
+}
+
+/// Commits what these attempts at the files have written.
+fn commit_of(attempt: &str, folder: &OutputFolder) -> Result<(), FileError> {
+    folder.commit(attempt, ("test", &Schema::bytes()), |take| {
+        (0..PARTS).try_for_each(|index| take(&token_of(attempt, folder.job, index)))
     })
 }
 
@@ -150,6 +160,34 @@ fn a_commit_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
     };
     let steps = killed_at_each_step(|world| world.written(ONE), commit, check);
     assert!(steps >= PARTS + 5, "{steps} steps");
+}
+
+/// What is known of the tasks that wrote the files may be lost with the process, so they run again.
+#[test]
+fn a_commit_that_is_killed_between_any_two_steps_is_done_again_with_what_other_attempts_wrote() {
+    let check = |world: &World, folder: &OutputFolder| {
+        let whole = world.path().join(MANIFEST).exists();
+        if !whole {
+            for index in 0..PARTS {
+                let token = token_of("10001", ONE, index);
+                fs::write(folder.temporaries().join(&token.temporary), content(ONE, index)).unwrap();
+            }
+        }
+        commit_of("10001", folder).unwrap();
+        world.is_whole_output_of(ONE);
+    };
+    killed_at_each_step(|world| world.written(ONE), commit, check);
+    let withdrawn = |world: &World, folder: &OutputFolder| {
+        let whole = world.path().join(MANIFEST).exists();
+        if !whole {
+            let token = token_of("10001", ONE, 0);
+            fs::write(folder.temporaries().join(&token.temporary), content(ONE, 0)).unwrap();
+            assert!(commit_of("10001", folder).is_err(), "it has one of the files only");
+        }
+        folder.withdraw().unwrap();
+        assert_eq!(world.path().exists(), whole, "{:?}", world.names());
+    };
+    killed_at_each_step(|world| world.written(ONE), commit, withdrawn);
 }
 
 #[test]
