@@ -337,11 +337,11 @@ mod tests {
         progress.on(&event(900, "n1", placed("sort.sample@1")));
         progress.on(&event(1_000, "n1", placed("sort.map@1")));
         progress.on(&event(2_000, "n2", finished(1_000_000)));
-        assert_eq!(progress.line(2_500), "sort.map 1/2 1.00 MB 1.00 MB/s | about 1 s left");
+        assert_eq!(progress.line(2_500), "sort.map 1/2 1.00 MB 1.00 MB/s | about 2 s left");
         progress.on(&event(3_000, "n1", finished(1_000_000)));
         let map = progress.stages().next().unwrap();
         assert_eq!((map.tasks_done, map.rows, map.bytes_out), (2, 20_000, 2_000_000));
-        assert_eq!(progress.line(3_000), "sort.map 2/2 2.00 MB 1.00 MB/s | about 1 s left");
+        assert_eq!(progress.line(3_000), "sort.map 2/2 2.00 MB 1.00 MB/s | about 2 s left");
         assert_eq!(progress.line(9_000), "sort.map 2/2 2.00 MB 1.00 MB/s", "done, it keeps its rate");
     }
 
