@@ -1,7 +1,8 @@
 //! From configuration to a connection with the cluster.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use exobus_actors::{host::ClientOptions, random::SystemRandom};
 use exobus_bus::{Bus, BusError, NatsOptions, Role, Subjects};
 use exobus_store::{Clock, SystemClock};
 use tracing::warn;
@@ -32,6 +33,16 @@ pub async fn connect(config: &NodeConfig, role: Role, name: &str) -> Result<(Bus
     let subjects = Subjects::new(&section.name).or_exit(Exit::Usage)?;
     let bus = Bus::connect(nats_options(section, name)).await.map_err(failure)?;
     Ok((bus.with_credentials(credentials), subjects))
+}
+
+/// Connects as [`connect`] does, to speak there as a client; `command` is what the server is told that this is.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_client(config: &NodeConfig, command: &str) -> Result<ClientOptions, Failure> {
+    let (bus, subjects) = connect(config, Role::Submitter, &format!("exobus {command}")).await?;
+    let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
+    Ok(ClientOptions { bus, subjects, clock, random, deadline: join_deadline(&config.cluster) })
 }
 
 /// What is configured, and whether a command that can do without a cluster is to work on one: where one is named, by the command

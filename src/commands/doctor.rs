@@ -9,11 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use exobus_actors::host::{Client, ClientError, ClientOptions};
+use exobus_actors::host::{Client, ClientError};
 use exobus_actors::node::{NodeError, memory::store_bytes, takes_as_node};
-use exobus_actors::random::SystemRandom;
-use exobus_bus::{Bus, BusError, Role, Subjects, streams::Usage};
-use exobus_store::{Clock, SystemClock};
+use exobus_bus::{Bus, BusError, Subjects, streams::Usage};
 
 use rustix::{
     fs::{MemfdFlags, OFlags, ftruncate, memfd_create, statfs, statvfs},
@@ -148,11 +146,11 @@ fn cluster_findings(config: &NodeConfig) -> Result<Vec<Finding>, Failure> {
     const PINGS: u32 = 20;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
-        let (bus, subjects) = match cluster::connect(config, Role::Submitter, "exobus doctor").await {
+        let options = match cluster::connect_client(config, "doctor").await {
             Ok(connected) => connected,
             Err(failure) => return Ok(vec![finding("nats", Verdict::Bad, failure.to_string())]),
         };
-        let clock = SystemClock::new();
+        let (bus, clock, deadline) = (options.bus.clone(), Arc::clone(&options.clock), options.deadline);
         for _ in 0..PINGS {
             bus.flush().await.or_exit(Exit::Unreachable)?;
         }
@@ -163,9 +161,7 @@ fn cluster_findings(config: &NodeConfig) -> Result<Vec<Finding>, Failure> {
 
         findings.push(streams(bus.stream_usage().await));
 
-        findings.extend(nodes_token(config, &bus, &subjects).await?);
-        let deadline = cluster::join_deadline(&config.cluster);
-        let options = ClientOptions { bus, subjects, clock: Arc::new(clock), random: Arc::new(SystemRandom), deadline };
+        findings.extend(nodes_token(config, &bus, &options.subjects).await?);
         let listed = match Client::connect(options).await {
             Ok(client) => {
                 let nodes = client.nodes(deadline).await;

@@ -12,6 +12,7 @@ use exobus_actors::{
     task::JobError,
 };
 use futures::future::{Either, select};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     commands::node::{failure, options},
@@ -23,7 +24,7 @@ use crate::{
 
 /// Runs a program under `spec`, logged where `logs` leads; on the first Ctrl-C cancels its job and waits until everything is
 /// put away.
-pub(super) fn run<T: Send + 'static>(
+pub(super) fn run<T: Serialize + DeserializeOwned + 'static>(
     section: &NodeSection,
     spec: JobSpec,
     logs: LogsLink,

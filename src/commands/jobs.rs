@@ -1,14 +1,13 @@
 //! `exobus jobs` and `exobus job <id> why`: how it stands with the jobs of a cluster.
 
-use std::{io::Write, sync::Arc, time::Duration};
+use std::{io::Write, time::Duration};
 
 use exobus_actors::{
     host::{Client, ClientError, ClientOptions, list_jobs},
     owner::{Standing, Why},
-    random::SystemRandom,
     scheduler::{JobInfo, JobList},
 };
-use exobus_bus::{BusError, Role};
+use exobus_bus::BusError;
 use exobus_store::{Clock, SystemClock};
 use futures::future::join_all;
 use serde::Serialize;
@@ -129,14 +128,8 @@ fn with_bus(args: &LookArgs, work: impl AsyncFnOnce(ClientOptions) -> Result<Exi
     let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(&config, Role::Submitter, "exobus jobs").await?;
-        let options = ClientOptions {
-            bus: bus.clone(),
-            subjects,
-            clock: Arc::new(SystemClock::new()),
-            random: Arc::new(SystemRandom),
-            deadline: cluster::join_deadline(&config.cluster),
-        };
+        let options = cluster::connect_client(&config, "jobs").await?;
+        let bus = options.bus.clone();
         let outcome = work(options).await;
         // What is lost with the connection now nobody waits for.
         let _ = bus.drain().await;

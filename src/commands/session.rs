@@ -136,7 +136,7 @@ impl Session {
     ) -> Result<Ran<R>, Failure>
     where
         P: Serialize + Send + 'static,
-        R: DeserializeOwned + Send + 'static,
+        R: Serialize + DeserializeOwned + 'static,
     {
         let Self { interrupt, config, views, on_cluster, look, logged } = self;
         if interrupt.came() {

@@ -1,14 +1,9 @@
 //! A job on a cluster: this process only submits it and hears of it.
 
-use std::sync::Arc;
-
 use exobus_actors::{
     event::EventSink,
-    host::{Client, ClientError, ClientOptions, JobEnd, JobSpec},
-    random::SystemRandom,
+    host::{Client, ClientError, JobEnd, JobSpec},
 };
-use exobus_bus::Role;
-use exobus_store::SystemClock;
 use serde::Serialize;
 
 use super::client_failure;
@@ -35,14 +30,8 @@ impl<P: Serialize> Submitted<'_, P> {
         let Self { name, params, look, events } = self;
         let runtime = cluster::runtime()?;
         runtime.block_on(async {
-            let (bus, subjects) = cluster::connect(config, Role::Submitter, &format!("exobus {name}")).await?;
-            let options = ClientOptions {
-                bus: bus.clone(),
-                subjects,
-                clock: Arc::new(SystemClock::new()),
-                random: Arc::new(SystemRandom),
-                deadline: cluster::join_deadline(&config.cluster),
-            };
+            let options = cluster::connect_client(config, name).await?;
+            let bus = options.bus.clone();
             let mut client = Client::connect(options).await.map_err(client_failure)?;
             let job = client.new_job();
             let spec = JobSpec {

@@ -16,12 +16,11 @@ mod naming;
 mod options;
 mod over;
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{mpsc, oneshot};
 
 #[cfg(feature = "simulation")]
@@ -147,12 +146,21 @@ impl Node {
     {
         let (tenant, params) = ("local".into(), Default::default());
         let spec = JobSpec { job, tenant, program: name.to_owned(), params, sample_ms: 0 };
-        self.work_on(spec, false, events, program).await
+        let value = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&value);
+        let program = async move |futures| {
+            let value = program(futures).await?;
+            *slot.lock() = Some(value);
+            Ok(Vec::new())
+        };
+        let end = self.work_on(spec, false, events, program).await;
+        let value = end.result.clone().map(|_| value.lock().take().expect("without a log its program has run"));
+        (value, end)
     }
 
     /// The same for a program that can be run again: it is logged where this node logs jobs
-    /// ([`NodeOptions::logs`]), under `spec`; where it was run before and is not over, it goes on from there. `program` is
-    /// what `spec` says.
+    /// ([`NodeOptions::logs`]), under `spec`; where it was run before it goes on from there, and where it had ended the value
+    /// comes out of the log. `program` is what `spec` says.
     ///
     /// # Errors
     /// As [`run`](Self::run); what is in the way of the log.
@@ -164,53 +172,34 @@ impl Node {
     ) -> (Result<T, JobError>, JobEnd)
     where
         P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-        T: Send + 'static,
+        T: Serialize + DeserializeOwned,
     {
-        self.work_on(spec, true, events, program).await
+        let program = async move |futures| rmp_serde::to_vec_named(&program(futures).await?).map_err(JobError::program);
+        let end = self.work_on(spec, true, events, program).await;
+        let value = end.result.clone().and_then(|bytes| rmp_serde::from_slice(&bytes).map_err(JobError::program));
+        (value, end)
     }
 
-    async fn work_on<T, P>(
-        &self,
-        spec: JobSpec,
-        logged: bool,
-        events: Option<EventSink>,
-        program: P,
-    ) -> (Result<T, JobError>, JobEnd)
+    async fn work_on<P>(&self, spec: JobSpec, logged: bool, events: Option<EventSink>, program: P) -> JobEnd
     where
-        P: AsyncFnOnce(Futures) -> Result<T, JobError> + Send + 'static,
-        T: Send + 'static,
+        P: AsyncFnOnce(Futures) -> Result<Vec<u8>, JobError> + Send + 'static,
     {
         let (answer, outcome) = oneshot::channel();
         let work: Work = Box::new(move |node| {
             Box::pin(async move {
                 let _entered = node.life.enter();
-                let value = Rc::new(Cell::new(None));
-                let slot = value.clone();
-                let program = move |futures| -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>> {
-                    Box::pin(async move {
-                        slot.set(Some(program(futures).await?));
-                        Ok(Vec::new())
-                    })
-                };
-                let end = host::run_here(&node, spec, logged, events, program).await;
-                let _ = answer.send((value.take(), end));
+                let program = move |futures| -> LocalBoxFuture<'static, _> { Box::pin(program(futures)) };
+                let _ = answer.send(host::run_here(&node, spec, logged, events, program).await);
             })
         });
         let sent = self.work.as_ref().is_some_and(|queue| queue.send(work).is_ok());
-        match if sent { outcome.await.ok() } else { None } {
-            Some((Some(value), end)) if end.result.is_ok() => (Ok(value), end),
-            Some((_, end)) => {
-                let known = "the job had ended well before; what it returned is not known here";
-                (Err(end.result.clone().err().unwrap_or_else(|| JobError::program(known))), end)
-            }
-            None => {
-                let reason = self.fatal.lock().clone();
-                let reason =
-                    reason.map_or_else(|| "the node has stopped".to_owned(), |f| format!("{}: {}", f.actor, f.reason));
-                let error = JobError::Runtime { reason };
-                (Err(error.clone()), JobEnd::failed(error))
-            }
-        }
+        let end = if sent { outcome.await.ok() } else { None };
+        end.unwrap_or_else(|| {
+            let reason = self.fatal.lock().clone();
+            let reason =
+                reason.map_or_else(|| "the node has stopped".to_owned(), |f| format!("{}: {}", f.actor, f.reason));
+            JobEnd::failed(JobError::Runtime { reason })
+        })
     }
 
     /// Ends a job of this node.

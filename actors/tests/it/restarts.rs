@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::host::JobSpec;
 use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::joblog::LogsLink;
+use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::{Place, TaskOptions};
+use exobus_actors::task::{JobError, Place, TaskOptions};
+use exobus_bus::{Bus, InProcessOptions, Subjects};
 
 use crate::harness::{Cluster, MEMORY_BYTES, until};
 
@@ -91,4 +94,25 @@ async fn a_node_that_was_restarted_is_asked_what_it_still_has() {
     until(|| cluster.node("b").store().ids().is_empty()).await;
     cluster.stop("b");
     assert!(!cluster.spill_dir("b").exists(), "nothing is kept for nobody");
+}
+
+/// Its process was killed after its end was noted, say, and before anybody had heard of it.
+#[test]
+fn what_a_job_has_returned_is_known_to_who_takes_it_up_when_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bus = runtime.block_on(Bus::in_process_durable(InProcessOptions::default(), &file)).unwrap();
+    let mut options = NodeOptions::alone(1, 32 << 20);
+    options.logs = LogsLink::in_file(bus, Subjects::new("local").unwrap(), file);
+    let node = Node::start(options).unwrap();
+    let (job, program, tenant) = (node.new_job(), "test".to_owned(), "local".into());
+    let spec = JobSpec { job, tenant, program, params: Default::default(), sample_ms: 0 };
+    let first = async |_: Futures| -> Result<(String, u64), JobError> { Ok(("rows".to_owned(), 7)) };
+    let (value, _) = runtime.block_on(node.run_logged(spec.clone(), None, first));
+    assert_eq!(value.unwrap(), ("rows".to_owned(), 7));
+    let second = async |_: Futures| -> Result<(String, u64), JobError> { panic!("it had ended and runs again") };
+    let (value, end) = runtime.block_on(node.run_logged(spec, None, second));
+    assert_eq!(value.unwrap(), ("rows".to_owned(), 7), "{end:?}");
+    node.stop();
 }

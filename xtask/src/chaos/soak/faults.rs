@@ -91,10 +91,10 @@ impl History {
 
     /// Faults of the cluster that are not over, or have been for less than their aftermath, at some time between.
     pub(super) fn between(&self, from: Duration, until: Duration) -> Vec<Fault> {
-        let met = self
-            .0
-            .iter()
-            .filter(|(_, begun, ended)| *begun <= until && ended.is_none_or(|ended| ended + AFTERMATH >= from));
+        let of_the_cluster = |fault: &Fault| OF_THE_CLUSTER.iter().any(|(of_it, _)| of_it == fault);
+        let met = self.0.iter().filter(|(fault, begun, ended)| {
+            of_the_cluster(fault) && *begun <= until && ended.is_none_or(|ended| ended + AFTERMATH >= from)
+        });
         met.map(|(fault, ..)| *fault).collect()
     }
 }

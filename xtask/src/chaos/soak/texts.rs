@@ -18,6 +18,8 @@ const GONE: &[Fault] = &[Node, TwoNodes, AllNodes, NodeStopped, NodeFrozen, Serv
 const TEXTS: &[Text] = &[
     Text { code: 130, says: "interrupted", because: &[Cancelled] },
     Text { code: 3, says: "claimed by job", because: &[SameFolder] },
+    // The other one was done before this one began.
+    Text { code: 3, says: "directory is not empty (it holds \"_exobus.json\")", because: &[SameFolder] },
     Text { code: 3, says: "No such file", because: &[NoInput] },
     Text { code: 4, says: "cannot be reached", because: GONE },
 ];
