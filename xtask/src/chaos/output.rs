@@ -38,6 +38,12 @@ pub(super) fn is_claimed(folder: &Path) -> bool {
     folder.join(CLAIM).exists()
 }
 
+/// Whether files of a job have their names: one that is about to claim a folder makes its own one in there first.
+pub(super) fn has_files(folder: &Path) -> bool {
+    let is_shown = |name: &std::ffi::OsStr| !matches!(name.as_encoded_bytes().first(), None | Some(b'.' | b'_'));
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|e| is_shown(&e.file_name()))))
+}
+
 /// Whether there is nothing of a job: no folder, or an empty one.
 pub(super) fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()) || !folder.exists()

@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use super::super::cluster::pid;
 use super::super::flips::Random;
 use super::super::ground::Run;
-use super::super::output::{is_claimed, is_empty};
+use super::super::output::{has_files, is_claimed, is_empty};
 use super::faults::{Fault, note};
 use super::inputs::Kind;
 use super::{PATIENCE, Soak, around, texts};
@@ -195,7 +195,7 @@ impl<'g> Job<'_, 'g> {
             if claimed {
                 unclaimed_since = now;
             }
-            if !claimed && !is_empty(&self.output()) {
+            if !claimed && has_files(&self.output()) {
                 // The claim goes last.
                 self.soak.inputs.check(kind, &self.output()).context("a wrong result, after its client had left")?;
                 return Ok(End::Right);
