@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::{OnceCell, mpsc, watch};
+use tokio::time::{Instant, timeout_at};
 
 pub use subscription::{Delivery, Subscription};
 
-use crate::auth::{Asked, Credentials, MessageError};
+use crate::auth::{ANSWER_BYTES_MAX, Asked, Credentials, MessageError, QUESTION_BYTES_MAX};
 use crate::backend::{Backend, ConnectionState, Incoming, Outgoing, Registration, ServiceInfo, Sink};
 use crate::codec::CodecError;
 use crate::error::BusError;
@@ -29,11 +29,14 @@ use crate::nats::{NatsBackend, NatsOptions};
 use crate::session::Peer;
 use crate::streams::{StreamBackend, Usage};
 use crate::subject::{Pattern, Subject, check_token, unique_token};
-use answers::{AnswerTable, Answers, Waiter};
+use answers::{AnswerTable, Answers, Waiter, Waiting};
 use subscription::{Bounded, Counted};
 
 /// How long [`Bus::flush`] and [`Bus::drain`] wait for the server.
 pub const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Of the answers to one question, so many may wait to be looked at.
+const ANSWERS_LOOKED_AT: usize = 16;
 
 /// How to subscribe.
 #[derive(Debug, Clone)]
@@ -189,10 +192,12 @@ impl Bus {
         &self.voice.me
     }
 
-    /// Asks a service of the cluster, and proves who asks. The answer is authentic, and to this question.
+    /// Asks a service of the cluster, and proves who asks. The answer is authentic, and to this question: what else comes meanwhile, and
+    /// says that we are not believed, ends nothing, as anybody can say it.
     ///
     /// # Errors
-    /// As [`request`](Self::request); `Sealed` where the answer cannot be believed, or says that we are not.
+    /// As [`request`](Self::request), and `TooLarge` for more than [`QUESTION_BYTES_MAX`]; `Sealed` where after `deadline` there was
+    /// nothing but what cannot be believed, or says that we are not (this first), and at once where an authentic answer makes no sense.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         subject: Subject,
@@ -201,8 +206,26 @@ impl Bus {
     ) -> Result<T, BusError> {
         let encode = |error: CodecError| BusError::Config(error.to_string());
         let (asked, bytes) = self.credentials().ask(&subject, self.me(), question).map_err(encode)?;
-        let answer = self.request(subject, Message::new(bytes), deadline).await?;
-        Ok(self.credentials().answered(&asked, &answer.payload)?)
+        if bytes.len() > QUESTION_BYTES_MAX {
+            let (subject, bytes) = (subject.to_string(), bytes.len());
+            return Err(BusError::TooLarge { subject, bytes, max_bytes: QUESTION_BYTES_MAX });
+        }
+        let mut asking = self.begin(subject, Message::new(bytes), (ANSWERS_LOOKED_AT, ANSWER_BYTES_MAX)).await?;
+        let end = Instant::now() + deadline;
+        let mut refused = None;
+        loop {
+            let error = match asking.next(end).await {
+                Ok(Some(answer)) => match self.credentials().answered(&asked, &answer.payload) {
+                    Err(error) if error.is_strangers() => error,
+                    authentic => return Ok(authentic?),
+                },
+                Ok(None) => return Err(refused.map_or_else(|| asking.timed_out(deadline), BusError::Sealed)),
+                Err(error) => return Err(error),
+            };
+            if matches!(error, MessageError::Denied(_)) || refused.is_none() {
+                refused = Some(error);
+            }
+        }
     }
 
     /// The question in a message that arrived, if it is authentic. Who is not believed is told which token is wrong.
@@ -326,17 +349,9 @@ impl Bus {
     /// `NoResponders` at once when nobody subscribes to `subject`, `TimedOut` after `deadline`; as
     /// [`publish`](Self::publish) otherwise.
     pub async fn request(&self, subject: Subject, message: Message, deadline: Duration) -> Result<Message, BusError> {
-        let answers = self.answers().await?;
-        let (sender, receiver) = oneshot::channel();
-        let waiting = answers.table.enter(Waiter::One(sender));
-        let what = subject.clone();
-        self.send(Outgoing { subject, reply: Some(answers.reply_subject(waiting.token)?), message })?;
-        match timeout(deadline, receiver).await {
-            Ok(Ok(incoming)) if incoming.no_responders => Err(BusError::NoResponders { subject: what.to_string() }),
-            Ok(Ok(incoming)) => Ok(incoming.message),
-            Ok(Err(_)) => Err(BusError::Closed),
-            Err(_) => Err(BusError::TimedOut { what: format!("request on {what}"), after: deadline }),
-        }
+        let mut asking = self.begin(subject, message, (1, usize::MAX)).await?;
+        let answer = asking.next(Instant::now() + deadline).await?;
+        answer.ok_or_else(|| asking.timed_out(deadline))
     }
 
     /// Asks and collects answers until `many` is satisfied; none in time is an empty list.
@@ -349,29 +364,35 @@ impl Bus {
         message: Message,
         many: RequestMany,
     ) -> Result<Vec<Message>, BusError> {
-        let answers = self.answers().await?;
-        // The channel holds all answers that are wanted; whatever comes beyond them is dropped.
-        let (sender, mut receiver) = mpsc::channel(many.max.clamp(1, 1 << 16));
-        let waiting = answers.table.enter(Waiter::Many(sender));
-        let what = subject.clone();
         let end = Instant::now() + many.deadline;
-        self.send(Outgoing { subject, reply: Some(answers.reply_subject(waiting.token)?), message })?;
+        let mut asking = self.begin(subject, message, (many.max.clamp(1, 1 << 16), usize::MAX)).await?;
         let mut received = Vec::new();
         while received.len() < many.max {
             let until = match many.gap {
                 Some(gap) if !received.is_empty() => end.min(Instant::now() + gap),
                 _ => end,
             };
-            match timeout_at(until, receiver.recv()).await {
-                Ok(Some(incoming)) if incoming.no_responders => {
-                    return Err(BusError::NoResponders { subject: what.to_string() });
-                }
-                Ok(Some(incoming)) => received.push(incoming.message),
-                Ok(None) => return Err(BusError::Closed),
-                Err(_) => break,
+            match asking.next(until).await? {
+                Some(answer) => received.push(answer),
+                None => break,
             }
         }
         Ok(received)
+    }
+
+    /// Sends a question, of which up to `count` answers of up to `bytes_max` each are wanted; what comes beyond is dropped.
+    async fn begin(
+        &self,
+        subject: Subject,
+        message: Message,
+        (count, bytes_max): (usize, usize),
+    ) -> Result<Asking<'_>, BusError> {
+        let answers = self.answers().await?;
+        let (sender, receiver) = mpsc::channel(count);
+        let waiting = answers.table.enter(Waiter { sender, bytes_max });
+        let what = subject.clone();
+        self.send(Outgoing { subject, reply: Some(answers.reply_subject(waiting.token)?), message })?;
+        Ok(Asking { what, receiver, _waiting: waiting })
     }
 
     async fn answers(&self) -> Result<&Answers, BusError> {
@@ -445,5 +466,30 @@ impl Bus {
             refused_full: of(&counters.refused_full),
             backend: self.inner.backend.stats(),
         }
+    }
+}
+
+/// A question that was sent.
+struct Asking<'a> {
+    what: Subject,
+    receiver: mpsc::Receiver<Incoming>,
+    _waiting: Waiting<'a>,
+}
+
+impl Asking<'_> {
+    /// The next answer; `None`: there was none until `end`.
+    async fn next(&mut self, end: Instant) -> Result<Option<Message>, BusError> {
+        match timeout_at(end, self.receiver.recv()).await {
+            Ok(Some(incoming)) if incoming.no_responders => {
+                Err(BusError::NoResponders { subject: self.what.to_string() })
+            }
+            Ok(Some(incoming)) => Ok(Some(incoming.message)),
+            Ok(None) => Err(BusError::Closed),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn timed_out(&self, after: Duration) -> BusError {
+        BusError::TimedOut { what: format!("request on {}", self.what), after }
     }
 }

@@ -10,15 +10,35 @@
 //! | `exo.v1.<cluster>.node.<node>.<actor>`           | anyone             | that actor of that node |
 //! | `exo.v1.<cluster>.node.<node>.beat`              | the node           | everyone (`node.*.beat`) |
 //! | `exo.v1.<cluster>.node.<to>.session.<from>`      | node `from`        | node `to` (frames of [sessions](crate::session)) |
+//! | `exo.v1.<cluster>.node.<to>.session.client.<from>` | submitter `from` | node `to`               |
+//! | `exo.v1.<cluster>.client.<to>.session.<from>`    | node `from`        | submitter `to`          |
 //! | `exo.v1.<cluster>.job.<tenant>.<job>.<channel>`  | see [`JobChannel`] | see [`JobChannel`]      |
 //! | `exo.v1.<cluster>.stream.<stream>.<rest>`        | records of a [stream](crate::streams) | readers of the stream |
 //! | `exo.v1.<cluster>.kv.<bucket>.<key>`             | writers of a [bucket](crate::kv) | watchers of the bucket |
 //! | `exo.v1.<cluster>.data.<node>.<rest>`            | only when NATS is the data path | |
+//!
+//! What submitters say and what is said to them have tokens of their own, as permissions of a server cannot match a part of a
+//! name: so they can keep a submitter from speaking in a node's place.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::auth::Role;
+
+/// What separates the receiver of a frame from its sender.
+const SESSION: &str = "session";
+/// In place of `node`, or before a name: a submitter's.
+const CLIENT: &str = "client";
+
+/// Below what a process of this role is spoken to in sessions.
+fn place(role: Role) -> &'static str {
+    match role {
+        Role::Node => "node",
+        Role::Submitter => CLIENT,
+    }
+}
 
 /// The first token of all subjects of ours.
 pub(crate) const SCHEME: &str = "exo";
@@ -259,11 +279,11 @@ pub enum Address {
         /// The actor's token.
         actor: String,
     },
-    /// `node.<to>.session.<from>`: a frame of a session.
+    /// `node.<to>.session.<from>` and what stands for it where one of both is a submitter: a frame of a session.
     Session {
-        /// The receiving node.
+        /// The receiving process.
         to: String,
-        /// The sending node; permissions of the server keep others from claiming it.
+        /// The sending process; permissions of the server keep others from claiming it, or at least its role.
         from: String,
     },
     /// `job.<tenant>.<job>.<channel>`.
@@ -364,20 +384,41 @@ impl Subjects {
         self.pattern(&["node", "*", actor])
     }
 
-    /// `node.<to>.session.<from>`: frames of the session from one node to another.
+    /// Frames of the session from one process to another: `node.<to>.session.<from>` between nodes, `client.` in place of `node.` to a
+    /// submitter, and `client.<from>` at the end from one. Both names say their [roles](Role::of).
     ///
     /// # Errors
     /// A part is no token.
     pub fn session(&self, to: &str, from: &str) -> Result<Subject, SubjectError> {
-        self.subject(&["node", to, "session", from])
+        let place = place(Role::of(to));
+        match Role::of(from) {
+            Role::Node => self.subject(&[place, to, SESSION, from]),
+            Role::Submitter => self.subject(&[place, to, SESSION, CLIENT, from]),
+        }
     }
 
-    /// `node.<to>.session.*`: frames from all nodes to one.
+    /// Frames from all processes to one: `node.<to>.session.>`, or `client.<to>.session.*`, as only nodes talk to submitters.
     ///
     /// # Errors
     /// `to` is no token.
     pub fn sessions_to(&self, to: &str) -> Result<Pattern, SubjectError> {
-        self.pattern(&["node", to, "session", "*"])
+        let from = match Role::of(to) {
+            Role::Node => ">",
+            Role::Submitter => "*",
+        };
+        self.pattern(&[place(Role::of(to)), to, SESSION, from])
+    }
+
+    /// Who sends the frame on a [`session`](Self::session) subject. `None`: it is none, or its form is that of another role than the
+    /// name's, so that no permission of the server has looked at the name as what it is.
+    pub fn session_sender(subject: &Subject) -> Option<&str> {
+        let mut tokens = subject.as_str().rsplit('.');
+        let from = tokens.next()?;
+        match (Role::of(from), tokens.next()?) {
+            (Role::Node, SESSION) => Some(from),
+            (Role::Submitter, CLIENT) if tokens.next()? == SESSION => Some(from),
+            _ => None,
+        }
     }
 
     /// `job.<tenant>.<job>.<channel>`.
@@ -455,7 +496,9 @@ impl Subjects {
         match tokens.as_slice() {
             ["ctl", service, verb] => Ok(Address::Ctl { service: own(service), verb: own(verb) }),
             ["node", node, actor] => Ok(Address::Node { node: own(node), actor: own(actor) }),
-            ["node", to, "session", from] => Ok(Address::Session { to: own(to), from: own(from) }),
+            [_, to, SESSION, .., from] if self.session(to, from).as_ref() == Ok(subject) => {
+                Ok(Address::Session { to: own(to), from: own(from) })
+            }
             ["job", tenant, job, channel] => {
                 let channel = JobChannel::ALL.into_iter().find(|c| c.token() == *channel).ok_or_else(foreign)?;
                 Ok(Address::Job { tenant: own(tenant), job: own(job), channel })
@@ -543,6 +586,31 @@ mod tests {
         assert!(subjects.node_all("*").is_ok_and(|p| p.as_str() == "exo.v1.test.node.*.>"));
         assert!(subjects.ctl("sched", ">").is_err());
         assert!(Subjects::new("a.b").is_err());
+    }
+
+    #[test]
+    fn subjects_of_sessions_say_the_roles_of_both_ends_and_a_name_in_the_form_of_the_other_role_is_nobody() {
+        let subjects = Subjects::new("test").unwrap();
+        let check = |to: &str, from: &str, expected: &str| {
+            let subject = subjects.session(to, from).unwrap();
+            assert_eq!(subject.as_str(), format!("exo.v1.test.{expected}"));
+            assert!(subjects.sessions_to(to).unwrap().matches(&subject), "{to} does not hear {from}");
+            assert_eq!(Subjects::session_sender(&subject), Some(from));
+        };
+        check("n1", "n2", "node.n1.session.n2");
+        check("n1", "client-7", "node.n1.session.client.client-7");
+        check("client-7", "n1", "client.client-7.session.n1");
+        check("n1", "client", "node.n1.session.client");
+        for forged in [
+            "node.n1.session.client.n2",
+            "node.n1.session.client-7",
+            "node.n1.session.client.x.client-7",
+            "client.client-7.session.client.n1",
+        ] {
+            let subject = Subject::parse(&format!("exo.v1.test.{forged}")).unwrap();
+            assert!(subjects.parse(&subject).is_err(), "{forged}");
+            assert_eq!(Subjects::session_sender(&subject), None, "{forged}");
+        }
     }
 
     #[test]

@@ -5,11 +5,16 @@ use proptest::prelude::*;
 
 const TOKEN: &str = "[A-Za-z0-9_-]{1,12}";
 
+/// A node, or a submitter.
+fn process() -> impl Strategy<Value = String> {
+    prop_oneof![TOKEN, TOKEN.prop_map(|name| format!("client-{name}"))]
+}
+
 fn address() -> impl Strategy<Value = Address> {
     prop_oneof![
         (TOKEN, TOKEN).prop_map(|(service, verb)| Address::Ctl { service, verb }),
         (TOKEN, TOKEN).prop_map(|(node, actor)| Address::Node { node, actor }),
-        (TOKEN, TOKEN).prop_map(|(to, from)| Address::Session { to, from }),
+        (process(), process()).prop_map(|(to, from)| Address::Session { to, from }),
         (TOKEN, TOKEN, prop::sample::select(&JobChannel::ALL[..])).prop_map(|(tenant, job, channel)| Address::Job {
             tenant,
             job,

@@ -25,6 +25,11 @@ const VERSION: u8 = 2;
 const ANSWER: u8 = 0;
 const DENIAL: u8 = 1;
 const CHALLENGE_BYTES: usize = 16;
+/// Largest question, sealed, in bytes. Anybody may send one, and it is looked at whole before anything of it is believed; those that there
+/// are take a few hundred bytes.
+pub const QUESTION_BYTES_MAX: usize = 4096;
+/// Largest answer, sealed: the largest value, and what surrounds it.
+pub(crate) const ANSWER_BYTES_MAX: usize = codec::SIZE_BYTES_MAX + 1024;
 
 /// Why a sealed message was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -213,7 +218,10 @@ impl Credentials {
         let malformed = || MessageError::Malformed("an answer names who answers");
         match unversioned(bytes)?.split_first() {
             Some((&ANSWER, _)) => {}
-            Some((&DENIAL, denied)) => return Err(MessageError::Denied(codec::decode(denied)?)),
+            Some((&DENIAL, denied)) => {
+                let denied = codec::decode(denied).map_err(|_| MessageError::Malformed("a denial without a reason"))?;
+                return Err(MessageError::Denied(denied));
+            }
             _ => return Err(malformed()),
         }
         let (said, found) = split_mac(bytes)?;

@@ -28,8 +28,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use credentials::Credentials;
-pub(crate) use key::{Key, MAC_BYTES};
-pub use message::{Asked, MessageError, Question};
+pub(crate) use key::{Key, MAC_BYTES, random};
+pub(crate) use message::ANSWER_BYTES_MAX;
+pub use message::{Asked, MessageError, QUESTION_BYTES_MAX, Question};
 
 /// How names of submitters begin; no node has such a name.
 pub const SUBMITTER_PREFIX: &str = "client-";

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use crate::auth::random;
 use crate::backend::{Incoming, Registration, Sink};
 use crate::error::BusError;
 use crate::subject::Subject;
@@ -24,15 +24,15 @@ impl Answers {
     }
 }
 
-/// Who waits, and for how many.
-pub(super) enum Waiter {
-    One(oneshot::Sender<Incoming>),
-    Many(mpsc::Sender<Incoming>),
+/// Who waits. Its channel has room for all answers that are wanted.
+pub(super) struct Waiter {
+    pub(super) sender: mpsc::Sender<Incoming>,
+    /// A larger answer is none.
+    pub(super) bytes_max: usize,
 }
 
 #[derive(Default)]
 pub(super) struct AnswerTable {
-    next_token: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiter>>,
 }
 
@@ -43,8 +43,9 @@ pub(super) struct Waiting<'a> {
 }
 
 impl AnswerTable {
+    /// Under a token that nobody can foresee, or whoever may publish where answers go could answer before who was asked.
     pub(super) fn enter(&self, waiter: Waiter) -> Waiting<'_> {
-        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let token = random() as u64;
         self.waiting.lock().insert(token, waiter);
         Waiting { table: self, token }
     }
@@ -59,19 +60,12 @@ impl Drop for Waiting<'_> {
 impl Sink for AnswerTable {
     fn deliver(&self, incoming: Incoming) {
         let Some(token) = incoming.subject.tokens().last().and_then(|token| token.parse().ok()) else { return };
-        let mut waiting = self.waiting.lock();
-        match waiting.get(&token) {
-            Some(Waiter::Many(sender)) => {
-                // Full means that all answers that are wanted are there already.
-                let _ = sender.try_send(incoming);
-            }
-            Some(Waiter::One(_)) => {
-                if let Some(Waiter::One(sender)) = waiting.remove(&token) {
-                    let _ = sender.send(incoming);
-                }
-            }
-            // A late answer: whoever asked has stopped waiting.
-            None => {}
+        let waiting = self.waiting.lock();
+        // None: a late answer, whoever asked has stopped waiting.
+        let waiter = waiting.get(&token).filter(|waiter| incoming.message.wire_bytes() <= waiter.bytes_max);
+        if let Some(waiter) = waiter {
+            // Full means that all answers that are wanted are there already.
+            let _ = waiter.sender.try_send(incoming);
         }
     }
 

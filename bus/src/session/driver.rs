@@ -19,6 +19,7 @@ use crate::auth::Speaker;
 use crate::backend::{ConnectionState, Incoming, Registration};
 use crate::error::BusError;
 use crate::message::Message;
+use crate::subject::Subjects;
 
 /// Frames that may wait for the driver. Windows bound what honest peers send; this is for the others.
 const INBOX_FRAMES_MAX: usize = 64 * 1024;
@@ -318,10 +319,10 @@ impl Driver {
     }
 
     fn on_frame(&mut self, now: Duration, incoming: Incoming) {
-        let Some(node) = incoming.subject.as_str().rsplit('.').next() else { return };
         let frame = &incoming.message.payload;
-        let Some(link) = self.shared.link_from(node, frame).filter(|link| link.node != self.shared.me.node) else {
-            self.shared.refusals.refuse_stranger(node, RECEIVER, &"no frame of another node");
+        let sender = Subjects::session_sender(&incoming.subject).filter(|node| *node != self.shared.me.node);
+        let Some(link) = sender.and_then(|node| self.shared.link_from(node, frame)) else {
+            self.shared.refusals.refuse_stranger(incoming.subject.as_str(), RECEIVER, &"no frame of another process");
             return;
         };
         let mut effects = std::mem::take(&mut self.effects);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, Event, Peer, SessionOptions};
-use exobus_bus::{Bus, BusError, JobChannel, Message, NatsOptions, Subjects, SubscribeOptions};
+use exobus_bus::{Bus, BusError, JobChannel, Message, NatsOptions, Subject, Subjects, SubscribeOptions};
 use nkeys::KeyPair;
 use tokio::time::timeout;
 
@@ -232,6 +232,8 @@ async fn no_role_of_the_shipped_configuration_can_do_more() {
         async move { matches!(bus.subscribe(pattern, SubscribeOptions::default()).await, Err(BusError::Denied { .. })) }
     };
     assert!(denied(&viewer, "exo.v1.lab.node.>").await, "a viewer reads sessions");
+    assert!(denied(&viewer, "exo.v1.lab.client.>").await, "a viewer reads what is said to submitters");
+    assert!(denied(&submitter, "exo.v1.lab.node.>").await, "a submitter reads what others say to nodes");
     assert!(denied(&viewer, "_INBOX_submitter.>").await, "a viewer reads a submitter's answers");
     assert!(denied(&submitter, "exo.v1.lab.ctl.>").await, "a submitter reads others' requests");
     assert!(denied(&submitter, "_INBOX_node.>").await, "a submitter reads a node's answers");
@@ -245,10 +247,34 @@ async fn no_role_of_the_shipped_configuration_can_do_more() {
         (&viewer, subjects.node("n1", "owner").unwrap()),
         (&viewer, subjects.ctl("jobs", "submit").unwrap()),
         (&submitter, subjects.job("me", "j1", JobChannel::Evt).unwrap()),
+        (&submitter, subjects.node("n1", "beat").unwrap()),
+        (&submitter, subjects.session("n2", "n1").unwrap()),
+        (&submitter, subjects.session("client-1", "n1").unwrap()),
     ] {
         bus.publish(subject, Message::new("forged")).await.unwrap();
         bus.flush().await.unwrap();
     }
+    // Nor as the answer to something that one has asked oneself.
+    for (bus, role) in [(&submitter, "submitter"), (&viewer, "viewer")] {
+        let own: Subject = format!("_INBOX_{role}.sync.me").parse().unwrap();
+        let mut asked = bus.subscribe(own.clone().into(), SubscribeOptions::default()).await.unwrap();
+        let target = subjects.session("client-1", "n1").unwrap();
+        bus.publish_with_reply(own, target.clone(), Message::new("?")).unwrap();
+        assert_eq!(timeout(PATIENCE, asked.recv()).await.unwrap().unwrap().reply, Some(target.clone()));
+        bus.publish(target, Message::new("forged")).await.unwrap();
+        bus.flush().await.unwrap();
+    }
     node.publish(subjects.node("n1", "owner").unwrap(), Message::new("end")).await.unwrap();
     assert_eq!(timeout(PATIENCE, all.recv()).await.unwrap().unwrap().message.payload, "end");
+
+    // To the inbox of others of their role neither.
+    for (bus, role) in [(&submitter, "submitter"), (&viewer, "viewer")] {
+        let other = cluster.connect(role).await;
+        let inbox = |part: &str| format!("_INBOX_{role}.{part}.7");
+        let mut heard = other.subscribe(inbox("*").parse().unwrap(), SubscribeOptions::default()).await.unwrap();
+        bus.publish(inbox("somebody").parse().unwrap(), Message::new("forged")).await.unwrap();
+        bus.flush().await.unwrap();
+        other.publish(inbox("sync").parse().unwrap(), Message::new("end")).await.unwrap();
+        assert_eq!(timeout(PATIENCE, heard.recv()).await.unwrap().unwrap().message.payload, "end");
+    }
 }

@@ -99,7 +99,7 @@ const SUBJECTS: &str = "exo.v1.local.";
 fn kind(subject: &str) -> String {
     let words: Vec<&str> = subject.trim_start_matches(SUBJECTS).split('.').collect();
     match words[..] {
-        ["node", _, what, ..] => format!("node.*.{what}"),
+        [at @ ("node" | "client"), _, what, ..] => format!("{at}.*.{what}"),
         ["job", .., what] => format!("job.*.{what}"),
         [durable @ ("kv" | "stream"), what, ..] => format!("{durable}.{what}"),
         _ => words.join("."),
@@ -125,6 +125,8 @@ impl Samples {
             "data.n1.x",
             "node.n1.beat",
             "node.n1.session.n9",
+            "node.n1.session.client.client-9",
+            "client.client-9.session.n1",
         ];
         let mut samples = Self(BTreeMap::new());
         for end in unused {
