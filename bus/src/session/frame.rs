@@ -1,4 +1,4 @@
-//! What travels: one message on `node.<to>.session.<from>` is one frame: a header of 68 bytes, a body, a MAC of 16 bytes.
+//! What travels: one message on a subject of sessions ([`Subjects::session`](crate::Subjects::session)) is one frame: a header of 68 bytes, a body, a MAC of 16 bytes.
 //!
 //! | bytes  | field                                                                          |
 //! |--------|--------------------------------------------------------------------------------|
@@ -158,6 +158,13 @@ pub(crate) fn seal(frame: &mut BytesMut, key: &Key, answers: Option<&Challenge>)
     frame[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
+/// Makes the checksum fit whatever is in the frame, as who forges one does.
+#[cfg(test)]
+pub(super) fn fix_checksum(frame: &mut [u8]) {
+    let checksum = checksum(frame);
+    frame[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+}
+
 /// Whether who has sealed this frame knows the key.
 pub(crate) fn is_authentic(frame: &[u8], key: &Key, answers: Option<&Challenge>) -> bool {
     if frame.len() < OVERHEAD_BYTES {
@@ -167,7 +174,7 @@ pub(crate) fn is_authentic(frame: &[u8], key: &Key, answers: Option<&Challenge>)
     key.verifies(&authenticated(frame, answers), mac)
 }
 
-/// What the MAC of a frame is made of. The header says whether a challenge follows it.
+/// What the MAC of a frame is made of. Who verifies it knows whether it is to answer a challenge: a welcome and a refusal that count do.
 fn authenticated<'a>(frame: &'a [u8], answers: Option<&'a Challenge>) -> [&'a [u8]; 3] {
     let challenge = answers.map_or(&[][..], |challenge| &challenge[..]);
     [&frame[..CHECKSUM_AT], challenge, &frame[HEADER_BYTES..]]

@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::timeout;
 
-use super::frame::{Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, challenge, is_authentic, seal, versions};
+use super::frame::{
+    Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, challenge, fix_checksum, is_authentic, seal, versions,
+};
 use super::opening::{Opening, SessionKeys};
 use super::{Endpoint, EndpointEvents, Event, Peer, SessionError, SessionOptions};
 use crate::auth::{Credentials, Key};
@@ -104,6 +106,13 @@ impl Raw {
         let mut frame = self.frame(Kind::Hello, 0, 0, &[&versions[..], &MY_CHALLENGE].concat());
         seal(&mut frame, self.opening.sending(), None);
         frame.freeze()
+    }
+
+    /// That of a release without MACs, which anybody can make: the versions, and nothing else.
+    fn hello_without_mac(&self, versions: [u8; 4]) -> Bytes {
+        let mut hello = self.frame(Kind::Hello, 0, 0, &versions);
+        fix_checksum(&mut hello);
+        hello.freeze()
     }
 
     /// Says hello and hears the welcome, which answers the challenge.
@@ -205,19 +214,55 @@ async fn a_release_without_macs_is_refused_with_both_versions() {
     let bus = bus();
     let (b, _b_events) = open(&bus, "b", 1).await;
     let mut raw = Raw::new(&bus).await;
-    // Its hello: the versions, no challenge, no MAC.
-    let mut hello = raw.frame(Kind::Hello, 0, 0, &[1, 0, 1, 0]);
-    let checksum = {
-        let mut checksum = crc32fast::Hasher::new();
-        checksum.update(&hello[..HEADER_BYTES - 4]);
-        checksum.update(&hello[HEADER_BYTES..]);
-        checksum.finalize()
-    };
-    hello[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
-    raw.publish(hello.freeze());
+    raw.publish(raw.hello_without_mac([1, 0, 1, 0]));
     let (_, refusal) = raw.hears_a(Kind::Refuse).await;
     assert_eq!(versions(&refusal), Ok((2, 2)), "it hears what we speak");
     assert_eq!(b.stats().frames_of_strangers, 1);
     let error = FrameError::Release { theirs: (1, 1), ours: (2, 2) }.to_string();
     assert!(error.contains("speaks versions 1 to 1 of sessions, this one speaks 2 to 2: run one release"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_anybody_can_have_refused_is_no_refusal_to_who_was_met() {
+    let bus = bus();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    let mut a = Raw::new(&bus).await;
+    a.meet().await;
+    // Somebody says hello as a release without MACs, and as the half that `a` is.
+    for versions in [[1, 0, 1, 0], [2, 0, 2, 0]] {
+        a.publish(a.hello_without_mac(versions));
+        let (header, refusal) = a.hears_a(Kind::Refuse).await;
+        assert_eq!(header.to, ME);
+        let believed = is_authentic(&refusal, a.opening.receiving(), Some(&MY_CHALLENGE));
+        assert!(!believed, "a stranger has made a refusal of `b`");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // However often that is said, others hear who `b` is.
+    for _ in 0..100 {
+        a.publish(a.hello_without_mac([1, 0, 1, 0]));
+    }
+    let stale = a.data(1, 1, b"\0\x01x\x03old");
+    a.peer.epoch -= 1;
+    a.publish(a.data(1, 1, b"\0\x01x\x03old"));
+    a.hears_a(Kind::Hello).await;
+    a.publish(stale);
+    assert_eq!(items(next(&mut b_events).await), [("x".into(), "old".into())]);
+    assert_eq!(b.stats().frames_of_strangers, 102);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_who_speaks_a_version_of_ours_is_none() {
+    let bus = bus();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    b.send("a", "x", "waits".into()).unwrap();
+    let mut a = Raw::new(&bus).await;
+    let (header, hello) = a.hears_a(Kind::Hello).await;
+    a.peer = header.from;
+    let mut refusal = a.frame(Kind::Refuse, 0, 0, &[&[2, 0, 2, 0][..], &MY_CHALLENGE].concat());
+    seal(&mut refusal, a.opening.sending(), Some(&challenge(&hello).unwrap()));
+    a.publish(refusal.freeze());
+    a.meet().await;
+    a.publish(a.data(1, 1, b"\0\x01x\x02hi"));
+    assert_eq!(items(next(&mut b_events).await), [("x".into(), "hi".into())]);
+    a.hears_a(Kind::Data).await;
 }

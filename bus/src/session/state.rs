@@ -111,7 +111,10 @@ pub(crate) struct Session {
     heard_at: Duration,
     waiting_since: Option<Duration>,
     silence_told: bool,
+    /// When somebody who could not be believed was last told who we are.
     hello_answered_at: Option<Duration>,
+    /// When a release that cannot prove anything was last told what we speak.
+    release_answered_at: Option<Duration>,
     /// The peer said goodbye.
     left: bool,
 
@@ -153,6 +156,7 @@ impl Session {
             waiting_since: None,
             silence_told: false,
             hello_answered_at: None,
+            release_answered_at: None,
             left: false,
             counts: Counts::default(),
         }
@@ -235,11 +239,8 @@ impl Session {
         }
         if header.kind == Kind::Hello {
             if let Err(error) = self.check_greeting(frame, None) {
-                // Of a release that cannot prove anything: it hears what we speak, as it would from one that it can talk to.
-                let recently = self.hello_answered_at.is_some_and(|at| now < at + self.settings.retry_min / 2);
-                if matches!(error, FrameError::Release { .. }) && !recently {
-                    self.hello_answered_at = Some(now);
-                    self.send_versions(Kind::Refuse, header.from, effects);
+                if matches!(error, FrameError::Release { .. }) {
+                    self.refuse_release(now, header.from, effects);
                 }
                 return Err(error);
             }
@@ -277,10 +278,12 @@ impl Session {
             return Ok(());
         }
         if header.kind == Kind::Refuse {
-            if matches!(self.phase, Phase::Bound { .. }) {
-                return Ok(());
+            let theirs = versions(frame)?;
+            // Whoever says no to a version that it speaks is not to be understood.
+            let supported = common_version(self.settings.versions, theirs).is_some();
+            if !supported && !matches!(self.phase, Phase::Bound { .. }) {
+                self.unsupported(header.from.incarnation, theirs, outbox, effects);
             }
-            self.unsupported(header.from.incarnation, versions(frame)?, outbox, effects);
             return Ok(());
         }
         let version = match (self.phase, header.kind) {

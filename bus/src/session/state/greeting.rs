@@ -59,7 +59,8 @@ impl Session {
         self.heard_at = now;
         self.silence_told = false;
         let supported = common_version(self.settings.versions, theirs).is_some();
-        self.send_versions(if supported { Kind::Welcome } else { Kind::Refuse }, header.from, effects);
+        let kind = if supported { Kind::Welcome } else { Kind::Refuse };
+        self.send_versions(kind, header.from, self.met.as_ref().map(|met| &met.challenge), effects);
         if !supported {
             self.unsupported(header.from.incarnation, theirs, outbox, effects);
         }
@@ -90,17 +91,27 @@ impl Session {
 
     pub(super) fn say_hello(&mut self, effects: &mut Vec<Effect>) {
         self.counts.hellos_sent += 1;
-        self.send_versions(Kind::Hello, Half::NONE, effects);
+        self.send_versions(Kind::Hello, Half::NONE, None, effects);
     }
 
-    pub(super) fn send_versions(&self, kind: Kind, to: Half, effects: &mut Vec<Effect>) {
+    /// Tells somebody of a release that cannot prove anything what we speak, as it would hear from one that it can talk to. Anybody can
+    /// have this said, to any half, so it answers no challenge and whoever can prove something does not believe it; and as often as is
+    /// of use.
+    pub(super) fn refuse_release(&mut self, now: Duration, to: Half, effects: &mut Vec<Effect>) {
+        if self.release_answered_at.is_none_or(|at| now >= at + self.settings.retry_min / 2) {
+            self.release_answered_at = Some(now);
+            self.send_versions(Kind::Refuse, to, None, effects);
+        }
+    }
+
+    /// `answers`: the challenge of the half that it is said to, where that has greeted.
+    fn send_versions(&self, kind: Kind, to: Half, answers: Option<&Challenge>, effects: &mut Vec<Effect>) {
         let mut bytes = BytesMut::zeroed(HEADER_BYTES);
         // A welcome may come before we are bound, so it acknowledges nothing.
         Header { ack: 0, ..self.header(kind, HELLO_VERSION, to) }.write(&mut bytes);
         bytes.extend_from_slice(&self.settings.versions.0.to_le_bytes());
         bytes.extend_from_slice(&self.settings.versions.1.to_le_bytes());
         bytes.extend_from_slice(&self.my_challenge);
-        let answers = self.met.as_ref().filter(|_| kind != Kind::Hello).map(|met| &met.challenge);
         seal(&mut bytes, self.opening.sending(), answers);
         effects.push(Effect::Send(bytes.freeze()));
     }
