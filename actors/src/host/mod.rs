@@ -315,18 +315,13 @@ async fn accept_patiently(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -
     let begun = node.post.clock().now();
     loop {
         match accept(node, job, spec.clone()).await {
-            Err(LogError::Bus(error)) if may_heal(&error) && node.post.clock().now() < begun + ACCEPT_DEADLINE => {
+            Err(error) if error.may_heal() && node.post.clock().now() < begun + ACCEPT_DEADLINE => {
                 warn!(job_id = %job, error = causes(&error), "the log of jobs cannot be written now");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
             accepted => return accepted,
         }
     }
-}
-
-/// Whether what is in the way of a log may be out of it soon: streams of a server that was emptied are made anew.
-fn may_heal(error: &BusError) -> bool {
-    error.is_retryable() || matches!(error, BusError::StreamMissing { .. })
 }
 
 enum Accepted {

@@ -4,27 +4,37 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use exobus_bus::chaos::{Chaos, Faults};
 use exobus_bus::{Bus, Subjects};
 use tokio::task::LocalSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{Entry, JobLog, JobLogs, LogNews, Opened, Trouble};
-use crate::host::JobSpec;
-use crate::ids::{Incarnation, JobId, NodeId};
+use super::{Entry, JobLog, JobLogs, LogNews, Opened};
+use crate::futures::Choice;
+use crate::host::{JobEnd, JobSpec};
+use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
 use crate::task::JobError;
 
 const DEADLINE: Duration = Duration::from_secs(5);
+/// A job stands in streams that were made anew within this time, at the latest.
+const NOTED_WITHIN: Duration = Duration::from_secs(11);
 
 fn spec() -> JobSpec {
     let (program, params) = ("sort@1".to_owned(), Vec::new().into());
     JobSpec { job: JobId::from_u128(7), tenant: "default".into(), program, params, sample_ms: 0 }
 }
 
-fn entry() -> Entry {
+fn end() -> Entry {
     Entry::End(Err(JobError::Cancelled))
 }
 
+fn learned() -> Entry {
+    Entry::Choice(Choice::GivenUp(ObjectId(1)))
+}
+
 struct World {
+    /// What becomes of what the job says.
+    faults: Chaos,
     bus: Bus,
     logs: JobLogs,
     log: JobLog,
@@ -47,12 +57,13 @@ impl World {
     /// A job that runs on node a and has logged something.
     async fn new() -> Self {
         let bus = Bus::in_process();
-        let logs = Self::logs_of(&bus, false).await;
+        let faults = Chaos::around(&bus, 1, Faults::default());
+        let logs = Self::logs_of(&faults.bus(), false).await;
         let (_, head) = Self::runs(&logs, "a").await;
         let news = Rc::<RefCell<Vec<LogNews>>>::default();
         let told = news.clone();
         let log = JobLog::start(&logs, head, move |news| told.borrow_mut().push(news)).unwrap();
-        let mut world = Self { bus, logs, log, news };
+        let mut world = Self { faults, bus, logs, log, news };
         world.log.add(Entry::Run { node: NodeId::new("a") });
         assert_eq!(world.heard().await, LogNews::Durable(1));
         world
@@ -64,10 +75,16 @@ impl World {
                 if let Some(news) = self.news.borrow_mut().pop() {
                     return news;
                 }
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                sleep(Duration::from_millis(10)).await;
             }
         };
         timeout(Duration::from_secs(60), wait).await.expect("there is news")
+    }
+
+    /// The server loses everything, and somebody makes the streams anew.
+    async fn emptied(&self) -> JobLogs {
+        self.logs.lose().await.unwrap();
+        Self::logs_of(&self.bus, true).await
     }
 }
 
@@ -75,55 +92,127 @@ impl World {
 async fn a_job_whose_log_was_lost_is_not_taken_over_but_begins_it_anew() {
     let test = async {
         let mut world = World::new().await;
-        world.logs.lose().await.unwrap();
-        // Others have made the streams anew, and use them.
-        let anew = World::logs_of(&world.bus, true).await;
+        let anew = world.emptied().await;
+        // Others use the streams.
         let other = JobSpec { job: JobId::from_u128(8), ..spec() };
         anew.accept(&other).await.unwrap();
-        world.log.add(entry());
-        let LogNews::Trouble(Trouble::Refused { reason, last: Some(last) }) = world.heard().await else {
-            panic!("taken for something else");
-        };
-        assert!(reason.contains("the NATS server was emptied"), "{reason}");
-        assert!(anew.is_last(spec().job, &last).await.unwrap(), "nobody else has opened it");
+        world.log.add(learned());
+        assert_eq!(world.heard().await, LogNews::Durable(2), "nothing waits for it");
         // Whoever takes it up does so from its beginning, and then it is taken over.
         assert_eq!(anew.unfinished().await.unwrap(), [other, spec()]);
         let (past, head) = World::runs(&anew, "b").await;
-        assert_eq!((past.runs, past.end, head.forgets()), (1, None, false));
-        assert!(!anew.is_last(spec().job, &last).await.unwrap());
+        assert_eq!((past.runs, past.choices, past.end, head.forgets()), (1, Vec::new(), None, false));
+        world.log.add(end());
+        assert_eq!(world.heard().await, LogNews::TakenOver);
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_has_nothing_to_note_stands_in_each_log_that_is_made_anew_within_a_bound() {
+    let test = async {
+        let world = World::new().await;
+        for _ in 0..2 {
+            world.logs.lose().await.unwrap();
+            sleep(Duration::from_secs(60)).await;
+            let anew = World::logs_of(&world.bus, true).await;
+            sleep(NOTED_WITHIN).await;
+            assert_eq!(anew.unfinished().await.unwrap(), [spec()]);
+        }
+        let anew = world.emptied().await;
+        // Whoever made them is the Scheduler next, and Owners hear of it.
+        world.log.look();
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(anew.unfinished().await.unwrap(), [spec()]);
+        assert_eq!(World::runs(&anew, "b").await.0.runs, 1, "it runs there");
+        assert!(world.news.borrow().is_empty(), "the job goes on");
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_cannot_be_begun_anew_at_once_is_begun_later() {
+    let test = async {
+        let mut world = World::new().await;
+        let anew = world.emptied().await;
+        // Questions are answered, and nothing is stored.
+        world.faults.set(Faults { disk_full: true, ..Faults::default() });
+        world.log.add(learned());
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(anew.unfinished().await.unwrap(), []);
+        assert_eq!(world.heard().await, LogNews::Durable(2));
+        world.faults.set(Faults::default());
+        // One try may be under way.
+        sleep(2 * NOTED_WITHIN).await;
+        assert_eq!(anew.unfinished().await.unwrap(), [spec()]);
+        assert_eq!(World::runs(&anew, "b").await.0.runs, 1);
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_was_begun_anew_says_how_the_job_ends() {
+    let test = async {
+        let mut world = World::new().await;
+        let anew = world.emptied().await;
+        world.log.add(learned());
+        world.log.add(end());
+        assert_eq!(world.heard().await, LogNews::Durable(3));
+        match anew.open_job(&spec(), &NodeId::new("b"), Incarnation(1)).await.unwrap() {
+            Opened::Over(end) => assert_eq!(end.result, Err(JobError::Cancelled)),
+            Opened::Runs(run) => panic!("{run:?}"),
+        }
     };
     LocalSet::new().run_until(test).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_was_begun_again_after_its_log_was_lost_is_taken_over() {
-    let test = async {
-        let mut world = World::new().await;
-        world.logs.lose().await.unwrap();
-        let (past, head) = World::runs(&World::logs_of(&world.bus, true).await, "b").await;
-        assert_eq!((past.runs, head.forgets()), (0, true), "nodes may know of earlier runs");
-        world.log.add(entry());
-        assert_eq!(world.heard().await, LogNews::Trouble(Trouble::TakenOver));
-    };
-    LocalSet::new().run_until(test).await;
+    for has_something_to_note in [true, false] {
+        let test = async {
+            let mut world = World::new().await;
+            let (past, head) = World::runs(&world.emptied().await, "b").await;
+            assert_eq!((past.runs, head.forgets()), (0, true), "nodes may know of earlier runs");
+            if has_something_to_note {
+                world.log.add(learned());
+            }
+            assert_eq!(world.heard().await, LogNews::TakenOver);
+        };
+        LocalSet::new().run_until(test).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_log_is_waited_for_a_while_and_then_done_without() {
+async fn a_lost_log_is_waited_for_a_while_and_then_the_job_ends_without() {
     for made_after_s in [10, 60] {
         let test = async {
             let mut world = World::new().await;
             world.logs.lose().await.unwrap();
-            world.log.add(entry());
+            world.log.add(end());
             let again = async {
-                tokio::time::sleep(Duration::from_secs(made_after_s)).await;
+                sleep(Duration::from_secs(made_after_s)).await;
                 World::logs_of(&world.bus, true).await
             };
             let (news, logs) = tokio::join!(world.heard(), again);
-            let LogNews::Trouble(Trouble::Refused { reason, last: Some(last) }) = news else { panic!("{news:?}") };
-            assert_eq!(reason.contains("emptied"), made_after_s < 20, "{reason}");
-            assert!(logs.is_last(spec().job, &last).await.unwrap(), "what is not there says nothing");
+            assert_eq!(news, LogNews::Durable(2));
+            sleep(2 * NOTED_WITHIN).await;
+            let noted = logs.spec(spec().job).await.unwrap();
+            assert_eq!(noted.is_some(), made_after_s < 20, "one that is over is not noted any more");
         };
         LocalSet::new().run_until(test).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_job_is_not_in_streams_that_were_made_anew_is_not_that_it_is_over() {
+    let test = async {
+        let world = World::new().await;
+        let job = JobId::from_u128(8);
+        assert!(world.logs.is_over(job).await.unwrap() && !world.logs.is_over(spec().job).await.unwrap());
+        let anew = world.emptied().await;
+        assert!(!anew.is_over(job).await.unwrap(), "its Owner may be about to note it");
+        anew.close_job(job, &JobEnd::failed(JobError::Cancelled)).await.unwrap();
+        assert!(anew.is_over(job).await.unwrap());
+    };
+    LocalSet::new().run_until(test).await;
 }

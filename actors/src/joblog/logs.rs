@@ -149,6 +149,13 @@ pub enum LogError {
     Contended(JobId),
 }
 
+impl LogError {
+    /// Whether what is in the way may be out of it soon: streams of a server that was emptied are made anew.
+    pub fn may_heal(&self) -> bool {
+        matches!(self, Self::Bus(error) if error.is_retryable() || matches!(error, BusError::StreamMissing { .. }))
+    }
+}
+
 impl From<SubjectError> for LogError {
     fn from(error: SubjectError) -> Self {
         Self::Bus(error.into())
@@ -195,11 +202,11 @@ impl Head {
 
 /// A record, as no other stream of the same name has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(super) struct Mark {
     /// Of the stream.
-    pub identity: String,
+    pub(super) identity: String,
     /// Of the record.
-    pub sequence: u64,
+    pub(super) sequence: u64,
 }
 
 /// Appends once, however often it is tried: `Conflict` means that somebody else has. Tries `TRIES` times for `each`.
@@ -398,7 +405,7 @@ impl JobLogs {
     ///
     /// # Errors
     /// See [`LogError`].
-    pub async fn is_last(&self, job: JobId, mark: &Mark) -> Result<bool, LogError> {
+    pub(super) async fn is_last(&self, job: JobId, mark: &Mark) -> Result<bool, LogError> {
         let same = self.identity().await? == mark.identity;
         let last = self.jobs.last(&self.subject(job, "log")?).await?;
         Ok(last.map_or(!same, |record| same && record.sequence == mark.sequence))
@@ -411,6 +418,18 @@ impl JobLogs {
     pub async fn end(&self, job: JobId) -> Result<Option<JobEnd>, LogError> {
         let record = self.ends.last(&self.end_of(job)?).await?;
         record.filter(|record| !record.is_expiry_marker()).map(|record| decode(job, &record)).transpose()
+    }
+
+    /// Whether a job is known to be over, or not to be a job that is logged: such a one ends with the node that hosts it. Streams that
+    /// were made anew do not know that of a job that they have never heard of: its Owner may live, and be about to note it.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub async fn is_over(&self, job: JobId) -> Result<bool, LogError> {
+        if self.end(job).await?.is_some() {
+            return Ok(true);
+        }
+        Ok(self.spec(job).await?.is_none() && !self.identity().await?.starts_with(ANEW))
     }
 
     /// Notes how a job ended, and forgets the rest of it.

@@ -17,10 +17,11 @@
 //! # Promises
 //! - Any prefix of a log is a log: a tail that was lost costs the work that it told of, nothing else.
 //! - One Owner writes. Each append names the record that it takes for the last one; who opens a log appends that a run begins,
-//!   and from then on appends of an earlier run are refused: it was [taken over](Trouble::TakenOver), and ends without a word.
-//! - A server that was emptied takes over nothing: its streams are made anew with another identity. An append that such a stream
-//!   refuses makes the job begin its log anew there, with no more than that it runs; it goes on, and who takes it up later
-//!   does so from its beginning.
+//!   and from then on appends of an earlier run are refused: it was [taken over](LogNews::TakenOver), and ends without a word.
+//! - The job of an Owner that lives stands in the log that there is, whether or not it has something to note: a server that was emptied
+//!   takes over nothing, its streams are made anew with another identity, and the Writer looks for that with each new Scheduler and
+//!   every 10 s, besides when an append is refused. It begins the log of the job anew there, with no more than that it runs, and in the
+//!   end how it ends; who takes it up before that does so from its beginning.
 //! - A log that cannot be written any more (its stream is full, the bus refuses it) does not end its job: it goes on, and
 //!   can be taken up again only as far as was logged.
 //!
@@ -42,6 +43,6 @@ mod writer;
 mod emptied_tests;
 
 pub use entry::{Entry, Past, TaskDone};
-pub use logs::{JobLogs, LogError, LogsLink, Mark, Opened, Run};
+pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
 pub(crate) use writer::JobLog;
-pub use writer::{LogNews, Trouble};
+pub use writer::LogNews;

@@ -1,11 +1,13 @@
 //! Writing a log: one append at a time, of everything that gathered meanwhile.
 
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::streams::{Expect, Stream};
 use exobus_bus::{BusError, Subject, codec};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 
 use super::entry::Entry;
@@ -23,36 +25,28 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// For so long it is waited for streams that are lost to be made anew, as candidates for Scheduler do
 /// ([`election`](crate::election)).
 const MISSING_MAX: Duration = Duration::from_secs(20);
-/// What became of the log of a job whose server was emptied.
-const EMPTIED: &str = "the NATS server was emptied, and has lost what was logged";
+/// What is said of a job whose log is not written any more.
+const GOES_ON: &str = "the job goes on, and can be taken up again only as far as it was logged";
+/// How often it is looked whether the log is there still, besides when another Scheduler begins: who makes streams anew does.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What became of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogNews {
-    /// Everything up to this position is durable.
+    /// Nothing up to this position waits for the log any more: it is durable, or never will be.
     Durable(u64),
-    /// It cannot be written any more.
-    Trouble(Trouble),
-}
-
-/// Why a log cannot be written any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
     /// Another run has begun: this one must end.
     TakenOver,
-    /// The bus does not take it, and will not.
-    Refused {
-        /// Why.
-        reason: String,
-        /// Its last record, if it was ever written.
-        last: Option<Mark>,
-    },
 }
+
+/// Another run has begun.
+struct TakenOver;
 
 /// The log of a job, for the Owner that writes it.
 #[derive(Debug)]
 pub(crate) struct JobLog {
     entries: mpsc::UnboundedSender<Entry>,
+    look: Arc<Notify>,
     position: u64,
     durable: u64,
 }
@@ -66,20 +60,39 @@ impl JobLog {
         let job = head.spec.job;
         let (stream, subject) = logs.continued(job)?;
         let (entries, queue) = mpsc::unbounded_channel();
-        let writer = Writer { job, logs: logs.clone(), stream, subject, head, queue, waiting: Vec::new() };
+        let look = Arc::<Notify>::default();
+        let mut writer = Writer {
+            job,
+            logs: logs.clone(),
+            stream,
+            subject,
+            head,
+            queue,
+            waiting: Vec::new(),
+            settled: 0,
+            whole: true,
+            look: look.clone(),
+            look_at: Instant::now() + LOOK_EVERY,
+            missing: None,
+        };
         tokio::task::spawn_local(async move {
-            if let Err(trouble) = writer.run(&news).await {
-                news(LogNews::Trouble(trouble));
+            if let Err(TakenOver) = writer.run(&news).await {
+                news(LogNews::TakenOver);
             }
         });
-        Ok(Self { entries, position: 0, durable: 0 })
+        Ok(Self { entries, look, position: 0, durable: 0 })
     }
 
     /// Notes something.
     pub(crate) fn add(&mut self, entry: Entry) {
         self.position += 1;
-        // A writer that is in trouble has said so.
+        // A writer that has ended has said why.
         let _ = self.entries.send(entry);
+    }
+
+    /// Streams may have been made anew: it is looked now.
+    pub(crate) fn look(&self) {
+        self.look.notify_one();
     }
 
     /// How many entries were added.
@@ -107,6 +120,15 @@ struct Writer {
     queue: mpsc::UnboundedReceiver<Entry>,
     /// Taken from the queue, and not in a record yet.
     waiting: Vec<Entry>,
+    /// How many entries nothing waits for any more.
+    settled: u64,
+    /// Whether all that was noted is in the log. Else no more goes in than how the job ends.
+    whole: bool,
+    look: Arc<Notify>,
+    /// When it is looked next whether the log is there still.
+    look_at: Instant,
+    /// Since when there is no stream.
+    missing: Option<Instant>,
 }
 
 fn bytes_of(entry: &Entry) -> usize {
@@ -123,41 +145,54 @@ fn bytes_of(entry: &Entry) -> usize {
 }
 
 impl Writer {
-    async fn run(mut self, news: &impl Fn(LogNews)) -> Result<(), Trouble> {
-        let mut written = 0;
-        while let Some(first) = self.queue.recv().await {
-            self.waiting.push(first);
-            loop {
-                self.gather()?;
-                let entries = self.record();
-                if entries == 0 {
-                    break;
+    /// Writes until the job is over, or its Owner is.
+    async fn run(&mut self, news: &impl Fn(LogNews)) -> Result<(), TakenOver> {
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(self.look_at) => self.look().await?,
+                () = self.look.notified() => self.look().await?,
+                entry = self.queue.recv() => {
+                    let Some(entry) = entry else { return Ok(()) };
+                    self.waiting.push(entry);
+                    if self.write_waiting(news).await? {
+                        return Ok(());
+                    }
                 }
-                let record =
-                    codec::encode_checked(&self.waiting[..entries]).map_err(|error| self.refused(error.to_string()))?;
-                self.write(record).await?;
-                self.waiting.drain(..entries);
-                written += entries as u64;
-                news(LogNews::Durable(written));
             }
         }
-        Ok(())
+    }
+
+    /// Writes what waits, as far as it goes in; true when that was how the job ends.
+    async fn write_waiting(&mut self, news: &impl Fn(LogNews)) -> Result<bool, TakenOver> {
+        loop {
+            self.gather();
+            let entries = self.record();
+            if entries == 0 {
+                return Ok(false);
+            }
+            if !self.write(entries).await? {
+                continue;
+            }
+            let over = self.waiting.drain(..entries).any(|entry| matches!(entry, Entry::End(_)));
+            self.settled += entries as u64;
+            news(LogNews::Durable(self.settled));
+            if over {
+                return Ok(true);
+            }
+        }
     }
 
     /// Takes what is in the queue.
-    fn gather(&mut self) -> Result<(), Trouble> {
+    fn gather(&mut self) {
         while let Ok(entry) = self.queue.try_recv() {
             self.waiting.push(entry);
         }
         let bytes: usize = self.waiting.iter().map(bytes_of).sum();
-        if bytes > WAITING_BYTES_MAX {
-            return Err(self.refused(format!("{bytes} bytes wait to be logged")));
+        if self.whole && bytes > WAITING_BYTES_MAX {
+            warn!(job_id = %self.job, bytes, "too much waits to be logged; {GOES_ON}");
+            self.whole = false;
         }
-        Ok(())
-    }
-
-    fn refused(&self, reason: String) -> Trouble {
-        Trouble::Refused { reason, last: Some(self.head.last.clone()) }
     }
 
     /// How many entries the next record has.
@@ -171,61 +206,112 @@ impl Writer {
         fits.count().max(self.waiting.len().min(1))
     }
 
-    async fn write(&mut self, record: bytes::Bytes) -> Result<(), Trouble> {
-        let id = format!("{}-{}-{}", self.job, self.head.name, self.head.last.sequence);
-        let mut missing = None;
-        loop {
-            let expect = Expect::LastOfSubject(self.head.last.sequence);
-            match append(&self.stream, &self.subject, record.clone(), (expect, &id), LATER).await {
-                Ok(sequence) => {
-                    self.head.last.sequence = sequence;
-                    return Ok(());
-                }
-                Err(error) => self.failed(error, &mut missing).await?,
-            }
-        }
-    }
-
-    /// What it means that an append failed with this; nothing: it is tried again. `missing`: since when there is no stream.
+    /// Writes a record of the first entries. False: the log is another one than it was, and it is to be looked again what goes in.
     ///
     /// Only a stream of the same identity can tell that somebody else writes the log now. Another one knows nothing of it: the server
     /// was emptied.
-    async fn failed(&self, error: BusError, missing: &mut Option<Instant>) -> Result<(), Trouble> {
-        let error = match error {
-            BusError::Conflict { .. } => match self.logs.identity().await {
-                Ok(identity) if identity == self.head.last.identity => return Err(Trouble::TakenOver),
-                Ok(identity) => return Err(self.begin_anew(identity).await),
-                Err(error) => error,
-            },
-            error => error,
-        };
-        let patient = match &error {
-            BusError::StreamMissing { .. } => {
-                if missing.is_none() {
-                    warn!(job_id = %self.job, "{EMPTIED}; the job goes on");
-                }
-                missing.get_or_insert_with(Instant::now).elapsed() < MISSING_MAX
-            }
-            error => error.is_retryable(),
-        };
-        if !patient {
-            warn!(job_id = %self.job, %error, "log cannot be written any more");
-            return Err(self.refused(error.to_string()));
+    async fn write(&mut self, entries: usize) -> Result<bool, TakenOver> {
+        let goes_in = |entry: &&Entry| self.whole || matches!(entry, Entry::End(_));
+        let record: Vec<_> = self.waiting[..entries].iter().filter(goes_in).collect();
+        if record.is_empty() {
+            return Ok(true);
         }
-        debug!(job_id = %self.job, %error, "log not written yet");
-        sleep(PAUSE).await;
+        let record = match codec::encode_checked(&record) {
+            Ok(record) => record,
+            Err(error) => return self.refused(&error).await,
+        };
+        let id = format!("{}-{}-{}", self.job, self.head.name, self.head.last.sequence);
+        loop {
+            let expect = Expect::LastOfSubject(self.head.last.sequence);
+            let error = match append(&self.stream, &self.subject, record.clone(), (expect, &id), LATER).await {
+                Ok(sequence) => {
+                    (self.head.last.sequence, self.missing) = (sequence, None);
+                    return Ok(true);
+                }
+                Err(BusError::Conflict { .. }) => match self.logs.identity().await {
+                    Ok(identity) if identity == self.head.last.identity => return Err(TakenOver),
+                    Ok(identity) => {
+                        let ends = !self.whole;
+                        if let Err(error) = self.begin_anew(identity).await? {
+                            if ends && !self.is_patient(&error) {
+                                return self.refused(&error).await;
+                            }
+                            sleep(PAUSE).await;
+                        }
+                        return Ok(false);
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            let error = LogError::Bus(error);
+            if !self.is_patient(&error) {
+                return self.refused(&error).await;
+            }
+            debug!(job_id = %self.job, error = &error as &dyn Error, "log not written yet");
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether what failed like this is to be tried again.
+    fn is_patient(&mut self, error: &LogError) -> bool {
+        if !matches!(error, LogError::Bus(BusError::StreamMissing { .. })) {
+            return error.may_heal();
+        }
+        if self.missing.is_none() {
+            warn!(job_id = %self.job, "the NATS server was emptied, and has lost what was logged; the job goes on");
+        }
+        self.missing.get_or_insert_with(Instant::now).elapsed() < MISSING_MAX
+    }
+
+    /// The bus does not take a record, and will not. Where that says how the job ends, it ends all the same, if it is this run's to end;
+    /// where that cannot be known, as it would without a log.
+    async fn refused(&mut self, error: &(dyn Error + 'static)) -> Result<bool, TakenOver> {
+        if self.whole {
+            warn!(job_id = %self.job, error, "the log cannot be written any more; {GOES_ON}");
+            self.whole = false;
+            return Ok(false);
+        }
+        warn!(job_id = %self.job, error, "the end of the job cannot be logged");
+        match self.logs.is_last(self.job, &self.head.last).await {
+            Ok(false) => Err(TakenOver),
+            Ok(true) | Err(_) => Ok(true),
+        }
+    }
+
+    /// Looks whether the log is there still, whether or not there is something to write: as long as the Owner lives, its job stands in
+    /// the log that there is.
+    async fn look(&mut self) -> Result<(), TakenOver> {
+        self.look_at = Instant::now() + LOOK_EVERY;
+        let failed = match self.logs.identity().await {
+            Ok(identity) if identity == self.head.last.identity => None,
+            Ok(identity) => self.begin_anew(identity).await?.err(),
+            Err(error) => Some(error.into()),
+        };
+        if let Some(error) = failed {
+            debug!(job_id = %self.job, error = &error as &dyn Error, "whether the job is logged is not known now");
+        }
         Ok(())
     }
 
-    /// The log has begun anew with its server, and notes no more than that the job runs: what it learned and did is not known to the
-    /// Writer any more, and half of it would be wrong.
-    async fn begin_anew(&self, identity: String) -> Trouble {
+    /// The log has begun anew with its server, and notes no more than that the job runs, and how it ends: what it learned and did is not
+    /// known to the Writer any more. Where it fails it is tried again soon, if that is of use.
+    async fn begin_anew(&mut self, identity: String) -> Result<Result<(), LogError>, TakenOver> {
+        (self.whole, self.missing) = (false, None);
         match self.logs.begin_anew(&self.head).await {
-            Ok(sequence) => Trouble::Refused { reason: EMPTIED.to_owned(), last: Some(Mark { identity, sequence }) },
-            Err(LogError::Bus(BusError::Conflict { .. })) => Trouble::TakenOver,
+            Ok(sequence) => {
+                warn!(job_id = %self.job, "the NATS server was emptied; it is logged anew that the job runs");
+                self.head.last = Mark { identity, sequence };
+                Ok(Ok(()))
+            }
+            Err(LogError::Bus(BusError::Conflict { .. })) => Err(TakenOver),
+            Err(error) if error.may_heal() => {
+                self.look_at = Instant::now() + PAUSE;
+                Ok(Err(error))
+            }
             Err(error) => {
-                warn!(job_id = %self.job, %error, "the job is not logged any more");
-                Trouble::Refused { reason: EMPTIED.to_owned(), last: None }
+                warn!(job_id = %self.job, error = &error as &dyn Error, "the job is not logged now");
+                Ok(Err(error))
             }
         }
     }

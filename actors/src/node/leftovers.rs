@@ -9,7 +9,7 @@ use exobus_store::Store;
 use tracing::{debug, info};
 
 use crate::ids::JobId;
-use crate::joblog::{JobLogs, LogError, LogsLink};
+use crate::joblog::LogsLink;
 
 /// How long the node waits for the log.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -28,7 +28,7 @@ pub(super) async fn delete_leftovers(store: &Store, logs: &LogsLink) {
             Err(error) => return debug!(%error, "the log of jobs does not answer"),
         };
         for job in jobs {
-            match is_over(&logs, job).await {
+            match logs.is_over(job).await {
                 Ok(false) => {}
                 Ok(true) => store.delete_group(job.group()),
                 Err(error) => debug!(job_id = %job, %error, "whether the job is over cannot be read"),
@@ -36,9 +36,4 @@ pub(super) async fn delete_leftovers(store: &Store, logs: &LogsLink) {
         }
     };
     let _ = tokio::time::timeout(DEADLINE, look).await;
-}
-
-/// A job that was never logged ends with the node that hosts it; one that is over may be forgotten by now.
-async fn is_over(logs: &JobLogs, job: JobId) -> Result<bool, LogError> {
-    Ok(logs.spec(job).await?.is_none() || logs.end(job).await?.is_some())
 }

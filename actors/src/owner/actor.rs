@@ -590,7 +590,10 @@ impl Actor for OwnerActor {
                 }
             }
             OwnerMsg::Leases { .. } => {}
-            OwnerMsg::NewReign => self.say_demand(),
+            OwnerMsg::NewReign => {
+                self.say_demand();
+                self.logging.new_reign();
+            }
             OwnerMsg::Nodes(nodes) => {
                 self.asking = false;
                 self.nodes_said(nodes);

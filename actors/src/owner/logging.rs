@@ -12,7 +12,7 @@ use super::held::{Freed, Held};
 use super::protocol::OwnerMsg;
 use crate::futures::Choice;
 use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
-use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Mark, Run, TaskDone, Trouble};
+use crate::joblog::{Entry, JobLog, LogNews, Run, TaskDone};
 use crate::merger::{self, MergerMsg};
 use crate::node_manager::NodeMsg;
 use crate::shell::{Kind, Scope};
@@ -33,10 +33,7 @@ pub(crate) struct OwnerLog {
 #[derive(Default)]
 pub(super) struct Logging {
     begins: Option<OwnerLog>,
-    logs: Option<JobLogs>,
     log: Option<JobLog>,
-    /// The last record of a log that cannot be written any more.
-    refused_after: Option<Mark>,
     /// What waits until it is durable.
     held: Held<Result<Vec<u8>, JobError>>,
     /// Nodes that are to say what they hold, and who waits for that.
@@ -52,6 +49,13 @@ impl Logging {
     fn add(&mut self, entry: Entry) {
         if let Some(log) = &mut self.log {
             log.add(entry);
+        }
+    }
+
+    /// Another Scheduler has begun.
+    pub(super) fn new_reign(&self) {
+        if let Some(log) = &self.log {
+            log.look();
         }
     }
 
@@ -95,7 +99,6 @@ impl OwnerActor {
             Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),
         }
         self.logging.settled = Some(settled);
-        self.logging.logs = Some(logs);
         let runs = past.runs;
         if runs > 0 {
             info!(job_id = %self.job, runs, done = past.done.len(), choices = past.choices.len(), "job is taken up again");
@@ -171,24 +174,14 @@ impl OwnerActor {
 
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
     pub(super) fn end_when_durable(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
-        let Logging { log, logs, held, refused_after, .. } = &mut self.logging;
-        match (log, logs, refused_after) {
+        let Logging { log, held, .. } = &mut self.logging;
+        match log {
             _ if held.is_ending() => {}
-            (Some(log), ..) => {
+            Some(log) => {
                 log.add(Entry::End(result.clone().map(Bytes::from)));
                 held.end(log.position(), result);
             }
-            (None, Some(logs), Some(last)) => {
-                held.end(u64::MAX, result);
-                let (logs, job, last) = (logs.clone(), self.job, last.clone());
-                scope.later(async move {
-                    // Where that cannot be known, it ends as it would without a log.
-                    let ours = logs.is_last(job, &last).await.unwrap_or(true);
-                    let trouble = LogNews::Trouble(Trouble::TakenOver);
-                    Some(OwnerMsg::Log(if ours { LogNews::Durable(u64::MAX) } else { trouble }))
-                });
-            }
-            _ => self.end(result, scope),
+            None => self.end(result, scope),
         }
     }
 
@@ -242,17 +235,7 @@ impl OwnerActor {
                     self.end(result, scope);
                 }
             }
-            LogNews::Trouble(Trouble::TakenOver) => {
-                self.taken_over(scope);
-            }
-            LogNews::Trouble(Trouble::Refused { reason, last }) => {
-                warn!(job_id = %self.job, reason, "the job goes on, and can be taken up again only as far as it was logged");
-                (self.logging.log, self.logging.refused_after) = (None, last);
-                self.free_held(u64::MAX);
-                if let Some(result) = self.logging.held.last_word(u64::MAX) {
-                    self.end_when_durable(result, scope);
-                }
-            }
+            LogNews::TakenOver => self.taken_over(scope),
         }
     }
 

@@ -71,7 +71,7 @@ impl Owner {
                 log.last = sequence;
                 LogNews::Durable(log.written + count as u64)
             }
-            Answered::Conflict => LogNews::Trouble(crate::joblog::Trouble::TakenOver),
+            Answered::Conflict => LogNews::TakenOver,
             _ => {
                 log.asked = Some(count);
                 return cx.after(PAUSE, Timer::LogAgain);
@@ -98,7 +98,7 @@ impl Owner {
                     self.end(result, cx);
                 }
             }
-            LogNews::Trouble(_) => self.taken_over(),
+            LogNews::TakenOver => self.taken_over(),
         }
     }
 

@@ -105,6 +105,11 @@ impl Seat {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &NodeId {
+        &self.name
+    }
+
     pub(super) fn lives(&self) -> bool {
         self.process.as_ref().is_some_and(|process| !process.ended.get())
     }

@@ -7,11 +7,12 @@ use tokio::time::sleep;
 
 use super::clock::PausedClock;
 use super::cluster::{Seat, Setup};
-use super::program::{PROGRAM, Shuffle};
+use super::program::{PROGRAM, Shuffle, Sums};
 use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::event::{Event, EventKind};
 use crate::host::{Client, ClientError, ClientOptions, JobEnd, JobSpec};
 use crate::ids::JobId;
+use crate::joblog::JobLogs;
 use crate::random::SeededRandom;
 use crate::simulation::dice::Dice;
 use crate::simulation::tests::seeds_of;
@@ -52,38 +53,55 @@ struct Heard {
     end: Result<JobEnd, ClientError>,
 }
 
-fn all_nodes_die(back: Option<Duration>) -> Heard {
+/// Runs something in a world of its own.
+fn in_a_world<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, async {
-        let setup = Setup {
-            bus: Bus::in_process(),
-            subjects: Subjects::new("paused").unwrap(),
-            network: MemoryNetwork::new(),
-            clock: Arc::new(PausedClock::new()),
-            memory_bytes: 64 << 20,
-            takes_ms: 1000..1001,
-            faults: Faults::default(),
-        };
+    tokio::task::LocalSet::new().block_on(&runtime, test)
+}
+
+/// A world in which tasks take so long, milliseconds.
+fn setup(takes_ms: u64) -> Setup {
+    Setup {
+        bus: Bus::in_process(),
+        subjects: Subjects::new("paused").unwrap(),
+        network: MemoryNetwork::new(),
+        clock: Arc::new(PausedClock::new()),
+        memory_bytes: 64 << 20,
+        takes_ms: takes_ms..takes_ms + 1,
+        faults: Faults::default(),
+    }
+}
+
+async fn client(setup: &Setup) -> Client {
+    let options = ClientOptions {
+        bus: setup.bus.clone(),
+        subjects: setup.subjects.clone(),
+        clock: setup.clock.clone(),
+        random: Arc::new(SeededRandom::new(8)),
+        deadline: LIVES_FOR,
+    };
+    Client::connect(options).await.unwrap()
+}
+
+fn spec(shuffle: &Shuffle) -> JobSpec {
+    JobSpec {
+        job: JobId::from_u128(1),
+        tenant: "paused".into(),
+        program: PROGRAM.into(),
+        params: rmp_serde::to_vec_named(shuffle).unwrap().into(),
+        sample_ms: 0,
+    }
+}
+
+fn all_nodes_die(back: Option<Duration>) -> Heard {
+    in_a_world(async {
+        let setup = setup(1000);
         let mut dice = Dice::new(7);
         let shuffle = Shuffle::draw(&mut dice, BYTES_MAX);
         let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
         let mut start = |seat: &mut Seat| assert!(seat.start(&setup, &mut dice), "nobody is about to end");
         seats.iter_mut().for_each(&mut start);
-        let options = ClientOptions {
-            bus: setup.bus.clone(),
-            subjects: setup.subjects.clone(),
-            clock: setup.clock.clone(),
-            random: Arc::new(SeededRandom::new(8)),
-            deadline: LIVES_FOR,
-        };
-        let mut client = Client::connect(options).await.unwrap();
-        let spec = JobSpec {
-            job: JobId::from_u128(1),
-            tenant: "paused".into(),
-            program: PROGRAM.into(),
-            params: rmp_serde::to_vec_named(&shuffle).unwrap().into(),
-            sample_ms: 0,
-        };
+        let mut client = client(&setup).await;
         let (started, has_started) = tokio::sync::oneshot::channel();
         let (mut started, mut news) = (Some(started), Vec::new());
         let clock = setup.clock.clone();
@@ -105,7 +123,7 @@ fn all_nodes_die(back: Option<Duration>) -> Heard {
             }
             killed
         };
-        let (end, killed) = tokio::join!(client.run(spec, hear, std::future::pending()), die);
+        let (end, killed) = tokio::join!(client.run(spec(&shuffle), hear, std::future::pending()), die);
         client.close().await;
         for seat in &mut seats {
             seat.kill().await;
@@ -134,4 +152,47 @@ fn a_client_whose_cluster_comes_back_says_that_its_job_goes_on() {
         news.iter().rposition(|(_, kind)| matches!(kind, EventKind::GoesOn { what, .. } if what == "the job"));
     assert!(waits.is_some() && waits < goes_on, "{news:?}");
     assert!(end.is_ok_and(|end| end.result.is_ok()));
+}
+
+#[test]
+fn a_job_goes_on_whose_host_dies_a_while_after_the_server_was_emptied_under_a_long_task() {
+    in_a_world(async {
+        let setup = setup(30_000);
+        let mut dice = Dice::new(7);
+        let shuffle = Shuffle::draw(&mut dice, BYTES_MAX);
+        let mut seats = [Seat::new(0, 2), Seat::new(1, 2)];
+        seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
+        let mut client = client(&setup).await;
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let mut started = Some(started);
+        let hear = |event: Event| {
+            if let (EventKind::JobStarted { .. }, Some(started)) = (&event.kind, started.take()) {
+                started.send(event.node.clone()).unwrap();
+            }
+        };
+        // Nobody else knows the job: its client leaves when it has begun.
+        let host = tokio::select! {
+            host = has_started => host.unwrap(),
+            ended = client.run(spec(&shuffle), hear, std::future::pending()) => panic!("{ended:?}"),
+        };
+        client.close().await;
+        crate::election::lose(&setup.bus, &setup.subjects).await.unwrap();
+        // The streams are made anew, and no task ends: there is nothing to note.
+        sleep(Duration::from_secs(15)).await;
+        let host = seats.iter_mut().find(|seat| *seat.name() == host).unwrap();
+        host.kill().await;
+        let logs = JobLogs::open(&setup.bus, &setup.subjects, true, LIVES_FOR).await.unwrap().unwrap();
+        let until = setup.clock.now() + 10 * LIVES_FOR;
+        let end = loop {
+            if let Some(end) = logs.end(spec(&shuffle).job).await.unwrap() {
+                break end;
+            }
+            assert!(setup.clock.now() < until, "the job is gone");
+            sleep(Duration::from_secs(1)).await;
+        };
+        assert_eq!(rmp_serde::from_slice::<Sums>(&end.result.unwrap()).unwrap(), shuffle.sums());
+        for seat in &mut seats {
+            seat.kill().await;
+        }
+    });
 }
