@@ -177,7 +177,7 @@ fn scheduler_messages(job: JobId, node: &NodeId, incarnation: Incarnation) -> Ve
         SchedulerMsg::JobsOver { jobs: vec![job; 3] },
         SchedulerMsg::Holds { node: node.clone(), jobs: vec![job; 3] },
         SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 2) },
-        SchedulerMsg::ListJobs { reply: Reply::to(node.clone(), 3) },
+        SchedulerMsg::ListJobs { settled: true, reply: Reply::to(node.clone(), 3) },
     ]
 }
 

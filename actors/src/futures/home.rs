@@ -10,8 +10,9 @@ use crate::joblog::LogsLink;
 use crate::scheduler::{SchedulerLink, SchedulerMsg};
 use crate::task::JobError;
 
-/// How long the Scheduler may take to list its jobs.
-const LIST_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the Scheduler may take to list its jobs: one that has just begun, or has lost a node, waits until it has heard of all that
+/// live ([`SchedulerOptions::settle`](crate::scheduler::SchedulerOptions::settle)).
+const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Where a job runs, for who finds what it has left. The same for all runs of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +38,11 @@ impl OtherJobs {
     pub(super) async fn is_over(&self, job: JobId) -> Result<bool, JobError> {
         let unknown = |reason: String| JobError::Runtime { reason: format!("how it stands with job {job}: {reason}") };
         let Some((scheduler, logs)) = &self.0 else { return Err(unknown("nobody knows here".to_owned())) };
-        let jobs = scheduler.ask(|reply| SchedulerMsg::ListJobs { reply }, LIST_DEADLINE).await;
+        let jobs = scheduler.ask(|reply| SchedulerMsg::ListJobs { settled: true, reply }, LIST_DEADLINE).await;
         if jobs.map_err(|error| unknown(error.to_string()))?.iter().any(|info| info.job == job) {
             return Ok(false);
         }
-        // A Scheduler that has just begun may not have heard of it; what is accepted stands in the log.
+        // Nobody may run it just now; what is accepted stands in the log.
         let accepted = match logs.get().await.map_err(|error| unknown(error.to_string()))? {
             Some(logs) => logs.spec(job).await.map_err(|error| unknown(error.to_string()))?.is_some(),
             None => false,

@@ -216,7 +216,7 @@ impl Client {
     /// # Errors
     /// The Scheduler does not answer.
     pub async fn jobs(&self, deadline: Duration) -> Result<Vec<JobInfo>, ClientError> {
-        self.ask(|reply| SchedulerMsg::ListJobs { reply }, deadline).await
+        self.ask(|reply| SchedulerMsg::ListJobs { settled: false, reply }, deadline).await
     }
 
     /// What a job waits for, as its Owner on `home` says; with `ask` after asking the job's nodes, which takes some seconds

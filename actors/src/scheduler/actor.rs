@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
-use super::protocol::{NodeInfo, Placement, Refusal, SchedulerMsg};
+use super::protocol::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
 use super::state::{Effect, Event, SchedulerOptions, State};
 use crate::host::{self, HostMsg, JobSpec};
 use crate::ids::{Epoch, JobId, NodeId};
@@ -43,12 +43,19 @@ struct Reigning {
     until: Duration,
     asks: HashMap<u64, Reply<Result<Placement, Refusal>>>,
     next_ask: u64,
-    /// Who wants to know the nodes, while they are being gathered.
-    lists: Vec<Reply<Vec<NodeInfo>>>,
+    /// Who is to be told what there is, as soon as that is known.
+    lists: Vec<List>,
+}
+
+/// Who wants to know what there is.
+enum List {
+    Nodes(Reply<Vec<NodeInfo>>),
+    /// `true`: all of them, whoever is not listed is not there.
+    Jobs(bool, Reply<Vec<JobInfo>>),
 }
 
 impl Reigning {
-    fn event(&mut self, post: &Post, now: Duration, message: SchedulerMsg) -> Option<Event> {
+    fn event(&mut self, message: SchedulerMsg) -> Option<Event> {
         Some(match message {
             SchedulerMsg::NodeUp(spec) => Event::NodeUp(spec),
             SchedulerMsg::NodeDown { node, incarnation, reason } => {
@@ -64,16 +71,12 @@ impl Reigning {
             SchedulerMsg::Release { job, lease } => Event::Release { job, lease },
             SchedulerMsg::JobDone { job } => Event::JobDone { job },
             SchedulerMsg::JobsOver { jobs } => Event::JobsOver(jobs),
-            SchedulerMsg::ListNodes { reply } if self.state.gathers(now) => {
-                self.lists.push(reply);
-                return None;
-            }
             SchedulerMsg::ListNodes { reply } => {
-                post.answer(reply, self.state.nodes());
+                self.lists.push(List::Nodes(reply));
                 return None;
             }
-            SchedulerMsg::ListJobs { reply } => {
-                post.answer(reply, self.state.jobs());
+            SchedulerMsg::ListJobs { settled, reply } => {
+                self.lists.push(List::Jobs(settled, reply));
                 return None;
             }
             SchedulerMsg::Gathered | SchedulerMsg::Tick => Event::Tick,
@@ -81,6 +84,20 @@ impl Reigning {
             SchedulerMsg::Unfinished(jobs) => Event::Unfinished(jobs?),
             SchedulerMsg::Reign { .. } | SchedulerMsg::StepDown | SchedulerMsg::Look => return None,
         })
+    }
+
+    /// Answers who wants to know what there is, if that is known.
+    fn list(&mut self, post: &Post, now: Duration) {
+        if self.state.gathers(now) {
+            return;
+        }
+        for list in std::mem::take(&mut self.lists) {
+            match list {
+                List::Jobs(true, reply) if !self.state.is_settled(now) => self.lists.push(List::Jobs(true, reply)),
+                List::Jobs(_, reply) => post.answer(reply, self.state.jobs()),
+                List::Nodes(reply) => post.answer(reply, self.state.nodes()),
+            }
+        }
     }
 }
 
@@ -197,14 +214,10 @@ impl Actor for Scheduler {
             SchedulerMsg::StepDown => self.reign = None,
             message => match &mut self.reign {
                 Some(reign) if now < reign.until => {
-                    if let Some(event) = reign.event(&self.post, now, message) {
+                    if let Some(event) = reign.event(message) {
                         reign.state.on(now, event, &mut self.effects);
                     }
-                    if !reign.state.gathers(now) {
-                        for reply in std::mem::take(&mut reign.lists) {
-                            self.post.answer(reply, reign.state.nodes());
-                        }
-                    }
+                    reign.list(&self.post, now);
                 }
                 _ if tick => {}
                 // Not, or no longer, the Scheduler: who asked asks again where it is.
@@ -228,5 +241,78 @@ impl Actor for Scheduler {
         census.set(Kind::JobAtScheduler, jobs);
         census.set(Kind::Loan, loans);
         census.set(Kind::Stranger, strangers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_store::Clock;
+    use tokio::task::LocalSet;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::ids::Incarnation;
+    use crate::scheduler::JobDemand;
+    use crate::shell::{self, Address, PostOptions};
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    /// Paused time.
+    struct Paused(Instant);
+
+    impl Clock for Paused {
+        fn now(&self) -> Duration {
+            self.0.elapsed()
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    fn demand() -> SchedulerMsg {
+        SchedulerMsg::Demand(JobDemand {
+            job: JobId::from_u128(7),
+            tenant: "default".into(),
+            owner: NodeId::new("n1"),
+            incarnation: Incarnation(1),
+            sequence: 1,
+            shapes: Vec::new(),
+            leases: Vec::new(),
+            held: Vec::new(),
+        })
+    }
+
+    /// A Scheduler that has just begun to reign after another one.
+    fn succeeding() -> (SchedulerOptions, Address<SchedulerMsg>) {
+        let options = SchedulerOptions::default();
+        let post = Post::new(PostOptions {
+            node: NodeId::new("n1"),
+            incarnation: Incarnation(1),
+            clock: Arc::new(Paused(Instant::now())),
+            on_fatal: Box::new(|fatal| panic!("{}", fatal.reason)),
+        });
+        let scheduler = Scheduler::new(post.clone(), options, LogsLink::default());
+        let scheduler = shell::spawn(&post, crate::scheduler::ACTOR, scheduler);
+        let reign = SchedulerMsg::Reign { epoch: Epoch(2), until: Duration::MAX, succeeds: true };
+        scheduler.send(reign).unwrap();
+        (options, scheduler)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_are_not_listed_before_those_are_known_whose_owners_say_so_in_time() {
+        let test = async |settled: bool, after: fn(&SchedulerOptions) -> Duration| {
+            let (options, scheduler) = succeeding();
+            let listed = scheduler.ask(|reply| SchedulerMsg::ListJobs { settled, reply }, DEADLINE);
+            let demands = async {
+                sleep(after(&options) - Duration::from_millis(1)).await;
+                scheduler.send(demand()).unwrap();
+            };
+            let (jobs, ()) = tokio::join!(listed, demands);
+            let jobs: Vec<_> = jobs.unwrap().iter().map(|info| info.job).collect();
+            assert_eq!(jobs, [JobId::from_u128(7)], "{settled}");
+        };
+        LocalSet::new().run_until(test(false, |options| options.gather)).await;
+        LocalSet::new().run_until(test(true, |options| options.settle)).await;
     }
 }

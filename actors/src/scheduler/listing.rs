@@ -60,7 +60,8 @@ impl Listing {
                     }
                 };
                 // Who is not answered asks again; the next Scheduler may be another one.
-                let Ok(jobs) = scheduler.ask(|reply| SchedulerMsg::ListJobs { reply }, DEADLINE).await else {
+                let Ok(jobs) = scheduler.ask(|reply| SchedulerMsg::ListJobs { settled: false, reply }, DEADLINE).await
+                else {
                     continue;
                 };
                 let list = JobList { jobs, more: 0 }.fitting();

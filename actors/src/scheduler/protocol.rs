@@ -96,6 +96,9 @@ pub enum SchedulerMsg {
     },
     /// Which jobs are there?
     ListJobs {
+        /// Whoever is not listed is not there: answered when all that live had their time to be heard of.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        settled: bool,
         /// All of them, by id.
         reply: Reply<Vec<JobInfo>>,
     },
@@ -134,7 +137,7 @@ impl Wire for SchedulerMsg {
             Self::NodeUp(spec) => SaidBy::ThatNode(&spec.node, spec.incarnation),
             Self::SubmitJob { reply, .. } => SaidBy::Anybody(reply.node()),
             Self::ListNodes { reply } => SaidBy::Anybody(reply.node()),
-            Self::ListJobs { reply } => SaidBy::Anybody(reply.node()),
+            Self::ListJobs { reply, .. } => SaidBy::Anybody(reply.node()),
             _ => SaidBy::Nodes,
         }
     }
@@ -396,7 +399,7 @@ mod tests {
             SchedulerMsg::Release { job, lease: in_use(0) },
             SchedulerMsg::JobDone { job },
             SchedulerMsg::ListNodes { reply: Reply::to(node.clone(), 8) },
-            SchedulerMsg::ListJobs { reply: Reply::to(node, 9) },
+            SchedulerMsg::ListJobs { settled: false, reply: Reply::to(node, 9) },
         ];
         for sample in samples {
             let bytes = rmp_serde::to_vec_named(&sample).unwrap();

@@ -13,7 +13,7 @@
 //! | job done                                     | everything of it is free at once                                  |
 //! | time for renewal                             | divided anew, all leases renewed                                  |
 //! | demand with leases of an earlier reign       | what they use is nobody else's until it is reported idle or ends  |
-//! | submission while it gathers                  | answered when it has gathered                                     |
+//! | submission or list while it gathers          | answered when it has gathered                                     |
 //! | a job is logged as unfinished, has no home   | it is given one                                                   |
 //! | a node has something of a job that is over   | the node is told that it is                                       |
 //! | ... of a job of which nothing is heard       | it is looked whether it is over; if it is, and nothing was heard  |
@@ -268,7 +268,7 @@ impl State {
         Self { lend_from: now + options.gather, settled_from: now + options.settle, ..Self::new(epoch, options) }
     }
 
-    /// Whether all nodes are known that there will be.
+    /// Whether all nodes are known that there will be, and all jobs whose Owners live.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
         now >= self.settled_from
     }

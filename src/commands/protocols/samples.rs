@@ -114,7 +114,7 @@ fn scheduler() -> Vec<SchedulerMsg> {
         SchedulerMsg::JobsOver { jobs: vec![job()] },
         SchedulerMsg::Holds { node: node(), jobs: vec![job()] },
         SchedulerMsg::ListNodes { reply: Reply::to(node(), 8) },
-        SchedulerMsg::ListJobs { reply: Reply::to(node(), 9) },
+        SchedulerMsg::ListJobs { settled: false, reply: Reply::to(node(), 9) },
     ]
 }
 
