@@ -15,7 +15,7 @@ use super::state::{Answer, Effect, ElectionOptions, Event, MAKE_AFTER, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::joblog::JobLogs;
 use crate::membership::{Directory, MembershipMsg};
-use crate::node::{Names, NoScheduler, NodeError, open_durable, somebody_answers};
+use crate::node::{Beats, ClusterOptions, Names, NoScheduler, NodeError, open_durable, somebody_answers};
 use crate::scheduler::{Listing, Reign, SchedulerLink, SchedulerMsg};
 use crate::shell::{Address, Fatal, Post};
 
@@ -81,19 +81,25 @@ impl Keys {
         Ok(Ok(Self { kv, base, names }))
     }
 
-    /// Waits where others are there, and the servers have nothing: they were emptied, and it is not for who has just come to say so.
-    async fn not_emptied(bus: &Bus, subjects: &Subjects) -> Result<(), NodeError> {
+    /// Whether others are there, and the servers have nothing: they were emptied. That is not for who has just come to say, so it waits a
+    /// while. Every node that lives is heard within `beat`.
+    async fn were_emptied(bus: &Bus, subjects: &Subjects, beat: Duration) -> Result<bool, NodeError> {
         let (config, refusals) = (Self::config(subjects)?, Refusals::default());
+        let missing = async || matches!(Kv::is_there(bus, &config).await, Ok(false));
+        if !missing().await {
+            return Ok(false);
+        }
+        let (mut beats, mut others) = (Beats::hear(bus, subjects).await?, false);
         let waiting = async {
-            while matches!(Kv::is_there(bus, &config).await, Ok(false))
-                && somebody_answers(bus, subjects, &refusals).await?
-            {
+            while missing().await && (somebody_answers(bus, subjects, &refusals).await? || beats.within(beat).await) {
+                others = true;
                 sleep(LOOK_EVERY).await;
             }
-            Ok(())
+            Ok::<_, NodeError>(())
         };
-        // Whoever answers makes it within that time, or is gone.
-        timeout(MAKE_AFTER + ANSWER_DEADLINE, waiting).await.unwrap_or(Ok(()))
+        // A candidate that answers makes it within that time, or is gone.
+        timeout(MAKE_AFTER + ANSWER_DEADLINE, waiting).await.unwrap_or(Ok(()))?;
+        Ok(others)
     }
 }
 
@@ -124,13 +130,14 @@ impl Ground {
         }
     }
 
-    /// Looks what the cluster's servers offer; tries for `deadline`.
+    /// Looks what the cluster's servers offer; tries for its deadline.
     ///
     /// # Errors
     /// The bus does not answer, or refuses.
-    pub(crate) async fn of(bus: &Bus, subjects: &Subjects, deadline: Duration) -> Result<Self, NodeError> {
-        Keys::not_emptied(bus, subjects).await?;
-        match Keys::open(bus, subjects, false, deadline).await? {
+    pub(crate) async fn of(cluster: &ClusterOptions) -> Result<Self, NodeError> {
+        let (bus, subjects) = (&cluster.bus, &cluster.subjects);
+        let anew = Keys::were_emptied(bus, subjects, cluster.membership.probe_after()).await?;
+        match Keys::open(bus, subjects, anew, cluster.join_deadline).await? {
             Ok(keys) => Ok(Self::Keys(Box::new(keys))),
             Err(error) => {
                 warn!(

@@ -273,7 +273,7 @@ impl Running {
             agree_on_submitters(&cluster.bus, &cluster.subjects).await?;
         }
         let (ground, reign) = match (cluster.scheduler, first) {
-            (true, _) => (Some(Ground::of(&cluster.bus, &cluster.subjects, cluster.join_deadline).await?), None),
+            (true, _) => (Some(Ground::of(cluster).await?), None),
             (false, true) => (None, Some(search_scheduler(base, cluster).await?)),
             (false, false) => (None, None),
         };

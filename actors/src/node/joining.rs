@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use exobus_bus::auth::{MessageError, SUBMITTER_PREFIX};
 use exobus_bus::session::{EndpointEvents, Event as SessionEvent, Peer};
-use exobus_bus::{Bus, BusError, Credentials, Denied, Refusals, Subject, Subjects, SubscribeOptions};
+use exobus_bus::{Bus, BusError, Credentials, Denied, Refusals, Subject, Subjects, SubscribeOptions, Subscription};
 use exobus_store::Clock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -134,6 +134,38 @@ pub(crate) struct Search {
 /// Whether a Scheduler answers, or a candidate that says why there can be none.
 pub(crate) async fn somebody_answers(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<bool, NodeError> {
     Ok(ask_where(bus, subjects, refusals).await?.is_some() || ask_trouble(bus, subjects, refusals).await?.is_some())
+}
+
+/// The heartbeats of all nodes, for who has none of its own yet.
+pub(crate) struct Beats<'a> {
+    beats: Subscription,
+    credentials: &'a Credentials,
+    subjects: &'a Subjects,
+}
+
+impl<'a> Beats<'a> {
+    /// From now on.
+    pub(crate) async fn hear(bus: &'a Bus, subjects: &'a Subjects) -> Result<Self, NodeError> {
+        let every_beat = subjects.every_node("beat").map_err(|error| NodeError::Other(error.to_string()))?;
+        let beats = bus.subscribe(every_beat, SubscribeOptions::default()).await?;
+        Ok(Self { beats, credentials: bus.credentials(), subjects })
+    }
+
+    /// Whether a node was heard since it was asked last, or is within this time.
+    pub(crate) async fn within(&mut self, time: Duration) -> bool {
+        let heard = async {
+            while let Some(beat) = self.beats.recv().await {
+                let beat = genuine_beat(self.credentials, self.subjects, &beat.subject, &beat.message.payload);
+                if matches!(beat, Ok(Ok(MembershipMsg::Beat(beat))) if !beat.stopping) {
+                    // Older ones say no more.
+                    while self.beats.try_recv().is_some() {}
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(time, heard).await.unwrap_or(false)
+    }
 }
 
 async fn ask_trouble(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<NoScheduler>, NodeError> {

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use control::inhabit;
 pub(crate) use durable::open_durable;
 pub use joining::takes_as_node;
-pub(crate) use joining::{NoScheduler, Search, ask_scheduler, find_scheduler, pump, somebody_answers};
+pub(crate) use joining::{Beats, NoScheduler, Search, ask_scheduler, find_scheduler, pump, somebody_answers};
 pub(crate) use life::Life;
 pub(crate) use naming::Names;
 pub use options::{ClusterOptions, NodeError, NodeOptions};

@@ -49,6 +49,8 @@ pub(super) struct Setup {
 pub(super) struct Seat {
     name: NodeId,
     executors: usize,
+    /// Whether it stands for election.
+    pub(super) scheduler: bool,
     /// What outlives a process.
     disk: FaultyDisk,
     /// Why one of its processes ended by itself.
@@ -99,6 +101,7 @@ impl Seat {
         Self {
             name: NodeId::new(&format!("n{index}")),
             executors,
+            scheduler: true,
             disk: FaultyDisk::new(Arc::new(MemoryDisk::new())),
             fatal: Arc::default(),
             process: None,
@@ -137,7 +140,7 @@ impl Seat {
             cluster: Some(ClusterOptions {
                 bus: bus.bus(),
                 subjects: setup.subjects.clone(),
-                scheduler: true,
+                scheduler: self.scheduler,
                 membership: MembershipOptions::default(),
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
                 join_deadline: JOIN_DEADLINE,

@@ -196,3 +196,35 @@ fn a_job_goes_on_whose_host_dies_a_while_after_the_server_was_emptied_under_a_lo
         }
     });
 }
+
+#[test]
+fn a_candidate_that_comes_back_to_an_emptied_server_hears_of_plain_nodes_and_makes_everything_anew() {
+    in_a_world(async {
+        let setup = setup(1);
+        let mut dice = Dice::new(7);
+        let mut seats = [Seat::new(0, 1), Seat::new(1, 1), Seat::new(2, 1)];
+        seats[1..].iter_mut().for_each(|seat| seat.scheduler = false);
+        seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
+        let identity = async || {
+            let logs = JobLogs::open(&setup.bus, &setup.subjects, false, LIVES_FOR).await.unwrap().unwrap();
+            logs.identity().await.unwrap()
+        };
+        client(&setup).await.close().await;
+        assert!(!identity().await.starts_with("anew-"), "nobody was there before");
+        sleep(Duration::from_secs(5)).await;
+        seats[0].kill().await;
+        crate::election::lose(&setup.bus, &setup.subjects).await.unwrap();
+        assert!(seats[0].start(&setup, &mut dice));
+        client(&setup).await.close().await;
+        assert!(identity().await.starts_with("anew-"), "taken for a first start");
+        // Names that are not kept are not free.
+        let mut second = Seat::new(2, 1);
+        second.scheduler = false;
+        assert!(second.start(&setup, &mut dice));
+        sleep(Duration::from_secs(20)).await;
+        assert!(seats.iter().all(Seat::lives) && !second.lives());
+        for seat in &mut seats {
+            seat.kill().await;
+        }
+    });
+}
