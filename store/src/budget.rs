@@ -74,9 +74,14 @@ impl Budget {
         self.used -= bytes;
     }
 
-    /// The machine has less memory than the budget: it shrinks by what can never be handed out.
-    pub fn lose(&mut self, bytes: u64) {
-        self.capacity = self.capacity.saturating_sub(bytes).max(self.used);
+    /// The machine has less memory than was thought. More than that may be handed out by now: until it has come back, nothing is free.
+    pub fn shrink_to(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+
+    /// How many bytes have to come back before so many can be handed out.
+    pub fn missing_for(&self, bytes: u64) -> u64 {
+        (self.used + bytes).saturating_sub(self.capacity)
     }
 
     /// A request joins the end of its queue.

@@ -138,9 +138,35 @@ impl Allocator {
         (u64::from(self.pages.free_pages()) + self.slabs.empty_pages()) * PAGE
     }
 
-    /// Takes everything from `offset` on that is free out of use for good: the operating system has no more memory.
-    pub fn cut(&mut self, offset: u64) -> u64 {
-        u64::from(self.pages.cut((offset / PAGE) as u32)) * PAGE
+    /// Bytes of the pages that can be handed out when everything has come back. What is out of use is counted here and nowhere else.
+    pub fn usable_bytes(&self) -> u64 {
+        u64::from(self.pages.usable()) * PAGE
+    }
+
+    /// Whether all that is in use or free lies in one piece when everything has come back.
+    pub fn is_whole(&self) -> bool {
+        self.pages.is_whole()
+    }
+
+    /// Whether blocks of these lengths, with whether each is of whole pages, can lie beside each other when everything has come back.
+    pub fn has_room_for(&self, blocks: impl Iterator<Item = (u64, bool)>) -> bool {
+        let mut emptied = Allocator { pages: self.pages.emptied(), slabs: Slabs::default() };
+        let mut fits =
+            |(bytes, paged)| (if paged { emptied.alloc_pages(bytes) } else { emptied.alloc(bytes) }).is_some();
+        blocks.filter(|(bytes, _)| *bytes > 0).all(|block| fits(block))
+    }
+
+    /// Takes everything from `offset` on out of use for good, and what is in use there when it comes back: the operating system has no more
+    /// memory.
+    pub fn cut(&mut self, offset: u64) {
+        let from = (offset / PAGE) as u32;
+        self.slabs.cut(from, &mut self.pages);
+        self.pages.cut(from);
+    }
+
+    /// Takes a run of whole pages that was handed out out of use for good, instead of giving it back.
+    pub fn lose(&mut self, span: Span) {
+        self.pages.lose((span.offset / PAGE) as u32, (span.bytes / PAGE) as u32);
     }
 }
 
@@ -206,10 +232,43 @@ mod tests {
     fn what_is_cut_is_never_handed_out() {
         let mut allocator = Allocator::new(1 << 20);
         let low = allocator.alloc_pages(64 << 10).unwrap();
-        assert_eq!(allocator.cut(512 << 10), 512 << 10);
+        allocator.cut(512 << 10);
+        assert_eq!(allocator.usable_bytes(), 512 << 10);
         assert_eq!(allocator.alloc_pages((512 << 10) - low.bytes + 1), None);
         assert!(allocator.alloc_pages((512 << 10) - low.bytes).is_some());
         assert_eq!(allocator.free_bytes(), 0);
+    }
+
+    #[test]
+    fn a_slab_behind_a_cut_takes_no_more_blocks_and_goes_with_its_last_one() {
+        let mut allocator = Allocator::new(1 << 20);
+        let low = allocator.alloc_pages(512 << 10).unwrap();
+        let [first, second] = [(); 2].map(|()| allocator.alloc(1000).unwrap());
+        allocator.cut(512 << 10);
+        assert_eq!(allocator.alloc(1000), None, "the memory behind it is not there");
+        allocator.free(first);
+        assert_eq!(allocator.alloc(1000), None);
+        allocator.free(second);
+        allocator.free(low);
+        assert_eq!((allocator.free_bytes(), allocator.usable_bytes()), (512 << 10, 512 << 10));
+    }
+
+    #[test]
+    fn what_is_lost_is_lost_once_and_what_is_left_lies_apart() {
+        const UNIT: u64 = 128 << 10;
+        let mut allocator = Allocator::new(8 * UNIT);
+        let [front, middle, behind] = [3, 2, 3].map(|units| allocator.alloc_pages(units * UNIT).unwrap());
+        allocator.lose(middle);
+        allocator.free(behind);
+        assert_eq!(allocator.usable_bytes(), 6 * UNIT);
+        let fits = |units: &[u64]| allocator.has_room_for(units.iter().map(|units| (units * UNIT, true)));
+        assert!(fits(&[3, 3]) && fits(&[2, 1, 1, 2]) && fits(&[]));
+        assert!(!fits(&[4]) && !fits(&[2, 2, 2]) && !fits(&[3, 3, 1]));
+        allocator.cut(4 * UNIT);
+        assert_eq!(allocator.usable_bytes(), 3 * UNIT, "half of what is lost is behind it");
+        allocator.cut(UNIT);
+        allocator.free(front);
+        assert_eq!((allocator.usable_bytes(), allocator.free_bytes()), (UNIT, UNIT));
     }
 
     proptest! {

@@ -18,6 +18,8 @@ pub(crate) struct Pages {
     /// Bit `b` is set where `bins[b]` is not empty.
     filled: u128,
     free: u32,
+    /// First page -> pages of each run that is out of use, see [`Pages::lose`].
+    lost: BTreeMap<u32, u32>,
     /// Pages from here on are out of use, see [`Pages::cut`].
     end: u32,
 }
@@ -30,13 +32,39 @@ fn bin_of(count: u32) -> usize {
 
 impl Pages {
     pub fn new(total: u32) -> Pages {
-        let mut pages =
-            Pages { runs: BTreeMap::new(), bins: vec![BTreeSet::new(); BINS], filled: 0, free: 0, end: total };
-        if total > 0 {
-            pages.insert(0, total);
-            pages.free = total;
-        }
+        let mut pages = Pages {
+            runs: BTreeMap::new(),
+            bins: vec![BTreeSet::new(); BINS],
+            filled: 0,
+            free: 0,
+            lost: BTreeMap::new(),
+            end: total,
+        };
+        pages.free(0, total);
         pages
+    }
+
+    /// What it is like when everything has come back.
+    pub fn emptied(&self) -> Pages {
+        let mut pages = Pages { lost: self.lost.clone(), end: self.end, ..Pages::new(0) };
+        let mut from = 0;
+        for (&first, &count) in &self.lost {
+            pages.free(from, first - from);
+            from = first + count;
+        }
+        pages.free(from, self.end.saturating_sub(from));
+        pages
+    }
+
+    /// Whether no pages before [`Pages::cut`] are out of use.
+    pub fn is_whole(&self) -> bool {
+        self.lost.keys().all(|first| *first >= self.end)
+    }
+
+    /// Pages that can be handed out when everything has come back.
+    pub fn usable(&self) -> u32 {
+        let lost = self.lost.iter().map(|(&first, &count)| (first + count).min(self.end).saturating_sub(first));
+        self.end - lost.sum::<u32>()
     }
 
     #[cfg(test)]
@@ -121,10 +149,13 @@ impl Pages {
         self.insert(first, count);
     }
 
-    /// Takes all pages from `from` on out of use; those in use now leave when they are freed. How many were in use
-    /// before this call and are not any more.
-    pub fn cut(&mut self, from: u32) -> u32 {
-        let lost = self.end.saturating_sub(from);
+    /// Takes pages that are in use out of use: they are never free again.
+    pub fn lose(&mut self, first: u32, count: u32) {
+        self.lost.insert(first, count);
+    }
+
+    /// Takes all pages from `from` on out of use; those in use now leave when they are freed.
+    pub fn cut(&mut self, from: u32) {
         self.end = self.end.min(from);
         let behind: Vec<(u32, u32)> =
             self.runs.iter().filter(|&(&first, &count)| first + count > from).map(|(&a, &b)| (a, b)).collect();
@@ -136,7 +167,6 @@ impl Pages {
                 self.free += from - first;
             }
         }
-        lost
     }
 
     fn insert(&mut self, first: u32, count: u32) {

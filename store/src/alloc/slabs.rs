@@ -59,6 +59,8 @@ pub(crate) struct Slabs {
     partial: [BTreeSet<u32>; CLASSES],
     /// Slabs without a block, at most one per class is kept.
     empty: BTreeMap<u8, u32>,
+    /// Slabs with a page from here on take no block any more; `None`: all do.
+    end: Option<u32>,
 }
 
 impl Slabs {
@@ -117,12 +119,25 @@ impl Slabs {
         slab.free[word] |= bit;
         slab.used -= 1;
         let (class, emptied) = (slab.class, slab.used == 0);
+        if self.end.is_some_and(|end| first + SLAB_PAGES > end) {
+            return !emptied || self.release(first, pages);
+        }
         self.partial[class as usize].insert(first);
         // One is kept: a task that makes and frees one block after the other would build a slab for each.
         if emptied && self.empty.insert(class, first).is_some_and(|other| self.release(other, pages)) {
             debug_assert_eq!(self.empty.get(&class), Some(&first));
         }
         true
+    }
+
+    /// Slabs with a page from `from` on take no block any more.
+    pub fn cut(&mut self, from: u32, pages: &mut Pages) {
+        self.release_empty(pages);
+        let end = self.end.map_or(from, |end| end.min(from));
+        self.end = Some(end);
+        for partial in &mut self.partial {
+            partial.retain(|first| first + SLAB_PAGES <= end);
+        }
     }
 
     /// Gives all slabs without a block back. `false`: there was none.

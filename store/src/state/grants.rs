@@ -103,7 +103,7 @@ impl State {
     /// # Errors
     /// An object or part that is not here; more bytes than the whole budget.
     pub fn request(&mut self, class: Class, items: Vec<RequestItem>) -> Result<Ticket, StoreError> {
-        let (mut lengths, mut paged, mut needs) = (Vec::with_capacity(items.len()), 0, 0);
+        let (mut blocks, mut needs) = (Vec::with_capacity(items.len()), 0);
         let mut described = Vec::with_capacity(items.len());
         for item in &items {
             let range = match item {
@@ -122,17 +122,10 @@ impl State {
                 }
             };
             let plan = self.plan(item)?;
-            if plan.is_paged() {
-                paged += range.end - range.start;
-            } else {
-                lengths.push(range.end - range.start);
-            }
+            blocks.push((range.end - range.start, plan.is_paged()));
             needs += plan.needs(self);
         }
-        let all = paged + Allocator::rounded_together(lengths.into_iter());
-        if all > self.budget.capacity() {
-            return Err(StoreError::TooLarge { need: all, capacity: self.budget.capacity() });
-        }
+        self.can_ever_hold(&blocks)?;
         let ticket = self.budget.enqueue(class, needs);
         let request = Request {
             class,
@@ -147,6 +140,48 @@ impl State {
         self.requests.insert(ticket, request);
         self.pump();
         Ok(ticket)
+    }
+
+    /// Whether memory can hold blocks of these lengths together, with whether each is of whole pages, when nothing else is in it.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`].
+    fn can_ever_hold(&self, blocks: &[(u64, bool)]) -> Result<(), StoreError> {
+        let paged: u64 = blocks.iter().filter(|(_, paged)| *paged).map(|(bytes, _)| *bytes).sum();
+        let packed = blocks.iter().filter(|(_, paged)| !*paged).map(|(bytes, _)| *bytes);
+        let (need, capacity) = (paged + Allocator::rounded_together(packed), self.budget.capacity());
+        if need > capacity || !self.allocator.is_whole() && !self.allocator.has_room_for(blocks.iter().copied()) {
+            return Err(StoreError::TooLarge { need, capacity });
+        }
+        Ok(())
+    }
+
+    /// Memory has become less: whoever waits for more than there can ever be is told.
+    pub(super) fn refuse_too_large(&mut self) {
+        let waiting = self.requests.iter().filter(|(_, request)| matches!(request.phase, Phase::Waiting));
+        let block = |item: &RequestItem| {
+            let range = match item {
+                RequestItem::Local { object, parts } => byte_range(&self.find(object, *parts)?.2),
+                RequestItem::Remote { metas } => byte_range(metas),
+            };
+            Ok((range.end - range.start, self.plan(item)?.is_paged()))
+        };
+        let refused = |(ticket, request): (&Ticket, &Request)| {
+            // What is gone is found out when its turn comes.
+            let blocks = request.items.iter().map(block).collect::<Result<Vec<_>, StoreError>>().ok()?;
+            let error = self.can_ever_hold(&blocks).err()?;
+            Some((*ticket, request.class, error))
+        };
+        let refused: Vec<_> = waiting.filter_map(refused).collect();
+        for (ticket, class, error) in refused {
+            self.fail_waiting(class, ticket, error);
+        }
+    }
+
+    fn fail_waiting(&mut self, class: Class, ticket: Ticket, error: StoreError) {
+        self.budget.leave(class, ticket);
+        self.requests.get_mut(&ticket).expect("it is in the queue").phase = Phase::Failed(error);
+        self.effects.push(Effect::Wake(ticket));
     }
 
     /// Takes what a request got, if it got it.
@@ -320,11 +355,7 @@ impl State {
                     }
                     break;
                 }
-                Err(error) => {
-                    self.budget.leave(class, ticket);
-                    self.requests.get_mut(&ticket).expect("it is in the queue").phase = Phase::Failed(error);
-                    self.effects.push(Effect::Wake(ticket));
-                }
+                Err(error) => self.fail_waiting(class, ticket, error),
             }
         }
         self.spill();
@@ -338,8 +369,8 @@ impl State {
 
     /// Prefetch gets only what the spiller would keep free anyhow.
     fn has_spare_for(&self, needs: u64) -> bool {
-        let loose = self.budget.free() + self.table.clean_bytes();
-        needs + spill::spare_bytes(self.budget.capacity()) / 2 <= loose
+        let spared = needs + spill::spare_bytes(self.budget.capacity()) / 2;
+        self.budget.missing_for(spared) <= self.table.clean_bytes()
     }
 
     /// The head of the arguments finds no memory, and spilling alone does not help: revokes a prefetch (`true`: look
@@ -374,9 +405,7 @@ impl State {
             // Nobody runs who could free anything, and nothing can be written.
             let needed = self.budget.waiting_for(class, head);
             let error = self.disk_full(needed);
-            self.budget.leave(class, head);
-            self.requests.get_mut(&head).expect("it is in the queue").phase = Phase::Failed(error);
-            self.effects.push(Effect::Wake(head));
+            self.fail_waiting(class, head, error);
             return true;
         }
         if self.tight != Some(head) {
@@ -428,7 +457,7 @@ impl State {
         }
         let needs = plans.iter().map(|plan| plan.needs(self)).sum::<u64>();
         self.budget.update(class, ticket, needs);
-        if needs > self.budget.free() + self.table.clean_bytes() {
+        if self.budget.missing_for(needs) > self.table.clean_bytes() {
             return Ok(None);
         }
         // What it has already must not be taken to make room for the rest.

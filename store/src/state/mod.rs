@@ -107,11 +107,12 @@ pub(crate) struct State {
 impl State {
     /// `capacity`: bytes of the region that are handed out. `write_requests_max`: how many may be under way.
     pub fn new(capacity: u64, files: Files, write_requests_max: u64) -> State {
+        let allocator = Allocator::new(capacity);
         State {
             table: Table::new(),
-            budget: Budget::new(capacity),
+            budget: Budget::new(allocator.usable_bytes()),
             files,
-            allocator: Allocator::new(capacity),
+            allocator,
             outside: outside::Outside::default(),
             requests: BTreeMap::new(),
             loading: BTreeMap::new(),
@@ -147,7 +148,7 @@ impl State {
     fn take_memory(&mut self, bytes: u64, paged: bool) -> Option<Span> {
         let takes = State::takes(bytes, paged);
         // Nothing is dropped for a request that will not fit anyhow.
-        if takes > self.budget.free() + self.table.clean_bytes() {
+        if self.budget.missing_for(takes) > self.table.clean_bytes() {
             return None;
         }
         // What is clean already is taken before slow new memory, but no more of it than is asked for: it may lie apart.
@@ -181,6 +182,10 @@ impl State {
 
     /// Makes a page-level span longer where it lies; drops nothing for it.
     pub fn grow(&mut self, span: &mut Span, extra: u64) -> bool {
+        // Pages may be free while more is handed out than there is by now.
+        if State::takes(extra, true) > self.budget.free() {
+            return false;
+        }
         let before = span.bytes;
         let grown = self.allocator.grow(span, extra);
         self.budget.charge(span.bytes - before);
@@ -210,8 +215,15 @@ impl State {
 
     /// The operating system has no more memory than `backed` bytes: what lies behind is out of use.
     pub fn cut(&mut self, backed: u64) {
-        let lost = self.allocator.cut(backed);
-        self.budget.lose(lost);
+        self.allocator.cut(backed);
+        self.shrank();
+        self.pump();
+    }
+
+    /// Memory went out of use: the budget has what is left, and who waits for more than can ever be had is refused.
+    fn shrank(&mut self) {
+        self.budget.shrink_to(self.allocator.usable_bytes());
+        self.refuse_too_large();
     }
 
     /// Whether memory for an output will come free by disk requests alone, without waiting for anybody.
@@ -219,7 +231,7 @@ impl State {
         let evictable = self.table.dirty_bytes() + self.table.writing_bytes();
         (self.files.usable() || self.table.writing_bytes() > 0)
             && evictable > 0
-            && State::takes(bytes, paged) <= self.budget.free() + self.table.clean_bytes() + evictable
+            && self.budget.missing_for(State::takes(bytes, paged)) <= self.table.clean_bytes() + evictable
     }
 
     /// Seals an object. The caller has looked that there is none of its id.

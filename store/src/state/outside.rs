@@ -91,7 +91,7 @@ impl State {
 
     /// Memory far behind, for which what is clean is dropped.
     fn take_last(&mut self, bytes: u64) -> Option<Span> {
-        if bytes > self.budget.free() + self.table.clean_bytes() {
+        if self.budget.missing_for(bytes) > self.table.clean_bytes() {
             return None;
         }
         loop {
@@ -129,8 +129,9 @@ impl State {
         if memory {
             self.free(span);
         } else {
+            self.allocator.lose(span);
             self.budget.release(span.bytes);
-            self.budget.lose(span.bytes);
+            self.shrank();
             self.memory_came_free();
         }
     }

@@ -67,7 +67,7 @@ impl State {
         loop {
             let waiting = self.budget.head().filter(|(class, ..)| self.presses(*class));
             let needed = self.budget.outputs_waiting().unwrap_or(0).max(waiting.map_or(0, |(.., bytes)| bytes));
-            let needed = needed + self.outside_owed();
+            let needed = needed + self.outside_owed() + self.budget.missing_for(0);
             let at_hand = self.at_hand();
             let bytes = spill::bytes_to_write(Levels {
                 capacity: at_hand,

@@ -51,6 +51,8 @@ struct World {
     moves: Vec<(Span, bool)>,
     /// Spans without memory.
     holes: Vec<Span>,
+    /// Those of them that never get any again.
+    gone: Vec<Span>,
 }
 
 impl World {
@@ -79,7 +81,10 @@ impl World {
             let (span, comes_back) = self.moves.swap_remove(nth % self.moves.len());
             if comes_back {
                 self.holes.retain(|hole| *hole != span);
-                state.given_back(span, true);
+                if fails {
+                    self.gone.push(span);
+                }
+                state.given_back(span, !fails);
             } else {
                 self.holes.push(span);
                 state.withdrawn(span);
@@ -126,9 +131,11 @@ enum Step {
     DeleteGroup(u128),
     Disk { nth: usize, fails: bool },
     Outside { bytes: u64 },
+    Cut { backed: u64 },
 }
 
-fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
+/// `faults`: of disks; `scarce`: of memory.
+fn steps(faults: bool, scarce: bool) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (1u64..900_000, 0u128..3).prop_map(|(bytes, group)| Step::Put { bytes, group }),
         1 => (1u64..2_000_000).prop_map(|bytes| Step::Scratch { bytes }),
@@ -140,9 +147,13 @@ fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
         4 => any::<usize>().prop_map(Step::LetGo),
         2 => any::<usize>().prop_map(Step::Delete),
         1 => (0u128..3).prop_map(Step::DeleteGroup),
-        10 => (any::<usize>(), prop::bool::weighted(if faults { 0.05 } else { 0.0 }))
+        10 => (any::<usize>(), prop::bool::weighted(if faults || scarce { 0.05 } else { 0.0 }))
             .prop_map(|(nth, fails)| Step::Disk { nth, fails }),
         1 => (0u64..8 << 20).prop_map(|bytes| Step::Outside { bytes }),
+        1 => (0u64..8 * CAPACITY).prop_map(move |backed| match scarce {
+            true => Step::Cut { backed },
+            false => Step::Disk { nth: backed as usize, fails: false },
+        }),
     ];
     prop::collection::vec(step, 1..200)
 }
@@ -162,6 +173,8 @@ struct Model {
     held: Vec<Held>,
     next_id: u128,
     outside: u64,
+    /// What lies behind is out of use.
+    end: u64,
 }
 
 impl Model {
@@ -184,17 +197,21 @@ impl Model {
     }
 
     fn check(&self, state: &State, world: &World) {
-        assert!(state.budget.used() <= state.budget.capacity());
+        let gone = world.gone.iter().map(|span| span.end().min(self.end).saturating_sub(span.offset));
+        assert_eq!(state.budget.capacity(), self.end - gone.sum::<u64>(), "what can ever be handed out");
+        assert!(self.end < CAPACITY || !world.gone.is_empty() || state.budget.used() <= state.budget.capacity());
         let mut used = self.used(state);
         let moves = world.moves.iter().filter(|(_, comes_back)| !comes_back).map(|(span, _)| *span);
         used.extend(world.holes.iter().copied().chain(moves).map(|span| (span, false)));
+        used.extend(world.gone.iter().map(|span| (*span, false)));
         used.sort();
         for pair in used.windows(2) {
             let same = pair[0] == pair[1] && pair[0].1;
             assert!(same || pair[0].0.end() <= pair[1].0.offset, "two users of one place: {pair:?}");
         }
         used.dedup();
-        let held: u64 = used.iter().map(|(span, _)| span.bytes).sum();
+        let held: u64 = used.iter().map(|(span, _)| span.bytes).sum::<u64>()
+            - world.gone.iter().map(|span| span.bytes).sum::<u64>();
         assert!(held <= state.budget.used(), "{held} bytes are held, {} are counted", state.budget.used());
         assert_eq!(state.table.len(), self.objects.len());
         for id in self.objects.keys() {
@@ -211,7 +228,7 @@ fn run(steps: Vec<Step>, dirs: usize) {
 }
 
 fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
-    let (mut world, mut model) = (World::default(), Model::default());
+    let (mut world, mut model) = (World::default(), Model { end: CAPACITY, ..Model::default() });
     for step in steps {
         state.backed = state.backed.max(state.budget.peak());
         apply(step, &mut state, &mut world, &mut model);
@@ -250,7 +267,8 @@ fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
     world.take(&mut state);
     while world.step(&mut state, 0, false) {}
     assert_eq!((state.table.len(), state.budget.used(), state.budget.waiting()), (0, 0, 0));
-    assert_eq!(state.allocate(CAPACITY, true).map(|span| span.bytes), Some(CAPACITY), "memory was lost");
+    state.allocator.release_empty();
+    assert_eq!(state.allocator.free_bytes(), state.budget.capacity(), "memory was lost");
     assert!(state.files.count() <= 2 * dirs as u64, "files without blocks are left");
 }
 
@@ -286,6 +304,7 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
                 assert!(world.step(state, 0, false), "an output waits for a disk that does nothing: {state:?}");
             };
             if let Some(span) = span {
+                assert!(span.end() <= model.end, "there is no memory behind {span:?}");
                 model.next_id += 1;
                 seal(state, model.next_id, group, span, bytes);
                 model.objects.insert(model.next_id, (bytes, group));
@@ -352,23 +371,33 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
         Step::Disk { nth, fails } => {
             world.step(state, nth, fails);
         }
+        Step::Cut { backed } => {
+            model.end = model.end.min(backed / PAGE * PAGE);
+            state.cut(backed);
+        }
     }
 }
 
 // `PROPTEST_CASES=30000` for a long run.
 proptest! {
     #[test]
-    fn promises_hold_whatever_happens(steps in steps(false)) {
+    fn promises_hold_whatever_happens(steps in steps(false, false)) {
         run(steps, 1);
     }
 
     #[test]
-    fn promises_hold_with_disks_that_fail(steps in steps(true)) {
+    fn promises_hold_with_disks_that_fail(steps in steps(true, false)) {
         run(steps, 2);
     }
 
+    /// The machine has less memory than the region, and what was lent to tables does not come back.
     #[test]
-    fn promises_hold_without_any_disk(steps in steps(false)) {
+    fn promises_hold_where_memory_runs_out(steps in steps(false, true)) {
+        run(steps, 1);
+    }
+
+    #[test]
+    fn promises_hold_without_any_disk(steps in steps(false, false)) {
         run(steps, 0);
     }
 }
@@ -380,7 +409,7 @@ fn slow_state(dirs: usize) -> State {
 
 proptest! {
     #[test]
-    fn promises_hold_where_new_memory_is_slow(steps in steps(true)) {
+    fn promises_hold_where_new_memory_is_slow(steps in steps(true, false)) {
         run_with(slow_state(2), steps, 2);
     }
 }
