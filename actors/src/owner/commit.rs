@@ -2,7 +2,7 @@
 //!
 //! A task that commits makes files visible to others: whatever is found to be wrong afterwards comes too late. So everything that
 //! is checked at the end of a job is checked when such a task is about to be handed out, and a job that is being committed is not
-//! cancelled: it has ended one way or the other soon.
+//! cancelled: it has ended one way or the other soon. One whose program goes on with other tasks after that is; what it has published stays.
 
 use super::lifetime::balance;
 use super::tables::{ArgEntry, Books, EntrySource, OwnerState, State, Task};
@@ -28,10 +28,12 @@ impl OwnerState {
         self.close_all_but(read)
     }
 
-    /// Whether a cancel has to wait: a task that commits runs, or has completed.
+    /// Whether a cancel has to wait: a task that commits runs, or one has completed and no other task is under way, so that the program is
+    /// about to end.
     pub(crate) fn is_committing(&self) -> bool {
         let runs = |(index, task): (Index, &Task)| task.state == State::Running && self.commits(index);
-        self.committed || self.commits.contains(&true) && self.tasks.iter().any(runs)
+        let is_open = |(_, task): (Index, &Task)| !matches!(task.state, State::Done | State::Failed);
+        self.commits.contains(&true) && self.tasks.iter().any(runs) || self.committed && !self.tasks.iter().any(is_open)
     }
 
     /// The books and the unread failures at the end of the program.

@@ -68,7 +68,7 @@ fn a_commit_is_not_handed_out_after_a_failure_that_nobody_was_told_of() {
 }
 
 #[test]
-fn a_job_is_committing_from_when_the_task_runs_until_its_attempt_fails() {
+fn a_job_is_committing_from_when_the_task_runs_until_its_attempt_fails_or_other_tasks_come() {
     let (mut world, reduce) = shuffled(10, false);
     assert!(!world.owner.is_committing());
     let commit = commit(&mut world, reduce);
@@ -80,5 +80,9 @@ fn a_job_is_committing_from_when_the_task_runs_until_its_attempt_fails() {
     world.settle();
     world.complete(commit);
     world.release(commit);
-    assert!(world.owner.is_committing(), "what is published stays so");
+    assert!(world.owner.is_committing(), "the program is about to end");
+    let other = world.submit("other", &[]);
+    assert!(!world.owner.is_committing(), "it goes on");
+    world.complete(other);
+    assert!(world.owner.is_committing());
 }

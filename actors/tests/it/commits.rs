@@ -1,4 +1,4 @@
-//! Functions that commit: what they publish was checked before, and a job that they publish for is not cancelled.
+//! Functions that commit: what they publish was checked before, and a job that they publish for is not cancelled, unless it goes on.
 
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -46,6 +46,19 @@ fn publish_late(context: &mut TaskContext<'_>, file: PathBuf) -> Result<(), Task
     Ok(std::fs::write(file, "published")?)
 }
 
+/// Where the next one is met.
+static BUSY: Barrier = Barrier::new(2);
+
+/// Runs until it is cancelled.
+#[task(name = "test.commits.goes_on")]
+fn goes_on(context: &mut TaskContext<'_>) -> Result<(), TaskError> {
+    BUSY.wait();
+    while !context.cancelled() {
+        std::thread::yield_now();
+    }
+    Err(TaskError::Cancelled)
+}
+
 #[test]
 fn what_does_not_balance_is_not_published() {
     let cluster = Cluster::new();
@@ -91,5 +104,28 @@ fn a_job_that_is_cancelled_while_it_is_committed_ends_well() {
         running.join().unwrap()
     });
     assert_eq!(running, Ok(()));
+    assert!(file.exists());
+}
+
+#[test]
+fn a_job_that_goes_on_after_a_commit_is_cancelled_and_what_it_published_stays() {
+    let cluster = Cluster::new();
+    cluster.start("n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let (node, target, job) = (cluster.node("n"), file.clone(), JobId::new());
+    let program = async move |futures: Futures| {
+        futures.ready(&futures.submit(publish, &target, &[])?).await?;
+        futures.ready(&futures.submit(goes_on, &(), &[])?).await
+    };
+    let result = std::thread::scope(|scope| {
+        let run = || futures::executor::block_on(node.run(job, "test", None, program)).0;
+        #[allow(clippy::disallowed_methods, reason = "a test that waits for a job on a thread of its own")]
+        let running = scope.spawn(run);
+        BUSY.wait();
+        node.cancel(job);
+        running.join().unwrap()
+    });
+    assert_eq!(result, Err(JobError::Cancelled));
     assert!(file.exists());
 }
