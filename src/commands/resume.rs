@@ -119,7 +119,7 @@ fn drop_job(
         (Err(_), None) => return Err(logged.map(|_| ()).unwrap_err()),
     };
     if let Some(output) = &output {
-        OutputFolder::new(output, job).withdraw().map_err(file_failure)?;
+        OutputFolder::new(output, job).withdraw(None).map_err(file_failure)?;
     }
     if let Ok(Stopped { file, .. }) = logged {
         runtime.block_on(file.remove());

@@ -176,7 +176,7 @@ impl Session {
             };
             if let (Some(folder), true, Ok((Err(_), _))) = (folder, over, &ran) {
                 // The job has given it back. A task that was under way then may have begun a file since, and has ended by now.
-                folder.withdraw().unwrap_or_else(|error| eprintln!("{error}"));
+                folder.withdraw(None).unwrap_or_else(|error| eprintln!("{error}"));
             }
             if let Some(file) = file.filter(|_| over) {
                 runtime.block_on(file.remove());

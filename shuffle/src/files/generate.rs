@@ -120,20 +120,18 @@ pub fn generate_dir_until(
 ) -> Result<Option<Generated>, FileError> {
     let folder = OutputFolder::new(directory, JobId::new());
     let home = Home::default();
-    let claimed = match folder.claim(PROGRAM, &home, None)? {
+    let claimed = match folder.claim(PROGRAM, &home, None) {
         // Nobody but the operating system is asked, and it says so.
-        Claimed::Over(job) => {
+        Ok(Claimed::Over(job)) => {
             tracing::warn!(path = %directory.display(), %job, "taking the directory over from a job that is over");
             folder.claim(PROGRAM, &home, Some((job, true)))
         }
-        claimed => Ok(claimed),
+        claimed => claimed,
     };
-    claimed?;
     let lock = folder.lock();
-    let generated = generate_parts(&folder, (mode, start, records), files, threads, stop);
-    drop(lock);
+    let generated = claimed.and_then(|_| generate_parts(&folder, (mode, start, records), files, threads, stop));
     if !matches!(generated, Ok(Some(_))) {
-        let withdrawn = folder.withdraw();
+        let withdrawn = folder.withdraw(lock);
         // What went wrong first is what people need to know.
         generated.as_ref().is_ok().then_some(withdrawn).transpose()?;
     }

@@ -78,6 +78,7 @@ pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Res
     let blocks = context.blocks(0);
     folder.commit(&attempt_name(context), (&params.program, &params.schema), |take| {
         blocks.iter().try_for_each(|block| {
+            context.check_cancelled()?;
             let Finished { token } = rmp_serde::from_slice(block).map_err(TaskError::fatal)?;
             // Names of files in the folder, and of no others.
             if token.name.contains('/') || token.temporary.contains('/') {
@@ -178,11 +179,10 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        drop(self.lock.take());
         // It is another run's, should the job go on elsewhere.
         if self.armed
             && !self.futures.is_abandoned()
-            && let Err(error) = self.folder().withdraw()
+            && let Err(error) = self.folder().withdraw(self.lock.take())
         {
             tracing::warn!(job_id = %self.futures.job(), %error, "the output folder is not as it was");
         }

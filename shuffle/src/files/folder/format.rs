@@ -94,10 +94,11 @@ impl<'de> serde::Deserialize<'de> for Versioned {
     }
 }
 
-/// Writes a file that is not there yet and returns when it is on the disk.
+/// Writes a file that is not there yet, and returns when it is on the disk. One that is there may be anybody's, under another name as well:
+/// that is an error.
 pub(super) fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), FileError> {
     let failed = |error| FileError::io(path, "write", 0, error);
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(failed)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
     let mut buffered = io::BufWriter::new(&file);
     write(&mut buffered).map_err(failed)?;
     buffered.flush().map_err(failed)?;

@@ -15,6 +15,9 @@
 //!   has, under another temporary name, when the task that wrote it ran again; and where there are no links, files are renamed.)
 //! - Everything that gets a name gets it out of the job's folder of temporaries. Who withdraws renames that folder first: from then
 //!   on no attempt, however late, places anything, least of all the manifest.
+//! - A claim is made by one attempt, out of a file that no other one writes to, and is the job's until that is over: who finds it the job's
+//!   goes on with it, and no attempt at a claim removes anything of the job's, whatever it finds. Only who withdraws does.
+//! - A claim is removed, and taken over, by who has its lock; the process of the job has it as long as that runs.
 //! - What is not the job's is never removed and never replaced. Names that begin with `_` or `.` are never input; any other
 //!   name that is not the job's fails the commit, when it begins and again before the manifest is placed.
 
@@ -86,6 +89,11 @@ impl OutputFolder {
         self.path.join(format!("{TEMPORARIES}{}", self.job))
     }
 
+    /// The job.
+    pub(crate) fn job(&self) -> JobId {
+        self.job
+    }
+
     /// The same when the job has given up, so that nobody finds it.
     fn withdrawn(&self) -> PathBuf {
         self.path.join(format!("{TEMPORARIES}{}.withdrawn", self.job))
@@ -96,11 +104,13 @@ impl OutputFolder {
         move |error| FileError::io(&path, operation, 0, error)
     }
 
-    /// Makes the folder if it is not there, claims it, and sees that it is empty. Doing it again changes nothing.
+    /// Makes the folder if it is not there, claims it, and sees that it is empty. Doing it again changes nothing. A folder that is whole with
+    /// the job's output is the job's, too: it is run from its beginning, and will find that it has committed.
     ///
     /// `verdict`: a job that may have claimed it, and whether that is over, as was found out since the last call.
     ///
     /// # Errors
+    /// Whatever it is, a job that does not try again withdraws.
     /// [`FileError::Claimed`]: another job's that runs, can be gone on with, or of which nothing is known;
     /// [`FileError::NotEmpty`], [`FileError::WrongKind`], or what the system says, a missing permission for one.
     pub fn claim(&self, program: &str, home: &Home, verdict: Option<(JobId, bool)>) -> Result<Claimed, FileError> {
@@ -112,7 +122,7 @@ impl OutputFolder {
             };
             let mut taken_over = None;
             match Claim::read(&self.path)? {
-                Some(claim) if claim.job == self.job => return self.claimed(false),
+                Some(claim) if claim.job == self.job => return self.claimed(),
                 Some(claim) => match (verdict, claim.standing(&self.path)) {
                     (_, Standing::Runs) => return refuse(claim, Standing::Runs),
                     (Some((job, true)), _) if job == claim.job => taken_over = Some(claim),
@@ -121,20 +131,19 @@ impl OutputFolder {
                     (_, Standing::OnCluster) if claim.cluster == home.cluster => return Ok(Claimed::Ask(claim.job)),
                     (_, standing) => return refuse(claim, standing),
                 },
+                None if self.is_whole()? => return self.claimed(),
                 None => self.is_empty()?,
             }
             step()?;
             make_dir(&self.temporaries())?;
-            let (draft, place_to) = (self.temporaries().join("claim"), self.path.join(CLAIM));
+            // A name of its own: a draft of another attempt may be the claim by now.
+            let (draft, place_to) = (self.temporaries().join(format!("claim.{}", JobId::new())), self.path.join(CLAIM));
             let claim = Claim::new(self.job, program, home, made_folder);
             write_new(&draft, |to| claim.write(to))?;
             step()?;
             match taken_over {
                 Some(old) => match claim::lock(&self.path) {
-                    Ok(Lock::Held) => {
-                        self.remove_temporaries()?;
-                        return refuse(old, Standing::Runs);
-                    }
+                    Ok(Lock::Held) => return refuse(old, Standing::Runs),
                     Ok(_) if Claim::read(&self.path)?.is_none_or(|now| now.job != old.job) => continue,
                     Ok(_locked) => {
                         Self::new(&self.path, old.job).withdraw_files()?;
@@ -146,27 +155,25 @@ impl OutputFolder {
                 },
                 None => match place(&draft, &place_to).map_err(self.failed("claim"))? {
                     Placed::Now => {}
-                    // Somebody was faster.
-                    Placed::Taken => {
-                        self.remove_temporaries()?;
-                        continue;
-                    }
+                    // Somebody was faster, another attempt of the job for one.
+                    Placed::Taken => continue,
                 },
             }
             step()?;
-            return self.claimed(true);
+            match self.is_empty() {
+                // Another attempt was so much faster that the job has committed.
+                Err(_) if self.is_whole()? => self.remove_claim(true)?,
+                empty => empty?,
+            }
+            return self.claimed();
         }
         Err(FileError::io(&self.path, "claim", 0, io::Error::other("others claim it and give it back all the time")))
     }
 
-    /// The claim is the job's. `now`: since this call.
-    fn claimed(&self, now: bool) -> Result<Claimed, FileError> {
+    /// The folder is the job's.
+    fn claimed(&self) -> Result<Claimed, FileError> {
         make_dir(&self.temporaries())?;
         sync_dir(&self.path)?;
-        if now && let Err(error) = self.is_empty() {
-            self.withdraw()?;
-            return Err(error);
-        }
         Ok(Claimed::Now)
     }
 
@@ -177,19 +184,29 @@ impl OutputFolder {
     /// Shows others that the process of the job lives, as long as the lock is held. `None`: the file system has no locks, or the
     /// claim is not the job's.
     pub fn lock(&self) -> Option<ClaimLock> {
-        for _ in 0..LOOKS_MAX {
-            match claim::lock(&self.path) {
-                Ok(Lock::Ours(lock)) => return self.has_claim().is_ok_and(|ours| ours).then_some(lock),
-                // Who looks how it stands with the job holds it for a moment.
-                Ok(Lock::Held) => std::thread::yield_now(),
-                Ok(Lock::Unknown) | Err(_) => break,
-            }
+        match self.locked() {
+            Ok(Some(Lock::Ours(lock))) => self.own_claim().is_ok_and(|claim| claim.is_some()).then_some(lock),
+            _ => None,
         }
-        None
     }
 
-    fn has_claim(&self) -> Result<bool, FileError> {
-        Ok(Claim::read(&self.path)?.is_some_and(|claim| claim.job == self.job))
+    /// The lock of the claim, whose ever that is; `None`: there is none.
+    fn locked(&self) -> Result<Option<Lock>, FileError> {
+        for _ in 0..LOOKS_MAX {
+            match claim::lock(&self.path) {
+                // Who looks how it stands with the job holds it for a moment.
+                Ok(Lock::Held) => std::thread::yield_now(),
+                Ok(lock) => return Ok(Some(lock)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(self.failed("lock the claim")(error)),
+            }
+        }
+        Ok(Some(Lock::Held))
+    }
+
+    /// The claim, if it is the job's.
+    fn own_claim(&self) -> Result<Option<Claim>, FileError> {
+        Ok(Claim::read(&self.path)?.filter(|claim| claim.job == self.job))
     }
 
     fn is_whole(&self) -> Result<bool, FileError> {
@@ -217,22 +234,26 @@ impl OutputFolder {
         if self.is_whole()? {
             return Ok(self.finish()?);
         }
-        if !self.has_claim()? {
+        if self.own_claim()?.is_none() {
             return Err(self.claim_lost()?.into());
         }
         if self.path.join(MANIFEST).symlink_metadata().is_ok() && !self.is_whole()? {
             return Err(self.foreign(MANIFEST).into());
         }
-        self.has_only_own(&each)?;
+        let read = self.has_only_own(&each)?;
         let draft = self.temporaries().join("manifest");
         self.write_manifest(&draft, attempt, (program, schema), &each)?;
         step()?;
+        let mut read = read.into_iter();
         each(&mut |token| {
-            self.place_file(token)?;
+            // What was read has its name, and need not be read once more.
+            if read.next() != Some(true) {
+                self.place_file(token)?;
+            }
             step()
         })?;
         sync_dir(&self.path)?;
-        self.has_only_own(&each)?;
+        self.has_no_other_names(&each)?;
         step()?;
         match place(&draft, &self.path.join(MANIFEST)).map_err(self.failed("place the manifest")) {
             Ok(Placed::Now) => {}
@@ -251,7 +272,8 @@ impl OutputFolder {
     fn finish(&self) -> Result<(), FileError> {
         self.remove_temporaries()?;
         step()?;
-        self.remove_claim()?;
+        // Whoever took the claim of a whole folder over would find that it is not empty.
+        self.remove_claim(true)?;
         sync_dir(&self.path)
     }
 
@@ -264,6 +286,8 @@ impl OutputFolder {
     ) -> Result<(), E> {
         // Another attempt may write one, too; each gets its name when it is whole, and they are the same.
         let own = draft.with_extension(attempt);
+        // It may have been killed and be here again.
+        remove_file(&own)?;
         let mut failure = None;
         let failed = |error| FileError::io(&own, "write", 0, error);
         write_new(&own, |to| {
@@ -302,31 +326,45 @@ impl OutputFolder {
         }
     }
 
-    /// Whether all names in the folder that would be input are the job's own.
+    /// Makes sure that all names in the folder that would be input are those of files which an attempt before this one has placed. Which
+    /// files were read for that, in the order of `each`: none of those that are left out at the end.
     fn has_only_own<E: From<FileError>>(
+        &self,
+        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
+    ) -> Result<Vec<bool>, E> {
+        let (mut found, mut read) = (visible_names(&self.path)?, Vec::new());
+        if found.is_empty() {
+            return Ok(read);
+        }
+        let temporaries = self.temporaries();
+        each(&mut |token| {
+            let (is_there, target) = (found.contains(token.name.as_str()), self.path.join(&token.name));
+            let is_link =
+                is_there && is_same(&temporaries.join(&token.temporary), &target).map_err(self.failed("look up"))?;
+            let is_read = is_there && !is_link && is_file_of(&target, token.bytes, token.hash)?;
+            if is_link || is_read {
+                found.remove(token.name.as_str());
+            }
+            read.push(is_read);
+            Ok(())
+        })?;
+        match found.pop_first() {
+            None => Ok(read),
+            Some(name) => Err(self.foreign(&name).into()),
+        }
+    }
+
+    /// Whether all names in the folder that would be input are those of files which the job has placed.
+    fn has_no_other_names<E: From<FileError>>(
         &self,
         each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut found = visible_names(&self.path)?;
-        if found.is_empty() {
-            return Ok(());
-        }
-        let temporaries = self.temporaries();
         each(&mut |token| {
-            if !found.contains(token.name.as_str()) {
-                return Ok(());
-            }
-            let target = self.path.join(&token.name);
-            let same = is_same(&temporaries.join(&token.temporary), &target).map_err(self.failed("look up"))?;
-            if same || is_file_of(&target, token.bytes, token.hash)? {
-                found.remove(token.name.as_str());
-            }
+            found.remove(token.name.as_str());
             Ok(())
         })?;
-        match found.pop_first() {
-            None => Ok(()),
-            Some(name) => Err(self.foreign(&name).into()),
-        }
+        found.pop_first().map_or(Ok(()), |name| Err(self.foreign(&name).into()))
     }
 
     fn foreign(&self, name: &str) -> FileError {
@@ -339,14 +377,14 @@ impl OutputFolder {
     }
 
     /// Gives the folder back as it was: nothing of the job stays in it, unless its output is whole. Doing it again changes
-    /// nothing; what a job that is over does has no effect on others.
+    /// nothing; what a job that is over does has no effect on others. `lock`: that of the claim, where the caller has it.
     ///
     /// # Errors
     /// What the system says.
-    pub fn withdraw(&self) -> Result<(), FileError> {
+    pub fn withdraw(&self, lock: Option<ClaimLock>) -> Result<(), FileError> {
         self.withdraw_files()?;
         step()?;
-        self.remove_claim()
+        self.remove_claim(lock.is_some())
     }
 
     /// Removes the job's files, but for the claim.
@@ -401,17 +439,40 @@ impl OutputFolder {
         remove_dir(&self.temporaries())
     }
 
-    /// Removes the claim, and the folder if it was made for the job and nothing is in it.
-    fn remove_claim(&self) -> Result<(), FileError> {
-        if let Some(claim) = Claim::read(&self.path)?.filter(|claim| claim.job == self.job) {
-            remove_file(&self.path.join(CLAIM))?;
-            step()?;
-            if claim.made_folder {
-                // Unless there is something in it.
-                let _ = fs::remove_dir(&self.path);
-            }
+    /// Removes the claim if it is the job's, and the folder if it was made for the job and nothing is in it. `locked`: nobody takes the folder
+    /// over meanwhile.
+    fn remove_claim(&self, locked: bool) -> Result<(), FileError> {
+        let Some(claim) = self.own_claim()? else { return Ok(()) };
+        step()?;
+        let lock = if locked { None } else { self.locked()? };
+        match lock {
+            // Who takes it over has it, and it is another's soon.
+            Some(Lock::Held) => return Ok(()),
+            Some(Lock::Unknown) => self.take_claim_away()?,
+            // As it is while nobody else can change it.
+            None | Some(Lock::Ours(_)) if self.own_claim()?.is_some() => remove_file(&self.path.join(CLAIM))?,
+            None | Some(Lock::Ours(_)) => return Ok(()),
+        }
+        step()?;
+        if claim.made_folder {
+            // Unless there is something in it.
+            let _ = fs::remove_dir(&self.path);
         }
         Ok(())
+    }
+
+    /// Removes the claim where there are no locks: whose it is, is looked at under a name that nobody else knows, and one that became
+    /// another's meanwhile gets its own name again.
+    fn take_claim_away(&self) -> Result<(), FileError> {
+        let (claim, away) = (self.path.join(CLAIM), self.path.join(format!("{TEMPORARIES}{}.claim", self.job)));
+        match fs::rename(&claim, &away) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed.map_err(self.failed("withdraw"))?,
+        }
+        if claim::FORMAT.read::<Claim>(&away)?.is_some_and(|claim| claim.job != self.job) {
+            place(&away, &claim).map_err(self.failed("give the claim back"))?;
+        }
+        remove_file(&away)
     }
 }
 
@@ -509,7 +570,11 @@ fn visible_names(path: &Path) -> Result<BTreeSet<String>, FileError> {
 /// Whether a file is the one that was written.
 fn is_file_of(path: &Path, bytes: u64, hash: ContentHash) -> Result<bool, FileError> {
     match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_file() && metadata.len() == bytes => Ok(ContentHash::of_file(path)? == hash),
+        Ok(metadata) if metadata.is_file() && metadata.len() == bytes => {
+            #[cfg(test)]
+            tests::READ.set(tests::READ.get() + 1);
+            Ok(ContentHash::of_file(path)? == hash)
+        }
         _ => Ok(false),
     }
 }

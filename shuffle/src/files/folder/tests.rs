@@ -1,6 +1,7 @@
 //! Folders whose jobs are killed between any two steps, meet other jobs, or find what somebody else has put there.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use super::super::output::temporary_name;
 use super::*;
@@ -12,11 +13,28 @@ const TWO: JobId = JobId::from_u128(2);
 thread_local! {
     /// How many steps are left until the process is killed.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// What others do when so many steps are done.
+    static MEANWHILE: RefCell<Option<(usize, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    /// Whether the file system has neither links nor locks.
+    pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
+    /// How many files were read to know whose they are.
+    pub(super) static READ: Cell<usize> = const { Cell::new(0) };
 }
 
 const KILLED: &str = "killed";
 
 pub(super) fn step() -> Result<(), FileError> {
+    let due = MEANWHILE.with_borrow_mut(|meanwhile| match meanwhile {
+        Some((0, _)) => meanwhile.take(),
+        Some((left, _)) => {
+            *left -= 1;
+            None
+        }
+        None => None,
+    });
+    if let Some((_, happens)) = due {
+        happens();
+    }
     match LEFT.get() {
         Some(0) => Err(FileError::io(Path::new(KILLED), KILLED, 0, io::Error::other(KILLED))),
         left => {
@@ -35,6 +53,20 @@ fn killed_after<T>(steps: usize, work: impl FnOnce() -> Result<T, FileError>) ->
         Err(FileError::Io { operation: KILLED, .. }) => None,
         outcome => Some(outcome.unwrap()),
     }
+}
+
+/// Does something while others do something else once so many steps of it are done; whether it came to that.
+fn meanwhile<T>(steps: usize, happens: impl FnOnce() + 'static, work: impl FnOnce() -> T) -> (T, bool) {
+    MEANWHILE.set(Some((steps, Box::new(happens))));
+    let outcome = work();
+    (outcome, MEANWHILE.take().is_none())
+}
+
+/// As on a file system without links and locks.
+fn on_plain_files(test: impl FnOnce()) {
+    PLAIN.set(true);
+    test();
+    PLAIN.set(false);
 }
 
 /// A folder for output, and one job's view of it.
@@ -57,8 +89,13 @@ impl World {
 
     /// The folder, claimed, and its files written.
     fn written(&self, job: JobId) -> OutputFolder {
+        assert_eq!(claim(&self.folder(job)).unwrap(), Claimed::Now);
+        self.written_only(job)
+    }
+
+    /// The folder, and its files written.
+    fn written_only(&self, job: JobId) -> OutputFolder {
         let folder = self.folder(job);
-        assert_eq!(claim(&folder).unwrap(), Claimed::Now);
         for index in 0..PARTS {
             let token = token(job, index);
             fs::write(folder.temporaries().join(&token.temporary), content(job, index)).unwrap();
@@ -155,7 +192,7 @@ fn a_commit_that_is_killed_between_any_two_steps_is_done_again_to_its_end() {
         commit(folder).unwrap();
         world.is_whole_output_of(ONE);
         commit(folder).unwrap();
-        folder.withdraw().unwrap();
+        folder.withdraw(None).unwrap();
         world.is_whole_output_of(ONE);
     };
     let steps = killed_at_each_step(|world| world.written(ONE), commit, check);
@@ -178,13 +215,18 @@ fn a_commit_that_is_killed_between_any_two_steps_is_done_again_with_what_other_a
     };
     killed_at_each_step(|world| world.written(ONE), commit, check);
     let withdrawn = |world: &World, folder: &OutputFolder| {
-        let whole = world.path().join(MANIFEST).exists();
-        if !whole {
+        let placed = world.names().iter().filter(|name| name.starts_with("part")).count();
+        let whole = placed == PARTS;
+        if !world.path().join(MANIFEST).exists() {
             let token = token_of("10001", ONE, 0);
             fs::write(folder.temporaries().join(&token.temporary), content(ONE, 0)).unwrap();
-            assert!(commit_of("10001", folder).is_err(), "it has one of the files only");
+            assert_eq!(
+                commit_of("10001", folder).is_ok(),
+                whole,
+                "it has one of the files, and {placed} have their names"
+            );
         }
-        folder.withdraw().unwrap();
+        folder.withdraw(None).unwrap();
         assert_eq!(world.path().exists(), whole, "{:?}", world.names());
     };
     killed_at_each_step(|world| world.written(ONE), commit, withdrawn);
@@ -196,7 +238,7 @@ fn a_commit_that_is_killed_between_any_two_steps_is_whole_or_refused_as_input_an
         let whole = world.path().join(MANIFEST).exists();
         let listed = super::super::list_files(&[world.path()], false);
         assert_eq!(listed.is_ok(), whole, "{listed:?}");
-        folder.withdraw().unwrap();
+        folder.withdraw(None).unwrap();
         match whole {
             true => world.is_whole_output_of(ONE),
             false => assert!(!world.path().exists(), "it was made for the job: {:?}", world.names()),
@@ -216,12 +258,12 @@ fn a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end() 
         folder
     };
     let check = |world: &World, folder: &OutputFolder| {
-        folder.withdraw().unwrap();
+        folder.withdraw(None).unwrap();
         assert_eq!(world.names(), ["theirs"]);
         assert!(commit(folder).is_err(), "who comes too late commits nothing");
         assert_eq!(world.names(), ["theirs"]);
     };
-    let steps = killed_at_each_step(half_committed, OutputFolder::withdraw, check);
+    let steps = killed_at_each_step(half_committed, |folder| folder.withdraw(None), check);
     assert!(steps >= 5, "{steps} steps");
 }
 
@@ -230,7 +272,7 @@ fn a_claim_that_is_killed_between_any_two_steps_is_made_again() {
     let check = |world: &World, folder: &OutputFolder| {
         assert_eq!(claim(folder).unwrap(), Claimed::Now);
         assert_eq!(world.names(), [".exobus-00000000000000000000000000000001", CLAIM]);
-        folder.withdraw().unwrap();
+        folder.withdraw(None).unwrap();
         assert_eq!(world.names(), [""; 0]);
     };
     killed_at_each_step(|world| world.folder(ONE), |folder| claim(folder).map(drop), check);
@@ -265,7 +307,7 @@ fn a_folder_is_one_jobs_and_the_refusal_names_it() {
     }
     assert!(check_output_folder(&world.path()).is_err());
     // What it did not claim it does not touch.
-    world.folder(TWO).withdraw().unwrap();
+    world.folder(TWO).withdraw(None).unwrap();
     drop(lock);
     commit(&one).unwrap();
     world.is_whole_output_of(ONE);
@@ -283,7 +325,13 @@ fn of_several_jobs_that_want_a_folder_at_once_one_gets_it() {
             let threads: Vec<_> = (1..=8)
                 .map(|job| {
                     let folder = world.folder(JobId::from_u128(job));
-                    scope.spawn(move || claim(&folder).is_ok())
+                    scope.spawn(move || {
+                        let claimed = claim(&folder).is_ok();
+                        if !claimed {
+                            folder.withdraw(None).unwrap();
+                        }
+                        claimed
+                    })
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).filter(|claimed| *claimed).count()
@@ -332,7 +380,7 @@ fn what_somebody_else_puts_there_fails_the_commit_and_stays() {
         world.put(name, "{}");
         commit(&folder).unwrap_err();
         assert!(!world.names().contains(&"part-00000".to_owned()), "it is seen before anything has its name");
-        folder.withdraw().unwrap();
+        folder.withdraw(None).unwrap();
         assert_eq!(world.names(), [name]);
         assert_eq!(fs::read(world.path().join(name)).unwrap(), b"{}");
     }
@@ -350,7 +398,7 @@ fn what_somebody_else_puts_there_during_the_commit_fails_it_and_stays() {
     let folder = put(&world);
     let error = commit(&folder).unwrap_err();
     assert!(matches!(&error, FileError::Foreign { path, job: ONE } if path.ends_with("stranger")), "{error}");
-    folder.withdraw().unwrap();
+    folder.withdraw(None).unwrap();
     assert_eq!(world.names(), ["stranger"]);
     // What can never be input is nobody's business.
     let world = World::new();
@@ -371,7 +419,7 @@ fn a_repeated_commit_knows_its_own_files_from_others_of_the_same_name_and_length
     world.put("part-00001", &theirs);
     let error = commit(&folder).unwrap_err();
     assert!(matches!(&error, FileError::Foreign { path: found, .. } if *found == path), "{error}");
-    folder.withdraw().unwrap();
+    folder.withdraw(None).unwrap();
     assert_eq!((world.names(), fs::read_to_string(&path).unwrap()), (vec!["part-00001".to_owned()], theirs));
 }
 
@@ -392,7 +440,7 @@ fn files_that_were_renamed_are_known_by_length_and_hash() {
     let folder = world.written(ONE);
     assert!(killed_after(1, || commit(&folder)).is_none());
     rename(&world, &folder);
-    folder.withdraw().unwrap();
+    folder.withdraw(None).unwrap();
     assert!(!world.path().exists(), "{:?}", world.names());
 
     let world = World::new();
@@ -401,7 +449,7 @@ fn files_that_were_renamed_are_known_by_length_and_hash() {
     rename(&world, &folder);
     world.put("part-00000", &"x".repeat(content(ONE, 0).len()));
     assert!(matches!(commit(&folder), Err(FileError::Foreign { .. })));
-    folder.withdraw().unwrap();
+    folder.withdraw(None).unwrap();
     assert_eq!(world.names(), ["part-00000"]);
 }
 
@@ -426,4 +474,132 @@ fn a_claim_that_nobody_can_read_is_in_the_way_and_says_why() {
     rustix::fs::mknodat(rustix::fs::CWD, world.path().join(CLAIM), rustix::fs::FileType::Fifo, 0o600.into(), 0)
         .unwrap();
     assert!(claim(&world.folder(ONE)).is_err(), "nobody waits for who opens the other end");
+}
+
+/// Attempts at one task run at a time where a node was silent for a while, and a late one may find what the job has done since.
+#[test]
+fn an_attempt_at_a_claim_that_another_one_overtakes_anywhere_takes_nothing_from_the_job() {
+    let overtaken = || {
+        // The other one claims, or the job also commits: in part, and to the end.
+        for commit_steps in [None, Some(4), Some(usize::MAX)] {
+            for steps in 0.. {
+                let world = Rc::new(World::new());
+                let (late, of_job) = (world.folder(ONE), world.clone());
+                let overtakes = move || {
+                    let folder = of_job.written(ONE);
+                    if let Some(steps) = commit_steps {
+                        killed_after(steps, || commit(&folder));
+                    }
+                };
+                let (_told_nobody, overtaken) = meanwhile(steps, overtakes, || claim(&late));
+                if !overtaken {
+                    assert!(steps >= 3, "{steps} steps");
+                    break;
+                }
+                assert!(world.path().join(MANIFEST).exists() || late.own_claim().unwrap().is_some());
+                commit(&late).unwrap();
+                world.is_whole_output_of(ONE);
+            }
+        }
+    };
+    overtaken();
+    on_plain_files(overtaken);
+}
+
+#[test]
+fn a_claim_that_another_job_takes_over_while_it_is_given_back_is_that_jobs() {
+    let taken_over = || {
+        for steps in 0.. {
+            let world = Rc::new(World::new());
+            let (one, two) = (world.written(ONE), world.folder(TWO));
+            grow_old(&world);
+            let take_over = move || assert!(two.claim("test", &Home::default(), Some((ONE, true))).is_ok());
+            let (withdrawn, taken_over) = meanwhile(steps, take_over, || one.withdraw(None));
+            withdrawn.unwrap();
+            if !taken_over {
+                assert!(steps >= 3, "{steps} steps");
+                break;
+            }
+            assert_eq!(Claim::read(&world.path()).unwrap().map(|claim| claim.job), Some(TWO), "after {steps} steps");
+            world.written_only(TWO);
+            commit(&world.folder(TWO)).unwrap();
+            world.is_whole_output_of(TWO);
+        }
+    };
+    taken_over();
+    on_plain_files(taken_over);
+}
+
+/// The claim is the job's own, or nobody's, until the job is over.
+#[test]
+fn nobody_takes_a_folder_over_while_who_gives_it_back_has_its_lock() {
+    for steps in 0.. {
+        let world = Rc::new(World::new());
+        let (one, two) = (world.written(ONE), world.folder(TWO));
+        grow_old(&world);
+        let lock = one.lock();
+        assert!(lock.is_some());
+        let claimed = Rc::<RefCell<Option<Result<Claimed, FileError>>>>::default();
+        let told = claimed.clone();
+        let take_over = move || drop(told.replace(Some(two.claim("test", &Home::default(), Some((ONE, true))))));
+        let (withdrawn, came_between) = meanwhile(steps, take_over, || one.withdraw(lock));
+        withdrawn.unwrap();
+        if !came_between {
+            break;
+        }
+        let now = Claim::read(&world.path()).unwrap().map(|claim| claim.job);
+        match claimed.take().unwrap() {
+            Ok(claimed) => assert_eq!((claimed, now), (Claimed::Now, Some(TWO)), "the claim was gone"),
+            Err(error) => {
+                assert!(matches!(error, FileError::Claimed { standing: Standing::Runs, .. }), "{error}");
+                assert_eq!(now, None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_is_read_to_commit_it_only_where_it_was_renamed_before_and_once() {
+    on_plain_files(|| {
+        let world = World::new();
+        let folder = world.written(ONE);
+        READ.set(0);
+        commit(&folder).unwrap();
+        assert_eq!(READ.get(), 0, "this attempt has placed all of them");
+        world.is_whole_output_of(ONE);
+        let again = |world: &World, folder: &OutputFolder| {
+            let placed = world.names().iter().filter(|name| name.starts_with("part")).count();
+            READ.set(0);
+            let whole = world.path().join(MANIFEST).exists();
+            commit(folder).unwrap();
+            assert_eq!(READ.get(), if whole { 0 } else { placed });
+            world.is_whole_output_of(ONE);
+        };
+        killed_at_each_step(|world| world.written(ONE), commit, again);
+    });
+}
+
+#[test]
+fn without_links_and_locks_a_job_that_is_killed_anywhere_goes_on_as_well() {
+    on_plain_files(|| {
+        a_commit_that_is_killed_between_any_two_steps_is_whole_or_refused_as_input_and_can_be_withdrawn();
+        a_withdrawal_that_is_killed_between_any_two_steps_is_done_again_to_its_end();
+        a_claim_that_is_killed_between_any_two_steps_is_made_again();
+        taking_a_folder_over_that_is_killed_between_any_two_steps_is_done_again_to_its_end();
+    });
+}
+
+/// What was known of the job is lost, and its output is not.
+#[test]
+fn a_job_that_is_run_from_its_beginning_finds_its_output_whole() {
+    for gives_up in [false, true] {
+        let world = World::new();
+        commit(&world.written(ONE)).unwrap();
+        let folder = world.written(ONE);
+        match gives_up {
+            false => commit(&folder).unwrap(),
+            true => folder.withdraw(None).unwrap(),
+        }
+        world.is_whole_output_of(ONE);
+    }
 }
