@@ -29,6 +29,9 @@ use crate::task::{Arg, Description, JobError, Output, Returns, TaskOptions};
 #[derive(Clone)]
 pub struct Futures(Rc<Inner>);
 
+/// What undoes something that a program has made outside.
+pub(crate) type CleanUp = Box<dyn FnOnce()>;
+
 struct Inner {
     job: JobId,
     owner: Rc<Address<OwnerMsg>>,
@@ -38,7 +41,7 @@ struct Inner {
     choices: RefCell<Choices>,
     random: Cell<u64>,
     lanes: Cell<u32>,
-    abandoned: Cell<bool>,
+    when_over: RefCell<Vec<CleanUp>>,
     clock: Arc<dyn Clock>,
     home: Home,
     others: OtherJobs,
@@ -76,7 +79,7 @@ impl Futures {
             choices: RefCell::new(parts.choices),
             random: Cell::new(parts.seed | 1),
             lanes: Cell::new(0),
-            abandoned: Cell::new(false),
+            when_over: RefCell::default(),
             clock: parts.clock,
             home: parts.home,
             others: parts.others,
@@ -521,14 +524,20 @@ impl Futures {
         let _ = self.call(ProgramCall::Chose(choice));
     }
 
-    /// Whether the program is about to be dropped while its job goes on elsewhere: then what it has made outside is that of
-    /// another run by now, and stays.
-    pub fn is_abandoned(&self) -> bool {
-        self.0.abandoned.get()
+    /// Has `clean_up` called when the job is over, however it ended: its end is durable where it is logged, and no run of it goes on
+    /// or begins any more, here or elsewhere. What was asked for last is called first, after the program is dropped and before who waits
+    /// for the job is told.
+    ///
+    /// A program that has made something outside undoes it here, and never when it fails or is dropped itself: the job may be
+    /// another run's by then, or may be run again, by which what was made is used. A run that ends without its job calls nothing; nor
+    /// does one whose process is killed.
+    pub fn when_over(&self, clean_up: impl FnOnce() + 'static) {
+        self.0.when_over.borrow_mut().push(Box::new(clean_up));
     }
 
-    pub(crate) fn abandon(&self) {
-        self.0.abandoned.set(true);
+    /// What is to be called when the job is over.
+    pub(crate) fn take_clean_ups(&self) -> Vec<CleanUp> {
+        self.0.when_over.take()
     }
 
     pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {

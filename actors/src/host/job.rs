@@ -115,8 +115,7 @@ impl JobRun {
         });
         let handle = futures.clone();
         let changes = (node.directory.changes(), node.directory.resets(), node.scheduler.changes());
-        // Dropped at the end, when the program may know why.
-        let mut drive = std::pin::pin!(async {
+        let mut drive = Box::pin(async {
             // Nobody holds the other end where nothing has to be found again.
             let _ = may_begin.await;
             admission.admitted().await;
@@ -133,8 +132,13 @@ impl JobRun {
             () = &mut drive => unreachable!("it waits for ever after it has told the Owner"),
             () = tell_changes(changes, &owner) => unreachable!("it waits for ever"),
         };
+        drop(drive);
+        let clean_ups = handle.take_clean_ups();
+        let clean_up = || clean_ups.into_iter().rev().for_each(|clean_up| clean_up());
         match outcome {
             Ok(JobOutcome::Over { result, nodes, owner_bytes_peak }) => {
+                // Before others are told that it is over.
+                clean_up();
                 node.over.add(job);
                 let end = JobEnd {
                     result: result.map(bytes::Bytes::from),
@@ -147,11 +151,10 @@ impl JobRun {
                 }
                 RunEnd::Over(end)
             }
-            Ok(JobOutcome::Abandoned { reason }) | Err(reason) if logs.is_some() => {
-                handle.abandon();
-                RunEnd::Abandoned(reason)
-            }
+            Ok(JobOutcome::Abandoned { reason }) | Err(reason) if logs.is_some() => RunEnd::Abandoned(reason),
             Ok(JobOutcome::Abandoned { reason }) | Err(reason) => {
+                // Without a log nobody can take it up.
+                clean_up();
                 RunEnd::Over(JobEnd::failed(JobError::Runtime { reason }))
             }
         }

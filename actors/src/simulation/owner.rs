@@ -641,11 +641,3 @@ impl Owner {
         called || woken || self.result.is_some()
     }
 }
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // What the program still holds is let go by nobody: there is no Owner any more.
-        self.handle.abandon();
-        self.program = None;
-    }
-}

@@ -1,6 +1,8 @@
 //! The output folder of a job: claimed, written to, committed or given back. The same for all jobs that write files.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use exobus_actors::futures::{Futures, Home, ObjectRef};
 use exobus_actors::ids::JobId;
@@ -125,21 +127,27 @@ pub(crate) fn finish_file(
     Ok(token)
 }
 
-/// The output folder of a program, from the claim to the commit. Dropped before that, everything of the job goes from it.
+/// The output folder of a program, from the claim to the commit. What the job has not committed when it is over goes from it then, and not
+/// before: as long as the job is not over, another run of it may go on with what is there.
 #[derive(Debug)]
 pub(crate) struct Output {
     futures: Futures,
     path: PathBuf,
     program: &'static str,
-    lock: Option<ClaimLock>,
-    armed: bool,
 }
 
 impl Output {
     /// Claims `path` for the job.
     pub(crate) async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
+        let output = Self { futures: futures.clone(), path: path.to_owned(), program };
+        let lock = Rc::<RefCell<Option<ClaimLock>>>::default();
+        let (folder, locked) = (output.folder(), lock.clone());
         // Before the task runs: a job may end while it does.
-        let mut output = Self { futures: futures.clone(), path: path.to_owned(), program, lock: None, armed: true };
+        futures.when_over(move || {
+            if let Err(error) = folder.withdraw(locked.take()) {
+                tracing::warn!(job_id = %folder.job(), %error, "the output folder is not as it was");
+            }
+        });
         let (home, name) = (futures.home().clone(), program.to_owned());
         let mut params = PrepareParams { output: output.path.clone(), program: name, home, verdict: None };
         loop {
@@ -159,7 +167,7 @@ impl Output {
                 }
             }
         }
-        output.lock = output.folder().lock();
+        lock.replace(output.folder().lock());
         Ok(output)
     }
 
@@ -168,24 +176,10 @@ impl Output {
     }
 
     /// Gives the files of these outputs of reduces their names: the last thing that a job does.
-    pub(crate) async fn commit(mut self, reduced: &[ObjectRef], schema: Schema) -> Result<(), JobError> {
+    pub(crate) async fn commit(self, reduced: &[ObjectRef], schema: Schema) -> Result<(), JobError> {
         let files = self.futures.set(reduced)?;
         let params = CommitParams { output: self.path.clone(), program: self.program.to_owned(), schema };
-        self.futures.ready(&self.futures.submit(commit, &params, &[files.arg()])?).await?;
-        self.armed = false;
-        Ok(())
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        // It is another run's, should the job go on elsewhere.
-        if self.armed
-            && !self.futures.is_abandoned()
-            && let Err(error) = self.folder().withdraw(self.lock.take())
-        {
-            tracing::warn!(job_id = %self.futures.job(), %error, "the output folder is not as it was");
-        }
+        self.futures.ready(&self.futures.submit(commit, &params, &[files.arg()])?).await
     }
 }
 

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::chaos::Faults;
+use exobus_bus::chaos::{Direction, Faults};
 use exobus_bus::{Bus, Subjects};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::clock::PausedClock;
@@ -10,12 +11,15 @@ use super::cluster::{Seat, Setup};
 use super::program::{PROGRAM, Shuffle, Sums};
 use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::event::{Event, EventKind};
+use crate::futures::Futures;
 use crate::host::{Client, ClientError, ClientOptions, JobEnd, JobSpec};
-use crate::ids::JobId;
+use crate::ids::{JobId, NodeId};
 use crate::joblog::JobLogs;
+use crate::program;
 use crate::random::SeededRandom;
 use crate::simulation::dice::Dice;
 use crate::simulation::tests::seeds_of;
+use crate::task::JobError;
 use crate::transfer::network::MemoryNetwork;
 
 /// Seeds that found something once, and what.
@@ -45,8 +49,7 @@ fn whatever_goes_wrong_each_job_of_real_actors_ends_right_and_nothing_is_left() 
     assert!(sum(|report| report.replayed) > 0, "they cost work");
 }
 
-/// What a client hears, and when, of a job whose nodes all die as soon as it has started; `back`: after how long they are started
-/// again.
+/// What a client hears, and when, of a job.
 struct Heard {
     killed: Duration,
     news: Vec<(Duration, EventKind)>,
@@ -84,15 +87,10 @@ async fn client(setup: &Setup) -> Client {
 }
 
 fn spec(shuffle: &Shuffle) -> JobSpec {
-    JobSpec {
-        job: JobId::from_u128(1),
-        tenant: "paused".into(),
-        program: PROGRAM.into(),
-        params: rmp_serde::to_vec_named(shuffle).unwrap().into(),
-        sample_ms: 0,
-    }
+    JobSpec::of(JobId::from_u128(1), PROGRAM, shuffle).unwrap()
 }
 
+/// Of one whose nodes all die as soon as it has started; `back`: after how long they are started again.
 fn all_nodes_die(back: Option<Duration>) -> Heard {
     in_a_world(async {
         let setup = setup(1000);
@@ -226,5 +224,91 @@ fn a_candidate_that_comes_back_to_an_emptied_server_hears_of_plain_nodes_and_mak
         for seat in &mut seats {
             seat.kill().await;
         }
+    });
+}
+
+/// What runs of jobs did, in order, of all jobs of this process.
+static DONE: Mutex<Vec<(JobId, &str)>> = Mutex::new(Vec::new());
+
+fn done(job: JobId) -> Vec<&'static str> {
+    DONE.lock().iter().filter(|(of, _)| *of == job).map(|(_, what)| *what).collect()
+}
+
+/// Makes something outside that is to be given back, and fails after a second.
+#[program(name = "paused.fails")]
+async fn fails(futures: Futures, _: ()) -> Result<(), JobError> {
+    let note = {
+        let job = futures.job();
+        move |what| DONE.lock().push((job, what))
+    };
+    note("made");
+    futures.when_over(move || note("given back"));
+    sleep(Duration::from_secs(1)).await;
+    note("failed");
+    Err(JobError::program("it was the last attempt"))
+}
+
+/// Runs a job that fails on nodes to which something happens meanwhile; what is told of them is the one that hosts it.
+fn a_job_fails(number: u128, nodes: usize, happens: impl AsyncFnOnce(JobId, &mut Seat, &mut dyn FnMut(&mut Seat))) {
+    in_a_world(async {
+        let (setup, mut dice, job) = (setup(1000), Dice::new(7), JobId::from_u128(number));
+        let mut seats: Vec<_> = (0..nodes).map(|index| Seat::new(index, 1)).collect();
+        let mut start = |seat: &mut Seat| assert!(seat.start(&setup, &mut dice), "nobody is about to end");
+        seats.iter_mut().for_each(&mut start);
+        let mut client = client(&setup).await;
+        let spec = JobSpec::of(job, "paused.fails@1", &()).unwrap();
+        let (started, has_started) = tokio::sync::oneshot::channel::<NodeId>();
+        let mut started = Some(started);
+        let hear = |Event { node, kind, .. }: Event| {
+            if let EventKind::JobStarted { .. } = kind {
+                started.take().into_iter().for_each(|started| started.send(node.clone()).unwrap());
+            }
+        };
+        let meanwhile = async {
+            let host = has_started.await.unwrap();
+            let host = (0..nodes).find(|index| host == NodeId::new(&format!("n{index}"))).unwrap();
+            happens(job, &mut seats[host], &mut start).await;
+        };
+        let (end, ()) = tokio::join!(client.run(spec, hear, std::future::pending()), meanwhile);
+        let error = end.unwrap().result.unwrap_err().to_string();
+        assert!(error.contains("the last attempt"), "{error}");
+        // Whoever has anything left to say of it has said it by then.
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(done(job), ["made", "failed", "made", "failed", "given back"]);
+        client.close().await;
+        for seat in &mut seats {
+            seat.kill().await;
+        }
+    });
+}
+
+async fn until_done(job: JobId, what: &[&str]) {
+    while done(job) != what {
+        assert!(done(job).len() < what.len(), "{:?}", done(job));
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[test]
+fn what_a_job_has_made_stays_until_its_failure_is_durable() {
+    a_job_fails(0xA1, 1, async |job, host, start| {
+        until_done(job, &["made"]).await;
+        host.mend_bus(Some(Faults { disk_full: true, ..Faults::default() }));
+        until_done(job, &["made", "failed"]).await;
+        // Long enough to be told, and too short for anybody to do without the log.
+        sleep(Duration::from_secs(3)).await;
+        host.kill().await;
+        assert_eq!(done(job), ["made", "failed"], "the job is run again, and uses it");
+        start(host);
+    });
+}
+
+#[test]
+fn what_a_job_has_made_is_not_given_back_by_a_host_from_which_it_was_taken() {
+    a_job_fails(0xB1, 2, async |job, host, _| {
+        until_done(job, &["made"]).await;
+        host.cut_bus(Direction::Both);
+        until_done(job, &["made", "failed", "made"]).await;
+        host.mend_bus(None);
     });
 }
