@@ -143,7 +143,7 @@ impl Allocator {
         u64::from(self.pages.usable()) * PAGE
     }
 
-    /// Whether all that is in use or free lies in one piece when everything has come back.
+    /// Whether nothing is out of use.
     pub fn is_whole(&self) -> bool {
         self.pages.is_whole()
     }

@@ -20,6 +20,7 @@ pub(crate) struct Pages {
     free: u32,
     /// First page -> pages of each run that is out of use, see [`Pages::lose`].
     lost: BTreeMap<u32, u32>,
+    total: u32,
     /// Pages from here on are out of use, see [`Pages::cut`].
     end: u32,
 }
@@ -38,6 +39,7 @@ impl Pages {
             filled: 0,
             free: 0,
             lost: BTreeMap::new(),
+            total,
             end: total,
         };
         pages.free(0, total);
@@ -56,9 +58,9 @@ impl Pages {
         pages
     }
 
-    /// Whether no pages before [`Pages::cut`] are out of use.
+    /// Whether no pages are out of use.
     pub fn is_whole(&self) -> bool {
-        self.lost.keys().all(|first| *first >= self.end)
+        self.lost.is_empty() && self.end == self.total
     }
 
     /// Pages that can be handed out when everything has come back.

@@ -156,9 +156,14 @@ impl State {
         Ok(())
     }
 
-    /// Memory has become less: whoever waits for more than there can ever be is told.
-    pub(super) fn refuse_too_large(&mut self) {
-        let waiting = self.requests.iter().filter(|(_, request)| matches!(request.phase, Phase::Waiting));
+    /// Whether memory can still hold all of a request that waits. It could when the request came, or was granted what was revoked since.
+    ///
+    /// # Errors
+    /// As [`can_ever_hold`](Self::can_ever_hold); an object or part that is not here.
+    fn can_still_hold(&self, ticket: Ticket) -> Result<(), StoreError> {
+        if self.allocator.is_whole() {
+            return Ok(());
+        }
         let block = |item: &RequestItem| {
             let range = match item {
                 RequestItem::Local { object, parts } => byte_range(&self.find(object, *parts)?.2),
@@ -166,16 +171,8 @@ impl State {
             };
             Ok((range.end - range.start, self.plan(item)?.is_paged()))
         };
-        let refused = |(ticket, request): (&Ticket, &Request)| {
-            // What is gone is found out when its turn comes.
-            let blocks = request.items.iter().map(block).collect::<Result<Vec<_>, StoreError>>().ok()?;
-            let error = self.can_ever_hold(&blocks).err()?;
-            Some((*ticket, request.class, error))
-        };
-        let refused: Vec<_> = waiting.filter_map(refused).collect();
-        for (ticket, class, error) in refused {
-            self.fail_waiting(class, ticket, error);
-        }
+        let blocks = self.requests[&ticket].items.iter().map(block).collect::<Result<Vec<_>, StoreError>>()?;
+        self.can_ever_hold(&blocks)
     }
 
     fn fail_waiting(&mut self, class: Class, ticket: Ticket, error: StoreError) {
@@ -340,6 +337,10 @@ impl State {
         self.fragmented = false;
         self.settle_outside();
         while let Some((class, ticket, needs)) = self.budget.head() {
+            if let Err(error) = self.can_still_hold(ticket) {
+                self.fail_waiting(class, ticket, error);
+                continue;
+            }
             let presses = self.presses(class);
             if !presses && !self.has_spare_for(needs) {
                 break;

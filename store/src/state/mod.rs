@@ -216,14 +216,9 @@ impl State {
     /// The operating system has no more memory than `backed` bytes: what lies behind is out of use.
     pub fn cut(&mut self, backed: u64) {
         self.allocator.cut(backed);
-        self.shrank();
-        self.pump();
-    }
-
-    /// Memory went out of use: the budget has what is left, and who waits for more than can ever be had is refused.
-    fn shrank(&mut self) {
         self.budget.shrink_to(self.allocator.usable_bytes());
-        self.refuse_too_large();
+        // Who waits may wait for too much now.
+        self.pump();
     }
 
     /// Whether memory for an output will come free by disk requests alone, without waiting for anybody.

@@ -131,7 +131,7 @@ impl State {
         } else {
             self.allocator.lose(span);
             self.budget.release(span.bytes);
-            self.shrank();
+            self.budget.shrink_to(self.allocator.usable_bytes());
             self.memory_came_free();
         }
     }

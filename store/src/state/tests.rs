@@ -513,3 +513,25 @@ fn tables_give_way_to_a_request_that_waits_for_nothing_else() {
     while world.step(&mut state, 0, false) {}
     assert_eq!(state.budget.used(), CAPACITY / 2, "then they count again");
 }
+
+#[test]
+fn after_a_cut_under_spans_for_tables_no_more_is_promised_than_is_left() {
+    let (mut state, mut world) = (state(1), World::default());
+    state.tell_outside(0, 100 << 20);
+    world.take(&mut state);
+    while world.step(&mut state, 0, false) {}
+    let scratch = state.allocate(CAPACITY / 4, true).unwrap();
+    assert_eq!(state.budget.used(), CAPACITY * 3 / 4);
+    let waits = state.request(Class::Arguments, vec![room(CAPACITY * 3 / 4)]).unwrap();
+    state.cut(CAPACITY / 2);
+    assert!(matches!(state.claim(waits), Claim::Failed(StoreError::TooLarge { .. })));
+    state.tell_outside(100 << 20, 0);
+    state.free(scratch);
+    world.take(&mut state);
+    while world.step(&mut state, 0, false) {}
+    assert_eq!((state.budget.used(), state.budget.capacity()), (0, CAPACITY / 2));
+    let refused = state.request(Class::Arguments, vec![room(CAPACITY / 2 + PAGE)]);
+    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
+    let most = state.request(Class::Arguments, vec![room(CAPACITY / 2)]).unwrap();
+    assert!(matches!(state.claim(most), Claim::Got { .. }));
+}
