@@ -224,11 +224,13 @@ async fn a_reader_that_stops_stops_the_sender() {
         }
     };
     assert!(matches!(refused, SessionError::QueueFull { max_bytes: 100_000, .. }), "{refused}");
+    assert!(a.waiting_bytes() > 90_000, "{}", a.waiting_bytes());
     let stats = b.stats();
     assert!(stats.bytes_received <= 16 * 1024 * 1024 && stats.items_received <= 65_536, "{stats:?}");
     assert!(sent > 20_000, "stopped long before the credit was used up: {sent}");
     read(&mut b_events, 0, sent).await;
     a.drain(PATIENCE).await.unwrap();
+    assert_eq!(a.waiting_bytes(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,6 +151,27 @@ async fn a_log_that_cannot_be_begun_anew_at_once_is_begun_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_to_be_written_is_counted_until_nothing_waits_for_it() {
+    let test = async {
+        let mut world = World::new().await;
+        assert_eq!(world.log.waiting_bytes(), 0);
+        world.faults.set(Faults { drop: 1.0, ..Faults::default() });
+        let value = vec![0; 1000];
+        for _ in 0..100 {
+            world.log.add(Entry::Choice(Choice::GivenUp(ObjectId(1))));
+        }
+        world.log.add(Entry::End(Ok(value.into())));
+        assert!((100 * 128 + 1000..1 << 20).contains(&world.log.waiting_bytes()), "{}", world.log.waiting_bytes());
+        sleep(Duration::from_secs(30)).await;
+        assert!(world.log.waiting_bytes() > 1000, "nothing was written");
+        world.faults.set(Faults::default());
+        while world.heard().await != LogNews::Durable(102) {}
+        assert_eq!(world.log.waiting_bytes(), 0);
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_that_was_begun_anew_says_how_the_job_ends() {
     let test = async {
         let mut world = World::new().await;

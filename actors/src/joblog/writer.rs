@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use exobus_bus::streams::{Expect, Stream};
@@ -46,6 +47,8 @@ struct TakenOver;
 #[derive(Debug)]
 pub(crate) struct JobLog {
     entries: mpsc::UnboundedSender<Entry>,
+    /// Of the entries that wait to be written.
+    bytes: Arc<AtomicU64>,
     look: Arc<Notify>,
     position: u64,
     durable: u64,
@@ -60,7 +63,7 @@ impl JobLog {
         let job = head.spec.job;
         let (stream, subject) = logs.continued(job)?;
         let (entries, queue) = mpsc::unbounded_channel();
-        let look = Arc::<Notify>::default();
+        let (look, bytes) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
         let mut writer = Writer {
             job,
             logs: logs.clone(),
@@ -68,6 +71,7 @@ impl JobLog {
             subject,
             head,
             queue,
+            bytes: bytes.clone(),
             waiting: Vec::new(),
             settled: 0,
             whole: true,
@@ -80,14 +84,20 @@ impl JobLog {
                 news(LogNews::TakenOver);
             }
         });
-        Ok(Self { entries, look, position: 0, durable: 0 })
+        Ok(Self { entries, bytes, look, position: 0, durable: 0 })
     }
 
     /// Notes something.
     pub(crate) fn add(&mut self, entry: Entry) {
         self.position += 1;
+        self.bytes.fetch_add(bytes_of(&entry) as u64, Ordering::Relaxed);
         // A writer that has ended has said why.
         let _ = self.entries.send(entry);
+    }
+
+    /// Bytes that wait to be written, about.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Streams may have been made anew: it is looked now.
@@ -118,6 +128,8 @@ struct Writer {
     subject: Subject,
     head: Head,
     queue: mpsc::UnboundedReceiver<Entry>,
+    /// Of what is in it, and what waits.
+    bytes: Arc<AtomicU64>,
     /// Taken from the queue, and not in a record yet.
     waiting: Vec<Entry>,
     /// How many entries nothing waits for any more.
@@ -174,7 +186,12 @@ impl Writer {
             if !self.write(entries).await? {
                 continue;
             }
-            let over = self.waiting.drain(..entries).any(|entry| matches!(entry, Entry::End(_)));
+            let (mut over, mut bytes) = (false, 0);
+            for entry in self.waiting.drain(..entries) {
+                over |= matches!(entry, Entry::End(_));
+                bytes += bytes_of(&entry) as u64;
+            }
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.settled += entries as u64;
             news(LogNews::Durable(self.settled));
             if over {

@@ -1,5 +1,6 @@
 //! The NodeManager's shell: messages in, executors, staging and answers out.
 
+mod counting;
 mod saying;
 
 use std::cell::Cell;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use exobus_store::{Clock, Store};
 use tracing::{debug, warn};
 
+use self::counting::Counted;
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::losses::objects_of;
 use super::protocol::{NO_BYTES, NodeMsg, STOCK_PER_MESSAGE};
@@ -89,6 +91,8 @@ pub struct NodeManager {
     spin: Duration,
     scheduler: Option<SchedulerLink>,
     ticks: u64,
+    /// What of all this is told to the store.
+    counted: Counted,
 }
 
 /// An attempt on this node.
@@ -125,6 +129,7 @@ impl NodeManager {
             incarnation: parts.post.incarnation(),
             clock: parts.post.clock().clone(),
             state: NodeState::new(parts.executors.count(), parts.resources),
+            counted: Counted::new(|| parts.store.outside()),
             post: parts.post,
             store: parts.store,
             stager: parts.stager,
@@ -197,12 +202,14 @@ impl NodeManager {
         if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none(), spec.alone) {
             return;
         }
+        let bytes = counting::attempt_bytes(&spec);
         let (spec, flags) = (Arc::new(spec), Arc::default());
         let timed_out = false;
         let (waits_since, waited) = (self.clock.now(), TaskTiming::default());
         let trail = None;
         let running = Running { owner, spec, function, prepared, flags, timed_out, waits_since, waited, trail };
         self.attempts.insert(key, running);
+        self.grew(bytes);
     }
 
     /// `figures`: of an attempt that ran.
@@ -424,6 +431,7 @@ impl NodeManager {
             known.members.clear();
             known.lost = None;
         }
+        let bytes = counting::set_bytes(members.len());
         if known.members.len() == start as usize {
             for (object, located) in members {
                 if located.is_none() {
@@ -432,6 +440,7 @@ impl NodeManager {
                 known.members.push(located.unwrap_or((object, None)));
             }
         }
+        self.grew(bytes);
     }
 
     fn free_parts(&mut self, set: (JobId, SetId), parts: Parts) {
@@ -499,6 +508,7 @@ impl NodeManager {
                 running.flags.cancel();
             }
         }
+        self.count();
         self.say_figures();
         self.ticks += 1;
         if self.ticks.is_multiple_of(HOLDS_EVERY) {

@@ -107,8 +107,8 @@ pub(crate) struct OwnerActor {
     /// Why the Scheduler does not give what is asked for.
     refused_for: Option<String>,
     owner_bytes_peak: u64,
-    /// What the entries of its tables took when all of them was counted last.
-    entries_bytes: u64,
+    /// What [`growing_bytes`](Self::growing_bytes) were when all of its memory was counted last.
+    counted_bytes: u64,
     pub(super) admission: Arc<Ticket>,
     ending: Option<Ending>,
     _living: Living,
@@ -173,7 +173,7 @@ impl OwnerActor {
             suspected: BTreeMap::new(),
             refused_for: None,
             owner_bytes_peak: 0,
-            entries_bytes: 0,
+            counted_bytes: 0,
             admission: parts.admission,
             ending: None,
         };
@@ -431,12 +431,17 @@ impl OwnerActor {
         self.watch(scope);
     }
 
-    /// Says what the tables take by now; a walk over all tasks.
+    /// What grows fast, and is known without a walk.
+    fn growing_bytes(&self) -> u64 {
+        self.state.entries_bytes() + self.logging.waiting_bytes()
+    }
+
+    /// Says what the tables take by now, with what waits for the log; a walk over all tasks.
     fn count_tables(&mut self) {
         let bytes = self.state.bytes();
         self.owner_bytes_peak = self.owner_bytes_peak.max(bytes);
-        self.entries_bytes = self.state.entries_bytes();
-        self.admission.takes(bytes);
+        self.counted_bytes = self.growing_bytes();
+        self.admission.takes(bytes + self.logging.waiting_bytes());
     }
 
     /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.
@@ -640,7 +645,7 @@ impl Actor for OwnerActor {
         for effect in self.state.flush() {
             self.act(effect, scope);
         }
-        if self.state.entries_bytes() >= self.entries_bytes + COUNT_AGAIN_BYTES {
+        if self.growing_bytes() >= self.counted_bytes + COUNT_AGAIN_BYTES {
             self.count_tables();
         }
         self.send_collected();

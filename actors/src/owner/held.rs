@@ -31,6 +31,12 @@ impl<R> Default for Held<R> {
 }
 
 impl<R> Held<R> {
+    /// Bytes that all of it takes, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let meanwhile: usize = self.asked.values().map(BTreeSet::len).sum();
+        (self.frees.len() * size_of::<(u64, NodeId, Freed)>() + 2 * meanwhile * size_of::<ObjectId>()) as u64
+    }
+
     /// Something is to be freed as soon as all that was noted by now, up to `noted`, is durable. Given back where it is: `durable` says
     /// how far that has come.
     #[must_use = "what need not wait is freed now"]
@@ -155,9 +161,11 @@ mod tests {
         assert_eq!(held.free((3, 3), node(), object(1)), Some((node(), object(1))), "nothing to wait for");
         assert_eq!(held.free((4, 3), node(), object(2)), None);
         assert_eq!(held.free((6, 3), node(), object(3)), None);
+        assert!(held.bytes() > 0, "it takes memory");
         assert_eq!(held.durable(3), []);
         assert_eq!(held.durable(5), [(node(), object(2))]);
         assert_eq!(held.durable(u64::MAX), [(node(), object(3))]);
+        assert_eq!(held.bytes(), 0);
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Logging {
         }
     }
 
+    /// Bytes that wait to be written, or to be freed when that is done.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, JobLog::waiting_bytes) + self.held.bytes()
+    }
+
     /// Another Scheduler has begun.
     pub(super) fn new_reign(&self) {
         if let Some(log) = &self.log {

@@ -184,6 +184,11 @@ impl Post {
         living
     }
 
+    /// Bytes that wait in sessions for other processes.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.0.endpoint.read().as_ref().map_or(0, Endpoint::waiting_bytes)
+    }
+
     /// Messages handed over by this process so far, to local actors and to others.
     pub fn messages(&self) -> u64 {
         self.0.messages.load(Ordering::Relaxed)

@@ -473,9 +473,10 @@ impl Driver {
 
     fn publish_stats(&mut self) {
         let mut stats = self.shared.stats.lock();
-        stats.peers = 0;
+        (stats.peers, stats.unacked_bytes) = (0, 0);
         for slot in self.slots.iter_mut().flatten() {
             stats.peers += 1;
+            stats.unacked_bytes += slot.session.unacked_bytes();
             count(&mut stats, slot);
         }
         stats.frames_malformed = self.shared.refusals.count();

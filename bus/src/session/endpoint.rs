@@ -437,6 +437,13 @@ impl Endpoint {
         }
     }
 
+    /// Bytes that all sessions together hold back for their peers: items that wait, and frames that are not acknowledged.
+    pub fn waiting_bytes(&self) -> u64 {
+        let links = self.inner.shared.links.read();
+        let queued: usize = links.by_node.values().map(|link| link.outbox.lock().queued_bytes()).sum();
+        queued as u64 + self.stats().unacked_bytes
+    }
+
     /// Counters of all sessions together; those of the latest few microseconds may be missing.
     pub fn stats(&self) -> SessionStats {
         *self.inner.shared.stats.lock()

@@ -250,4 +250,6 @@ pub struct SessionStats {
     pub frames_refused: u64,
     /// Sessions reset.
     pub resets: u64,
+    /// Bytes of frames that were sent and are not acknowledged now.
+    pub unacked_bytes: u64,
 }

@@ -168,6 +168,11 @@ impl Outbox {
         Some(draft)
     }
 
+    /// Body bytes of all that waits.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.closed.is_empty() && self.open.is_none()
     }

@@ -88,6 +88,7 @@ pub(crate) struct Session {
 
     next_seq: u64,
     unacked: VecDeque<Unacked>,
+    unacked_bytes: u64,
     /// Sent by this half in all.
     sent: Consumed,
     /// What the peer lets us send in all.
@@ -139,6 +140,7 @@ impl Session {
             link_up,
             next_seq: 1,
             unacked: VecDeque::new(),
+            unacked_bytes: 0,
             sent: Consumed::default(),
             credit: Consumed::default(),
             resend: None,
@@ -202,6 +204,11 @@ impl Session {
     /// Frames that wait for an acknowledgement.
     pub(crate) fn unacked(&self) -> usize {
         self.unacked.len()
+    }
+
+    /// Their bytes.
+    pub(crate) fn unacked_bytes(&self) -> u64 {
+        self.unacked_bytes
     }
 
     pub(crate) fn is_unsupported(&self) -> bool {
@@ -327,6 +334,7 @@ impl Session {
         self.credit.bytes = self.credit.bytes.max(header.credit_bytes);
         let mut acked = 0;
         while let Some(first) = self.unacked.front().filter(|first| first.seq <= header.ack) {
+            self.unacked_bytes -= first.frame.len() as u64;
             if !first.resent {
                 self.measure(now.saturating_sub(first.sent_at));
             }
@@ -433,6 +441,7 @@ impl Session {
             let header = Header { seq: self.next_seq, items, ..self.header(Kind::Data, version, peer) };
             header.write(&mut draft.bytes);
             let frame = self.sealed(draft.bytes);
+            self.unacked_bytes += frame.len() as u64;
             self.unacked.push_back(Unacked { seq: self.next_seq, frame: frame.clone(), sent_at: now, resent: false });
             self.next_seq += 1;
             self.sent = after;
