@@ -307,7 +307,7 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "security",
-        doc: "Who may speak as a node, and who may hand in jobs. A listener on any other address than loopback needs a token, TLS and roots, or the word for each that it goes without;\nwhere there is a nodes' token, there are roots, or the word for going without.",
+        doc: "Who may speak as a node, and who may hand in jobs. A listener on any other address than loopback needs a token, TLS and roots, or the word for each that it goes without;\na node that keeps strangers from handing in jobs needs roots on any address, or the word for going without.",
         free: None,
         keys: &[
             key(

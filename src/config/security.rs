@@ -1,5 +1,5 @@
 //! What may listen where, and who may speak: a listener that others can reach needs a token, TLS and roots for the files of jobs,
-//! or the word for each that is missing; wherever there is a token, there are roots, or the word for going without.
+//! or the word for each that is missing; wherever anybody is kept from handing in jobs, there are roots, or the word for going without.
 
 use std::{
     net::IpAddr,
@@ -50,12 +50,15 @@ pub enum SecurityError {
         "security.token_file and security.submitters_token_file hold the same token: who hands in jobs could speak as a node"
     )]
     OneToken,
-    /// A node with a token and without roots.
+    /// A node that keeps strangers out, without roots.
     #[error(
-        "security.token_file is set and security.roots is not: name the folders that jobs are kept to, or say --insecure-any-path if \
+        "{because} and security.roots is not: name the folders that jobs are kept to, or say --insecure-any-path if \
          jobs may read and write all files that the node may"
     )]
-    NoRoots,
+    NoRoots {
+        /// What keeps them out.
+        because: &'static str,
+    },
     /// Others on this machine can read the secret.
     #[error("{path}: mode is {mode:04o}, but a secret must be readable by its owner only; chmod 600 it")]
     ReadableByOthers {
@@ -104,8 +107,10 @@ pub fn check(config: &NodeConfig) -> Result<(), SecurityError> {
     }
     let kept_to_roots = !security.roots.is_empty() || security.insecure_any_path;
     if is_loopback(config.node.listen.ip()) {
-        // Where strangers are kept out, jobs are, too: who may hand one in is not who may read everything.
-        return if security.token_file.is_some() && !kept_to_roots { Err(SecurityError::NoRoots) } else { Ok(()) };
+        return match keeps_strangers_out(security) {
+            Some(because) if !kept_to_roots => Err(SecurityError::NoRoots { because }),
+            _ => Ok(()),
+        };
     }
     let open = |missing, flag| SecurityError::OpenListener { listen: config.node.listen.to_string(), missing, flag };
     if security.token_file.is_none() && !security.insecure_no_token {
@@ -119,6 +124,18 @@ pub fn check(config: &NodeConfig) -> Result<(), SecurityError> {
         return Err(open("has no security.roots, the folders that jobs are kept to", "--insecure-any-path"));
     }
     Ok(())
+}
+
+/// What of a node's configuration keeps strangers out, if anything does: then jobs are kept to roots, as who may hand one in is not who may
+/// read everything. A client, which names no nodes' token and does not say that there is none, runs no jobs of others.
+fn keeps_strangers_out(security: &SecuritySection) -> Option<&'static str> {
+    match security {
+        SecuritySection { token_file: Some(_), .. } => Some("security.token_file is set"),
+        SecuritySection { insecure_no_token: false, .. } => None,
+        SecuritySection { submitters_token_file: Some(_), .. } => Some("security.submitters_token_file is set"),
+        SecuritySection { submitters: Submitters::Nats, .. } => Some("security.submitters is \"nats\""),
+        _ => None,
+    }
 }
 
 /// The tokens of a node.
@@ -172,4 +189,50 @@ fn readable_by_owner_only(path: &Path) -> Result<(), SecurityError> {
 /// An IPv4 address in IPv6 clothes counts as what it is.
 fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a configuration loads without roots, of all that there are on a loopback listener.
+    #[test]
+    fn a_node_has_roots_unless_anybody_may_hand_in_jobs() {
+        use Submitters::{Nats, Token};
+        let file = || Some(PathBuf::from("/a/token"));
+        let table = [
+            // Nodes.
+            (file(), false, Token, None, Some("security.token_file is set")),
+            (file(), false, Token, file(), Some("security.token_file is set")),
+            (file(), false, Nats, None, Some("security.token_file is set")),
+            (file(), true, Token, None, Some("security.token_file is set")),
+            (file(), true, Token, file(), Some("security.token_file is set")),
+            (file(), true, Nats, None, Some("security.token_file is set")),
+            (None, true, Token, file(), Some("security.submitters_token_file is set")),
+            (None, true, Nats, None, Some("security.submitters is \"nats\"")),
+            (None, true, Token, None, None),
+            // Clients, and what is no node for want of a token.
+            (None, false, Token, None, None),
+            (None, false, Token, file(), None),
+            (None, false, Nats, None, None),
+        ];
+        for (token_file, insecure_no_token, submitters, submitters_token_file, asks) in table {
+            let said = format!("{token_file:?} {insecure_no_token} {submitters:?} {submitters_token_file:?}");
+            let mut config = NodeConfig::load_with(None, &Default::default(), std::iter::empty()).unwrap();
+            config.security.token_file = token_file;
+            config.security.insecure_no_token = insecure_no_token;
+            config.security.submitters = submitters;
+            config.security.submitters_token_file = submitters_token_file;
+            match (check(&config), asks) {
+                (Ok(()), None) => {}
+                (Err(SecurityError::NoRoots { because }), Some(asks)) => assert_eq!(because, asks, "{said}"),
+                (found, _) => panic!("{said}: {found:?}"),
+            }
+            config.security.insecure_any_path = true;
+            check(&config).expect(&said);
+            config.security.insecure_any_path = false;
+            config.security.roots = vec!["/data".into()];
+            check(&config).expect(&said);
+        }
+    }
 }
