@@ -213,6 +213,7 @@ impl Membership {
                 let state = self.parts.state.clone();
                 let _ = self.parts.renewals.send(Renewal { told_by, state });
             }
+            Effect::Follows { node, reign } => self.parts.link.heard(&node, &reign),
             Effect::Impostor { incarnation } => self.end(format!(
                 "the name {} is taken: another process, of incarnation {}, has it since this one was frozen or cut off",
                 self.parts.post.node(),
@@ -258,12 +259,7 @@ impl Actor for Membership {
         }
         let now = self.parts.post.clock().now();
         let event = match message {
-            MembershipMsg::Beat(beat) => {
-                if let Some(reign) = &beat.reign {
-                    self.parts.link.heard(&beat.node, reign);
-                }
-                Event::Beat(beat)
-            }
+            MembershipMsg::Beat(beat) => Event::Beat(beat),
             MembershipMsg::Tick => Event::Tick,
             MembershipMsg::Leave => Event::Leave,
             MembershipMsg::Speak => Event::Speak,

@@ -2,7 +2,7 @@
 //!
 //! | message | from                                | answer         | if repeated                         | if lost                        |
 //! |---------|-------------------------------------|----------------|-------------------------------------|--------------------------------|
-//! | `Beat`  | Membership of every node, this one too | –           | ignored by incarnation and sequence | the next one comes in 500 ms   |
+//! | `Beat`  | Membership of every node, this one too | –           | ignored by incarnation and sequence, with whom it follows | the next one comes in 500 ms   |
 //! | `Tick`  | this node's timer                   | –              | harmless                            | the next one does its work     |
 //! | `Leave` | this node, at shutdown              | –              | harmless                            | the others wait for the silence |
 //! | `Speak` | the election on this node           | –              | harmless                            | the next beat says the same    |

@@ -12,6 +12,7 @@
 //! | beat of a dead incarnation                        | dead still                      | told in the next own beat       |
 //! | beat of a newer incarnation                       | alive, the older one is over    | `Changed`                       |
 //! | beat of an older incarnation, repeated beat       | as before                       | counted                         |
+//! | beat later than all of its node before            | as above                        | `Follows` whom it says          |
 //! | last beat (`stopping`)                            | left                            | `Changed`                       |
 //! | nobody heard, own echo neither, for 3 s           | the bus is down; nobody dead    | `BusSilent`, `Fence`            |
 //! | others heard, own echo not, for 3 s               | the others do not hear us       | `Fence`                         |
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use super::protocol::{Beat, Figures, Health, Member, ZOMBIES_MAX, is_over};
 use crate::ids::{Incarnation, NodeId};
+use crate::scheduler::Reign;
 
 /// The times of Membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +158,13 @@ pub enum Effect {
     BusBack {
         /// For how long nobody was.
         silent: Duration,
+    },
+    /// A node said, in a beat that is none of before, that it follows this Scheduler.
+    Follows {
+        /// The node; this one, too.
+        node: NodeId,
+        /// Whom.
+        reign: Reign,
     },
     /// Another process beats under this node's name with a later incarnation: this one must end.
     Impostor {
@@ -395,6 +404,7 @@ impl State {
             self.counts.repeated += 1;
             return;
         };
+        follows(beat, effects);
         self.sent.retain(|(sequence, _)| *sequence > beat.sequence);
         self.proven_at = self.proven_at.max(at);
         let fresh = now.saturating_sub(self.proven_at) < self.options.dead_after;
@@ -424,6 +434,7 @@ impl State {
             self.counts.refused += 1;
             return;
         }
+        follows(&beat, effects);
         if beat.zombies.iter().any(|(node, incarnation)| *node == self.me && *incarnation == self.incarnation) {
             self.renew(now, &beat.node, effects);
         }
@@ -542,6 +553,13 @@ impl State {
         if !bus_late && !peer.health.is_gone() && silent >= self.options.probe_after() {
             peer.becomes(&node, Health::Dead, silent, effects);
         }
+    }
+}
+
+/// Tells whom the sender of a new beat follows.
+fn follows(beat: &Beat, effects: &mut Vec<Effect>) {
+    if let Some(reign) = &beat.reign {
+        effects.push(Effect::Follows { node: beat.node.clone(), reign: reign.clone() });
     }
 }
 

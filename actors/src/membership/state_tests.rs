@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ids::Epoch;
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -597,4 +598,39 @@ fn no_more_than_so_many_nodes_are_probed_at_a_time() {
     world.run(ms(850));
     let probes = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Probe { .. })).count();
     assert_eq!(probes, PROBES_MAX as usize);
+}
+
+#[test]
+fn whom_a_node_follows_is_heard_in_beats_that_are_new_and_in_no_other() {
+    let mut alone = Alone::new();
+    let (dead, other) = (Reign { epoch: Epoch(3), node: node("a") }, Reign { epoch: Epoch(4), node: node("b") });
+    let told = |alone: &Alone| {
+        let follows = |(_, effect): &(Duration, Effect)| match effect {
+            Effect::Follows { node, reign } => Some((node.to_string(), reign.epoch.0)),
+            _ => None,
+        };
+        alone.log.iter().filter_map(follows).collect::<Vec<_>>()
+    };
+    let says = |name: &str, incarnation, sequence, reign: &Reign| {
+        Event::Beat(Beat { reign: Some(reign.clone()), ..beat(name, incarnation, sequence) })
+    };
+    alone.on(ms(0), says("a", 2, 7, &dead));
+    assert_eq!(told(&alone), [("a".to_owned(), 3)]);
+    // What somebody has recorded and says again is no sign of life of the Scheduler.
+    for at in 1..9 {
+        alone.on(ms(at * 500), says("a", 2, 7, &dead));
+        alone.on(ms(at * 500), says("a", 2, 6, &dead));
+        alone.on(ms(at * 500), says("a", 1, 100 + at, &dead));
+    }
+    assert_eq!(told(&alone).len(), 1);
+    alone.on(ms(4600), says("a", 2, 8, &other));
+    assert_eq!(told(&alone).last(), Some(&("a".to_owned(), 4)));
+    // Of its own beats the echo of one that waits for it, once.
+    alone.echo = false;
+    alone.on(ms(5000), Event::Speak);
+    let sequence = alone.state.sequence;
+    for _ in 0..3 {
+        alone.on(ms(5001), says("me", 5, sequence, &other));
+    }
+    assert_eq!(told(&alone).iter().filter(|(name, _)| name == "me").count(), 1);
 }
