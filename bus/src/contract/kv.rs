@@ -133,6 +133,29 @@ pub async fn a_key_expires_unless_it_is_written(a: Bus, b: Bus) {
     assert!(next > revision);
 }
 
+/// A value that was given a time of its own is there until then; who writes the key again keeps it.
+pub async fn a_value_with_a_time_of_its_own_is_gone_after_it(a: Bus, b: Bus) {
+    let (ours, theirs) = both(&a, &b, &config()).await;
+    let second = Duration::from_secs(1);
+    for key in ["gone", "kept"] {
+        let revision = ours.create(key, "1").await.unwrap();
+        ours.update_for(key, "2", revision, second).await.unwrap();
+        let stale = theirs.update_for(key, "3", revision, second).await;
+        assert!(matches!(stale, Err(BusError::Conflict { .. })), "{stale:?}");
+    }
+    let lasting = theirs.get("kept").await.unwrap().unwrap();
+    assert_eq!(lasting.value, "2");
+    let kept = theirs.update("kept", "3", lasting.revision).await.unwrap();
+    let gone = async {
+        while theirs.get("gone").await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("it is gone");
+    assert_eq!(ours.entries().await.unwrap(), [entry("kept", "3", kept)]);
+    ours.create("gone", "4").await.unwrap();
+}
+
 /// A thousand keys come out as they went in, whatever the size of a read.
 pub async fn many_keys_are_all_listed(a: Bus, b: Bus) {
     let (ours, theirs) = both(&a, &b, &config()).await;

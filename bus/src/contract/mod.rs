@@ -96,6 +96,7 @@ macro_rules! bus_contract {
                 kv::a_deleted_key_can_be_created_again,
                 kv::a_watch_tells_values_then_changes,
                 kv::a_key_expires_unless_it_is_written,
+                kv::a_value_with_a_time_of_its_own_is_gone_after_it,
                 kv::many_keys_are_all_listed,
             );
         }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`get`](Kv::get), [`entries`](Kv::entries) | the same answer, or a later one |
 //! | [`put`](Kv::put) | the value is set, under a higher revision |
-//! | [`create`](Kv::create), [`update`](Kv::update), [`delete`](Kv::delete) with a revision | `Conflict`: compare the value to see whose it is |
+//! | [`create`](Kv::create), [`update`](Kv::update), [`update_for`](Kv::update_for), [`delete`](Kv::delete) with a revision | `Conflict`: compare the value to see whose it is |
 //!
 //! Within a call the handle itself repeats lost tries until its deadline, and does recognise its own: so `Conflict` from a first call always means
 //! somebody else. `TimedOut` means: not known; ask [`get`](Kv::get).
@@ -177,6 +177,20 @@ impl Kv {
     /// `Conflict` when it has another or none; as [`put`](Self::put) otherwise.
     pub async fn update(&self, key: &str, value: impl Into<Bytes>, revision: u64) -> Result<u64, BusError> {
         self.write(key, Message::new(value), Expect::LastOfSubject(revision), None).await
+    }
+
+    /// The same for a value that is gone after `lasts`, whole seconds of at least one, unless it is written again.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub async fn update_for(
+        &self,
+        key: &str,
+        value: impl Into<Bytes>,
+        revision: u64,
+        lasts: Duration,
+    ) -> Result<u64, BusError> {
+        self.write(key, Message::new(value), Expect::LastOfSubject(revision), Some(lasts)).await
     }
 
     /// Removes a key; with `revision`, only if that is its revision. Removing what is not there is fine.
