@@ -9,6 +9,7 @@ use exobus_bus::{Bus, BusError, Credentials, Denied, Refusals, Subject, Subjects
 use exobus_store::Clock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::{ClusterOptions, JobsOver, NodeError};
@@ -77,24 +78,56 @@ pub(super) fn genuine_beat(
     })
 }
 
-/// Asks a service of the cluster once; `None`: nobody answers, or what does is no answer. `Denied`: whoever answers does not believe that
-/// we are what we say.
+/// What became of a question to a service of the cluster.
+enum Heard<T> {
+    Answer(T),
+    /// Nobody answers, or what does is no answer.
+    Nothing,
+    /// Whoever answers says that it does not believe this process. It proves nothing, so anybody can say so.
+    Denied(Denied),
+}
+
 async fn ask_once<T: DeserializeOwned>(
     bus: &Bus,
     subjects: &Subjects,
     (service, verb): (&str, &str),
     refusals: &Refusals,
-) -> Result<Option<T>, NodeError> {
+) -> Result<Heard<T>, NodeError> {
     let subject = subjects.ctl(service, verb).map_err(|error| NodeError::Other(error.to_string()))?;
     match bus.ask(subject.clone(), &(), WHERE_DEADLINE).await {
-        Ok(answer) => Ok(Some(answer)),
-        Err(BusError::Sealed(MessageError::Denied(denied))) => Err(NodeError::Denied(denied)),
+        Ok(answer) => Ok(Heard::Answer(answer)),
+        Err(BusError::Sealed(MessageError::Denied(denied))) => Ok(Heard::Denied(denied)),
         Err(BusError::Sealed(error)) => {
             refusals.refuse(subject.as_str(), "find the scheduler", &error);
-            Ok(None)
+            Ok(Heard::Nothing)
         }
         // Nobody there yet, or the bus is.
-        Err(_) => Ok(None),
+        Err(_) => Ok(Heard::Nothing),
+    }
+}
+
+/// Asks a service of the cluster; `None`: nobody answers, or what does is no answer.
+///
+/// # Errors
+/// `Denied`: nothing but that was heard for [`DENIED_FOR`], however often it was asked. Whoever can make this process believe so again
+/// and again without knowing a token can keep answers from it as well.
+async fn ask<T: DeserializeOwned>(
+    bus: &Bus,
+    subjects: &Subjects,
+    question: (&str, &str),
+    refusals: &Refusals,
+) -> Result<Option<T>, NodeError> {
+    let mut since = None;
+    loop {
+        let denied = match ask_once(bus, subjects, question, refusals).await? {
+            Heard::Answer(answer) => return Ok(Some(answer)),
+            Heard::Nothing => return Ok(None),
+            Heard::Denied(denied) => denied,
+        };
+        if since.get_or_insert_with(Instant::now).elapsed() >= DENIED_FOR {
+            return Err(NodeError::Denied(denied));
+        }
+        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -109,9 +142,9 @@ pub(super) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Resul
     ask_where(&as_submitter, subjects, &Refusals::default()).await.map(drop)
 }
 
-/// Asks once where the Scheduler is; `None`: nobody says.
+/// Asks where the Scheduler is; `None`: nobody says.
 pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
-    ask_once(bus, subjects, WHERE, refusals).await
+    ask(bus, subjects, WHERE, refusals).await
 }
 
 /// Whether a cluster takes whoever speaks through this bus as a node; false where nobody says.
@@ -169,7 +202,7 @@ impl<'a> Beats<'a> {
 }
 
 async fn ask_trouble(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<NoScheduler>, NodeError> {
-    ask_once(bus, subjects, ("election", "trouble"), refusals).await
+    ask(bus, subjects, ("election", "trouble"), refusals).await
 }
 
 /// What a candidate says why there can be no Scheduler.
@@ -208,22 +241,9 @@ pub(crate) async fn ask_scheduler<T: DeserializeOwned>(
 ) -> Result<T, NodeError> {
     let (started, refusals) = (clock.now(), Refusals::default());
     let mut trouble: Option<Trouble> = None;
-    let mut denied: Option<(Duration, Denied)> = None;
     loop {
-        match ask_once(bus, subjects, question, &refusals).await {
-            Ok(Some(answer)) => return Ok(answer),
-            Ok(None) => {}
-            // Anybody can say so; whoever can make this process believe it again and again can keep answers from it as well.
-            Err(NodeError::Denied(why)) => {
-                let now = clock.now();
-                let (since, _) = *denied.get_or_insert((now, why));
-                if now.saturating_sub(since) >= DENIED_FOR.min(search.deadline) {
-                    return Err(NodeError::Denied(why));
-                }
-                tokio::time::sleep(LOOK_EVERY).await;
-                continue;
-            }
-            Err(error) => return Err(error),
+        if let Some(answer) = ask(bus, subjects, question, &refusals).await? {
+            return Ok(answer);
         }
         let told = ask_trouble(bus, subjects, &refusals).await?;
         let now = clock.now();
@@ -241,7 +261,7 @@ pub(crate) async fn ask_scheduler<T: DeserializeOwned>(
             let why = trouble.map_or_else(|| NOBODY.to_owned(), |known| known.told.why);
             return Err(NodeError::NoScheduler { cluster: subjects.cluster().to_owned(), waited, why });
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -269,7 +289,7 @@ pub(super) async fn register(
             told.map_err(|error| other(&error))?;
             return Err(other(&"it does not list this node; is the name taken?"));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        sleep(LOOK_EVERY).await;
     }
 }
 

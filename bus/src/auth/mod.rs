@@ -97,8 +97,8 @@ impl Speaker {
     }
 }
 
-/// What a cluster says to who shows the wrong token. It is not proven itself, as there is nothing to prove it with, so it
-/// is a hint for people and never changes what a process does.
+/// What a cluster says to who shows the wrong token. It is not proven itself, as there is nothing to prove it with, so once is never
+/// enough: a process that hears nothing else for a second, however often it asks, gives up with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Denied {
     /// Which of both tokens.
@@ -116,6 +116,19 @@ pub enum Why {
     Missing,
     /// One was shown, and the cluster has none.
     Unwanted,
+}
+
+impl Denied {
+    /// As it is for who finds that it cannot open what others have sealed, where this is what it would say to them.
+    #[must_use]
+    pub fn seen_from_there(self) -> Self {
+        let why = match self.why {
+            Why::Missing => Why::Unwanted,
+            Why::Unwanted => Why::Missing,
+            Why::Wrong => Why::Wrong,
+        };
+        Self { why, ..self }
+    }
 }
 
 impl std::error::Error for Denied {}
