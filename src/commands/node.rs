@@ -45,7 +45,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
         let mut options = options(&config.node, name.clone())?;
         // One with a made-up name has another one next time.
         options.store.keep_files = config.node.name.is_some();
-        let started = Node::start(NodeOptions {
+        let options = NodeOptions {
             cluster: Some(ClusterOptions {
                 bus: bus.clone(),
                 subjects,
@@ -57,9 +57,11 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
             labels: config.node.labels.clone(),
             roots: roots(&config.security)?,
             ..options
-        });
-        match started {
+        };
+        let interrupted = interrupt.clone();
+        match Node::start_unless(options, async move { interrupted.wait().await }) {
             Ok(node) => break (node, bus),
+            Err(NodeError::Stopped) => return Ok(Exit::Success),
             // The server has gone away again.
             Err(error) if !bus.connection().borrow().connected && error.is_of_the_bus() => {
                 cluster::say_now_and_then(&clock, &mut told, &failure(error));
@@ -149,8 +151,9 @@ pub(super) fn failure(error: NodeError) -> Failure {
         NodeError::TooLittleMemory { .. }
         | NodeError::Store(StoreError::BudgetTooSmall { .. })
         | NodeError::Denied(_)
+        | NodeError::Sealed { .. }
         | NodeError::NameTaken { .. } => Exit::Usage,
-        NodeError::NoScheduler { .. } | NodeError::Bus(_) => Exit::Unreachable,
+        NodeError::NoScheduler { .. } | NodeError::StoresNothing { .. } | NodeError::Bus(_) => Exit::Unreachable,
         _ => Exit::InputOutput,
     };
     Failure::new(exit, error)

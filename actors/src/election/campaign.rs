@@ -60,8 +60,8 @@ impl Keys {
         })
     }
 
-    /// Opens everything that a cluster keeps on its servers, and makes what is not there. `Ok(Err(_))`: they keep nothing for us.
-    /// `anew`: in a cluster that had it before.
+    /// Opens everything that a cluster keeps on its servers, and makes what is not there: first what proves the nodes' token. `Ok(Err(_))`:
+    /// they keep nothing for us. `anew`: in a cluster that had it before.
     async fn open(
         bus: &Bus,
         subjects: &Subjects,
@@ -133,11 +133,12 @@ impl Ground {
     /// Looks what the cluster's servers offer; tries for its deadline.
     ///
     /// # Errors
-    /// The bus does not answer, or refuses.
+    /// The bus does not answer, or refuses; what is there is of nodes with another token.
     pub(crate) async fn of(cluster: &ClusterOptions) -> Result<Self, NodeError> {
         let (bus, subjects) = (&cluster.bus, &cluster.subjects);
         let anew = Keys::were_emptied(bus, subjects, cluster.membership.probe_after()).await?;
-        match Keys::open(bus, subjects, anew, cluster.join_deadline).await? {
+        let opened = Keys::open(bus, subjects, anew, cluster.join_deadline).await;
+        match opened.map_err(|error| Names::refused(error, subjects))? {
             Ok(keys) => Ok(Self::Keys(Box::new(keys))),
             Err(error) => {
                 warn!(
@@ -429,6 +430,7 @@ async fn make(bus: Bus, subjects: Subjects) -> Answer {
             Answer::Made { base }
         }
         Ok(Ok(Err(error)) | Err(error)) => {
+            let error = Names::refused(error, &subjects);
             warn!(%error, "what the NATS server has lost cannot be made anew now");
             Answer::Lost
         }

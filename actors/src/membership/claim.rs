@@ -5,19 +5,24 @@
 //!
 //! | the key            | beats under the name                 | then                                            |
 //! |--------------------|--------------------------------------|-------------------------------------------------|
-//! | not there          | none                                 | it is taken                                     |
+//! | not there, or free | none                                 | it is taken                                     |
 //! | another process's  | none for 3 s                         | it is taken: the others hold that one dead      |
 //! | another process's  | none for a while, and nobody listens | it is taken: that process is gone               |
 //! | whatever           | some                                 | waits, up to 4 s from the start; then refused   |
-//! | cannot be trusted  | none for 3 s                         | it is taken                                     |
+//! | says nothing       | none for 3 s                         | it is taken                                     |
 //!
-//! The key cannot be trusted where there are no keys, or where they were lost and made anew while nodes were there.
+//! The key says nothing where there are no keys, where they were lost and made anew while nodes were there, and where its value is none
+//! of ours. Whoever takes a name does so for a life above all that the key tells of, whatever its clock says.
+//!
+//! A beat is one if it is later than those heard before it, and of no life that the key says is over: what somebody recorded of a process
+//! that is gone, and repeats, keeps nobody from its name.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::MembershipOptions;
+use super::protocol::Beat;
 use crate::ids::Incarnation;
 
 /// How long a name that others have is waited for.
@@ -48,8 +53,18 @@ impl Claim {
 pub enum Kept {
     /// Nothing: nobody has it.
     Nothing,
-    /// Nothing, and that says nothing.
-    Unknown,
+    /// Nothing, or nothing that could be believed: that says nothing.
+    Unknown {
+        /// The revision of its key, where it has one.
+        revision: Option<u64>,
+    },
+    /// Who had it has given it back.
+    Free {
+        /// The last life under it.
+        last: Incarnation,
+        /// The revision of its key.
+        revision: u64,
+    },
     /// It is somebody's.
     Claim {
         /// Whose.
@@ -57,6 +72,26 @@ pub enum Kept {
         /// The revision of its key.
         revision: u64,
     },
+}
+
+impl Kept {
+    /// The first life that is above all that this tells of.
+    pub fn next_life(&self) -> Incarnation {
+        match self {
+            Self::Nothing | Self::Unknown { .. } => Incarnation(0),
+            Self::Free { last, .. } => Incarnation(last.0 + 1),
+            Self::Claim { claim, .. } => Incarnation(claim.incarnation.0 + 1),
+        }
+    }
+
+    /// Whether this life may still be there.
+    fn may_live(&self, incarnation: Incarnation) -> bool {
+        match self {
+            Self::Nothing | Self::Unknown { .. } => true,
+            Self::Free { last, .. } => incarnation > *last,
+            Self::Claim { claim, .. } => incarnation >= claim.incarnation,
+        }
+    }
 }
 
 /// What is to be done next.
@@ -79,7 +114,8 @@ pub struct Claimant {
     began: Duration,
     /// When a beat under the name was heard last, or listening began.
     heard: Duration,
-    beats: bool,
+    /// The life and the number of the latest one.
+    latest: Option<(Incarnation, u64)>,
     probed: bool,
     /// Whether nobody listens where the process was that has it.
     refused: bool,
@@ -88,12 +124,16 @@ pub struct Claimant {
 impl Claimant {
     /// One that listens from now on.
     pub fn new(options: MembershipOptions, now: Duration) -> Self {
-        Self { options, began: now, heard: now, beats: false, probed: false, refused: false }
+        Self { options, began: now, heard: now, latest: None, probed: false, refused: false }
     }
 
-    /// Somebody beats under the name, and does not say that it stops.
-    pub fn heard(&mut self, now: Duration) {
-        (self.heard, self.beats, self.refused, self.probed) = (now, true, false, false);
+    /// There was a beat under the name, of which this is kept.
+    pub fn heard(&mut self, now: Duration, beat: &Beat, kept: &Kept) {
+        let number = (beat.incarnation, beat.sequence);
+        if beat.stopping || !kept.may_live(beat.incarnation) || self.latest.is_some_and(|latest| number <= latest) {
+            return;
+        }
+        (self.heard, self.latest, self.refused, self.probed) = (now, Some(number), false, false);
     }
 
     /// Nobody listens where the process was that has the name.
@@ -112,8 +152,9 @@ impl Claimant {
         let silent = now.saturating_sub(self.heard);
         let gone = silent >= self.options.dead_after || (self.refused && silent >= self.options.probe_after());
         match kept {
-            Kept::Nothing if !self.beats || gone => Step::Take(None),
-            Kept::Unknown if gone => Step::Take(None),
+            Kept::Nothing if self.latest.is_none() || gone => Step::Take(None),
+            Kept::Free { revision, .. } if self.latest.is_none() || gone => Step::Take(Some(*revision)),
+            Kept::Unknown { revision } if gone => Step::Take(*revision),
             Kept::Claim { revision, .. } if gone => Step::Take(Some(*revision)),
             _ if now.saturating_sub(self.began) >= PATIENCE => Step::Refuse,
             Kept::Claim { claim, .. } if !self.probed && silent >= self.options.probe_after() => {
@@ -128,6 +169,7 @@ impl Claimant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::NodeId;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -143,21 +185,46 @@ mod tests {
         Claimant::new(MembershipOptions::default(), ms(0))
     }
 
+    fn beat(incarnation: u64, sequence: u64) -> Beat {
+        Beat {
+            node: NodeId::new("n1"),
+            incarnation: Incarnation(incarnation),
+            sequence,
+            figures: Default::default(),
+            data_address: String::new(),
+            stopping: false,
+            reign: None,
+            zombies: Vec::new(),
+        }
+    }
+
+    const FREE: Kept = Kept::Free { last: Incarnation(7), revision: 5 };
+    const UNKNOWN: Kept = Kept::Unknown { revision: None };
+
     #[test]
     fn a_name_that_nobody_has_is_taken_at_once() {
-        assert_eq!(claimant().step(ms(1), &Kept::Nothing), Step::Take(None));
-        // The keys were lost, and who has the name is about to say so again.
-        let mut claimant = claimant();
-        claimant.heard(ms(1));
-        assert_eq!(claimant.step(ms(2), &Kept::Nothing), Step::Wait);
+        for (kept, take) in [(Kept::Nothing, None), (FREE, Some(5))] {
+            assert_eq!(claimant().step(ms(1), &kept), Step::Take(take), "{kept:?}");
+            // The keys were lost, and who has the name is about to say so again.
+            let mut claimant = claimant();
+            claimant.heard(ms(1), &beat(8, 1), &kept);
+            assert_eq!(claimant.step(ms(2), &kept), Step::Wait, "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_for_a_life_above_all_that_are_known() {
+        for (kept, next) in [(Kept::Nothing, 0), (UNKNOWN, 0), (FREE, 8), (claim(), 8)] {
+            assert_eq!(kept.next_life(), Incarnation(next), "{kept:?}");
+        }
     }
 
     #[test]
     fn a_name_whose_process_beats_is_waited_for_and_then_refused() {
-        for kept in [claim(), Kept::Unknown, Kept::Nothing] {
+        for kept in [claim(), UNKNOWN, Kept::Nothing, FREE] {
             let mut claimant = claimant();
-            for at in (100..4000).step_by(500) {
-                claimant.heard(ms(at));
+            for (sequence, at) in (1..).zip((100..4000).step_by(500)) {
+                claimant.heard(ms(at), &beat(8, sequence), &kept);
                 assert_eq!(claimant.step(ms(at), &kept), Step::Wait, "{kept:?} at {at}");
             }
             assert_eq!(claimant.step(ms(4000), &kept), Step::Refuse, "{kept:?}");
@@ -165,10 +232,42 @@ mod tests {
     }
 
     #[test]
+    fn a_beat_that_is_repeated_shows_nobody_who_lives() {
+        let mut claimant = claimant();
+        let mut steps = Vec::new();
+        for at in (0..4000).step_by(500) {
+            claimant.heard(ms(at), &beat(7, 40), &claim());
+            match claimant.step(ms(at), &claim()) {
+                Step::Probe(_) => claimant.nobody_listens(),
+                step => steps.push(step),
+            }
+        }
+        assert!(!steps.contains(&Step::Refuse) && steps.contains(&Step::Take(Some(5))), "{steps:?}");
+        // Nor do earlier ones after it, whoever listens.
+        let mut claimant = Claimant::new(MembershipOptions::default(), ms(0));
+        for (sequence, at) in (0..30).rev().zip((0..3000).step_by(100)) {
+            claimant.heard(ms(at), &beat(7, sequence), &claim());
+        }
+        assert_eq!(claimant.step(ms(3000), &claim()), Step::Take(Some(5)));
+    }
+
+    #[test]
+    fn beats_of_lives_that_are_over_and_of_a_process_that_stops_show_nobody() {
+        let mut claimant = claimant();
+        for sequence in 1..9 {
+            claimant.heard(ms(10 * sequence), &beat(6, sequence), &claim());
+            claimant.heard(ms(10 * sequence), &beat(7, sequence), &FREE);
+            claimant.heard(ms(10 * sequence), &Beat { stopping: true, ..beat(8, sequence) }, &claim());
+        }
+        assert_eq!(claimant.step(ms(99), &FREE), Step::Take(Some(5)));
+    }
+
+    #[test]
     fn a_name_is_free_3_s_after_the_last_beat() {
-        for (kept, take) in [(claim(), Some(5)), (Kept::Unknown, None)] {
+        let damaged = Kept::Unknown { revision: Some(6) };
+        for (kept, take) in [(claim(), Some(5)), (UNKNOWN, None), (damaged, Some(6))] {
             let mut claimant = claimant();
-            claimant.heard(ms(900));
+            claimant.heard(ms(900), &beat(8, 1), &kept);
             for at in (1000..3900).step_by(100) {
                 assert!(!matches!(claimant.step(ms(at), &kept), Step::Take(_) | Step::Refuse), "{kept:?} at {at}");
             }
@@ -185,7 +284,7 @@ mod tests {
         claimant.nobody_listens();
         let mut alive = claimant.clone();
         assert_eq!(claimant.step(ms(810), &claim()), Step::Take(Some(5)));
-        alive.heard(ms(805));
+        alive.heard(ms(805), &beat(7, 1), &claim());
         assert_eq!(alive.step(ms(810), &claim()), Step::Wait, "it is there, whatever a firewall says");
         claimant.beaten(ms(820));
         assert_eq!(claimant.step(ms(830), &claim()), Step::Wait, "that one may be about to beat");

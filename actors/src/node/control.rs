@@ -11,6 +11,7 @@ use std::time::Duration;
 use exobus_bus::auth::SUBMITTER_PREFIX;
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
 use exobus_bus::{Refusals, Role};
+use futures::future::{BoxFuture, FutureExt as _};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -69,29 +70,39 @@ fn post(options: &NodeOptions, fatal: &Arc<Mutex<Option<Fatal>>>) -> (Post, Arc<
     (post, broken)
 }
 
-/// What a node says, it says in its own name.
-fn in_own_name(mut options: NodeOptions, post: &Post) -> Result<NodeOptions, NodeError> {
-    if let Some(cluster) = &mut options.cluster {
-        let me = Peer { node: options.name.to_string(), incarnation: post.incarnation().0 };
-        if Role::of(&me.node) == Role::Submitter {
-            let text =
-                format!("{} is no name for a node: names that begin with {SUBMITTER_PREFIX} are submitters'", me.node);
-            return Err(NodeError::Other(text));
-        }
-        cluster.bus = cluster.bus.speaking_as(me);
+fn check_name(options: &NodeOptions) -> Result<(), NodeError> {
+    match Role::of(options.name.as_str()) {
+        Role::Submitter if options.cluster.is_some() => Err(NodeError::Other(format!(
+            "{} is no name for a node: names that begin with {SUBMITTER_PREFIX} are submitters'",
+            options.name
+        ))),
+        _ => Ok(()),
     }
-    Ok(options)
 }
 
-pub(super) fn start(options: NodeOptions) -> Result<Node, NodeError> {
+/// The process of a node, as the life that it is in now.
+fn me(post: &Post) -> Peer {
+    Peer { node: post.node().to_string(), incarnation: post.incarnation().0 }
+}
+
+/// What a life of a node says, it says as that life.
+fn in_own_name(cluster: &ClusterOptions, post: &Post) -> ClusterOptions {
+    ClusterOptions { bus: cluster.bus.speaking_as(me(post)), ..cluster.clone() }
+}
+
+pub(super) fn start(
+    options: NodeOptions,
+    told_to_stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<Node, NodeError> {
+    check_name(&options)?;
     let fatal = Arc::default();
     let (post, broken) = post(&options, &fatal);
-    let options = in_own_name(options, &post)?;
     let (stop, stopped) = oneshot::channel();
     let random = options.random.clone();
     let (work, queue) = mpsc::unbounded_channel::<Work>();
     let (ready, outcome) = std::sync::mpsc::channel();
-    let mut orders = Orders { queue, stopped, broken };
+    let told_to_stop = told_to_stop.boxed();
+    let mut orders = Orders { queue, told_to_stop, stopped, broken };
     let run = move || {
         let threads = |parts: &ExecutorParts| {
             let what = || format!("start {} executors", parts.count);
@@ -134,16 +145,11 @@ pub(crate) async fn inhabit(
     fatal: Arc<Mutex<Option<Fatal>>>,
 ) {
     let (post, broken) = post(&options, &fatal);
-    let options = match in_own_name(options, &post) {
-        Ok(options) => options,
-        Err(error) => {
-            let _ = ready.send(Err(error));
-            return;
-        }
-    };
     let (_work, queue) = mpsc::unbounded_channel::<Work>();
-    let mut orders = Orders { queue, stopped, broken };
-    let base = match Base::open(&options, post, Jobs::Here, |parts| Ok(executors(parts))) {
+    let mut orders = Orders { queue, told_to_stop: std::future::pending().boxed(), stopped, broken };
+    let opened =
+        check_name(&options).and_then(|()| Base::open(&options, post, Jobs::Here, |parts| Ok(executors(parts))));
+    let base = match opened {
         Ok(base) => base,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -177,12 +183,23 @@ async fn live(
         tokio::time::sleep(Duration::from_millis(1)).await;
         None
     };
-    let mut running = match Running::assemble(base, options, renewal).await {
+    let starts = ready.is_some();
+    let assembled = tokio::select! {
+        biased;
+        () = &mut orders.told_to_stop, if starts => Err(NodeError::Stopped),
+        assembled = Running::assemble(base, options, renewal) => assembled,
+    };
+    let mut running = match assembled {
         Ok(running) => running,
         Err(error) => return refused(ready.take(), error).await,
     };
     if let Some(waiting) = ready.take() {
-        match running.admitted().await {
+        let admitted = tokio::select! {
+            biased;
+            () = &mut orders.told_to_stop => Err(NodeError::Stopped),
+            admitted = running.admitted() => admitted,
+        };
+        match admitted {
             Ok(None) => drop(waiting.send(Ok(running.parts.clone()))),
             Ok(Some(renewal)) => {
                 *ready = Some(waiting);
@@ -217,6 +234,8 @@ fn system() -> Result<actix_rt::SystemRunner, NodeError> {
 /// What a node is told from outside.
 struct Orders {
     queue: mpsc::UnboundedReceiver<Work>,
+    /// Ends the start of the node; looked at until it is there.
+    told_to_stop: BoxFuture<'static, ()>,
     stopped: oneshot::Receiver<()>,
     broken: Arc<Notify>,
 }
@@ -267,6 +286,7 @@ impl Running {
         renewal: Option<Renewal>,
     ) -> Result<Self, NodeError> {
         let first = renewal.is_none();
+        let cluster = &in_own_name(cluster, &base.post);
         if first {
             // Before it says a word to anybody, or stands for election: does the cluster believe that it is one of its nodes?
             ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?;
@@ -277,9 +297,14 @@ impl Running {
             (false, true) => (None, Some(search_scheduler(base, cluster).await?)),
             (false, false) => (None, None),
         };
+        if first {
+            // Before anybody hears that the node is there, and asks what it has; and before it has its name, which others would take for
+            // free again if it did not beat.
+            delete_leftovers(&base.store, &base.logs).await;
+        }
         // Not a word is said under it before.
         take_name(base, options, cluster, ground.as_ref()).await?;
-        let me = Peer { node: options.name.to_string(), incarnation: base.post.incarnation().0 };
+        let (me, cluster) = (me(&base.post), &in_own_name(cluster, &base.post));
         let (endpoint, events) =
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
@@ -289,10 +314,6 @@ impl Running {
             let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
             shell::spawn(&base.post, scheduler::ACTOR, scheduler)
         });
-        if first {
-            // Before anybody hears that the node is there, and asks what it has.
-            delete_leftovers(&base.store, &base.logs).await;
-        }
         let (renew, renewals) = mpsc::unbounded_channel();
         let membership = spawn_membership(base, (cluster, &options.network), scheduler.clone(), renewal, renew)?;
         hear_beats(cluster, &base.post, membership.clone()).await?;

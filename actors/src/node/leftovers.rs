@@ -14,7 +14,7 @@ use crate::joblog::LogsLink;
 /// How long the node waits for the log.
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// In a store that was just opened, before any task runs.
+/// In a store that was just opened, before any task runs; it may take [`DEADLINE`].
 pub(super) async fn delete_leftovers(store: &Store, logs: &LogsLink) {
     let jobs: Vec<_> = store.groups().into_iter().map(JobId::from_u128).collect();
     if jobs.is_empty() {

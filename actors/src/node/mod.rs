@@ -91,7 +91,18 @@ impl Node {
     /// # Errors
     /// See [`NodeError`].
     pub fn start(options: NodeOptions) -> Result<Self, NodeError> {
-        control::start(options)
+        Self::start_unless(options, std::future::pending())
+    }
+
+    /// The same, unless `told_to_stop` ends before the node is ready.
+    ///
+    /// # Errors
+    /// `Stopped`: it did. See [`NodeError`].
+    pub fn start_unless(
+        options: NodeOptions,
+        told_to_stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, NodeError> {
+        control::start(options, told_to_stop)
     }
 
     /// The store of this node.

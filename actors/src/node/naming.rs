@@ -1,12 +1,19 @@
 //! The name of a node: taken before the first word is said under it, kept as long as the process lives, given back at its end.
 //!
 //! A bucket has a key for each name. Where there are no durable streams there is none, and heartbeats alone decide.
+//!
+//! All values of the bucket are [sealed](Credentials::seal) under the nodes' token. Its first key says so much of the cluster as anybody
+//! who may be a node of it can open: who cannot has another token, and ends before it writes anything. Silence of the others is no such
+//! proof: they may be stopped, or stalled.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use exobus_bus::auth::MessageError;
 use exobus_bus::kv::{Kv, KvConfig};
-use exobus_bus::{Bus, BusError, Subjects, SubscribeOptions, codec};
+use exobus_bus::{Bus, BusError, Credentials, Subject, Subjects, SubscribeOptions};
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
@@ -21,20 +28,42 @@ use crate::transfer::network::Network;
 const BUCKET: &str = "nodes";
 /// A key has some hundred bytes.
 const BUCKET_BYTES: u64 = 1 << 20;
-/// The key that says in what circumstances the bucket was made, and what it says where nodes were there then.
+/// The key that is written first, and proves the token.
 const MADE: &str = "made";
-const ANEW: &str = "anew";
+/// How long the last life of a name that was given back is remembered. Nodes whose names are made up leave one each.
+const FREE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often who wants a name looks whose it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often who has one does.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long an answer of the bucket may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
+/// A server that answers and took nothing so often in a row stores nothing, ...
+const UNSTORED_MIN: u32 = 2;
+/// ... and that is said so often.
+const SAY_EVERY: Duration = Duration::from_secs(30);
+
+/// In what circumstances the bucket was made.
+#[derive(Debug, Serialize, Deserialize)]
+struct Made {
+    /// Nodes were there, and may have names that it does not know of.
+    anew: bool,
+}
+
+/// The value of a name's key.
+#[derive(Debug, Serialize, Deserialize)]
+enum Record {
+    Held(Claim),
+    /// It was given back; in this life it was somebody's last.
+    Free(Incarnation),
+}
 
 /// The names of a cluster, for one of its nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     kv: Kv,
+    prefix: Subject,
+    credentials: Credentials,
 }
 
 impl Names {
@@ -47,55 +76,95 @@ impl Names {
         })
     }
 
-    /// Makes the bucket, or opens the one that is there. `anew`: in a cluster whose nodes had one, and may have names still.
+    /// Makes the bucket, or opens the one that is there, and proves that it is of nodes with this process's token; nothing else is
+    /// written into it before. `anew`: in a cluster whose nodes had one, and may have names still.
+    ///
+    /// # Errors
+    /// `Sealed`: it was made by nodes with another token, see [`refused`](Self::refused). The bus does not do what is asked.
     pub(crate) async fn make(bus: &Bus, subjects: &Subjects, anew: bool) -> Result<Self, BusError> {
-        let names = Self { kv: Kv::open(bus, &Self::config(subjects)?).await? };
-        if names.kv.get(MADE).await?.is_some() {
-            return Ok(names);
+        let config = Self::config(subjects)?;
+        let kv = Kv::open(bus, &config).await?;
+        let names = Self { kv, prefix: config.prefix, credentials: bus.credentials().clone() };
+        while names.made().await?.is_none() {
+            match names.kv.create(MADE, names.seal(MADE, &Made { anew })?).await {
+                Ok(_) => break,
+                // Whoever was faster may have another token.
+                Err(BusError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        match names.kv.create(MADE, if anew { ANEW } else { "first" }).await {
-            Ok(_) | Err(BusError::Conflict { .. }) => Ok(names),
-            Err(error) => Err(error),
+        Ok(names)
+    }
+
+    async fn made(&self) -> Result<Option<Made>, BusError> {
+        let made = self.kv.get(MADE).await?;
+        made.map(|made| Ok(self.credentials.unseal(&self.subject(MADE)?, &made.value)?)).transpose()
+    }
+
+    /// Why [`make`](Self::make) failed, for people.
+    pub(crate) fn refused(error: BusError, subjects: &Subjects) -> NodeError {
+        let stream = || Self::config(subjects).map_or_else(|error| error.to_string(), |config| config.name);
+        match error {
+            BusError::Sealed(MessageError::NotAuthentic(denied)) => {
+                NodeError::Sealed { why: denied.seen_from_there().to_string(), stream: stream() }
+            }
+            BusError::Sealed(error) => NodeError::Sealed { why: error.to_string(), stream: stream() },
+            error => error.into(),
         }
     }
 
     /// The names of a cluster that has a Scheduler, which has made the bucket; `None` where its servers keep nothing.
-    pub(super) async fn find(cluster: &ClusterOptions) -> Result<Option<Self>, BusError> {
+    pub(super) async fn find(cluster: &ClusterOptions) -> Result<Option<Self>, NodeError> {
         let find = async || Self::make(&cluster.bus, &cluster.subjects, true).await;
-        match open_durable(cluster.join_deadline, find).await? {
-            Ok(names) => Ok(Some(names)),
-            Err(error) => {
+        match open_durable(cluster.join_deadline, find).await {
+            Ok(Ok(names)) => Ok(Some(names)),
+            Ok(Err(error)) => {
                 debug!(%error, "names are kept by heartbeats alone");
                 Ok(None)
             }
+            Err(error) => Err(Self::refused(error, &cluster.subjects)),
         }
     }
 
     async fn kept(&self, key: &str) -> Result<Kept, BusError> {
         let Some(entry) = self.kv.get(key).await? else {
-            let anew = self.kv.get(MADE).await?.is_none_or(|made| made.value == ANEW);
-            return Ok(if anew { Kept::Unknown } else { Kept::Nothing });
+            return match self.made().await {
+                Ok(Some(Made { anew: false })) => Ok(Kept::Nothing),
+                // It was lost, and made anew, perhaps by others.
+                Ok(_) | Err(BusError::Sealed(_)) => Ok(Kept::Unknown { revision: None }),
+                Err(error) => Err(error),
+            };
         };
         let revision = entry.revision;
-        Ok(match codec::decode_checked(&entry.value) {
-            Ok(claim) => Kept::Claim { claim, revision },
+        Ok(match self.credentials.unseal(&self.subject(key)?, &entry.value) {
+            Ok(Record::Held(claim)) => Kept::Claim { claim, revision },
+            Ok(Record::Free(last)) => Kept::Free { last, revision },
             Err(error) => {
-                warn!(%error, key, "what is kept of a name cannot be read");
-                // Of whom it is heartbeats tell.
-                let process = "a process that wrote something else".to_owned();
-                let born = Incarnation(0);
-                let claim = Claim { born, incarnation: born, data_address: String::new(), process };
-                Kept::Claim { claim, revision }
+                warn!(%error, key, "what is kept of a name is not believed");
+                Kept::Unknown { revision: Some(revision) }
             }
         })
     }
 
     async fn put(&self, key: &str, claim: &Claim, revision: Option<u64>) -> Result<u64, BusError> {
-        let value = codec::encode_checked(claim).map_err(|error| BusError::Config(error.to_string()))?;
+        let value = self.seal(key, &Record::Held(claim.clone()))?;
         match revision {
             Some(revision) => self.kv.update(key, value, revision).await,
             None => self.kv.create(key, value).await,
         }
+    }
+
+    async fn free(&self, key: &str, last: Incarnation, revision: u64) -> Result<u64, BusError> {
+        self.kv.update_for(key, self.seal(key, &Record::Free(last))?, revision, FREE_FOR).await
+    }
+
+    fn seal(&self, key: &str, value: &impl Serialize) -> Result<Bytes, BusError> {
+        let sealed = self.credentials.seal(&self.subject(key)?, value);
+        sealed.map_err(|error| BusError::Config(error.to_string()))
+    }
+
+    fn subject(&self, key: &str) -> Result<Subject, BusError> {
+        Ok(Subject::parse(&format!("{}.{key}", self.prefix))?)
     }
 
     /// Loses them, as a server does that is emptied.
@@ -148,16 +217,10 @@ impl Name {
         };
         let mut claimant = Claimant::new(cluster.membership, clock.now());
         let (give_up, mut waits) = (clock.now() + cluster.join_deadline, false);
+        let mut unstored = Unstored::default();
         loop {
-            while let Some(beat) = beats.try_recv() {
-                let payload = &beat.message.payload;
-                let beat = genuine_beat(cluster.bus.credentials(), &cluster.subjects, &beat.subject, payload);
-                if matches!(&beat, Ok(Ok(MembershipMsg::Beat(beat))) if !beat.stopping) {
-                    claimant.heard(clock.now());
-                }
-            }
             let kept = match &names {
-                None => Kept::Unknown,
+                None => Kept::Unknown { revision: None },
                 Some(names) => match names.kept(&key).await {
                     Ok(kept) => kept,
                     Err(error) if clock.now() < give_up => {
@@ -168,27 +231,41 @@ impl Name {
                     Err(error) => return Err(error.into()),
                 },
             };
+            while let Some(beat) = beats.try_recv() {
+                let payload = &beat.message.payload;
+                let beat = genuine_beat(cluster.bus.credentials(), &cluster.subjects, &beat.subject, payload);
+                if let Ok(Ok(MembershipMsg::Beat(beat))) = beat {
+                    claimant.heard(clock.now(), &beat, &kept);
+                }
+            }
             let holder = match &kept {
                 // An answer was lost, and the name is ours.
                 Kept::Claim { claim: kept, revision } if kept.is_of(&claim) => {
                     return Ok(Self { node: me, names, key, claim, revision: *revision });
                 }
-                Kept::Claim { claim, .. } => Some(claim.clone()),
-                Kept::Nothing | Kept::Unknown => None,
+                Kept::Claim { claim, .. } => Some(claim.process.clone()),
+                Kept::Nothing | Kept::Unknown { .. } | Kept::Free { .. } => None,
             };
+            unstored.look(&me, clock.now(), give_up)?;
             match claimant.step(clock.now(), &kept) {
                 Step::Take(revision) => {
-                    let above = holder.map_or(0, |holder| holder.incarnation.0 + 1);
-                    claim.incarnation = Incarnation(claim.incarnation.0.max(above));
+                    claim.incarnation = claim.incarnation.max(kept.next_life());
                     let taken = match &names {
                         Some(names) => names.put(&key, &claim, revision).await,
                         None => Ok(0),
                     };
                     match taken {
                         Ok(revision) => return Ok(Self { node: me, names, key, claim, revision }),
-                        Err(BusError::Conflict { .. }) => claimant.beaten(clock.now()),
+                        Err(BusError::Conflict { .. }) => {
+                            unstored = Unstored::default();
+                            claimant.beaten(clock.now());
+                        }
                         // It is looked whether it was done.
-                        Err(error) if error.is_retryable() => debug!(%error, "no word of the name"),
+                        Err(error) if error.is_retryable() => {
+                            debug!(%error, "no word of the name");
+                            unstored.tries += 1;
+                            sleep(LOOK_EVERY).await;
+                        }
                         Err(error) => return Err(error.into()),
                     }
                 }
@@ -200,12 +277,11 @@ impl Name {
                     }
                 }
                 Step::Refuse => {
-                    let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.process);
+                    let holder = holder.unwrap_or_else(|| "another process".to_owned());
                     return Err(NodeError::NameTaken { name: me, holder });
                 }
                 Step::Wait => {
                     if !std::mem::replace(&mut waits, true) {
-                        let holder = holder.map(|holder| holder.process);
                         info!(node = %me, holder, "waits until the name is free");
                     }
                     sleep(LOOK_EVERY).await;
@@ -251,7 +327,14 @@ impl Name {
         match names.kept(&self.key).await? {
             Kept::Claim { claim, revision } if claim.is_of(&self.claim) => self.revision = revision,
             Kept::Claim { claim, .. } => return Ok(Looked::Lost(claim.process)),
-            Kept::Nothing | Kept::Unknown => self.revision = names.put(&self.key, &self.claim, None).await?,
+            Kept::Free { last, .. } if last > self.claim.incarnation => {
+                return Ok(Looked::Lost("a process that has stopped since".to_owned()));
+            }
+            Kept::Free { revision, .. } => {
+                self.revision = names.put(&self.key, &self.claim, Some(revision)).await?;
+            }
+            Kept::Nothing => self.revision = names.put(&self.key, &self.claim, None).await?,
+            Kept::Unknown { revision } => self.revision = names.put(&self.key, &self.claim, revision).await?,
         }
         Ok(Looked::Ours)
     }
@@ -268,15 +351,45 @@ impl Name {
         }
     }
 
-    /// Gives it back, so that the next one need not wait.
+    /// Gives it back, so that the next one need not wait. Its last life stays known: the others take that name for one that has left in
+    /// that life, and believe no earlier one, whatever the clock of the next process says.
     pub(super) async fn release(mut self) {
         // The key may have been written again meanwhile.
         if let Ok(Looked::Ours) = self.look().await
             && let Some(names) = self.names
-            && let Err(error) = names.kv.delete(&self.key, Some(self.revision)).await
+            && let Err(error) = names.free(&self.key, self.claim.incarnation, self.revision).await
         {
             debug!(%error, "the name was not given back");
         }
+    }
+}
+
+/// Whether what is written for a name is stored, by a server that answers questions.
+#[derive(Debug, Default)]
+struct Unstored {
+    /// Writes in a row of which nothing was heard, and which were not found afterwards.
+    tries: u32,
+    said: Option<Duration>,
+}
+
+impl Unstored {
+    /// The key was read, and is not what was written.
+    ///
+    /// # Errors
+    /// `StoresNothing`: it is time to give up.
+    fn look(&mut self, name: &NodeId, now: Duration, give_up: Duration) -> Result<(), NodeError> {
+        if self.tries < UNSTORED_MIN {
+            return Ok(());
+        }
+        let error = NodeError::StoresNothing { name: name.clone() };
+        if now >= give_up {
+            return Err(error);
+        }
+        if self.said.is_none_or(|at| now.saturating_sub(at) >= SAY_EVERY) {
+            self.said = Some(now);
+            warn!("{error}");
+        }
+        Ok(())
     }
 }
 
@@ -296,6 +409,13 @@ mod tests {
         Claim { born, incarnation: born, data_address, process: "process 1 on host".to_owned() }
     }
 
+    const UNKNOWN: Kept = Kept::Unknown { revision: None };
+
+    fn of(names: &Names, claim: Claim, revision: u64) -> Name {
+        let (node, names, key) = (NodeId::new("n1"), Some(names.clone()), KEY.to_owned());
+        Name { node, names, key, claim, revision }
+    }
+
     async fn names(anew: bool) -> (Bus, Subjects, Names) {
         let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
         let names = Names::make(&bus, &subjects, anew).await.unwrap();
@@ -309,7 +429,57 @@ mod tests {
         Names::make(&bus, &subjects, true).await.unwrap();
         assert_eq!(names.kept(KEY).await.unwrap(), Kept::Nothing, "they were not made anew");
         let (_, _, names) = self::names(true).await;
-        assert_eq!(names.kept(KEY).await.unwrap(), Kept::Unknown);
+        assert_eq!(names.kept(KEY).await.unwrap(), UNKNOWN);
+    }
+
+    #[tokio::test]
+    async fn who_has_another_token_than_who_made_the_names_writes_nothing_into_them() {
+        let (one, other) = (Some("the nodes' token of a test"), Some("another token of that length"));
+        let (wrong, missing, unwanted) = ("is not the cluster's", "has none", "goes without one: remove");
+        for (theirs, ours, said) in [(one, other, wrong), (one, None, missing), (None, one, unwanted)] {
+            let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+            let names = Names::make(&bus.with_credentials(Credentials::node(theirs, None)), &subjects, false).await;
+            let names = names.unwrap();
+            let before = names.kv.entries().await.unwrap();
+            let stranger = bus.with_credentials(Credentials::node(ours, None));
+            for anew in [false, true] {
+                let error = Names::make(&stranger, &subjects, anew).await.unwrap_err();
+                let text = Names::refused(error, &subjects).to_string();
+                assert!(text.contains(said) && text.contains("remove that stream"), "{text}");
+                assert!(text.contains("exo_test_kv_nodes"), "{text}");
+            }
+            assert_eq!(names.kv.entries().await.unwrap(), before);
+            // The documented way to another token.
+            names.kv.stream().delete().await.unwrap();
+            Names::make(&stranger, &subjects, false).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn of_two_tokens_that_make_names_at_once_one_is_the_clusters() {
+        let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+        let make = |token| {
+            let bus = bus.with_credentials(Credentials::node(Some(token), None));
+            let subjects = subjects.clone();
+            async move { Names::make(&bus, &subjects, false).await }
+        };
+        let (one, other) = tokio::join!(make("the nodes' token of a test"), make("another token of that length"));
+        assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
+    }
+
+    #[tokio::test]
+    async fn what_others_wrote_for_a_name_ends_nobody_who_has_it() {
+        let (bus, subjects, names) = names(false).await;
+        let revision = names.put(KEY, &claim(1), None).await.unwrap();
+        let stranger = Names {
+            credentials: Credentials::node(Some("another token of that length"), None),
+            ..Names::make(&bus, &subjects, false).await.unwrap()
+        };
+        let written = stranger.put(KEY, &claim(9), Some(revision)).await.unwrap();
+        assert_eq!(names.kept(KEY).await.unwrap(), Kept::Unknown { revision: Some(written) });
+        let mut name = of(&names, claim(1), revision);
+        assert!(matches!(name.look().await.unwrap(), Looked::Ours));
+        assert!(matches!(names.kept(KEY).await.unwrap(), Kept::Claim { claim, .. } if claim == self::claim(1)));
     }
 
     #[tokio::test]
@@ -318,9 +488,7 @@ mod tests {
         let first = names.put(KEY, &claim(1), None).await.unwrap();
         assert!(matches!(names.put(KEY, &claim(2), None).await, Err(BusError::Conflict { .. })));
         assert_eq!(names.kept(KEY).await.unwrap(), Kept::Claim { claim: claim(1), revision: first });
-        let node = NodeId::new("n1");
-        let mut frozen =
-            Name { node, names: Some(names.clone()), key: KEY.to_owned(), claim: claim(1), revision: first };
+        let mut frozen = of(&names, claim(1), first);
         frozen.renew(Incarnation(5)).await.unwrap();
         let Kept::Claim { claim: renewed, revision } = names.kept(KEY).await.unwrap() else { panic!("it is kept") };
         assert!(renewed.is_of(&claim(1)) && renewed.incarnation == Incarnation(5) && revision > first);
@@ -334,11 +502,19 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_was_lost_with_its_server_is_said_again() {
         let (_, _, names) = names(true).await;
-        let (node, key) = (NodeId::new("n1"), KEY.to_owned());
-        let mut name = Name { node, names: Some(names.clone()), key, claim: claim(1), revision: 17 };
+        let mut name = of(&names, claim(1), 17);
         assert!(matches!(name.look().await.unwrap(), Looked::Ours));
         assert!(matches!(names.kept(KEY).await.unwrap(), Kept::Claim { claim, .. } if claim.is_of(&self::claim(1))));
-        name.release().await;
-        assert_eq!(names.kept(KEY).await.unwrap(), Kept::Unknown);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_was_given_back_tells_the_last_life_under_it() {
+        let (_, _, names) = names(false).await;
+        let revision = names.put(KEY, &claim(5), None).await.unwrap();
+        of(&names, claim(5), revision).release().await;
+        let kept = names.kept(KEY).await.unwrap();
+        assert!(matches!(kept, Kept::Free { last: Incarnation(5), .. }), "{kept:?}");
+        // Who had the name before that one, and was cut off, does not have it any more.
+        assert!(matches!(of(&names, claim(1), 1).look().await.unwrap(), Looked::Lost(_)));
     }
 }

@@ -80,6 +80,7 @@ impl NodeOptions {
 }
 
 /// The cluster that a node joins.
+#[derive(Clone)]
 pub struct ClusterOptions {
     /// The way to the others, with the tokens of a node ([`Bus::with_credentials`]); what peers must know to be served objects is made
     /// from them.
@@ -146,6 +147,25 @@ pub enum NodeError {
     /// The cluster does not believe that this process is what it says.
     #[error(transparent)]
     Denied(Denied),
+    /// What the cluster keeps on its NATS servers does not open under this process's token.
+    #[error(
+        "{why}. Stream {stream} of the NATS server says so; if token or release of the whole cluster were changed, stop all its nodes,          remove that stream, and start them again"
+    )]
+    Sealed {
+        /// The token is another one, or the release.
+        why: String,
+        /// The stream.
+        stream: String,
+    },
+    /// The node cannot say that it has its name.
+    #[error("{name} cannot take its name: the NATS server answers, but stores nothing; its disk may be full")]
+    StoresNothing {
+        /// The name.
+        name: NodeId,
+    },
+    /// It was told to stop before it was there.
+    #[error("told to stop before the node was in the cluster")]
+    Stopped,
     /// Something else, as text.
     #[error("{0}")]
     Other(String),
@@ -156,7 +176,7 @@ impl NodeError {
     pub fn is_of_the_bus(&self) -> bool {
         match self {
             Self::Bus(error) => error.is_retryable(),
-            Self::NoScheduler { .. } => true,
+            Self::NoScheduler { .. } | Self::StoresNothing { .. } => true,
             _ => false,
         }
     }

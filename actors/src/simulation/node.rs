@@ -419,9 +419,6 @@ impl Process {
     }
 
     pub(super) fn beat(&mut self, beat: Beat, around: &mut Around<'_>, done: &mut Done) {
-        if let Some(reign) = beat.reign.as_ref().filter(|_| !self.life.over) {
-            self.link.heard(&beat.node, reign);
-        }
         self.membership(Event::Beat(beat), around, done);
         self.settle(around, done);
     }
@@ -465,6 +462,7 @@ impl Process {
                     };
                     self.tell_owner(OwnerMsg::NodeState { node, incarnation, state }, around, done);
                 }
+                Effect::Follows { node, reign } => self.link.heard(&node, &reign),
                 Effect::Fence { .. } => {
                     cx!(self, around, done).note(|| "is fenced".to_owned());
                     self.fenced = true;

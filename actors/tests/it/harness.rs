@@ -106,10 +106,15 @@ impl Cluster {
 
     /// Starts a node under a name that another one may have, elsewhere: with a folder of its own to spill to.
     pub fn start_elsewhere(&self, name: &str, bus: &Bus) -> Result<Node, NodeError> {
-        let mut options = self.options(bus, false, name, &[], MEMORY_BYTES);
+        Node::start(self.elsewhere(name, false, bus))
+    }
+
+    /// How a node is set up under a name that another one may have: with a folder of its own to spill to.
+    pub fn elsewhere(&self, name: &str, scheduler: bool, bus: &Bus) -> NodeOptions {
+        let mut options = self.options(bus, scheduler, name, &[], MEMORY_BYTES);
         let spill = self.spill.path().join(format!("of-{}", self.next.fetch_add(1, Ordering::Relaxed)));
         options.store.spill_dirs = vec![spill];
-        Node::start(options)
+        options
     }
 
     fn start_on(&self, bus: &Bus, scheduler: bool, name: &str, lacking: &[&str], memory_bytes: u64) {

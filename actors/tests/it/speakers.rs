@@ -6,12 +6,15 @@ use std::time::Duration;
 use exobus_actors::host::{Client, ClientError, ClientOptions, HostMsg};
 use exobus_actors::ids::{Incarnation, JobId, NodeId};
 use exobus_actors::membership::{Beat, Figures, MembershipMsg};
+use exobus_actors::node::Node;
 use exobus_actors::random::SystemRandom;
 use exobus_actors::scheduler::{NodeSpec, SchedulerMsg};
 use exobus_actors::shell::Reply;
 use exobus_actors::task::Resources;
+use exobus_bus::auth::Why;
+use exobus_bus::chaos::{Chaos, Direction, Faults};
 use exobus_bus::session::{Endpoint, EndpointEvents, Event, Peer, SessionOptions};
-use exobus_bus::{Bus, Credentials, Message, codec};
+use exobus_bus::{Bus, Credentials, Denied, Message, Role, SubscribeOptions, codec};
 use exobus_store::SystemClock;
 use serde::Serialize;
 
@@ -91,6 +94,83 @@ async fn a_node_with_another_token_never_joins() {
     assert_eq!(nodes(&cluster).await, ["n1"]);
     let refused = cluster.try_start(&cluster.bus, false, "client-4", &[], MEMORY_BYTES).err().unwrap().to_string();
     assert!(refused.contains("names that begin with client- are submitters'"), "{refused}");
+}
+
+/// A way to the cluster for who knows another token, on which questions to its services are lost; attempts to write the Scheduler's lease
+/// are counted, and lost.
+fn way_of_a_stranger(cluster: &Cluster) -> (Chaos, Bus) {
+    let chaos = Chaos::around(&cluster.bus, 1, Faults::default());
+    let lease = format!("{}.>", cluster.subjects.kv("scheduler").unwrap());
+    chaos.cut(Direction::Outgoing, Some(lease.parse().unwrap()));
+    let deaf = Chaos::around(&chaos.bus(), 2, Faults::default());
+    deaf.cut(Direction::Outgoing, Some(cluster.subjects.ctl_all("scheduler").unwrap()));
+    let bus = deaf.bus().with_credentials(Credentials::node(OTHER, SUBMITTERS));
+    (chaos, bus)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_with_another_token_takes_no_lease_where_nobody_is_there_to_tell_it() {
+    let cluster = Arc::new(cluster());
+    let (stopping, (chaos, bus)) = (cluster.clone(), way_of_a_stranger(&cluster));
+    let refused = tokio::task::spawn_blocking(move || {
+        stopping.stop("n1");
+        Node::start(stopping.elsewhere("n2", true, &bus)).expect_err("it has another token").to_string()
+    });
+    let refused = refused.await.unwrap();
+    assert!(refused.contains("the nodes' token of this process is not the cluster's"), "{refused}");
+    assert!(refused.contains("Stream exo_test_kv_nodes"), "{refused}");
+    assert_eq!(chaos.stats().cut_outgoing, 0, "it has tried to take the lease");
+    let starting = cluster.clone();
+    tokio::task::spawn_blocking(move || starting.start_candidate("n1", &starting.bus)).await.unwrap();
+    assert_eq!(nodes(&cluster).await, ["n1"]);
+    tokio::task::spawn_blocking(move || drop(cluster)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_with_another_token_that_hears_no_answer_takes_no_name_from_a_node() {
+    let cluster = Arc::new(cluster());
+    let (first, (_, bus)) = (cluster.node("n1"), way_of_a_stranger(&cluster));
+    let starting = cluster.clone();
+    let refused = tokio::task::spawn_blocking(move || {
+        Node::start(starting.elsewhere("n1", true, &bus)).expect_err("it has another token").to_string()
+    });
+    let refused = refused.await.unwrap();
+    assert!(refused.contains("the nodes' token of this process is not the cluster's"), "{refused}");
+    assert!(first.fatal().is_none());
+    drop(first);
+    // The name is still that one's, to give back.
+    let again = tokio::task::spawn_blocking(move || {
+        cluster.stop("n1");
+        cluster.start("n1");
+    });
+    again.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denial_that_is_not_repeated_keeps_no_node_out() {
+    let cluster = Arc::new(Cluster::new());
+    let mut questions =
+        cluster.bus.subscribe("exo.v1.test.ctl.>".parse().unwrap(), SubscribeOptions::default()).await.unwrap();
+    let forger = tokio::spawn(async move {
+        // Each question is denied the first time it is asked, and not heard when it is asked again.
+        let (mut last, mut denials) = (None, 0);
+        while let Some(question) = questions.recv().await {
+            if last.take().as_ref() != Some(&question.subject) {
+                let denied = Denied { token: Role::Node, why: Why::Wrong };
+                question.try_reply(Message::new(Credentials::deny(denied))).unwrap();
+                (last, denials) = (Some(question.subject.clone()), denials + 1);
+            }
+            if denials == 4 {
+                break;
+            }
+        }
+        denials
+    });
+    let starting = cluster.clone();
+    tokio::task::spawn_blocking(move || starting.start("n1")).await.unwrap();
+    // Of the node, of a submitter in its name, and of a candidate that finds nothing on the server.
+    assert_eq!(forger.await.unwrap(), 4);
+    tokio::task::spawn_blocking(move || drop(cluster)).await.unwrap();
 }
 
 /// One that does not care for what it is told: it beats, and registers in a session.
