@@ -2,10 +2,20 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use exobus::bus::Role;
+use exobus::config::{NodeConfig, Overrides};
+use exobus::random::SystemRandom;
+use exobus::shuffle::jobs::sort::SortParams;
+use exobus::store::SystemClock;
+use exobus::{Client, ClientOptions, JobError, JobSpec, cluster};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use rustix::process::{Pid, Signal};
 use support::{Run, Running, Scratch, command, exobus, node_process};
 
@@ -119,5 +129,76 @@ fn nodes_under_several_jobs_keep_to_their_memory_in_every_sample() {
     }
     cluster.signal(Signal::INT);
     let (code, said) = cluster.end(Duration::from_secs(90));
+    assert_eq!(code, Some(0), "{said:#?}");
+}
+
+/// Many more jobs than may run at once on a node with the least memory that there can be: they wait, and those that it cannot even keep
+/// waiting it turns away in so many words.
+#[test]
+fn a_burst_of_jobs_keeps_to_the_memory_of_their_node() {
+    const MEMORY: u64 = 64 * MIB;
+    const JOBS: usize = 1500;
+    /// Those that are looked at to their end; the others end with the cluster.
+    const TO_THEIR_END: usize = 5;
+    const PATIENCE: Duration = Duration::from_secs(90);
+    let scratch = Scratch::new();
+    let folder = scratch.text("cluster");
+    let mut dev = command(&["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "2"]);
+    // This process has the token that stands in the cluster's files.
+    dev.args(["--dir", &folder]).env_remove("EXOBUS_SECURITY__SUBMITTERS_TOKEN_FILE");
+    let mut dev = Running::start(dev);
+    dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
+    let input = scratch.text("in");
+    exobus(&["generate", "--records", "200000", "--files", "4", &input]).expect(0, &[]);
+    let config = scratch.path("cluster/n1.toml");
+    let pid = node_process(&config);
+    let config = NodeConfig::load(Some(&config), &Overrides::default()).unwrap();
+
+    let submit = async || {
+        let (bus, subjects) = cluster::connect(&config, Role::Submitter, "burst").await.unwrap();
+        let (waited, turned_away) = (Cell::new(0), Cell::new(0));
+        let job = async |nth: usize| {
+            let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
+            let (bus, subjects) = (bus.clone(), subjects.clone());
+            let options = ClientOptions { bus, subjects, clock, random, deadline: PATIENCE };
+            let mut client = Client::connect(options).await.unwrap();
+            let params = SortParams {
+                inputs: vec![input.clone().into()],
+                output: scratch.path(&format!("out{nth}")),
+                partitions: Some(4),
+                strategy: None,
+                cuts: Default::default(),
+                partial: false,
+            };
+            let spec = JobSpec::of(client.new_job(), "sort@1", &params).unwrap();
+            let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
+            match end.result {
+                Ok(_) => waited.set(waited.get() + 1),
+                Err(JobError::Runtime { reason }) if reason.contains("too many jobs wait on n1") => {
+                    turned_away.set(turned_away.get() + 1);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let mut jobs: FuturesUnordered<_> = (0..JOBS).map(job).collect();
+        while waited.get() < TO_THEIR_END {
+            jobs.next().await.expect("they do not all end at once");
+        }
+        turned_away.get()
+    };
+    let (turned_away, peaks, samples) = watched(&[pid], || cluster::runtime().unwrap().block_on(submit()));
+    let mib = |bytes: u64| bytes as f64 / MIB as f64;
+    let (all, anonymous) = peaks[0];
+    eprintln!(
+        "at most {:.1} MiB, {:.1} of them anonymous, in {samples} samples; {turned_away} turned away",
+        mib(all),
+        mib(anonymous)
+    );
+    assert!(samples > 200, "{samples}");
+    assert!(all > MEMORY / 4, "it worked: {:.1} MiB", mib(all));
+    assert!(all <= MEMORY + BESIDE_BYTES, "{:.1} MiB", mib(all));
+    assert!((1..JOBS - TO_THEIR_END).contains(&turned_away), "{turned_away}");
+    dev.signal(Signal::INT);
+    let (code, said) = dev.end(PATIENCE);
     assert_eq!(code, Some(0), "{said:#?}");
 }

@@ -10,7 +10,7 @@ use futures::future::LocalBoxFuture;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::{oneshot, watch};
 
-use super::{JobEnd, close};
+use super::{JobEnd, Ticket, close};
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, OtherJobs, ProgramCall};
 use crate::ids::{Incarnation, JobId, NodeId};
@@ -33,6 +33,8 @@ pub(crate) struct JobRun {
     pub(crate) events: Option<EventSink>,
     /// Its log, if it has one.
     pub(crate) log: Option<Box<Run>>,
+    /// Whether it may begin.
+    pub(crate) admission: Ticket,
 }
 
 /// How a run ended.
@@ -67,7 +69,7 @@ impl JobRun {
             Err(error) if self.log.is_some() => return RunEnd::Abandoned(error.to_string()),
             Err(error) => return RunEnd::Over(JobEnd::failed(JobError::Runtime { reason: error.to_string() })),
         };
-        let Self { job, tenant, name, events, log } = self;
+        let Self { job, tenant, name, events, log, admission } = self;
         if let Some(events) = &events {
             let kind = EventKind::JobStarted { program: name };
             events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
@@ -81,7 +83,8 @@ impl JobRun {
             OwnerLog { run: *run, settled }
         });
         let (functions, nodes) = (offers(&infos), shapes(&infos));
-        let admission = Arc::new(node.admission.queue());
+        admission.brings(known_bytes(&infos));
+        let admission = Arc::new(admission);
         let owner = shell::spawn(
             &node.post,
             &owner::actor_name(job),
@@ -159,6 +162,12 @@ impl JobRun {
             }
         }
     }
+}
+
+/// What an Owner and a program keep of these nodes, about: the name of each function that each offers, in tables of both.
+fn known_bytes(infos: &[NodeInfo]) -> u64 {
+    let of = |info: &NodeInfo| size_of::<NodeInfo>() + info.spec.functions.len() * 4 * size_of::<(Arc<str>, NodeId)>();
+    infos.iter().map(of).sum::<usize>() as u64
 }
 
 /// Which nodes offer each function.

@@ -236,17 +236,21 @@ impl Host {
 /// Runs a job to its end; `None`: it goes on elsewhere, or is not known.
 async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Shared<Audience>) -> Option<JobEnd> {
     let known = spec.is_some();
+    let brings = spec.as_ref().map_or(0, |spec| spec.params.len() as u64);
+    // Before it is written down: one that is turned away is no job.
+    let admission = match node.admission.enter(brings) {
+        Ok(admission) => admission,
+        Err(crowded) => return turned_away(node, job, known, &crowded).await,
+    };
     let (spec, log) = match accept_patiently(node, job, spec).await {
         Ok(Accepted::Runs(spec, log)) => (*spec, log),
         Ok(Accepted::Over(end)) => return Some(*end),
         Ok(Accepted::Unknown) => return None,
-        Err(error) => {
-            warn!(job_id = %job, error = causes(&error), "job not taken up");
-            // One that was accepted before goes on, later or elsewhere: its client asks again.
-            let unknown = known && !may_be_accepted(node, job).await;
-            return unknown.then(|| JobEnd::failed(JobError::Runtime { reason: causes(&error) }));
-        }
+        Err(error) => return turned_away(node, job, known, &error).await,
     };
+    if !known {
+        admission.brings(spec.params.len() as u64);
+    }
     info!(job_id = %job, program = spec.program, logged = log.is_some(), "job accepted");
     let events = {
         let audience = audience.clone();
@@ -261,7 +265,7 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
     let JobSpec { tenant, program, params, .. } = spec;
     let end = match programs().get(&program) {
         Some(known) => {
-            let run = JobRun { job, tenant, name: program, events, log };
+            let run = JobRun { job, tenant, name: program, events, log, admission };
             let cancelled = audience.clone();
             let program = |futures: Futures| -> LocalBoxFuture<'_, Result<Vec<u8>, JobError>> {
                 // It may have been before there was anybody to be told.
@@ -290,6 +294,15 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
     }
 }
 
+/// A job is not taken up here, for this reason. `known`: its client is to hear of it, unless it was accepted before: then it goes on,
+/// later or elsewhere, and its client asks again.
+async fn turned_away(node: &NodeParts, job: JobId, known: bool, error: &dyn std::error::Error) -> Option<JobEnd> {
+    let reason = causes(error);
+    warn!(job_id = %job, reason, "job not taken up");
+    let unknown = known && !may_be_accepted(node, job).await;
+    unknown.then(|| JobEnd::failed(JobError::Runtime { reason }))
+}
+
 /// Runs a job whose program is at hand; where it is `logged`, it can be taken up again.
 pub(crate) async fn run_here(
     node: &NodeParts,
@@ -299,6 +312,10 @@ pub(crate) async fn run_here(
     program: impl FnOnce(Futures) -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>>,
 ) -> JobEnd {
     let (job, tenant) = (spec.job, spec.tenant.clone());
+    let admission = match node.admission.enter(spec.params.len() as u64) {
+        Ok(admission) => admission,
+        Err(crowded) => return JobEnd::failed(JobError::Runtime { reason: causes(&crowded) }),
+    };
     let name = spec.program.split('@').next().unwrap_or_default().to_owned();
     let accepted = if logged { accept(node, job, Some(spec)).await } else { Ok(Accepted::Unknown) };
     let log = match accepted {
@@ -307,7 +324,7 @@ pub(crate) async fn run_here(
         Ok(Accepted::Unknown) => None,
         Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
     };
-    JobRun { job, tenant, name, events, log }.run(node, program).await.job_end()
+    JobRun { job, tenant, name, events, log, admission }.run(node, program).await.job_end()
 }
 
 /// As `accept`, over a while in which the bus does not answer.
