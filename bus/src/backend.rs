@@ -40,6 +40,16 @@ pub struct Incoming {
     pub responder: Option<Arc<dyn Respond>>,
 }
 
+/// What a message takes while it waits, beside its payload and headers: its place in a queue, its subject, what the allocator adds.
+const EMPTY_BYTES: usize = 512;
+
+impl Incoming {
+    /// Bytes of memory that it takes while it waits, about. Queues are bounded in these: whoever sends chooses how long messages are.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.message.wire_bytes() + EMPTY_BYTES
+    }
+}
+
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Incoming")

@@ -7,7 +7,7 @@ mod subscription;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -45,11 +45,18 @@ pub struct SubscribeOptions {
     pub queue: Option<String>,
     /// How many messages may wait to be read. When it is full the newest message is dropped and counted. Default 8192.
     pub capacity_messages: usize,
+    /// How many bytes they may take together, half a KiB for each beside its payload and headers. The same when that is full; one
+    /// message has room always. Default 4 MiB.
+    pub capacity_bytes: usize,
+    /// Payload and headers of the largest message that makes sense here, in bytes. A larger one arrives empty: its receiver counts the
+    /// nonsense, and nothing of it waits or is looked at. Default: no such limit but the bus's.
+    pub message_bytes_max: usize,
 }
 
 impl Default for SubscribeOptions {
     fn default() -> Self {
-        Self { queue: None, capacity_messages: 8192 }
+        let capacity_bytes = 4 * 1024 * 1024;
+        Self { queue: None, capacity_messages: 8192, capacity_bytes, message_bytes_max: usize::MAX }
     }
 }
 
@@ -57,6 +64,16 @@ impl SubscribeOptions {
     /// A member of a queue group.
     pub fn queue(group: &str) -> Self {
         Self { queue: Some(group.to_owned()), ..Self::default() }
+    }
+
+    /// For small messages of which anybody may send as many as it likes: of up to `message_bytes_max`, 1 MiB may wait.
+    pub fn small(message_bytes_max: usize) -> Self {
+        Self { message_bytes_max, capacity_bytes: 1024 * 1024, ..Self::default() }
+    }
+
+    /// A member of a queue group that answers [sealed questions](Bus::ask).
+    pub fn questions(group: &str) -> Self {
+        Self { queue: Some(group.to_owned()), ..Self::small(QUESTION_BYTES_MAX) }
     }
 }
 
@@ -234,7 +251,7 @@ impl Bus {
     /// Why it is not believed, or makes no sense.
     pub fn asked<T: DeserializeOwned>(&self, delivery: &Delivery) -> Result<Asked<T>, MessageError> {
         let asked = self.credentials().asked(&delivery.subject, &delivery.message.payload);
-        if let Err(MessageError::NotAuthentic(denied)) = &asked {
+        if let Err(MessageError::NotBelieved(denied)) = &asked {
             // One that waits for no answer needs none.
             let _ = delivery.try_reply(Message::new(Credentials::deny(*denied)));
         }
@@ -308,7 +325,7 @@ impl Bus {
         if let Some(queue) = &options.queue {
             check_token(queue)?;
         }
-        let (sink, receiver) = self.bounded(options.capacity_messages);
+        let (sink, receiver) = self.bounded(&options);
         let registration = self.inner.backend.subscribe(pattern, options.queue, sink.clone()).await?;
         Ok(Subscription { bus: self.clone(), receiver, sink, _registration: registration })
     }
@@ -323,15 +340,22 @@ impl Bus {
             check_token(&endpoint.name)?;
             check_token(&endpoint.queue)?;
         }
-        let (sink, receiver) = self.bounded(capacity_messages);
+        let (sink, receiver) = self.bounded(&SubscribeOptions { capacity_messages, ..SubscribeOptions::default() });
         let registration = self.inner.backend.serve(service, sink.clone()).await?;
         Ok(Subscription { bus: self.clone(), receiver, sink, _registration: registration })
     }
 
-    fn bounded(&self, capacity_messages: usize) -> (Arc<Bounded>, mpsc::Receiver<Incoming>) {
-        let (sender, receiver) = mpsc::channel(capacity_messages.max(1));
-        let counters = self.inner.counters.clone();
-        (Arc::new(Bounded { sender: Mutex::new(Some(sender)), dropped: AtomicU64::new(0), counters }), receiver)
+    fn bounded(&self, options: &SubscribeOptions) -> (Arc<Bounded>, mpsc::Receiver<Incoming>) {
+        let (sender, receiver) = mpsc::channel(options.capacity_messages.max(1));
+        let sink = Bounded {
+            sender: Mutex::new(Some(sender)),
+            waiting_bytes: AtomicUsize::new(0),
+            capacity_bytes: options.capacity_bytes,
+            message_bytes_max: options.message_bytes_max,
+            dropped: AtomicU64::new(0),
+            counters: self.inner.counters.clone(),
+        };
+        (Arc::new(sink), receiver)
     }
 
     /// Subscribes a sink that is called right where messages arrive, without a channel between.

@@ -67,7 +67,7 @@ pub fn sealed_messages() -> Vec<Vec<u8>> {
     let asked = credentials.asked::<u64>(&place, &question).expect("it was made here");
     let answer = credentials.answer(&asked, &me, &"n1").expect("it is small");
     let other = Credentials::node(Some("another token of this length"), None);
-    let Err(crate::auth::MessageError::NotAuthentic(denied)) = other.asked::<u64>(&place, &question) else {
+    let Err(crate::auth::MessageError::NotBelieved(denied)) = other.asked::<u64>(&place, &question) else {
         panic!("a token that everybody knows is taken for another one");
     };
     let sealed = credentials.seal(&beat, &1).expect("it is small");

@@ -38,5 +38,5 @@ pub use actor::{Change, Directory};
 pub(crate) use actor::{Membership, MembershipParts, Renewal, nobody_listens};
 pub(crate) use claim::{Claim, Claimant, Kept, Step};
 pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
-pub use protocol::{Beat, Figures, Health, Member, MembershipMsg};
+pub use protocol::{BEAT_BYTES_MAX, Beat, Figures, Health, Member, MembershipMsg};
 pub use state::{Effect, Event, MembershipOptions, State};

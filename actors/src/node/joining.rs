@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::{ClusterOptions, JobsOver, NodeError};
 use crate::ids::{Incarnation, NodeId};
-use crate::membership::{Directory, MembershipMsg};
+use crate::membership::{BEAT_BYTES_MAX, Directory, MembershipMsg};
 use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
 use crate::shell::{Address, Post};
 
@@ -42,7 +42,7 @@ pub(super) async fn hear_beats(
     membership: Address<MembershipMsg>,
 ) -> Result<(), NodeError> {
     let every_beat = cluster.subjects.every_node("beat").map_err(|error| NodeError::Other(error.to_string()))?;
-    let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::default()).await?;
+    let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::small(BEAT_BYTES_MAX)).await?;
     let (subjects, post) = (cluster.subjects.clone(), post.clone());
     let credentials = cluster.bus.credentials().clone();
     actix_rt::spawn(async move {

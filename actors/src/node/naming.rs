@@ -21,7 +21,7 @@ use super::base::Base;
 use super::joining::genuine_beat;
 use super::{ClusterOptions, NodeError, open_durable};
 use crate::ids::{Incarnation, NodeId};
-use crate::membership::{Claim, Claimant, Kept, MembershipMsg, Step, nobody_listens};
+use crate::membership::{BEAT_BYTES_MAX, Claim, Claimant, Kept, MembershipMsg, Step, nobody_listens};
 use crate::transfer::network::Network;
 
 /// The bucket.
@@ -207,7 +207,7 @@ impl Name {
         let (me, clock) = (base.post.node().clone(), base.post.clock().clone());
         let subject =
             cluster.subjects.node(me.as_str(), "beat").map_err(|error| NodeError::Other(error.to_string()))?;
-        let mut beats = cluster.bus.subscribe(subject.into(), SubscribeOptions::default()).await?;
+        let mut beats = cluster.bus.subscribe(subject.into(), SubscribeOptions::small(BEAT_BYTES_MAX)).await?;
         let key = format!("node.{me}");
         let mut claim = Claim {
             born: base.post.incarnation(),

@@ -48,7 +48,7 @@ impl Listing {
         subjects: &Subjects,
         scheduler: Address<SchedulerMsg>,
     ) -> Result<Self, BusError> {
-        let mut questions = bus.subscribe(subjects.ctl_all(JOBS.0)?, SubscribeOptions::queue(JOBS.0)).await?;
+        let mut questions = bus.subscribe(subjects.ctl_all(JOBS.0)?, SubscribeOptions::questions(JOBS.0)).await?;
         let (bus, post) = (bus.clone(), post.clone());
         Ok(Self(tokio::task::spawn_local(async move {
             while let Some(question) = questions.recv().await {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures::Stream;
@@ -84,12 +84,18 @@ impl fmt::Debug for Subscription {
 impl Subscription {
     /// The next message, or `None` after the bus was drained. Cancel safe.
     pub async fn recv(&mut self) -> Option<Delivery> {
-        self.receiver.recv().await.map(|incoming| delivery(&self.bus, incoming))
+        self.receiver.recv().await.map(|incoming| self.taken(incoming))
     }
 
     /// The next message if one waits.
     pub fn try_recv(&mut self) -> Option<Delivery> {
-        self.receiver.try_recv().ok().map(|incoming| delivery(&self.bus, incoming))
+        self.receiver.try_recv().ok().map(|incoming| self.taken(incoming))
+    }
+
+    fn taken(&self, incoming: Incoming) -> Delivery {
+        self.sink.waiting_bytes.fetch_sub(incoming.held_bytes(), Ordering::Relaxed);
+        let Incoming { subject, reply, message, responder, .. } = incoming;
+        Delivery { subject, message, reply, responder, bus: self.bus.clone() }
     }
 
     /// How many messages were dropped because this subscription was full.
@@ -102,32 +108,43 @@ impl Stream for Subscription {
     type Item = Delivery;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        let this = &mut *self;
-        this.receiver.poll_recv(context).map(|next| next.map(|incoming| delivery(&this.bus, incoming)))
+        self.receiver.poll_recv(context).map(|next| next.map(|incoming| self.taken(incoming)))
     }
-}
-
-fn delivery(bus: &Bus, incoming: Incoming) -> Delivery {
-    let Incoming { subject, reply, message, responder, .. } = incoming;
-    Delivery { subject, message, reply, responder, bus: bus.clone() }
 }
 
 /// Sink of a [`Subscription`]: drops and counts when full.
 pub(super) struct Bounded {
     pub(super) sender: Mutex<Option<mpsc::Sender<Incoming>>>,
+    /// What the messages take that wait to be read.
+    pub(super) waiting_bytes: AtomicUsize,
+    pub(super) capacity_bytes: usize,
+    pub(super) message_bytes_max: usize,
     pub(super) dropped: AtomicU64,
     pub(super) counters: Arc<Counters>,
 }
 
 impl Sink for Bounded {
-    fn deliver(&self, incoming: Incoming) {
+    fn deliver(&self, mut incoming: Incoming) {
         let sender = self.sender.lock();
         let Some(sender) = sender.as_ref() else { return };
-        let bytes = incoming.message.wire_bytes() as u64;
-        match sender.try_send(incoming) {
+        let bytes = incoming.message.wire_bytes();
+        if bytes > self.message_bytes_max {
+            incoming.message = Message::default();
+        }
+        let held = incoming.held_bytes();
+        // It counts before the reader can take it.
+        let waiting = self.waiting_bytes.fetch_add(held, Ordering::Relaxed);
+        let sent = match waiting > 0 && waiting + held > self.capacity_bytes {
+            true => Err(mpsc::error::TrySendError::Full(incoming)),
+            false => sender.try_send(incoming),
+        };
+        if sent.is_err() {
+            self.waiting_bytes.fetch_sub(held, Ordering::Relaxed);
+        }
+        match sent {
             Ok(()) => {
                 self.counters.received_messages.fetch_add(1, Ordering::Relaxed);
-                self.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.counters.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
             }
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -45,3 +45,43 @@ pub async fn a_full_subscriber_does_not_harm_another(a: Bus, b: Bus) {
     assert_eq!(texts, (0..1000).map(|number| number.to_string()).collect::<Vec<_>>());
     assert_eq!(eager.dropped(), 0);
 }
+
+/// Of 20 messages of 20 000 bytes a subscription with room for 100 000 keeps the first 4, each with what it takes by itself, and counts
+/// the others; one message has room always.
+pub async fn a_subscriber_drops_what_would_take_too_many_bytes(a: Bus, b: Bus) {
+    let subject = unique("heavy");
+    let options = SubscribeOptions { capacity_bytes: 100_000, ..SubscribeOptions::default() };
+    let mut full = b.subscribe(subject.clone().into(), options).await.unwrap();
+    let mut witness = b.subscribe(subject.clone().into(), SubscribeOptions::default()).await.unwrap();
+    for _ in 0..20 {
+        a.publish(subject.clone(), text("x".repeat(20_000))).await.unwrap();
+    }
+    for _ in 0..20 {
+        next(&mut witness).await;
+    }
+    let deadline = tokio::time::Instant::now() + super::PATIENCE;
+    while full.dropped() < 16 && tokio::time::Instant::now() < deadline {
+        b.flush().await.unwrap();
+    }
+    assert_eq!(full.dropped(), 16);
+    for _ in 0..4 {
+        next(&mut full).await;
+    }
+    a.publish(subject, text("y".repeat(200_000))).await.unwrap();
+    assert_eq!(next(&mut full).await.message.payload.len(), 200_000);
+}
+
+/// What is larger than it may be arrives, and nothing of it but its subject.
+pub async fn a_message_that_is_too_large_for_a_subscriber_arrives_empty(a: Bus, b: Bus) {
+    let subject = unique("small");
+    let mut small = b.subscribe(subject.clone().into(), SubscribeOptions::small(100)).await.unwrap();
+    let headed = text("").with_header("x", &"y".repeat(100)).unwrap();
+    for message in [text("z".repeat(100)), text("z".repeat(101)), headed] {
+        a.publish(subject.clone(), message).await.unwrap();
+    }
+    assert_eq!(next(&mut small).await.message.payload.len(), 100);
+    for _ in 0..2 {
+        let large = next(&mut small).await;
+        assert_eq!((large.subject, large.message.wire_bytes()), (subject.clone(), 0));
+    }
+}

@@ -65,6 +65,8 @@ macro_rules! bus_contract {
                 limits::a_bad_queue_name_is_refused,
                 full::a_full_subscriber_drops_the_newest_and_counts,
                 full::a_full_subscriber_does_not_harm_another,
+                full::a_subscriber_drops_what_would_take_too_many_bytes,
+                full::a_message_that_is_too_large_for_a_subscriber_arrives_empty,
                 closing::a_drained_bus_delivers_what_was_sent_before,
                 closing::a_closed_bus_refuses_everything,
                 service::a_service_answers_and_shares,

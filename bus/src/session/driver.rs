@@ -21,29 +21,43 @@ use crate::error::BusError;
 use crate::message::Message;
 use crate::subject::Subjects;
 
-/// Frames that may wait for the driver. Windows bound what honest peers send; this is for the others.
-const INBOX_FRAMES_MAX: usize = 64 * 1024;
-const INBOX_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Frames that may wait for the driver, beside the bound in bytes.
+const INBOX_FRAMES_MAX: usize = 16 * 1024;
 /// Who refuses, in the log.
 pub(super) const RECEIVER: &str = "session";
 
-/// Frames that arrived and were not looked at yet.
-#[derive(Default)]
+/// Frames that arrived and were not looked at yet. What finds no room is as if it were lost: an honest peer sends it again.
 pub(super) struct Inbox {
     frames: Vec<Incoming>,
+    /// What these take, and those that the driver is just looking at.
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl Inbox {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { frames: Vec::new(), bytes: 0, bytes_max }
+    }
+
     /// Takes a frame in, or gives it back when there is no room.
     pub(super) fn push(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        let bytes = incoming.message.payload.len();
-        if self.frames.len() >= INBOX_FRAMES_MAX || self.bytes + bytes > INBOX_BYTES_MAX {
+        let bytes = incoming.held_bytes();
+        if self.frames.len() >= INBOX_FRAMES_MAX || self.bytes + bytes > self.bytes_max {
             return Err(incoming);
         }
         self.bytes += bytes;
         self.frames.push(incoming);
         Ok(())
+    }
+
+    /// Hands out all frames, into an empty list. They count as long as they are not [done](Self::done).
+    fn take(&mut self, into: &mut Vec<Incoming>) -> usize {
+        std::mem::swap(&mut self.frames, into);
+        self.bytes
+    }
+
+    fn done(&mut self, bytes: usize) {
+        self.bytes -= bytes;
     }
 }
 
@@ -179,11 +193,7 @@ impl Driver {
     /// Takes what is there. Says whether there was anything.
     fn turn(&mut self) -> bool {
         let drains = self.shared.drains.load(Ordering::Acquire);
-        {
-            let mut inbox = self.shared.inbox.lock();
-            std::mem::swap(&mut inbox.frames, &mut self.frames);
-            inbox.bytes = 0;
-        }
+        let taken_bytes = self.shared.inbox.lock().take(&mut self.frames);
         let mut dirty = std::mem::take(&mut self.dirty);
         self.shared.take_dirty(&mut dirty);
         let forgotten = std::mem::take(&mut *self.shared.forgotten.lock());
@@ -200,6 +210,7 @@ impl Driver {
                 self.on_frame(now, incoming);
             }
             self.frames = frames;
+            self.shared.inbox.lock().done(taken_bytes);
             for link in dirty.drain(..) {
                 if self.slot(now, &link).is_some() {
                     self.touch(link.index);
@@ -507,4 +518,33 @@ fn add(stats: &mut SessionStats, now: &Counts, before: &Counts) {
     stats.frames_out_of_order += now.frames_out_of_order - before.frames_out_of_order;
     stats.frames_stale += now.frames_stale - before.frames_stale;
     stats.resets += now.resets - before.resets;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::Subject;
+
+    #[test]
+    fn frames_count_until_they_are_done_with() {
+        let frame = || Incoming {
+            subject: Subject::parse("exo.v1.test.node.b.session.a").unwrap(),
+            reply: None,
+            message: Message::new(vec![0; 1000]),
+            no_responders: false,
+            responder: None,
+        };
+        let mut inbox = Inbox::new(10 * frame().held_bytes());
+        for _ in 0..10 {
+            inbox.push(frame()).unwrap();
+        }
+        inbox.push(frame()).unwrap_err();
+        let mut taken = Vec::new();
+        let bytes = inbox.take(&mut taken);
+        assert_eq!(taken.len(), 10);
+        inbox.push(frame()).unwrap_err();
+        inbox.done(bytes);
+        inbox.push(frame()).unwrap();
+        assert_eq!(inbox.take(&mut Vec::new()), frame().held_bytes());
+    }
 }

@@ -297,6 +297,7 @@ impl Endpoint {
             silent_after: options.silent_after,
             versions,
         };
+        let inbox_bytes_max = options.inbox_bytes_max.max(2 * bus.payload_max_bytes());
         let shared = Arc::new(Shared {
             bus: bus.clone(),
             subjects,
@@ -306,7 +307,7 @@ impl Endpoint {
             links: RwLock::default(),
             strangers: AtomicUsize::new(0),
             secret: Key::random(),
-            inbox: Mutex::default(),
+            inbox: Mutex::new(Inbox::new(inbox_bytes_max)),
             dirty: Mutex::default(),
             forgotten: Mutex::default(),
             wake: Notify::new(),

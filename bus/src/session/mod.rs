@@ -85,6 +85,9 @@ pub struct SessionOptions {
     pub credit_items: u64,
     /// Bytes that one peer may send beyond what was read here. Default 16 MiB, at least the bus's payload limit.
     pub credit_bytes: u64,
+    /// Bytes of frames that may wait until the endpoint looks at them, of all peers and of strangers together; more are dropped, and sent
+    /// again by who is honest. Default 8 MiB, at least two of the bus's largest payloads.
+    pub inbox_bytes_max: usize,
     /// How long an acknowledgement waits for a data frame to ride on. Default 5 ms.
     pub ack_delay: Duration,
     /// First and shortest wait before sending again; measured round trips make it longer. Default 100 ms.
@@ -105,6 +108,7 @@ impl Default for SessionOptions {
             frame_bytes_max: 64 * 1024,
             credit_items: 65_536,
             credit_bytes: 16 * 1024 * 1024,
+            inbox_bytes_max: 8 * 1024 * 1024,
             ack_delay: Duration::from_millis(5),
             retry_min: Duration::from_millis(100),
             retry_max: Duration::from_millis(500),
