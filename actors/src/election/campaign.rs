@@ -444,7 +444,8 @@ struct Service(tokio::task::JoinHandle<()>);
 impl Service {
     async fn start<T: Serialize + 'static>(parts: &CampaignParts, service: &str, answer: T) -> Result<Self, BusError> {
         let (bus, post) = (parts.bus.clone(), parts.post.clone());
-        let mut questions = bus.subscribe(parts.subjects.ctl_all(service)?, SubscribeOptions::questions(service)).await?;
+        let mut questions =
+            bus.subscribe(parts.subjects.ctl_all(service)?, SubscribeOptions::questions(service)).await?;
         Ok(Self(tokio::task::spawn_local(async move {
             while let Some(question) = questions.recv().await {
                 match bus.asked::<()>(&question) {

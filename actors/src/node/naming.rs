@@ -98,15 +98,15 @@ impl Names {
 
     async fn made(&self) -> Result<Option<Made>, BusError> {
         let made = self.kv.get(MADE).await?;
-        made.map(|made| Ok(self.credentials.unseal(&self.subject(MADE)?, &made.value)?)).transpose()
+        made.map(|made| Ok(self.credentials.unseal_kept(&self.subject(MADE)?, &made.value)?)).transpose()
     }
 
     /// Why [`make`](Self::make) failed, for people.
     pub(crate) fn refused(error: BusError, subjects: &Subjects) -> NodeError {
         let stream = || Self::config(subjects).map_or_else(|error| error.to_string(), |config| config.name);
         match error {
-            BusError::Sealed(MessageError::NotAuthentic(denied)) => {
-                NodeError::Sealed { why: denied.seen_from_there().to_string(), stream: stream() }
+            BusError::Sealed(MessageError::Denied(denied)) => {
+                NodeError::Sealed { why: denied.to_string(), stream: stream() }
             }
             BusError::Sealed(error) => NodeError::Sealed { why: error.to_string(), stream: stream() },
             error => error.into(),

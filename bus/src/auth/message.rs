@@ -145,11 +145,30 @@ impl Credentials {
     /// # Errors
     /// See [`MessageError`]; nothing of the bytes was believed then.
     pub fn unseal<T: DeserializeOwned>(&self, subject: &Subject, bytes: &[u8]) -> Result<T, MessageError> {
+        self.unseal_or(subject, bytes, |_, _| MessageError::NotAuthentic(Role::Node))
+    }
+
+    /// The same of what the cluster keeps: where it is not authentic the error is `Denied`, and says what is wrong with the token of
+    /// this process as the nodes would that have made it. That costs another look at the bytes.
+    ///
+    /// # Errors
+    /// As [`unseal`](Self::unseal).
+    pub fn unseal_kept<T: DeserializeOwned>(&self, subject: &Subject, bytes: &[u8]) -> Result<T, MessageError> {
+        self.unseal_or(subject, bytes, |token, fits| MessageError::Denied(token.deny(fits).seen_from_there()))
+    }
+
+    fn unseal_or<T: DeserializeOwned>(
+        &self,
+        subject: &Subject,
+        bytes: &[u8],
+        refuse: impl FnOnce(&TokenKey, &dyn Fn(&Key) -> bool) -> MessageError,
+    ) -> Result<T, MessageError> {
         unversioned(bytes)?;
         let (said, found) = split_mac(bytes)?;
         let token = self.of(Role::Node).ok_or(MessageError::Malformed("for nodes only"))?;
-        if !verifies(&token.key, subject, &[b"message"], said, found) {
-            return Err(MessageError::NotAuthentic(Role::Node));
+        let fits = |key: &Key| verifies(key, subject, &[b"message"], said, found);
+        if !fits(&token.key) {
+            return Err(refuse(token, &fits));
         }
         Ok(codec::decode(&said[1..])?)
     }

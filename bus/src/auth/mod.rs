@@ -121,7 +121,7 @@ pub enum Why {
 impl Denied {
     /// As it is for who finds that it cannot open what others have sealed, where this is what it would say to them.
     #[must_use]
-    pub fn seen_from_there(self) -> Self {
+    pub(super) fn seen_from_there(self) -> Self {
         let why = match self.why {
             Why::Missing => Why::Unwanted,
             Why::Unwanted => Why::Missing,

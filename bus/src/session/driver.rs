@@ -2,6 +2,7 @@
 //! what they say. It takes everything that is there, then lets each touched session send once, so frames and
 //! acknowledgements gather by themselves while it is busy and go out at once when it is not.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::endpoint::{Link, Shared};
+use super::endpoint::{Link, STRANGERS_MAX, Shared};
 use super::frame::{Actors, Half, read_items};
 use super::state::Session;
 use super::terms::{Consumed, Counts, Effect, ResetReason};
 use super::{Event, Peer, SessionStats};
-use crate::auth::Speaker;
+use crate::auth::{Role, Speaker};
 use crate::backend::{ConnectionState, Incoming, Registration};
 use crate::error::BusError;
 use crate::message::Message;
@@ -108,6 +109,8 @@ pub(super) struct Driver {
     /// When it is looked next whom nobody has heard for long.
     look_at: Duration,
     touched: Vec<usize>,
+    /// By role: links to strangers in the order in which they came, and some that are none any more.
+    strangers: [VecDeque<Arc<Link>>; 2],
     actors: Actors,
     /// When the timer goes off; may be earlier than needed.
     armed: Option<Duration>,
@@ -139,6 +142,7 @@ impl Driver {
             epochs: 0,
             look_at: Duration::ZERO,
             touched: Vec::new(),
+            strangers: Default::default(),
             actors: Actors::default(),
             armed: None,
             refused: 0,
@@ -251,11 +255,40 @@ impl Driver {
             let session = Session::new(incarnation, settings, link.opening.clone(), self.link_state.connected);
             let session = session.at_epoch(self.epochs + 1);
             link.reading.lock().epoch = session.epoch();
-            let (link, counted) = (link.clone(), Counts::default());
-            *slot = Some(Slot { link, session, begun_at: now, touched: false, counted });
+            *slot =
+                Some(Slot { link: link.clone(), session, begun_at: now, touched: false, counted: Counts::default() });
             self.arm(now + self.shared.options.forget_after);
+            if link.is_stranger() {
+                self.admit_stranger(link);
+            }
         }
         self.slots[link.index].as_mut()
+    }
+
+    /// It takes the place of who has been a stranger for longest, where there are too many.
+    fn admit_stranger(&mut self, link: &Arc<Link>) {
+        let role = Role::of(&link.node);
+        let strangers = &mut self.strangers[role as usize];
+        strangers.push_back(link.clone());
+        if strangers.len() >= 2 * STRANGERS_MAX {
+            strangers.retain(|link| link.is_stranger());
+        }
+        while self.shared.strangers(role) > STRANGERS_MAX
+            && let Some(oldest) = self.strangers[role as usize].pop_front()
+        {
+            // It may have become known, and be spoken to, a moment ago.
+            let speechless = {
+                let mut outbox = oldest.outbox.lock();
+                let speechless = oldest.is_stranger() && outbox.is_empty();
+                if speechless {
+                    outbox.end();
+                }
+                speechless
+            };
+            if speechless {
+                self.end(oldest.index);
+            }
+        }
     }
 
     /// The timer goes off at `at` or before.
@@ -339,8 +372,8 @@ impl Driver {
         let mut effects = std::mem::take(&mut self.effects);
         let Some(slot) = self.slot(now, &link) else { return };
         let result = slot.session.on_frame(now, frame, &mut link.outbox.lock(), &mut effects);
-        let (has_met, has_left) = (slot.session.has_met(), slot.session.has_left());
-        if has_met {
+        let (is_bound, has_left) = (slot.session.is_bound(), slot.session.has_left());
+        if is_bound {
             self.shared.knows(&link);
         }
         match result {

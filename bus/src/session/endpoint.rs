@@ -29,10 +29,10 @@ use crate::error::BusError;
 use crate::refusals::Refusals;
 use crate::subject::{Subject, Subjects, check_token};
 
-/// Most peers known at a time; frames of others are dropped.
+/// Most peers of a role at a time; frames of others are dropped. Nodes and submitters take no places from each other.
 const PEERS_MAX: usize = 16 * 1024;
-/// Of them, most who have never proven who they are: who speaks as nobody we know hears who we are, but so many names at most.
-const STRANGERS_MAX: usize = 1024;
+/// Of them, most strangers: who speaks as nobody we know hears who we are, but so many names of a role at most.
+pub(super) const STRANGERS_MAX: usize = 1024;
 
 /// What sender, reader and driver share about one peer.
 pub(super) struct Link {
@@ -44,7 +44,7 @@ pub(super) struct Link {
     pub(super) unsupported: AtomicBool,
     /// What is proven before anything of the peer counts.
     pub(super) opening: Arc<Opening>,
-    /// It has proven who it is, or we speak to it of our own.
+    /// It has proven that it lives, or we speak to it of our own.
     known: AtomicBool,
     /// The session is over. Set by the driver.
     pub(super) over: AtomicBool,
@@ -53,6 +53,11 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// Whether nobody knows if it lives: a greeting, too, may be one of the past.
+    pub(super) fn is_stranger(&self) -> bool {
+        !self.known.load(Ordering::Relaxed)
+    }
+
     /// How much of session `epoch` the reader has taken; counting starts anew with a new session.
     pub(super) fn consumed(&self, epoch: u32) -> Consumed {
         let mut reading = self.reading.lock();
@@ -75,6 +80,8 @@ pub(super) struct Reading {
 #[derive(Default)]
 pub(super) struct Links {
     by_node: HashMap<String, Arc<Link>>,
+    /// How many there are of each role.
+    of_role: [usize; 2],
     /// Indices that links had whose sessions are over; as many as `by_node` has less were given out in all.
     free: Vec<usize>,
 }
@@ -87,8 +94,8 @@ pub(super) struct Shared {
     pub(super) options: SessionOptions,
     pub(super) settings: Settings,
     pub(super) links: RwLock<Links>,
-    /// Links to peers that have not proven who they are.
-    strangers: AtomicUsize,
+    /// Links to strangers, by role.
+    strangers: [AtomicUsize; 2],
     /// What our challenges are made from.
     secret: Key,
     pub(super) inbox: Mutex<Inbox>,
@@ -114,11 +121,16 @@ impl Shared {
         Some(link)
     }
 
-    /// The link to whoever says that it is this node, in this frame. Where there are too many strangers already, only a greeting that
-    /// proves that it is no stranger makes one.
+    /// The link to whoever says that it is this node, in this frame. Where there are as many strangers as there may be, only a greeting that
+    /// is authentic makes one, and it takes the place of another one: it may be the first word of somebody who lives.
     pub(super) fn link_from(&self, node: &str, frame: &[u8]) -> Option<Arc<Link>> {
-        let room = self.strangers.load(Ordering::Relaxed) < STRANGERS_MAX;
+        let room = self.strangers(Role::of(node)) < STRANGERS_MAX;
         self.link(node, |opening| room || is_authentic(frame, opening.receiving(), None))
+    }
+
+    /// How many strangers of a role there are.
+    pub(super) fn strangers(&self, role: Role) -> usize {
+        self.strangers[role as usize].load(Ordering::Relaxed)
     }
 
     fn link(&self, node: &str, make: impl FnOnce(&Opening) -> bool) -> Option<Arc<Link>> {
@@ -137,9 +149,11 @@ impl Shared {
         if let Some(link) = links.by_node.get(node) {
             return Some(link.clone());
         }
-        if links.by_node.len() >= PEERS_MAX {
+        let role = Role::of(node) as usize;
+        if links.of_role[role] >= PEERS_MAX {
             return None;
         }
+        links.of_role[role] += 1;
         let index = links.free.pop().unwrap_or(links.by_node.len());
         let link = Arc::new(Link {
             index,
@@ -154,14 +168,14 @@ impl Shared {
             dirty: AtomicBool::new(false),
         });
         links.by_node.insert(node.to_owned(), link.clone());
-        self.strangers.fetch_add(1, Ordering::Relaxed);
+        self.strangers[role].fetch_add(1, Ordering::Relaxed);
         Some(link)
     }
 
     /// The peer is no stranger.
     pub(super) fn knows(&self, link: &Link) {
         if !link.known.load(Ordering::Relaxed) && !link.known.swap(true, Ordering::Relaxed) {
-            self.strangers.fetch_sub(1, Ordering::Relaxed);
+            self.strangers[Role::of(&link.node) as usize].fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -172,6 +186,7 @@ impl Shared {
         self.knows(link);
         let mut links = self.links.write();
         links.by_node.remove(&link.node);
+        links.of_role[Role::of(&link.node) as usize] -= 1;
         links.free.push(link.index);
     }
 
@@ -305,7 +320,7 @@ impl Endpoint {
             options,
             settings,
             links: RwLock::default(),
-            strangers: AtomicUsize::new(0),
+            strangers: Default::default(),
             secret: Key::random(),
             inbox: Mutex::new(Inbox::new(inbox_bytes_max)),
             dirty: Mutex::default(),

@@ -11,7 +11,7 @@
 //! - Acknowledgements ride on data frames; alone they go after 16 frames or [`SessionOptions::ack_delay`].
 //! - The receiver grants credit in items and bytes by reading its events, so events never pile up without bound.
 //! - What is lost is sent again after a timeout, a complaint of the receiver, or a reconnect (rules: `session/state.rs`).
-//! - A session ends, and nothing of it stays, when the peer [says goodbye](Endpoint::leave), or was not heard for
+//! - A session ends, and nothing of it stays, when the peer [says goodbye](Endpoint::leave), or has said nothing new for
 //!   [`SessionOptions::forget_after`]. When one of both speaks again, they begin another one, whose halves have later epochs; what an
 //!   old one had not delivered is lost, with [`Event::Reset`] where there was something.
 //! - An item that cannot be read arrives as [`Event::Undecodable`]; its frame is acknowledged like any other.
@@ -94,10 +94,12 @@ pub struct SessionOptions {
     pub retry_min: Duration,
     /// Longest wait before sending again. Default 500 ms, so that sessions go on within a second after an outage.
     pub retry_max: Duration,
-    /// [`Event::Silent`] after a peer that owes an answer was silent for so long. Default 3 s.
+    /// [`Event::Silent`] after a peer that owes an answer has said nothing new for so long. Default 3 s.
     pub silent_after: Duration,
-    /// A peer that was not heard for so long while there was a connection is forgotten, with what was queued for it: clients come and go,
-    /// and not all say goodbye. Who speaks again is met anew. Default 2 min, far more than it takes to hold a node dead.
+    /// A peer that has said nothing new for so long while there was a connection is forgotten, with what was queued for it: clients come
+    /// and go, and not all say goodbye. What it has said before is nothing new, as anybody can repeat it, so one that has read nothing for
+    /// so long, and thus acknowledges and grants what it did, is forgotten as well. Who speaks again is met anew. Default 2 min, far more
+    /// than it takes to hold a node dead.
     pub forget_after: Duration,
 }
 
@@ -145,7 +147,7 @@ pub enum Event {
         /// Why.
         reason: ResetReason,
     },
-    /// A peer that owes an answer says nothing; told once per silence. What is queued for it stays queued.
+    /// A peer that owes an answer says nothing new; told once per silence. What is queued for it stays queued.
     Silent {
         /// Who.
         peer: Peer,

@@ -266,3 +266,101 @@ async fn a_refusal_of_who_speaks_a_version_of_ours_is_none() {
     assert_eq!(items(next(&mut b_events).await), [("x".into(), "hi".into())]);
     a.hears_a(Kind::Data).await;
 }
+
+/// What a process of this name has once said to `b`, and somebody has recorded.
+fn recorded_hello(bus: &Bus, name: &str) -> Bytes {
+    let header = Header {
+        version: 1,
+        kind: Kind::Hello,
+        gap: false,
+        ack_now: false,
+        from: ME,
+        to: Half::NONE,
+        seq: 0,
+        ack: 0,
+        credit_items: 0,
+        credit_bytes: 0,
+        items: 0,
+    };
+    let mut frame = BytesMut::zeroed(HEADER_BYTES);
+    header.write(&mut frame);
+    frame.extend_from_slice(&[2, 0, 2, 0]);
+    frame.extend_from_slice(&MY_CHALLENGE);
+    let opening = Opening::new(bus.credentials(), subjects().prefix(), name, "b", Key::random()).unwrap();
+    seal(&mut frame, opening.sending(), None);
+    frame.freeze()
+}
+
+/// They talk, both ways.
+async fn talk(one: (&Endpoint, &mut EndpointEvents), other: (&Endpoint, &mut EndpointEvents), text: &'static str) {
+    for (from, to) in [(one.0, other.0), (other.0, one.0)] {
+        from.send(&to.me().node, "x", text.into()).unwrap();
+    }
+    for events in [one.1, other.1] {
+        let Event::Items { items, .. } = next(events).await else { panic!("no items") };
+        assert_eq!(items, [("x".into(), Bytes::from(text))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_hellos_of_many_names_take_no_place_from_who_lives() {
+    let bus = bus();
+    // It was started anew: whoever speaks has never spoken to this one.
+    let (b, mut b_events) = open(&bus, "b", 2).await;
+    let (n1, mut n1_events) = open(&bus, "n1", 1).await;
+    talk((&n1, &mut n1_events), (&b, &mut b_events), "before").await;
+    for (prefix, others) in [("client-", 1), ("gone", 1 + 1024)] {
+        for number in 0..2000 {
+            let name = format!("{prefix}{number}");
+            let hello = Message::new(recorded_hello(&bus, &name));
+            bus.try_publish(subjects().session("b", &name).unwrap(), hello).unwrap();
+            if number % 100 == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(b.stats().peers, others + 1024, "{prefix}");
+        assert_eq!(b.stats().frames_of_strangers, 0, "all of them are authentic");
+    }
+    // A node and a client that live find their places, and who was known has kept its own.
+    let (n2, mut n2_events) = open(&bus, "n2", 1).await;
+    talk((&n2, &mut n2_events), (&b, &mut b_events), "n2").await;
+    let (client, mut client_events) = open(&bus, "client-new", 1).await;
+    talk((&client, &mut client_events), (&b, &mut b_events), "client").await;
+    talk((&n1, &mut n1_events), (&b, &mut b_events), "after").await;
+    assert_eq!(b.stats().resets, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_before_is_no_sign_of_life() {
+    let bus = bus();
+    let (b, mut b_events) = open(&bus, "b", 1).await;
+    let mut a = Raw::new(&bus).await;
+    a.meet().await;
+    let said = [a.hello([2, 0, 2, 0]), a.data(1, 1, b"\0\x01x\x02hi"), {
+        let mut ack = a.frame(Kind::Ack, 0, 0, &[]);
+        seal(&mut ack, &a.keys.as_ref().unwrap().sending, None);
+        ack.freeze()
+    }];
+    a.publish(said[1].clone());
+    assert_eq!(items(next(&mut b_events).await), [("x".into(), "hi".into())]);
+    // It dies; somebody repeats all that it has said, again and again.
+    b.send("a", "x", "never read".into()).unwrap();
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        said.iter().for_each(|frame| a.publish(frame.clone()));
+    }
+    let mut given_up = 0;
+    while let Some(event) = b_events.try_recv() {
+        match event {
+            Event::Silent { .. } => assert_eq!(given_up, 0),
+            Event::Reset { peer, reason } => {
+                assert_eq!((peer.node.as_str(), reason), ("a", super::ResetReason::GivenUp));
+                given_up += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(given_up, 1);
+    b.drain(PATIENCE).await.expect("nothing waits for it any more");
+}

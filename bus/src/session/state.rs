@@ -109,6 +109,7 @@ pub(crate) struct Session {
     smoothed: Option<(Duration, Duration)>,
     timeouts: u32,
     retry_at: Option<Duration>,
+    /// When the peer last said something that was never heard before.
     heard_at: Duration,
     waiting_since: Option<Duration>,
     silence_told: bool,
@@ -174,7 +175,7 @@ impl Session {
         self.left
     }
 
-    /// Since when the peer says nothing, or did not answer what it was told; zero: it was never heard nor told.
+    /// Since when the peer says nothing new, or did not answer what it was told; zero: it was never heard nor told.
     pub(crate) fn quiet_from(&self) -> Duration {
         self.heard_at.max(self.waiting_since.unwrap_or_default())
     }
@@ -226,13 +227,35 @@ impl Session {
         Some(since.max(self.heard_at) + self.settings.silent_after)
     }
 
-    /// Whether the peer has ever proven who it is to this half of ours.
-    pub(crate) fn has_met(&self) -> bool {
-        self.met.is_some()
+    /// Whether the peer has proven to this half of ours that it lives: a greeting may be one of the past.
+    pub(crate) fn is_bound(&self) -> bool {
+        matches!(self.phase, Phase::Bound { .. })
+    }
+
+    /// What only frames can change that were never heard before: they are signs of life, and repeated ones are none.
+    fn progress(&self) -> (Half, bool, u64, u64, Consumed) {
+        let acknowledged = self.next_seq - self.unacked.len() as u64;
+        (self.seen, self.is_bound(), self.received_seq, acknowledged, self.credit)
     }
 
     /// Takes a frame of the peer. Call [`pump`](Self::pump) after all that are there.
     pub(crate) fn on_frame(
+        &mut self,
+        now: Duration,
+        frame: &Bytes,
+        outbox: &mut Outbox,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), FrameError> {
+        let before = self.progress();
+        let result = self.take_frame(now, frame, outbox, effects);
+        if self.progress() != before {
+            self.heard_at = now;
+            self.silence_told = false;
+        }
+        result
+    }
+
+    fn take_frame(
         &mut self,
         now: Duration,
         frame: &Bytes,
@@ -252,7 +275,7 @@ impl Session {
                 return Err(error);
             }
             self.meet(header.from, challenge(frame)?, outbox, effects);
-            return self.on_hello(now, frame, &header, outbox, effects);
+            return self.on_hello(frame, &header, outbox, effects);
         }
         // To a former half of ours, or of a half that has not greeted this one: that cannot be proven. Whoever it is hears who we
         // are. To a later one: then we are the former, and keep quiet.
@@ -278,8 +301,6 @@ impl Session {
             Some(met) if is_authentic(frame, &met.keys.receiving, None) => {}
             _ => return Err(FrameError::NotAuthentic),
         }
-        self.heard_at = now;
-        self.silence_told = false;
         if header.kind == Kind::Bye {
             self.left = true;
             return Ok(());
@@ -288,7 +309,7 @@ impl Session {
             let theirs = versions(frame)?;
             // Whoever says no to a version that it speaks is not to be understood.
             let supported = common_version(self.settings.versions, theirs).is_some();
-            if !supported && !matches!(self.phase, Phase::Bound { .. }) {
+            if !supported && !self.is_bound() {
                 self.unsupported(header.from.incarnation, theirs, outbox, effects);
             }
             return Ok(());

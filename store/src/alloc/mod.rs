@@ -151,9 +151,8 @@ impl Allocator {
     /// Whether blocks of these lengths, with whether each is of whole pages, can lie beside each other when everything has come back.
     pub fn has_room_for(&self, blocks: impl Iterator<Item = (u64, bool)>) -> bool {
         let mut emptied = Allocator { pages: self.pages.emptied(), slabs: Slabs::default() };
-        let mut fits =
-            |(bytes, paged)| (if paged { emptied.alloc_pages(bytes) } else { emptied.alloc(bytes) }).is_some();
-        blocks.filter(|(bytes, _)| *bytes > 0).all(|block| fits(block))
+        let fits = |(bytes, paged)| (if paged { emptied.alloc_pages(bytes) } else { emptied.alloc(bytes) }).is_some();
+        blocks.filter(|(bytes, _)| *bytes > 0).all(fits)
     }
 
     /// Takes everything from `offset` on out of use for good, and what is in use there when it comes back: the operating system has no more

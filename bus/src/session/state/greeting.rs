@@ -49,15 +49,12 @@ impl Session {
 
     pub(super) fn on_hello(
         &mut self,
-        now: Duration,
         frame: &Bytes,
         header: &Header,
         outbox: &mut Outbox,
         effects: &mut Vec<Effect>,
     ) -> Result<(), FrameError> {
         let theirs = versions(frame)?;
-        self.heard_at = now;
-        self.silence_told = false;
         let supported = common_version(self.settings.versions, theirs).is_some();
         let kind = if supported { Kind::Welcome } else { Kind::Refuse };
         self.send_versions(kind, header.from, self.met.as_ref().map(|met| &met.challenge), effects);

@@ -10,11 +10,14 @@ const PARTS: usize = 3;
 const ONE: JobId = JobId::from_u128(1);
 const TWO: JobId = JobId::from_u128(2);
 
+/// How many steps are left until others do something, and what.
+type Meanwhile = (usize, Box<dyn FnOnce()>);
+
 thread_local! {
     /// How many steps are left until the process is killed.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
-    /// What others do when so many steps are done.
-    static MEANWHILE: RefCell<Option<(usize, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    /// What is going to happen between two steps.
+    static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     /// Whether the file system has neither links nor locks.
     pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
     /// How many files were read to know whose they are.
