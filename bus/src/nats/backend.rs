@@ -253,31 +253,26 @@ impl Backend for NatsBackend {
         if *self.reports.closed.borrow() {
             return Err(BusError::Closed);
         }
-        // A question to a subject of our own that nobody listens to: the server says so, in order with everything
-        // that this connection sent before.
+        // What we say to ourselves comes back in order with everything that this connection sent before, whoever else hears it.
         let end = Instant::now() + deadline;
         loop {
             let subject = format!("{}.sync.{}", self.inbox_prefix, unique_token());
             let left = end.saturating_duration_since(Instant::now()).min(ASK_AGAIN_AFTER);
-            // Asked from the client's own thread: there the answer is seen after the client's earlier reports, of a
-            // denied subscription for example. Another thread could see it before them.
+            // Heard on the client's own thread: there it is seen after the client's earlier reports, of a denied subscription for
+            // example. Another thread could see it before them.
             let client = self.client.clone();
-            let asking = self.runtime.spawn(async move { timeout(left, client.request(subject, Bytes::new())).await });
-            match asking.await.map_err(|_| BusError::Closed)? {
-                Ok(Err(error)) if error.kind() == async_nats::RequestErrorKind::NoResponders => return Ok(()),
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(error)) if *self.reports.closed.borrow() => {
-                    tracing::debug!(%error, "flush on a closed connection");
-                    return Err(BusError::Closed);
-                }
-                Ok(Err(_)) | Err(_) if Instant::now() >= end => {
+            let hearing = self.runtime.spawn(async move { timeout(left, hear_oneself(client, subject)).await });
+            match hearing.await.map_err(|_| BusError::Closed)? {
+                Ok(true) => return Ok(()),
+                Ok(false) if *self.reports.closed.borrow() => return Err(BusError::Closed),
+                Ok(false) | Err(_) if Instant::now() >= end => {
                     let what = match self.denial_of(&format!("{}.sync", self.inbox_prefix)) {
                         Some(reason) => format!("flush ({reason})"),
                         None => "flush".to_owned(),
                     };
                     return Err(BusError::TimedOut { what, after: deadline });
                 }
-                Ok(Err(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Ok(false) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Err(_) => {}
             }
         }
@@ -329,6 +324,12 @@ impl Backend for NatsBackend {
             queued_bytes: self.queued_bytes.load(Ordering::Relaxed) as u64,
         }
     }
+}
+
+/// Whether something that was published on a subject of our own has come back; false: the client is closed.
+async fn hear_oneself(client: async_nats::Client, subject: String) -> bool {
+    let Ok(mut heard) = client.subscribe(subject.clone()).await else { return false };
+    client.publish(subject, Bytes::new()).await.is_ok() && heard.next().await.is_some()
 }
 
 /// Hands a message of the client to a sink; one whose subject breaks our syntax is counted and dropped.

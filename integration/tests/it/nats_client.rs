@@ -43,6 +43,19 @@ async fn a_server_that_comes_later_is_waited_for() {
 }
 
 #[tokio::test]
+async fn somebody_who_listens_to_everything_disturbs_nobody() {
+    let server = NatsServer::start().await;
+    let bus = Bus::connect(NatsOptions::url(server.url())).await.unwrap();
+    let curious = Bus::connect(NatsOptions::url(server.url())).await.unwrap();
+    let mut everything = curious.subscribe(Pattern::parse(">").unwrap(), SubscribeOptions::default()).await.unwrap();
+    bus.flush().await.unwrap();
+    let mut own = bus.subscribe(subject("one.two").into(), SubscribeOptions::default()).await.unwrap();
+    bus.publish(subject("one.two"), Message::new("said")).await.unwrap();
+    assert_eq!(timeout(PATIENCE, own.recv()).await.unwrap().unwrap().message.payload, "said");
+    while timeout(PATIENCE, everything.recv()).await.unwrap().unwrap().subject != subject("one.two") {}
+}
+
+#[tokio::test]
 async fn a_wrong_password_fails_at_once_and_is_not_printed() {
     let server = NatsServer::start_with("authorization { user: me, password: sesame }").await;
     let file = server.dir().join("context.json");
