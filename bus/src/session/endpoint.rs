@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 use super::driver::{Driver, Envelope, Idle, Inbox, RECEIVER};
-use super::frame::is_authentic;
+use super::frame::is_authentic_greeting;
 use super::opening::Opening;
 use super::outbox::{FRAME_ITEMS_MAX, Outbox, Refused};
 use super::state::VERSIONS;
@@ -125,7 +125,7 @@ impl Shared {
     /// is authentic makes one, and it takes the place of another one: it may be the first word of somebody who lives.
     pub(super) fn link_from(&self, node: &str, frame: &[u8]) -> Option<Arc<Link>> {
         let room = self.strangers(Role::of(node)) < STRANGERS_MAX;
-        self.link(node, |opening| room || is_authentic(frame, opening.receiving(), None))
+        self.link(node, |opening| room || is_authentic_greeting(frame, opening.receiving(), None))
     }
 
     /// How many strangers of a role there are.

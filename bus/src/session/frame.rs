@@ -42,6 +42,8 @@ const CHECKSUM_AT: usize = 64;
 const CHALLENGE_AT: usize = HEADER_BYTES + 4;
 /// What a frame has beside its body.
 pub(crate) const OVERHEAD_BYTES: usize = HEADER_BYTES + MAC_BYTES;
+/// Those of this release take 104 bytes.
+const GREETING_BYTES_MAX: usize = 256;
 const MAGIC: u8 = 0xe5;
 const FLAG_GAP: u8 = 1;
 const FLAG_ACK_NOW: u8 = 2;
@@ -172,6 +174,12 @@ pub(crate) fn is_authentic(frame: &[u8], key: &Key, answers: Option<&Challenge>)
     }
     let (frame, mac) = frame.split_at(frame.len() - MAC_BYTES);
     key.verifies(&authenticated(frame, answers), mac)
+}
+
+/// Whether who has sealed this greeting, or answer to one, knows the key. What is longer than any that there will be is none, and not
+/// worth the MAC of all its bytes: anybody may send one.
+pub(crate) fn is_authentic_greeting(frame: &[u8], key: &Key, answers: Option<&Challenge>) -> bool {
+    frame.len() <= GREETING_BYTES_MAX && is_authentic(frame, key, answers)
 }
 
 /// What the MAC of a frame is made of. Who verifies it knows whether it is to answer a challenge: a welcome and a refusal that count do.
@@ -390,6 +398,13 @@ mod tests {
         assert!(is_authentic(&frame, &key, None));
         assert!(!is_authentic(&frame, &Key::random(), None), "under another key");
         assert!(!is_authentic(&frame, &key, Some(&[0; 16])), "as the answer to a challenge");
+        let sealed = |body_bytes: usize| {
+            let mut frame = BytesMut::zeroed(HEADER_BYTES + body_bytes);
+            seal(&mut frame, &key, None);
+            frame
+        };
+        assert!(is_authentic_greeting(&sealed(100), &key, None));
+        assert!(!is_authentic_greeting(&sealed(1000), &key, None), "longer than any greeting");
         for bit in 0..frame.len() * 8 {
             frame[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::read(&frame).is_err(), "bit {bit}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::super::frame::{
-    Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, challenge, is_authentic, seal, versions,
+    Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, challenge, is_authentic_greeting, seal, versions,
 };
 use super::super::outbox::Outbox;
 use super::super::terms::{Effect, ResetReason};
@@ -14,7 +14,7 @@ use super::{HELLO_VERSION, Met, Phase, Session};
 impl Session {
     /// Checks that a hello, or the answer to one of ours, comes from who knows the token.
     pub(super) fn check_greeting(&self, frame: &Bytes, answers: Option<&Challenge>) -> Result<(), FrameError> {
-        if is_authentic(frame, self.opening.receiving(), answers) {
+        if is_authentic_greeting(frame, self.opening.receiving(), answers) {
             return Ok(());
         }
         // Releases before version 2 had no challenge, and nothing to prove anything with.
