@@ -105,3 +105,19 @@ pub(super) fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::R
     drop(buffered);
     file.sync_all().map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A draft may have got its final name meanwhile, under which others read it.
+    #[test]
+    fn a_file_that_is_there_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("draft");
+        let write = |text: &'static str| write_new(&path, |to| to.write_all(text.as_bytes()));
+        write("first").unwrap();
+        assert!(write("second").is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+    }
+}
