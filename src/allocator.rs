@@ -7,13 +7,14 @@
 
 /// Arenas of all threads together: enough that few wait for each other.
 #[cfg(target_env = "gnu")]
-const ARENAS: i32 = 4;
-/// What is at least so large is mapped by itself, and given back when it is freed, bytes.
+const ARENAS: i32 = 8;
+/// What is at least so large is mapped by itself, and given back when it is freed, bytes. Batches of control messages are smaller: to map
+/// each of those takes more processor time than all that is done with them (`docs/benchmarks.md`).
 #[cfg(target_env = "gnu")]
-const MAPPED_BYTES: i32 = 128 << 10;
+const MAPPED_BYTES: i32 = 1 << 20;
 /// More than that at the end of an arena is given back, bytes.
 #[cfg(target_env = "gnu")]
-const KEPT_BYTES: i32 = 256 << 10;
+const KEPT_BYTES: i32 = 1 << 20;
 
 /// Says so to the allocator; first thing in `main`, before there are threads.
 pub fn settle() {
