@@ -33,6 +33,8 @@ pub fn task(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// #[program(name = "sort", version = 1)]
 /// async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> { .. }
 /// ```
+///
+/// `give_back = function`, a `fn(JobId, P)`, is called when the job is over, where it ends: see `registry::Program::give_back`.
 #[proc_macro_attribute]
 pub fn program(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(attributes as Options);
@@ -48,6 +50,7 @@ struct Options {
     setup: Option<Path>,
     deterministic: bool,
     commits: bool,
+    give_back: Option<Path>,
 }
 
 impl Parse for Options {
@@ -66,9 +69,10 @@ impl Parse for Options {
                     options.deterministic = flag.value;
                 }
                 ("commits", Expr::Lit(value)) if let Lit::Bool(flag) = &value.lit => options.commits = flag.value,
+                ("give_back", Expr::Path(path)) => options.give_back = Some(path.path.clone()),
                 _ => {
                     let text = "expected name = \"..\", version = N, arguments = [whole, stream, either], setup = function, \
-                                deterministic = true or commits = true";
+                                deterministic = true, commits = true or give_back = function";
                     return Err(syn::Error::new_spanned(&pair, text));
                 }
             }
@@ -200,6 +204,15 @@ fn expand_program(options: Options, function: ItemFn) -> syn::Result<Tokens> {
     let version = options.version.unwrap_or(1);
     let params = params_of(&function)?;
     let pass = if function.sig.inputs.len() == 2 { quote!(futures, params) } else { quote!(futures) };
+    let give_back = match options.give_back {
+        // Parameters that cannot be read were never run with.
+        Some(function) => quote!(::core::option::Option::Some(|job, bytes| {
+            if let ::core::result::Result::Ok(params) = #runtime::decode_params::<#params>(bytes) {
+                #function(job, params)
+            }
+        })),
+        None => quote!(::core::option::Option::None),
+    };
     Ok(quote! {
         #function
 
@@ -216,7 +229,7 @@ fn expand_program(options: Options, function: ItemFn) -> syn::Result<Tokens> {
             }
 
             #runtime::inventory::submit! {
-                #runtime::registry::Program { name: #name, version: #version, run }
+                #runtime::registry::Program { name: #name, version: #version, run, give_back: #give_back }
             }
         };
     })

@@ -35,6 +35,8 @@ pub(crate) struct JobRun {
     pub(crate) log: Option<Box<Run>>,
     /// Whether it may begin.
     pub(crate) admission: Ticket,
+    /// Called when the job is over, after what its program has asked for: see [`Program`](crate::registry::Program).
+    pub(crate) give_back: Option<Box<dyn FnOnce()>>,
 }
 
 /// How a run ended.
@@ -69,7 +71,7 @@ impl JobRun {
             Err(error) if self.log.is_some() => return RunEnd::Abandoned(error.to_string()),
             Err(error) => return RunEnd::Over(JobEnd::failed(JobError::Runtime { reason: error.to_string() })),
         };
-        let Self { job, tenant, name, events, log, admission } = self;
+        let Self { job, tenant, name, events, log, admission, give_back } = self;
         if let Some(events) = &events {
             let kind = EventKind::JobStarted { program: name };
             events.emit(Event { at_us: 0, node: node.post.node().clone(), job: Some(job), kind });
@@ -137,7 +139,7 @@ impl JobRun {
         };
         drop(drive);
         let clean_ups = handle.take_clean_ups();
-        let clean_up = || clean_ups.into_iter().rev().for_each(|clean_up| clean_up());
+        let clean_up = || clean_ups.into_iter().rev().chain(give_back).for_each(|clean_up| clean_up());
         match outcome {
             Ok(JobOutcome::Over { result, nodes, owner_bytes_peak }) => {
                 // Before others are told that it is over.

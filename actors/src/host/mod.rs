@@ -265,7 +265,11 @@ async fn host(node: &NodeParts, job: JobId, spec: Option<JobSpec>, audience: &Sh
     let JobSpec { tenant, program, params, .. } = spec;
     let end = match programs().get(&program) {
         Some(known) => {
-            let run = JobRun { job, tenant, name: program, events, log, admission };
+            let give_back = known.give_back.map(|give_back| {
+                let params = params.clone();
+                Box::new(move || give_back(job, &params)) as Box<dyn FnOnce()>
+            });
+            let run = JobRun { job, tenant, name: program, events, log, admission, give_back };
             let cancelled = audience.clone();
             let program = |futures: Futures| -> LocalBoxFuture<'_, Result<Vec<u8>, JobError>> {
                 // It may have been before there was anybody to be told.
@@ -324,7 +328,7 @@ pub(crate) async fn run_here(
         Ok(Accepted::Unknown) => None,
         Err(error) => return JobEnd::failed(JobError::Runtime { reason: causes(&error) }),
     };
-    JobRun { job, tenant, name, events, log, admission }.run(node, program).await.job_end()
+    JobRun { job, tenant, name, events, log, admission, give_back: None }.run(node, program).await.job_end()
 }
 
 /// As `accept`, over a while in which the bus does not answer.

@@ -22,6 +22,7 @@ pub use in_place::InPlace;
 pub use roots::{Roots, RootsError};
 
 use crate::futures::Futures;
+use crate::ids::JobId;
 use crate::task::JobError;
 
 /// How a function takes an argument.
@@ -108,6 +109,10 @@ pub struct Program {
     pub version: u32,
     /// Runs it.
     pub run: for<'a> fn(Futures, &'a [u8]) -> Running<'a>,
+    /// Gives back what runs of a job with these parameters have taken outside, a claimed folder say. It is called when the job is
+    /// over, where it ends, however far its program has come there: a job may be cancelled before it is run again. Doing it again
+    /// changes nothing.
+    pub give_back: Option<fn(JobId, &[u8])>,
 }
 
 inventory::collect!(Program);

@@ -136,6 +136,25 @@ pub(crate) struct Output {
     program: &'static str,
 }
 
+/// Frees the output folder of a job that is over, unless it is whole.
+pub fn give_back(job: JobId, output: &Path) {
+    withdraw(&OutputFolder::new(output, job), None);
+}
+
+/// A job of which nobody can say how it stands may run.
+fn may_be_known(over: Result<bool, JobError>) -> Result<bool, JobError> {
+    match over {
+        Err(JobError::Runtime { .. }) => Ok(false),
+        known => known,
+    }
+}
+
+fn withdraw(folder: &OutputFolder, lock: Option<ClaimLock>) {
+    if let Err(error) = folder.withdraw(lock) {
+        tracing::warn!(job_id = %folder.job(), %error, "the output folder is not as it was");
+    }
+}
+
 impl Output {
     /// Claims `path` for the job.
     pub(crate) async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
@@ -143,11 +162,7 @@ impl Output {
         let lock = Rc::<RefCell<Option<ClaimLock>>>::default();
         let (folder, locked) = (output.folder(), lock.clone());
         // Before the task runs: a job may end while it does.
-        futures.when_over(move || {
-            if let Err(error) = folder.withdraw(locked.take()) {
-                tracing::warn!(job_id = %folder.job(), %error, "the output folder is not as it was");
-            }
-        });
+        futures.when_over(move || withdraw(&folder, locked.take()));
         let (home, name) = (futures.home().clone(), program.to_owned());
         let mut params = PrepareParams { output: output.path.clone(), program: name, home, verdict: None };
         loop {
@@ -158,7 +173,7 @@ impl Output {
                     return Err(JobError::program(format!("{path}: job {job} has claimed it meanwhile")));
                 }
                 Prepared::Another { job, over } => {
-                    let over = over || futures.is_over(job).await?;
+                    let over = over || may_be_known(futures.is_over(job).await)?;
                     if over {
                         let path = output.path.display();
                         futures.say(&format!("{path} was claimed by job {job}, which is over: taking it over"))?;

@@ -72,6 +72,7 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 use crate::cuts::Cuts;
 use crate::files::Schema;
 
+pub use crate::jobs::outputs::give_back;
 pub(crate) use input::at_line;
 pub use input::{Input, Mark, Piece};
 pub use program::{ExplainParams, KeyedParams, KeyedReport, explain, run};

@@ -106,10 +106,14 @@ macro_rules! keyed_job {
         $crate::keyed_job!(@stages $job, $name, $version, Whole, list split probe map);
         $crate::keyed_job!(@stages $job, $name, $version, Either, merge reduce);
 
-        $crate::keyed_job!(@program $job, $name, $version, run, KeyedParams);
-        $crate::keyed_job!(@program $job, concat!($name, ".explain"), $version, explain, ExplainParams);
+        $crate::keyed_job!(@program $job, $name, $version, run, KeyedParams, Some(|job, bytes| {
+            if let Ok(params) = $crate::actors::decode_params::<$crate::keyed::KeyedParams<$job>>(bytes) {
+                $crate::keyed::give_back(job, &params.output);
+            }
+        }));
+        $crate::keyed_job!(@program $job, concat!($name, ".explain"), $version, explain, ExplainParams, None);
     };
-    (@program $job:ty, $name:expr, $version:literal, $run:ident, $params:ident) => {
+    (@program $job:ty, $name:expr, $version:literal, $run:ident, $params:ident, $give_back:expr) => {
         $crate::actors::inventory::submit! {
             $crate::actors::registry::Program {
                 name: $name,
@@ -121,6 +125,7 @@ macro_rules! keyed_job {
                         $crate::actors::encode_result(&$crate::keyed::$run(futures, params).await?)
                     })
                 },
+                give_back: $give_back,
             }
         }
     };

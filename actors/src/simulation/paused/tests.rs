@@ -312,3 +312,48 @@ fn what_a_job_has_made_is_not_given_back_by_a_host_from_which_it_was_taken() {
         host.mend_bus(None);
     });
 }
+
+/// Makes something outside and never ends by itself.
+#[program(name = "paused.takes", give_back = given_back)]
+async fn takes(futures: Futures, _: ()) -> Result<(), JobError> {
+    DONE.lock().push((futures.job(), "made"));
+    std::future::pending().await
+}
+
+fn given_back(job: JobId, (): ()) {
+    DONE.lock().push((job, "given back"));
+}
+
+#[test]
+fn what_a_job_has_made_is_given_back_though_it_is_cancelled_before_another_host_has_begun_to_run_it() {
+    in_a_world(async {
+        let (setup, mut dice, job) = (setup(1000), Dice::new(7), JobId::from_u128(0xC1));
+        let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
+        seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
+        let mut client = client(&setup).await;
+        let (started, has_started) = tokio::sync::oneshot::channel::<NodeId>();
+        let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+        let mut started = Some(started);
+        let hear = |Event { node, kind, .. }: Event| {
+            if let EventKind::JobStarted { .. } = kind {
+                started.take().into_iter().for_each(|started| started.send(node.clone()).unwrap());
+            }
+        };
+        let meanwhile = async {
+            let host = has_started.await.unwrap();
+            until_done(job, &["made"]).await;
+            seats.iter_mut().find(|seat| *seat.name() == host).unwrap().kill().await;
+            cancel.send(()).unwrap();
+        };
+        let spec = JobSpec::of(job, "paused.takes@1", &()).unwrap();
+        let cancelled = async { cancelled.await.unwrap_or(()) };
+        let (end, ()) = tokio::join!(client.run(spec, hear, cancelled), meanwhile);
+        assert_eq!(end.unwrap().result, Err(JobError::Cancelled));
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(done(job), ["made", "given back"], "the program did not run again");
+        client.close().await;
+        for seat in &mut seats {
+            seat.kill().await;
+        }
+    });
+}

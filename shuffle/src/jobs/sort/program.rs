@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::ids::{NodeId, RowHash};
+use exobus_actors::ids::{JobId, NodeId, RowHash};
 use exobus_actors::program;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use serde::{Deserialize, Serialize};
@@ -209,11 +209,15 @@ pub(crate) fn split_task(
     futures.submit_with(split, &(), &[cuts.arg(), column], options)
 }
 
+fn give_back(job: JobId, params: SortParams) {
+    outputs::give_back(job, &params.output);
+}
+
 /// Sorts.
 ///
 /// # Errors
 /// Bad input, a full disk, an output directory that cannot be used, rows that got lost: each names the file or edge.
-#[program(name = "sort", version = 1)]
+#[program(name = "sort", version = 1, give_back = give_back)]
 pub async fn sort(futures: Futures, params: SortParams) -> Result<SortReport, JobError> {
     let (given, partitions) = params.cuts.given(params.partitions)?;
     let files = input(&futures, &params.inputs, params.partial).await?;
