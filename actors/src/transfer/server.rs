@@ -246,15 +246,24 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
         Ok(link) => link,
         Err(error) => return debug!(%from, %error, "connection not set up"),
     };
-    let caller = match welcome(service, connections, number, &mut link) {
+    let caller = match greet(service, connections, number, &mut link) {
         Ok(caller) => caller,
         // It only looked whether somebody is there (`membership`), or was a stranger for too long.
         Err(LinkError::Ended) => {
             service.counters.refused.add(1);
             return;
         }
+        // It is counted before the other side hears of it.
+        Err(LinkError::Garbled(reason)) => {
+            service.turned_away(from, &reason);
+            let _ = link.write(&wire::encode_welcome(Err(&reason)), &[]);
+            return;
+        }
         Err(error) => return service.turned_away(from, &error),
     };
+    if let Err(error) = link.write(&wire::encode_welcome(Ok(service.options.node.as_str())), &[]) {
+        return service.turned_away(from, &error);
+    }
     link.set_stall(service.options.stall);
     let mut out = Vec::new();
     // What a connection keeps from one answer to the next, and what reads from disk take beside it.
@@ -282,32 +291,31 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
 }
 
 /// Exchanges hello and welcome; the caller's name.
-fn welcome(service: &Service, connections: &Connections, number: u64, link: &mut Link) -> Result<String, LinkError> {
+/// Who calls; `Garbled`: why it is refused.
+fn greet(service: &Service, connections: &Connections, number: u64, link: &mut Link) -> Result<String, LinkError> {
     let head = link.read_array::<{ wire::HELLO_BYTES }>()?;
     let lengths = match wire::decode_hello_head(&head) {
         Ok(lengths) => lengths,
-        Err(error) => return refuse(link, &error.to_string()),
+        Err(error) => return refuse(error.to_string()),
     };
     let texts = link.read_vec(lengths.iter().sum::<usize>() as u64)?;
     let hello = wire::decode_hello_texts(lengths, &texts)?;
     let me = service.options.node.as_str();
     if !service.token.matches(hello.token) {
-        return refuse(link, "wrong cluster token");
+        return refuse("wrong cluster token".to_owned());
     }
     if !hello.to.is_empty() && !me.is_empty() && hello.to != me {
-        return refuse(link, &format!("this is node {me}, not {}", hello.to));
+        return refuse(format!("this is node {me}, not {}", hello.to));
     }
     let most = service.options.connections_max;
     if !connections.welcome(number, most) {
-        return refuse(link, &format!("{BUSY}: serves {most} connections"));
+        return refuse(format!("{BUSY}: serves {most} connections"));
     }
-    link.write(&wire::encode_welcome(Ok(me)), &[])?;
     Ok(hello.from.to_owned())
 }
 
-fn refuse(link: &mut Link, reason: &str) -> Result<String, LinkError> {
-    link.write(&wire::encode_welcome(Err(reason)), &[])?;
-    Err(LinkError::Garbled(reason.to_owned()))
+fn refuse(reason: String) -> Result<String, LinkError> {
+    Err(LinkError::Garbled(reason))
 }
 
 fn answer(service: &Service, link: &mut Link, out: &mut Vec<u8>) -> Result<(), LinkError> {
