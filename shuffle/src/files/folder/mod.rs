@@ -446,9 +446,9 @@ impl OutputFolder {
         step()?;
         let lock = if locked { None } else { self.locked()? };
         match lock {
-            // Who takes it over has it, and it is another's soon.
-            Some(Lock::Held) => return Ok(()),
-            Some(Lock::Unknown) => self.take_claim_away()?,
+            // Who has it may be a host of the job that is frozen, or that does not know yet that the job was taken from it; or it is
+            // somebody who takes the folder over, and does not need this claim.
+            Some(Lock::Held | Lock::Unknown) => self.take_claim_away()?,
             // As it is while nobody else can change it.
             None | Some(Lock::Ours(_)) if self.own_claim()?.is_some() => remove_file(&self.path.join(CLAIM))?,
             None | Some(Lock::Ours(_)) => return Ok(()),
@@ -461,7 +461,7 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Removes the claim where there are no locks: whose it is, is looked at under a name that nobody else knows, and one that became
+    /// Removes the claim where its lock cannot be had: whose it is, is looked at under a name that nobody else knows, and one that became
     /// another's meanwhile gets its own name again.
     fn take_claim_away(&self) -> Result<(), FileError> {
         let (claim, away) = (self.path.join(CLAIM), self.path.join(format!("{TEMPORARIES}{}.claim", self.job)));

@@ -606,3 +606,13 @@ fn a_job_that_is_run_from_its_beginning_finds_its_output_whole() {
         world.is_whole_output_of(ONE);
     }
 }
+
+/// It has the lock of a claim as long as it lives, and was declared dead long ago.
+#[test]
+fn a_claim_whose_lock_a_frozen_host_has_is_given_back() {
+    let world = World::new();
+    let frozen = world.written(ONE).lock().unwrap();
+    world.folder(ONE).withdraw(None).unwrap();
+    assert!(!world.path().exists(), "{:?}", world.names());
+    drop(frozen);
+}
