@@ -75,7 +75,10 @@ impl Keys {
             Err(none) => return Ok(Err(none)),
         };
         let base = match JobLogs::open(bus, subjects, anew, deadline).await? {
-            Some(logs) => epochs_of(&logs.identity().await?),
+            Some(logs) => match open_durable(deadline, async || logs.identity().await).await? {
+                Ok(identity) => epochs_of(&identity),
+                Err(none) => return Ok(Err(none)),
+            },
             None => 0,
         };
         Ok(Ok(Self { kv, base, names }))
