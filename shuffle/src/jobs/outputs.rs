@@ -142,7 +142,7 @@ pub fn give_back(job: JobId, output: &Path) {
 }
 
 /// A job of which nobody can say how it stands may run.
-fn may_be_known(over: Result<bool, JobError>) -> Result<bool, JobError> {
+fn known_to_be_over(over: Result<bool, JobError>) -> Result<bool, JobError> {
     match over {
         Err(JobError::Runtime { .. }) => Ok(false),
         known => known,
@@ -173,7 +173,7 @@ impl Output {
                     return Err(JobError::program(format!("{path}: job {job} has claimed it meanwhile")));
                 }
                 Prepared::Another { job, over } => {
-                    let over = over || may_be_known(futures.is_over(job).await)?;
+                    let over = over || known_to_be_over(futures.is_over(job).await)?;
                     if over {
                         let path = output.path.display();
                         futures.say(&format!("{path} was claimed by job {job}, which is over: taking it over"))?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use exobus_bus::chaos::{Direction, Faults};
 use exobus_bus::{Bus, Subjects};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::clock::PausedClock;
@@ -90,6 +91,18 @@ fn spec(shuffle: &Shuffle) -> JobSpec {
     JobSpec::of(JobId::from_u128(1), PROGRAM, shuffle).unwrap()
 }
 
+/// Hears of a job, and tells on which node it has begun first.
+fn first_host() -> (impl FnMut(Event), oneshot::Receiver<NodeId>) {
+    let (started, has_started) = oneshot::channel();
+    let mut started = Some(started);
+    let hear = move |Event { node, kind, .. }: Event| {
+        if let EventKind::JobStarted { .. } = kind {
+            started.take().into_iter().for_each(|started| started.send(node.clone()).unwrap());
+        }
+    };
+    (hear, has_started)
+}
+
 /// Of one whose nodes all die as soon as it has started; `back`: after how long they are started again.
 fn all_nodes_die(back: Option<Duration>) -> Heard {
     in_a_world(async {
@@ -100,7 +113,7 @@ fn all_nodes_die(back: Option<Duration>) -> Heard {
         let mut start = |seat: &mut Seat| assert!(seat.start(&setup, &mut dice), "nobody is about to end");
         seats.iter_mut().for_each(&mut start);
         let mut client = client(&setup).await;
-        let (started, has_started) = tokio::sync::oneshot::channel();
+        let (started, has_started) = oneshot::channel();
         let (mut started, mut news) = (Some(started), Vec::new());
         let clock = setup.clock.clone();
         let hear = |event: Event| {
@@ -161,13 +174,7 @@ fn a_job_goes_on_whose_host_dies_a_while_after_the_server_was_emptied_under_a_lo
         let mut seats = [Seat::new(0, 2), Seat::new(1, 2)];
         seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
         let mut client = client(&setup).await;
-        let (started, has_started) = tokio::sync::oneshot::channel();
-        let mut started = Some(started);
-        let hear = |event: Event| {
-            if let (EventKind::JobStarted { .. }, Some(started)) = (&event.kind, started.take()) {
-                started.send(event.node.clone()).unwrap();
-            }
-        };
+        let (hear, has_started) = first_host();
         // Nobody else knows the job: its client leaves when it has begun.
         let host = tokio::select! {
             host = has_started => host.unwrap(),
@@ -257,13 +264,7 @@ fn a_job_fails(number: u128, nodes: usize, happens: impl AsyncFnOnce(JobId, &mut
         seats.iter_mut().for_each(&mut start);
         let mut client = client(&setup).await;
         let spec = JobSpec::of(job, "paused.fails@1", &()).unwrap();
-        let (started, has_started) = tokio::sync::oneshot::channel::<NodeId>();
-        let mut started = Some(started);
-        let hear = |Event { node, kind, .. }: Event| {
-            if let EventKind::JobStarted { .. } = kind {
-                started.take().into_iter().for_each(|started| started.send(node.clone()).unwrap());
-            }
-        };
+        let (hear, has_started) = first_host();
         let meanwhile = async {
             let host = has_started.await.unwrap();
             let host = (0..nodes).find(|index| host == NodeId::new(&format!("n{index}"))).unwrap();
@@ -331,14 +332,8 @@ fn what_a_job_has_made_is_given_back_though_it_is_cancelled_before_another_host_
         let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
         seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
         let mut client = client(&setup).await;
-        let (started, has_started) = tokio::sync::oneshot::channel::<NodeId>();
-        let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
-        let mut started = Some(started);
-        let hear = |Event { node, kind, .. }: Event| {
-            if let EventKind::JobStarted { .. } = kind {
-                started.take().into_iter().for_each(|started| started.send(node.clone()).unwrap());
-            }
-        };
+        let (hear, has_started) = first_host();
+        let (cancel, cancelled) = oneshot::channel::<()>();
         let meanwhile = async {
             let host = has_started.await.unwrap();
             until_done(job, &["made"]).await;
