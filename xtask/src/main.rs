@@ -4,6 +4,7 @@
 mod chaos;
 mod fuzz;
 mod nats;
+mod structure;
 mod tests;
 mod workspace;
 
@@ -71,6 +72,11 @@ enum Chore {
         #[arg(long)]
         keep: bool,
     },
+    /// Counts what makes crates hard to read: lines by kind, circles of modules, large types, long functions, names of two types.
+    Structure {
+        /// Crates; all of the workspace where none is named
+        crates: Vec<String>,
+    },
     /// Prints the path of a nats-server, fetching one below `target/` when PATH has none.
     Nats,
 }
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
         Chore::Fuzz { target, seconds, runs, keep } => {
             fuzz::run(&workspace, &fuzz::Options { seconds, runs, target, keep })
         }
+        Chore::Structure { crates } => structure::run(&workspace, &crates),
         Chore::Nats => nats::provide(&workspace).map(|server| println!("{}", server.path.display())),
     });
     match result {

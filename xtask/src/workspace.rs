@@ -10,6 +10,16 @@ pub struct Workspace {
     pub root: PathBuf,
     /// Where cargo puts what it builds; respects `CARGO_TARGET_DIR` and `build.target-dir`.
     pub target_dir: PathBuf,
+    /// Its packages, by name.
+    pub crates: Vec<CrateRoot>,
+}
+
+/// Where the sources of a package begin.
+pub struct CrateRoot {
+    /// The name of the package.
+    pub name: String,
+    /// The file of its library, or of its program where it has no library.
+    pub root: PathBuf,
 }
 
 impl Workspace {
@@ -25,7 +35,10 @@ impl Workspace {
         let path = |key: &str| {
             metadata[key].as_str().map(PathBuf::from).with_context(|| format!("`cargo metadata` has no {key}"))
         };
-        Ok(Self { root: path("workspace_root")?, target_dir: path("target_directory")? })
+        let packages = metadata["packages"].as_array().context("`cargo metadata` has no packages")?;
+        let mut crates: Vec<_> = packages.iter().filter_map(crate_root).collect();
+        crates.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self { root: path("workspace_root")?, target_dir: path("target_directory")?, crates })
     }
 
     /// A cargo command in the root of the workspace, as if from a terminal: what cargo says to a program that it runs would
@@ -39,6 +52,18 @@ impl Workspace {
         }
         command
     }
+}
+
+fn crate_root(package: &serde_json::Value) -> Option<CrateRoot> {
+    let targets = package["targets"].as_array()?;
+    let of_kind = |wanted: &str| {
+        let is = |target: &&serde_json::Value| {
+            target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|it| it == wanted))
+        };
+        targets.iter().find(is)
+    };
+    let target = of_kind("lib").or_else(|| of_kind("proc-macro")).or_else(|| of_kind("bin"))?;
+    Some(CrateRoot { name: package["name"].as_str()?.to_owned(), root: target["src_path"].as_str()?.into() })
 }
 
 /// The cargo that runs us, so that a `cargo +toolchain xtask` keeps its toolchain.
