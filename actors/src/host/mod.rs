@@ -367,16 +367,28 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
         },
     };
     Ok(match logs.open_job(&accepted, node.post.node(), node.post.incarnation()).await? {
+        Opened::Ended(end) => {
+            if let Some(give_back) = programs().get(&accepted.program).and_then(|known| known.give_back) {
+                give_back(job, &accepted.params);
+            }
+            logs.close_job(job, &end).await?;
+            over(node, job);
+            Accepted::Over(end)
+        }
         Opened::Over(end) => {
             // It may have been written down once more just now.
             logs.forget(job).await?;
-            // Who ran it may not have told the Scheduler, which may have given it a host again.
-            node.over.add(job);
-            let _ = node.scheduler.send(SchedulerMsg::JobDone { job });
+            over(node, job);
             Accepted::Over(end)
         }
         Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),
     })
+}
+
+/// A job is over. Who ran it may not have told the Scheduler, which may have given it a host again.
+fn over(node: &NodeParts, job: JobId) {
+    node.over.add(job);
+    let _ = node.scheduler.send(SchedulerMsg::JobDone { job });
 }
 
 /// Whether a job may have been written down, as far as that can be known.

@@ -50,7 +50,7 @@ impl World {
         logs.accept(&spec()).await.unwrap();
         match logs.open_job(&spec(), &NodeId::new(node), Incarnation(1)).await.unwrap() {
             Opened::Runs(run) => (run.past, run.head),
-            Opened::Over(end) => panic!("{end:?}"),
+            Opened::Over(end) | Opened::Ended(end) => panic!("{end:?}"),
         }
     }
 
@@ -180,8 +180,8 @@ async fn a_log_that_was_begun_anew_says_how_the_job_ends() {
         world.log.add(end());
         assert_eq!(world.heard().await, LogNews::Durable(3));
         match anew.open_job(&spec(), &NodeId::new("b"), Incarnation(1)).await.unwrap() {
-            Opened::Over(end) => assert_eq!(end.result, Err(JobError::Cancelled)),
-            Opened::Runs(run) => panic!("{run:?}"),
+            Opened::Ended(end) => assert_eq!(end.result, Err(JobError::Cancelled)),
+            opened => panic!("{opened:?}"),
         }
     };
     LocalSet::new().run_until(test).await;

@@ -167,6 +167,9 @@ impl From<SubjectError> for LogError {
 pub enum Opened {
     /// It is over.
     Over(Box<JobEnd>),
+    /// It has ended, as its log says, and nobody has closed it: who ran it may have died before it gave back what the job had taken
+    /// outside. Whoever has done that closes it.
+    Ended(Box<JobEnd>),
     /// It is to run.
     Runs(Box<Run>),
 }
@@ -340,9 +343,7 @@ impl JobLogs {
             }
             let (mut past, last) = self.past(job, &subject).await?;
             if let Some(result) = past.end.take() {
-                let end = JobEnd::of(result);
-                self.close_job(job, &end).await?;
-                return Ok(Opened::Over(Box::new(end)));
+                return Ok(Opened::Ended(Box::new(JobEnd::of(result))));
             }
             let run = encode(&[Entry::Run { node: node.clone() }])?;
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);

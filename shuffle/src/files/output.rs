@@ -202,8 +202,10 @@ impl OutputFile {
         }
         self.file.set_len(bytes)?;
         self.file.sync()?;
-        if let Some(directory) = self.temp_path.parent() {
-            sync_dir(directory)?;
+        match self.temp_path.parent().map_or(Ok(()), sync_dir) {
+            // Another host of the job has committed, or the job has given up: its commit will find out.
+            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            synced => synced?,
         }
         self.released = true;
         let hash = std::mem::take(&mut self.hashing).finish();

@@ -106,8 +106,10 @@ pub(crate) fn create_file(
 ) -> Result<OutputFile, TaskError> {
     // The name comes with the parameters, too.
     context.check_path(&output.join(name))?;
-    let temporaries = OutputFolder::new(output, context.job()).temporaries();
+    let folder = OutputFolder::new(output, context.job());
+    let temporaries = folder.temporaries();
     context.check_path(&temporaries)?;
+    folder.make_ready()?;
     Ok(OutputFile::create(&temporaries, name, &attempt_name(context), buffers, bytes_hint)?)
 }
 

@@ -247,6 +247,7 @@ impl<'a> Cluster<'a> {
         for (variable, value) in &self.setup.environment {
             command.env(variable, value.replace("{name}", name));
         }
+        keep(&log, &self.folder.join(format!("{name}.earlier.log")))?;
         let log = File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
         let mut nodes = self.nodes.borrow_mut();
@@ -523,6 +524,14 @@ pub(super) fn wait(mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     while !done()? {
         ensure!(begun.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
         std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// Adds what a life of a node has said to what its earlier ones have: who looks for the cause of a fault needs them all.
+fn keep(log: &Path, earlier: &Path) -> Result<()> {
+    if let Ok(mut said) = File::open(log) {
+        std::io::copy(&mut said, &mut File::options().create(true).append(true).open(earlier)?)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use exobus_bus::chaos::{Direction, Faults};
 use exobus_bus::{Bus, Subjects};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::clock::PausedClock;
@@ -14,8 +14,8 @@ use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::event::{Event, EventKind};
 use crate::futures::Futures;
 use crate::host::{Client, ClientError, ClientOptions, JobEnd, JobSpec};
-use crate::ids::{JobId, NodeId};
-use crate::joblog::JobLogs;
+use crate::ids::{Incarnation, JobId, NodeId};
+use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Opened};
 use crate::program;
 use crate::random::SeededRandom;
 use crate::simulation::dice::Dice;
@@ -323,6 +323,35 @@ async fn takes(futures: Futures, _: ()) -> Result<(), JobError> {
 
 fn given_back(job: JobId, (): ()) {
     DONE.lock().push((job, "given back"));
+}
+
+/// Its host was killed between the two.
+#[test]
+fn what_a_job_has_made_is_given_back_by_who_finds_that_it_has_ended_and_was_not_closed() {
+    in_a_world(async {
+        let (setup, mut dice, job) = (setup(1000), Dice::new(7), JobId::from_u128(0xD1));
+        let spec = JobSpec::of(job, "paused.takes@1", &()).unwrap();
+        let logs = JobLogs::open(&setup.bus, &setup.subjects, true, LIVES_FOR).await.unwrap().unwrap();
+        logs.accept(&spec).await.unwrap();
+        let Opened::Runs(run) = logs.open_job(&spec, &NodeId::new("gone"), Incarnation(1)).await.unwrap() else {
+            panic!("it has just been accepted")
+        };
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let mut log = JobLog::start(&logs, run.head, move |news| {
+            let _ = tell.send(news);
+        })
+        .unwrap();
+        log.add(Entry::End(Err(JobError::Cancelled)));
+        assert!(matches!(told.recv().await, Some(LogNews::Durable(_))));
+        assert_eq!((done(job), logs.end(job).await.unwrap()), (vec![], None));
+        let mut seat = Seat::new(0, 1);
+        assert!(seat.start(&setup, &mut dice));
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(done(job), ["given back"], "the program did not run again");
+        assert_eq!(logs.end(job).await.unwrap().map(|end| end.result), Some(Err(JobError::Cancelled)));
+        assert_eq!(logs.spec(job).await.unwrap(), None);
+        seat.kill().await;
+    });
 }
 
 #[test]

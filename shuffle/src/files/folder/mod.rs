@@ -177,6 +177,19 @@ impl OutputFolder {
         Ok(Claimed::Now)
     }
 
+    /// Sees that the job can write its files. Where it has committed, what it wrote to is gone; its log may have lost that with the servers
+    /// and the host that noted it, and then it does its last tasks again, writes the same files again, and puts them away when it
+    /// commits again. In the folder of a job that has given up nothing is made.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn make_ready(&self) -> Result<(), FileError> {
+        if !self.temporaries().exists() && self.is_whole()? {
+            make_dir(&self.temporaries())?;
+        }
+        Ok(())
+    }
+
     fn is_empty(&self) -> Result<(), FileError> {
         is_empty_but(&self.path, |name| name == CLAIM || name.starts_with(TEMPORARIES))
     }

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::super::output::temporary_name;
+use super::super::output::{OutputFile, temporary_name};
+use super::super::{AlignedBuffer, IoBuffer};
 use super::*;
 
 const PARTS: usize = 3;
@@ -615,4 +616,34 @@ fn a_claim_whose_lock_a_frozen_host_has_is_given_back() {
     world.folder(ONE).withdraw(None).unwrap();
     assert!(!world.path().exists(), "{:?}", world.names());
     drop(frozen);
+}
+
+/// As a job does whose host and servers died when it had committed, and lost the end of its log.
+#[test]
+fn a_job_that_has_committed_and_does_not_know_it_writes_its_files_and_commits_again() {
+    let (world, job, other) = (World::new(), JobId::from_u128(1), JobId::from_u128(2));
+    commit(&world.written(job)).unwrap();
+    let folder = world.folder(job);
+    assert!(!folder.temporaries().exists());
+    folder.make_ready().unwrap();
+    world.folder(other).make_ready().unwrap();
+    assert!(!world.folder(other).temporaries().exists(), "the folder is not that job's");
+    let buffers = vec![Box::new(AlignedBuffer::new(4096)) as IoBuffer];
+    let file = OutputFile::create(&folder.temporaries(), "part-00000", "2", buffers, 0).unwrap();
+    // A host that was frozen while it committed goes on with that.
+    commit(&folder).unwrap();
+    assert!(!folder.temporaries().exists());
+    file.finish(0).unwrap();
+    folder.make_ready().unwrap();
+    commit_of("2", &world.written_only(job)).unwrap();
+    world.is_whole_output_of(job);
+}
+
+#[test]
+fn nothing_is_made_for_a_job_that_has_given_up() {
+    let (world, job) = (World::new(), JobId::from_u128(1));
+    let folder = world.written(job);
+    folder.withdraw(None).unwrap();
+    folder.make_ready().unwrap();
+    assert!(!world.path().exists());
 }
