@@ -1,17 +1,48 @@
 //! A slab that grows by chunks: a million entries cost their own size, not twice it while a vector doubles. The first chunk
 //! does double, so that few entries, as a small job has them, cost little.
+//!
+//! Slots are used again, and each time under another generation, which an [`Index`] carries: one that was kept for longer than its entry
+//! finds nothing, not what is in the slot by now. Generations are counted modulo 32: that makes a mistake loud, not impossible. So what belongs
+//! to an entry is kept in it, and goes with it; nothing is kept beside an arena under the index of an entry of it.
 
-/// Index into an [`Arena`].
-pub(crate) type Index = u32;
+/// Names an entry of an [`Arena`]. In the order of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Index(u32);
 
+/// Bits of an index that say which entry of a slot is meant; the others are the slot.
+const GENERATION_BITS: u32 = 5;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 const CHUNK: usize = 4096;
+
+impl Index {
+    fn new(slot: usize, generation: u8) -> Self {
+        let slot = u32::try_from(slot).ok().filter(|slot| slot >> (u32::BITS - GENERATION_BITS) == 0);
+        Self(slot.expect("fewer than 2^27 entries") << GENERATION_BITS | u32::from(generation))
+    }
+
+    fn slot(self) -> usize {
+        (self.0 >> GENERATION_BITS) as usize
+    }
+
+    fn generation(self) -> u8 {
+        (self.0 & GENERATION_MASK) as u8
+    }
+}
 
 /// Entries with stable indices; freed slots are used again, the last freed first.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
-    chunks: Vec<Vec<Option<T>>>,
-    free: Vec<Index>,
+    chunks: Vec<Chunk<T>>,
+    /// Slots without an entry.
+    free: Vec<u32>,
     len: usize,
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    entries: Vec<Option<T>>,
+    /// Of the entry of each slot; of the next one, where there is none.
+    generations: Vec<u8>,
 }
 
 impl<T> Default for Arena<T> {
@@ -23,35 +54,41 @@ impl<T> Default for Arena<T> {
 impl<T> Arena<T> {
     pub(crate) fn insert(&mut self, value: T) -> Index {
         self.len += 1;
-        if let Some(index) = self.free.pop() {
-            *self.slot(index) = Some(value);
-            return index;
+        if let Some(slot) = self.free.pop() {
+            let (chunk, at) = (&mut self.chunks[slot as usize / CHUNK], slot as usize % CHUNK);
+            chunk.entries[at] = Some(value);
+            return Index::new(slot as usize, chunk.generations[at]);
         }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+        if self.chunks.last().is_none_or(|chunk| chunk.entries.len() == CHUNK) {
             let capacity = if self.chunks.is_empty() { 0 } else { CHUNK };
-            self.chunks.push(Vec::with_capacity(capacity));
+            let (entries, generations) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+            self.chunks.push(Chunk { entries, generations });
         }
         let chunks = self.chunks.len();
         let chunk = self.chunks.last_mut().expect("a chunk was just pushed");
-        chunk.push(Some(value));
-        Index::try_from((chunks - 1) * CHUNK + chunk.len() - 1).expect("fewer than 2^32 entries")
+        chunk.entries.push(Some(value));
+        chunk.generations.push(0);
+        Index::new((chunks - 1) * CHUNK + chunk.entries.len() - 1, 0)
     }
 
     pub(crate) fn remove(&mut self, index: Index) -> Option<T> {
-        let removed = self.slot(index).take();
-        if removed.is_some() {
-            self.len -= 1;
-            self.free.push(index);
-        }
-        removed
-    }
-
-    fn slot(&mut self, index: Index) -> &mut Option<T> {
-        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+        let chunk = self.chunks.get_mut(index.slot() / CHUNK)?;
+        let at = index.slot() % CHUNK;
+        let removed = chunk.entries.get_mut(at).filter(|_| chunk.generations[at] == index.generation())?.take()?;
+        chunk.generations[at] = (index.generation() + 1) & GENERATION_MASK as u8;
+        self.len -= 1;
+        self.free.push(index.slot() as u32);
+        Some(removed)
     }
 
     pub(crate) fn get(&self, index: Index) -> Option<&T> {
-        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?.as_ref()
+        let (chunk, at) = (self.chunks.get(index.slot() / CHUNK)?, index.slot() % CHUNK);
+        chunk.entries.get(at)?.as_ref().filter(|_| chunk.generations[at] == index.generation())
+    }
+
+    pub(crate) fn get_mut(&mut self, index: Index) -> Option<&mut T> {
+        let (chunk, at) = (self.chunks.get_mut(index.slot() / CHUNK)?, index.slot() % CHUNK);
+        chunk.entries.get_mut(at)?.as_mut().filter(|_| chunk.generations[at] == index.generation())
     }
 
     #[cfg(test)]
@@ -61,20 +98,24 @@ impl<T> Arena<T> {
 
     /// Bytes of the entries themselves, free slots included.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Option<T>>()
-            + self.free.capacity() * size_of::<Index>()
+        self.chunks.iter().map(|chunk| chunk.entries.capacity()).sum::<usize>() * (size_of::<Option<T>>() + 1)
+            + self.free.capacity() * size_of::<u32>()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Index, &mut T)> {
-        let chunks = self.chunks.iter_mut().enumerate();
-        chunks.flat_map(|(chunk, entries)| {
-            let entries = entries.iter_mut().enumerate();
-            entries.filter_map(move |(at, entry)| Some(((chunk * CHUNK + at) as Index, entry.as_mut()?)))
+        let chunks = (0..).step_by(CHUNK).zip(&mut self.chunks);
+        chunks.flat_map(|(first, chunk)| {
+            let entries = (first..).zip(&mut chunk.entries).zip(&chunk.generations);
+            entries.filter_map(|((slot, entry), generation)| Some((Index::new(slot, *generation), entry.as_mut()?)))
         })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Index, &T)> {
-        self.chunks.iter().flatten().enumerate().filter_map(|(index, slot)| Some((index as Index, slot.as_ref()?)))
+        let chunks = (0..).step_by(CHUNK).zip(&self.chunks);
+        chunks.flat_map(|(first, chunk)| {
+            let entries = (first..).zip(&chunk.entries).zip(&chunk.generations);
+            entries.filter_map(|((slot, entry), generation)| Some((Index::new(slot, *generation), entry.as_ref()?)))
+        })
     }
 }
 
@@ -88,7 +129,7 @@ impl<T> std::ops::Index<Index> for Arena<T> {
 
 impl<T> std::ops::IndexMut<Index> for Arena<T> {
     fn index_mut(&mut self, index: Index) -> &mut T {
-        self.slot(index).as_mut().expect("the index of a live entry")
+        self.get_mut(index).expect("the index of a live entry")
     }
 }
 
@@ -104,7 +145,23 @@ mod tests {
         assert_eq!(arena.remove(indices[5]), Some(5));
         assert_eq!(arena.remove(indices[5]), None);
         assert!(arena.get(indices[5]).is_none());
-        assert_eq!(arena.insert(7), indices[5]);
+        assert_eq!(arena.insert(7).slot(), indices[5].slot());
         assert_eq!(arena.len(), 10_000);
+        assert_eq!(arena.iter().map(|(_, value)| *value).sum::<u32>(), 9_999 * 10_000 / 2 + 2);
+        assert!(arena.iter().zip(arena.iter().skip(1)).all(|((one, _), (next, _))| one < next));
+    }
+
+    #[test]
+    fn an_index_that_is_kept_for_longer_than_its_entry_finds_nothing() {
+        let mut arena = Arena::default();
+        let mut old = arena.insert(0);
+        for value in 1..100 {
+            arena.remove(old);
+            let new = arena.insert(value);
+            assert!(arena.get(old).is_none() && arena.get_mut(old).is_none());
+            assert_eq!(arena.remove(old), None);
+            assert_eq!((arena[new], arena.iter().next()), (value, Some((new, &value))));
+            old = new;
+        }
     }
 }

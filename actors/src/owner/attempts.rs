@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::placement::NodeIndex;
+use super::retry_placement::Tried;
 use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, NOWHERE, OwnerState, State, Value};
 use crate::arena::Index;
@@ -69,7 +70,7 @@ impl OwnerState {
         let announced = if self.is_stream(task) { self.tasks[task].outputs } else { 0 };
         if (outputs.len() as u32) < announced {
             // An earlier attempt had announced more.
-            let function = self.functions[self.tasks[task].function as usize].to_string();
+            let function = self.function(task).name.to_string();
             self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
             return false;
         }
@@ -77,14 +78,13 @@ impl OwnerState {
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
             self.seal(task, index as u32, *output, node);
         }
-        for tracker in self.streams.remove(&task).unwrap_or_default() {
+        for tracker in self.tasks[task].take_readers() {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
         (self.tasks[task].state, self.tasks[task].counted) = (State::Done, true);
         self.committed |= self.commits(task);
-        self.denials.remove(&task);
-        self.elsewhere.remove(&task);
+        self.tasks[task].rare.change_if_there(|rare| (rare.denials, rare.tried) = (0, Tried::default()));
         self.unreference_args(task);
         self.ask_again_for_what_is_gone(task);
         self.retire_if_unused(task);
@@ -97,10 +97,8 @@ impl OwnerState {
         let id = self.tasks[task].id;
         let awaited = |index: u32| {
             let object = self.object_of(id.output(index))?;
-            let waits = self.object_waiters.get(&object).is_some_and(|waiters| !waiters.is_empty())
-                || self.object_sets.get(&object).is_some_and(|sets| !sets.is_empty())
-                || self.trackers.contains_key(&object);
-            (waits && self.objects[object].value == Value::Freed).then_some(())
+            let object = &self.objects[object];
+            (object.has_waiters() && object.value == Value::Freed).then_some(())
         };
         if (0..self.tasks[task].outputs).any(|index| awaited(index).is_some()) {
             self.want(task);
@@ -121,7 +119,7 @@ impl OwnerState {
         let kind = EventKind::TaskFinished {
             task: self.tasks[task].id,
             attempt,
-            stage: self.stages[self.tasks[task].function as usize].clone(),
+            stage: self.stage(task),
             bytes_in: figures.outside_in_bytes + figures.args_bytes,
             bytes_out: figures.outside_out_bytes + outputs.iter().map(|output| output.bytes).sum::<u64>(),
             rows: rows_in.max(rows_out),
@@ -234,9 +232,11 @@ impl OwnerState {
             // The other attempt goes on.
             return true;
         }
-        let denials = self.denials.entry(task).or_default();
-        *denials += 1;
-        if *denials > DENIALS_MAX {
+        let denials = self.tasks[task].rare.change(|rare| {
+            rare.denials += 1;
+            rare.denials
+        });
+        if denials > DENIALS_MAX {
             return false;
         }
         self.tasks[task].tries = self.tasks[task].tries.saturating_sub(1);
@@ -265,7 +265,7 @@ impl OwnerState {
         let alone = self.tasks[task].live.is_empty();
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
-        let stage = self.stages[entry.function as usize].clone();
+        let stage = self.stage(task);
         let attempts_max = self.options[entry.options as usize].options.attempts;
         // What only this node cannot do, the other attempt may.
         let last = match alone {
@@ -308,7 +308,7 @@ impl OwnerState {
             self.await_args(task, true);
         } else {
             // Nor does a copy.
-            self.copied.remove(&task);
+            self.set_copied(task, false);
         }
     }
 
@@ -352,7 +352,7 @@ impl OwnerState {
 
     /// No attempt of the task is wanted any more.
     pub(super) fn cancel_attempts(&mut self, task: Index) {
-        self.copied.remove(&task);
+        self.set_copied(task, false);
         for (attempt, node) in std::mem::take(&mut self.tasks[task].live) {
             self.leave(task, node);
             let (at, id) = (self.nodes[usize::from(node)].id.clone(), self.tasks[task].id);
@@ -370,8 +370,8 @@ impl OwnerState {
             differs |= winner.is_some_and(|winner| winner.value == Value::Here && winner.output != *output);
             self.free_unless_needed(task, node, index);
         }
-        if differs && self.deterministic[self.tasks[task].function as usize] {
-            let function = self.functions[self.tasks[task].function as usize].to_string();
+        if differs && self.function(task).deterministic {
+            let function = self.function(task).name.to_string();
             self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
         }
     }
@@ -424,7 +424,7 @@ impl OwnerState {
     }
 
     fn learn(&mut self, function: u32, micros: u64) {
-        let stats = &mut self.stats[function as usize];
+        let stats = &mut self.functions[function as usize].stats;
         stats.times.add(micros);
         stats.mean_micros =
             if stats.times.len() == 1 { micros.max(1) } else { ((stats.mean_micros * 7 + micros) / 8).max(1) };

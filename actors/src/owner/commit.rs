@@ -12,7 +12,7 @@ use crate::task::JobError;
 impl OwnerState {
     /// Whether a task publishes what the job has made.
     pub(super) fn commits(&self, task: Index) -> bool {
-        self.commits[self.tasks[task].function as usize]
+        self.function(task).commits
     }
 
     /// Whether a task that is ready may run: one that commits, when the books of all exchanges close, but for those of its own
@@ -33,7 +33,8 @@ impl OwnerState {
     pub(crate) fn is_committing(&self) -> bool {
         let runs = |(index, task): (Index, &Task)| task.state == State::Running && self.commits(index);
         let is_open = |(_, task): (Index, &Task)| !matches!(task.state, State::Done | State::Failed);
-        self.commits.contains(&true) && self.tasks.iter().any(runs) || self.committed && !self.tasks.iter().any(is_open)
+        self.functions.iter().any(|function| function.commits) && self.tasks.iter().any(runs)
+            || self.committed && !self.tasks.iter().any(is_open)
     }
 
     /// The books and the unread failures at the end of the program.

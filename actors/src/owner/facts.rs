@@ -16,7 +16,7 @@ impl OwnerState {
         let mut stages: BTreeMap<Arc<str>, StageFacts> = BTreeMap::new();
         let mut sets = BTreeSet::new();
         for (_, task) in self.tasks.iter() {
-            let name = &self.stages[task.function as usize];
+            let name = &self.functions[task.function as usize].stage;
             let facts = stages.entry(name.clone()).or_default();
             match task.state {
                 State::Wanted | State::Waiting { .. } => facts.waiting += 1,
@@ -40,9 +40,9 @@ impl OwnerState {
             }
         }
         stages.retain(|_, facts| facts.waiting + facts.ready + facts.running > 0);
-        for (function, stats) in self.stats.iter().enumerate() {
-            if let Some(facts) = stages.get_mut(&self.stages[function]) {
-                facts.done += stats.times.len();
+        for function in &self.functions {
+            if let Some(facts) = stages.get_mut(&function.stage) {
+                facts.done += function.stats.times.len();
             }
         }
         stages
@@ -54,7 +54,7 @@ impl OwnerState {
         let task = object.task.filter(|_| object.value != Value::Here)?;
         let task = &self.tasks[task];
         let makes = matches!(task.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
-        makes.then(|| self.stages[task.function as usize].clone())
+        makes.then(|| self.functions[task.function as usize].stage.clone())
     }
 
     /// The attempts that nodes have, by node; of each node the first ones only.
@@ -66,7 +66,7 @@ impl OwnerState {
                 let of_node = attempts.entry(node.clone()).or_default();
                 if of_node.len() < ATTEMPTS_ASKED_MAX {
                     of_node.push(AttemptFacts {
-                        stage: self.stages[task.function as usize].clone(),
+                        stage: self.functions[task.function as usize].stage.clone(),
                         task: task.id,
                         attempt: *attempt,
                         node: node.clone(),
@@ -82,7 +82,7 @@ impl OwnerState {
     pub(super) fn unplaced(&self) -> Vec<(Arc<str>, String)> {
         let stage = |key| {
             let first = self.ready.front(key)?;
-            Some(self.stages[self.tasks[first].function as usize].clone())
+            Some(self.stage(first))
         };
         let waiting = self.ready.waiting();
         waiting.iter().filter_map(|(key, tasks)| Some((stage(*key)?, self.why_not_placed(*key, *tasks)?))).collect()

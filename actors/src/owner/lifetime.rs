@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::exchange::Ledger;
 use super::placement::NodeIndex;
+use super::rare::Waiter;
 use super::state::Effect;
 use super::tables::{ArgEntry, Books, EntrySource, Object, OwnerState, Set, State, Value, marker};
 use crate::arena::Index;
@@ -102,7 +103,7 @@ impl OwnerState {
             }
             self.sets[index].missing += 1;
             self.sets[index].asked = false;
-            self.object_sets.entry(member).or_default().push(index);
+            self.objects[member].awaited_by(Waiter::Set(index));
         }
     }
 
@@ -124,7 +125,7 @@ impl OwnerState {
     /// Counts what is missing, asks for it, and makes the task ready when nothing is; `front`: before all others.
     pub(super) fn await_args(&mut self, task: Index, front: bool) {
         let mut missing = 0;
-        self.copied.remove(&task);
+        self.set_copied(task, false);
         self.tasks[task].state = State::Waiting { missing: u32::MAX };
         for position in 0..self.tasks[task].args.len() {
             let failed = match self.tasks[task].args[position].source {
@@ -132,19 +133,19 @@ impl OwnerState {
                     if self.objects[object].value == Value::Here {
                         continue;
                     }
-                    self.object_waiters.entry(object).or_default().push(task);
+                    self.objects[object].awaited_by(Waiter::Task(task));
                     self.make_wanted(object)
                 }
                 EntrySource::Set(set) => {
                     if self.sets[set].missing == 0 {
                         continue;
                     }
-                    self.set_waiters.entry(set).or_default().push(task);
+                    self.sets[set].waiters.push(task);
                     self.ask_for_members(set);
                     let members = self.sets[set].members.iter();
                     members
                         .filter_map(|member| self.objects[*member].task)
-                        .find_map(|producer| self.failures.get(&producer).cloned())
+                        .find_map(|producer| self.tasks[producer].failure().cloned())
                 }
             };
             if let Some(error) = failed {
@@ -163,7 +164,7 @@ impl OwnerState {
     fn make_wanted(&mut self, object: Index) -> Option<JobError> {
         let producer = self.objects[object].task?;
         self.want(producer);
-        self.failures.get(&producer).cloned()
+        self.tasks[producer].failure().cloned()
     }
 
     /// Somebody needs a value of this task: if it was freed or lost, the task runs again (law 2).
@@ -208,7 +209,8 @@ impl OwnerState {
         (entry.output, entry.made) = (output, true);
         if known.is_none() {
             // New in its stream: readers are told once, however often it is made.
-            for tracker in self.streams.get(&task).cloned().unwrap_or_default() {
+            let readers = self.tasks[task].rare.get().map(|rare| rare.readers.clone());
+            for tracker in readers.unwrap_or_default() {
                 self.objects[object].references += 1;
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
             }
@@ -220,28 +222,31 @@ impl OwnerState {
     pub(super) fn exists(&mut self, object: Index, node: NodeIndex) {
         let entry = &mut self.objects[object];
         (entry.at, entry.value) = (node, Value::Here);
-        let id = entry.id;
-        self.lost_at.remove(&object);
-        for tracker in self.trackers.remove(&object).unwrap_or_default() {
-            self.effects.push(Effect::Resolved { tracker, object: id, outcome: Ok(()) });
-        }
-        for waiter in self.object_waiters.remove(&object).unwrap_or_default() {
-            self.one_less_missing(waiter);
-        }
-        for set in self.object_sets.remove(&object).unwrap_or_default() {
-            self.sets[set].missing -= 1;
-            // Made again it may be elsewhere.
-            self.sets[set].defined.clear();
-            self.enter(set, object);
-            if self.sets[set].missing == 0 {
-                for waiter in self.set_waiters.remove(&set).unwrap_or_default() {
-                    self.one_less_missing(waiter);
+        entry.is_lost_no_more();
+        let (id, waiters) = (entry.id, entry.take_waiters());
+        for waiter in waiters {
+            match waiter {
+                Waiter::Tracker(tracker) => {
+                    self.effects.push(Effect::Resolved { tracker, object: id, outcome: Ok(()) })
                 }
+                Waiter::Task(task) => self.one_less_missing(task),
+                Waiter::Set(set) => self.has_a_member_more(set, object),
             }
         }
         if self.objects[object].references == 0 {
             self.free_value(object);
         }
+    }
+
+    /// A member that a set lacked is there.
+    fn has_a_member_more(&mut self, set: Index, member: Index) {
+        let entry = &mut self.sets[set];
+        entry.missing -= 1;
+        // Made again it may be elsewhere.
+        entry.defined.clear();
+        let waiters = if entry.missing == 0 { std::mem::take(&mut entry.waiters) } else { Vec::new() };
+        self.enter(set, member);
+        waiters.into_iter().for_each(|task| self.one_less_missing(task));
     }
 
     /// The exchange counts a member the first time that it exists.
@@ -269,14 +274,10 @@ impl OwnerState {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
                 EntrySource::Object(object) => {
-                    if let Some(waiters) = self.object_waiters.get_mut(&object) {
-                        waiters.retain(|waiter| *waiter != task);
-                    }
+                    self.objects[object].awaited_no_more_by(Waiter::Task(task));
                 }
                 EntrySource::Set(set) => {
-                    if let Some(waiters) = self.set_waiters.get_mut(&set) {
-                        waiters.retain(|waiter| *waiter != task);
-                    }
+                    self.sets[set].waiters.retain(|waiter| *waiter != task);
                 }
             }
         }
@@ -295,8 +296,8 @@ impl OwnerState {
     }
 
     fn free_value(&mut self, index: Index) {
-        self.values.remove(&index);
         let object = &mut self.objects[index];
+        object.forget_bytes();
         object.value = Value::Freed;
         if object.output.bytes > 0 {
             let (node, object) = (self.nodes[usize::from(object.at)].id.clone(), object.id);
@@ -319,8 +320,6 @@ impl OwnerState {
 
     fn remove_object(&mut self, index: Index) {
         let Some(object) = self.objects.remove(index) else { return };
-        self.lost_at.remove(&index);
-        self.lost_in.remove(&index);
         if let Ok(entry) = self.by_object.find_entry(super::tables::object_hash(object.id), |other| *other == index) {
             entry.remove();
         }
@@ -333,9 +332,7 @@ impl OwnerState {
         }
         for position in 0..self.sets[index].members.len() {
             let member = self.sets[index].members[position];
-            if let Some(sets) = self.object_sets.get_mut(&member) {
-                sets.retain(|set| *set != index);
-            }
+            self.objects[member].awaited_no_more_by(Waiter::Set(index));
             self.unreference_object(member);
         }
         self.sets[index].missing = 0;
@@ -381,11 +378,6 @@ impl OwnerState {
             _ => self.abandoned.insert(id),
         };
         self.attempts_before = self.attempts_before.max(attempts);
-        self.failures.remove(&task);
-        self.denials.remove(&task);
-        self.elsewhere.remove(&task);
-        self.replays.remove(&task);
-        self.rather_at.remove(&task);
         let removed = self.tasks.remove(task);
         for entry in removed.into_iter().flat_map(|task| task.args) {
             self.forget(entry.source);
@@ -420,22 +412,28 @@ impl OwnerState {
             }
             self.withdraw(task);
             self.tasks[task].state = State::Failed;
-            self.failures.insert(task, error.clone());
-            for tracker in self.streams.remove(&task).unwrap_or_default() {
+            self.tasks[task].rare.change(|rare| rare.failure = Some(error.clone()));
+            for tracker in self.tasks[task].take_readers() {
                 self.observe(&error);
                 self.effects.push(Effect::Streamed { tracker, item: Err(error.clone()) });
             }
             let id = self.tasks[task].id;
             for index in 0..self.tasks[task].outputs {
                 let Some(object) = self.object_of(id.output(index)) else { continue };
-                for tracker in self.trackers.remove(&object).unwrap_or_default() {
-                    self.observe(&error);
-                    let outcome = Err(error.clone());
-                    self.effects.push(Effect::Resolved { tracker, object: id.output(index), outcome });
-                }
-                failing.extend(self.object_waiters.remove(&object).unwrap_or_default());
-                for set in self.object_sets.get(&object).cloned().unwrap_or_default() {
-                    failing.extend(self.set_waiters.remove(&set).unwrap_or_default());
+                for waiter in self.objects[object].take_waiters() {
+                    match waiter {
+                        Waiter::Tracker(tracker) => {
+                            self.observe(&error);
+                            let outcome = Err(error.clone());
+                            self.effects.push(Effect::Resolved { tracker, object: id.output(index), outcome });
+                        }
+                        Waiter::Task(task) => failing.push(task),
+                        Waiter::Set(set) => {
+                            failing.append(&mut self.sets[set].waiters);
+                            // Its maker may be submitted again: then it is missing no more.
+                            self.objects[object].awaited_by(waiter);
+                        }
+                    }
                 }
             }
             self.unreference_args(task);

@@ -7,7 +7,6 @@ mod chain;
 mod commit;
 #[cfg(test)]
 mod commit_tests;
-mod elsewhere;
 mod exchange;
 mod facts;
 mod figures;
@@ -26,6 +25,7 @@ mod placing_tests;
 #[cfg(test)]
 mod property_tests;
 mod protocol;
+mod rare;
 mod reach;
 #[cfg(test)]
 mod reach_tests;
@@ -36,6 +36,7 @@ mod replay_tests;
 mod resume;
 #[cfg(test)]
 mod resume_tests;
+mod retry_placement;
 mod run_times;
 mod state;
 #[cfg(test)]

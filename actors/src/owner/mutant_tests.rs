@@ -194,7 +194,7 @@ fn the_mean_follows_what_tasks_take_lately() {
         world.micros = micros;
         let task = world.submit(name, &[]);
         world.complete(task);
-        world.owner.stats[0].mean_micros
+        world.owner.functions[0].stats.mean_micros
     };
     assert_eq!(mean_after("first", 800), 800);
     assert_eq!(mean_after("second", 1600), 900);
@@ -497,14 +497,18 @@ fn the_death_of_a_third_node_does_not_send_a_task_back_where_it_cannot_read() {
     let there = if here == node("a") { return } else { node("a") };
     let lost = LostObject { object: first.output(0), node: there, loss: Loss::Unreachable };
     world.lose_argument(reader, attempt, lost);
-    assert_eq!(world.owner.rather_at.len(), 1);
-    let rather = *world.owner.rather_at.values().next().unwrap();
-    let dies = ["b", "c", "d"].map(node).into_iter().find(|it| world.owner.known_node(it) != Some(rather)).unwrap();
+    let rather_at = |world: &World| {
+        let tasks = world.owner.tasks.iter();
+        tasks.filter_map(|(_, task)| task.rare.get()?.rather_at).collect::<Vec<_>>()
+    };
+    let rather = rather_at(&world);
+    assert_eq!(rather.len(), 1);
+    let dies = ["b", "c", "d"].map(node).into_iter().find(|it| world.owner.known_node(it) != Some(rather[0])).unwrap();
     world.crash(&dies, false);
-    assert_eq!(world.owner.rather_at.values().collect::<Vec<_>>(), [&rather]);
+    assert_eq!(rather_at(&world), rather);
 }
 
-// elsewhere.rs
+// retry_placement.rs
 
 #[test]
 fn a_task_under_which_an_executor_died_waits_for_no_node_where_it_has_no_room() {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::placement::{FunctionIndex, Key};
-use super::tables::OwnerState;
+use super::tables::{Function, OwnerState};
 use crate::ids::{Incarnation, NodeId};
 
 impl OwnerState {
@@ -17,7 +17,7 @@ impl OwnerState {
         if self.nodes[index].incarnation != incarnation {
             return;
         }
-        let lacked = |(_, name): &(usize, &Arc<str>)| !functions.contains(*name);
+        let lacked = |(_, function): &(usize, &Function)| !functions.contains(&function.name);
         self.nodes[index].lacks =
             self.functions.iter().enumerate().filter(lacked).map(|(function, _)| function as FunctionIndex).collect();
         self.nodes[index].functions = Some(functions);
@@ -42,7 +42,7 @@ impl OwnerState {
 
     /// A function is new to the job: which nodes lack it?
     pub(super) fn look_for(&mut self, function: FunctionIndex) {
-        let name = &self.functions[function as usize];
+        let name = &self.functions[function as usize].name;
         for node in &mut self.nodes {
             if node.functions.as_ref().is_some_and(|functions| !functions.contains(name)) {
                 node.lacks.insert(function);
@@ -84,7 +84,7 @@ impl OwnerState {
             return Some(format!("{tasks} tasks wait to hear which functions {unheard} has"));
         }
         let function = key.function?;
-        let name = &self.functions[function as usize];
+        let name = &self.functions[function as usize].name;
         if let Some(node) = key.pinned.map(|pinned| &self.nodes[usize::from(pinned)])
             && node.lacks.contains(&function)
         {

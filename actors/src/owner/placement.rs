@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::tables::Told;
 use crate::arena::Index;
 use crate::ids::{Incarnation, NodeId};
 use crate::task::Resources;
@@ -42,6 +43,8 @@ pub(super) struct NodeView {
     pub(super) functions: Option<BTreeSet<Arc<str>>>,
     /// Of the job's functions: those that it is known to lack.
     pub(super) lacks: BTreeSet<FunctionIndex>,
+    /// What it has last said that it has been running for a while.
+    pub(super) long_running: Vec<Told>,
     /// Attempts that were ended and run on there, each on an executor.
     pub(super) lingering: u64,
     /// Whether what an earlier life had, or this one when it was called dead, was given up: it may be there still.
@@ -62,6 +65,7 @@ impl NodeView {
             given: BTreeMap::new(),
             functions: None,
             lacks: BTreeSet::new(),
+            long_running: Vec::new(),
             lingering: 0,
             lost: false,
             full_ticks: 0,

@@ -29,7 +29,7 @@ impl OwnerState {
                     continue;
                 }
                 let entry = &self.tasks[task];
-                let (function, mean) = (entry.function, self.stats[entry.function as usize].mean_micros);
+                let (function, mean) = (entry.function, self.functions[entry.function as usize].stats.mean_micros);
                 let wish = self.wish(task);
                 let kept_from = self.kept_from(task, &mut sets);
                 let (nodes, shapes) = (&self.nodes, &self.shapes);
@@ -48,7 +48,7 @@ impl OwnerState {
     /// deep is taken back.
     pub(crate) fn rebalance(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.full_ticks = node.full_ticks.saturating_sub(1));
-        self.cut.fade();
+        self.unreachable.fade();
         if self.counts.running == 0 && self.ready.is_empty() && self.demanded.values().any(|n| *n > 1) {
             self.demanded.values_mut().for_each(|n| *n = 1);
             self.demand_effect();
@@ -114,18 +114,18 @@ impl OwnerState {
 
     /// It can run, and no attempt of it does.
     pub(super) fn make_ready(&mut self, task: Index, front: bool) {
-        self.copied.remove(&task);
+        self.set_copied(task, false);
         self.tasks[task].state = State::Ready;
         self.ready.push(self.key(task), task, front);
     }
 
     fn wish(&mut self, task: Index) -> Wish {
-        if let Some(node) = self.apart(task) {
+        if let Some(node) = self.retried_at(task) {
             return Wish::Hard(node);
         }
         let bound = self.key(task).pinned.is_some();
-        if let Some(node) = self.rather_at.get(&task).filter(|_| !bound) {
-            return Wish::Soft(*node);
+        if let Some(node) = self.tasks[task].rare.get().and_then(|rare| rare.rather_at).filter(|_| !bound) {
+            return Wish::Soft(node);
         }
         let entry = &self.options[self.tasks[task].options as usize];
         match &entry.options.place {
@@ -190,7 +190,7 @@ impl OwnerState {
         self.counts.running += 1;
         let node = view.id.clone();
         let spec = Box::new(self.spec(task, attempt));
-        let stage = self.stages[function as usize].clone();
+        let stage = self.stage(task);
         let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage };
         self.effects.push(Effect::Event { at: node.clone(), kind });
         self.effects.push(Effect::Run { node, spec });
@@ -214,7 +214,7 @@ impl OwnerState {
             job: self.job,
             id: entry.id,
             attempt,
-            function: self.functions[entry.function as usize].clone(),
+            function: self.functions[entry.function as usize].name.clone(),
             params: entry.params.to_vec().into(),
             args: args.collect(),
             returns: options.returns,
@@ -269,7 +269,7 @@ impl OwnerState {
         Demand {
             resources: self.shapes[usize::from(key.shape)].clone(),
             node: key.pinned.map(|node| self.nodes[usize::from(node)].id.clone()),
-            function: key.function.map(|function| self.functions[function as usize].clone()),
+            function: key.function.map(|function| self.functions[function as usize].name.clone()),
             slots,
         }
     }

@@ -21,9 +21,9 @@ const REMEMBERED: u32 = 30;
 
 /// Pairs, the smaller index first, and how many seconds more they are remembered.
 #[derive(Debug, Default)]
-pub(super) struct Apart(BTreeMap<(NodeIndex, NodeIndex), u32>);
+pub(super) struct UnreachablePairs(BTreeMap<(NodeIndex, NodeIndex), u32>);
 
-impl Apart {
+impl UnreachablePairs {
     fn pair(one: NodeIndex, other: NodeIndex) -> (NodeIndex, NodeIndex) {
         (one.min(other), one.max(other))
     }
@@ -98,8 +98,10 @@ impl OwnerState {
         for lost in lost.iter().filter(|lost| lost.loss == Loss::Unreachable) {
             if let Some(there) = self.known_node(&lost.node).filter(|there| *there != here && self.is_up(*there)) {
                 // Who is apart from several others explains this one.
-                let news = !self.cut.has(here, there) && !self.cut.is_alone(here) && !self.cut.is_alone(there);
-                self.cut.put(here, there);
+                let news = !self.unreachable.has(here, there)
+                    && !self.unreachable.is_alone(here)
+                    && !self.unreachable.is_alone(there);
+                self.unreachable.put(here, there);
                 if news {
                     self.spread_doubt(here, there);
                 }
@@ -113,16 +115,21 @@ impl OwnerState {
                 self.candidates(task).min_by_key(rank).unwrap_or(here)
             }
         };
-        self.rather_at.insert(task, best);
+        self.rather_run(task, best);
         let mut given_up: BTreeMap<NodeIndex, Vec<Index>> = BTreeMap::new();
         for object in self.objects_of_args(task) {
             let Object { at, value, task: maker, .. } = self.objects[object];
-            if let Some(maker) = maker.filter(|_| value == Value::Here && self.cut.has(best, at)) {
-                self.rather_at.insert(maker, best);
+            if let Some(maker) = maker.filter(|_| value == Value::Here && self.unreachable.has(best, at)) {
+                self.rather_run(maker, best);
                 given_up.entry(at).or_default().push(object);
             }
         }
         given_up
+    }
+
+    /// A task is to run where its arguments, or its readers, can be reached.
+    fn rather_run(&mut self, task: Index, at: NodeIndex) {
+        self.tasks[task].rare.change(|rare| rare.rather_at = Some(at));
     }
 
     /// One of the two may be cut off from all: the others are not to find that out one after the other.
@@ -135,14 +142,16 @@ impl OwnerState {
 
     /// The program could not be given an object that lies elsewhere: what makes it again does so where the program is.
     pub(super) fn out_of_our_reach(&mut self, object: Index, there: NodeIndex) {
-        if let Some(home) = self.home.filter(|home| *home != there && self.is_up(there)) {
-            self.rather_at.extend(self.objects[object].task.map(|maker| (maker, home)));
+        if let Some(home) = self.home.filter(|home| *home != there && self.is_up(there))
+            && let Some(maker) = self.objects[object].task
+        {
+            self.rather_run(maker, home);
         }
     }
 
     /// Nodes that a task is kept from, since others can read more of its arguments.
     pub(super) fn kept_from(&self, task: Index, sets: &mut SetsAt) -> SmallVec<[NodeIndex; 4]> {
-        if self.cut.is_empty() {
+        if self.unreachable.is_empty() {
             return SmallVec::new();
         }
         let held_at = self.held_by_args(task, sets);
@@ -164,7 +173,7 @@ impl OwnerState {
     }
 
     fn hidden(&self, from: NodeIndex, held_at: &HeldAt) -> Hidden {
-        let out_of_reach = held_at.iter().filter(|(at, _)| self.cut.has(from, *at)).map(|(_, held)| held);
+        let out_of_reach = held_at.iter().filter(|(at, _)| self.unreachable.has(from, *at)).map(|(_, held)| held);
         out_of_reach.fold((0, 0), |sum, held| (sum.0 + held.irreplaceable, sum.1 + held.bytes))
     }
 

@@ -9,7 +9,7 @@
 //! | a life of a node is over | its attempts fail with `NodeLost`; its objects are lost; sets are told anew |
 //! | an argument is not where it should be, or corrupt | that copy is lost; the attempt does not count |
 //! | an argument's node cannot be reached for seconds | the task goes where its arguments can be read ([`reach`](super::reach)) |
-//! | a small output is lost | the Owner has its bytes ([`values`](super::tables::OwnerState::values)) and puts them into its own store |
+//! | a small output is lost | the Owner has its bytes ([`bytes`](super::rare::OfObject::bytes)) and puts them into its own store |
 //! | a task runs again whose arguments' parts were freed as they were read | those arguments are lost as well: they come whole or not at all, whoever says later that it has them |
 //! | a node is back | it says what it holds: what is missing is taken, the rest is freed |
 //!
@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::placement::NodeIndex;
+use super::rare::Waiter;
 use super::state::Effect;
 use super::tables::{EntrySource, NOWHERE, OwnerState, State, Value};
 use crate::arena::Index;
@@ -47,10 +48,8 @@ impl OwnerState {
     pub(crate) fn values(&mut self, node: &NodeId, task: TaskId, values: &[(u32, Bytes)]) {
         for (index, bytes) in values {
             // Of an attempt that does not count there is no such object, or it is elsewhere.
-            if let Some((object, _)) = self.object_at(task.output(*index), node)
-                && self.objects[object].output.bytes == bytes.len() as u64
-            {
-                self.values.insert(object, bytes.clone());
+            if let Some((object, _)) = self.object_at(task.output(*index), node) {
+                self.objects[object].keep_bytes(bytes);
             }
         }
     }
@@ -119,7 +118,7 @@ impl OwnerState {
         let view = &mut self.nodes[usize::from(node)];
         view.leased = Resources::default();
         view.lost = true;
-        self.cut.forget(node);
+        self.unreachable.forget(node);
         self.unpin(node);
         self.holdings_lost(node);
         let running = self.tasks.iter().filter_map(|(task, entry)| {
@@ -140,10 +139,13 @@ impl OwnerState {
 
     /// What a node holds, and what it was told of sets, it does not any more, as far as is known.
     fn holdings_lost(&mut self, node: NodeIndex) {
-        self.nodes[usize::from(node)].lingering = 0;
-        self.long_running.remove(&node);
+        let view = &mut self.nodes[usize::from(node)];
+        view.lingering = 0;
+        view.long_running.clear();
         self.resumed.node_lost(node);
-        self.rather_at.retain(|_, at| *at != node);
+        for (_, task) in self.tasks.iter_mut() {
+            task.rare.change_if_there(|rare| rare.rather_at = rare.rather_at.filter(|at| *at != node));
+        }
         for (_, set) in self.sets.iter_mut() {
             set.defined.remove(&node);
         }
@@ -151,7 +153,7 @@ impl OwnerState {
         let lost: Vec<Index> = here.filter(|(_, object)| object.output.bytes > 0).map(|(index, _)| index).collect();
         self.tell_lost(node, &lost);
         for object in &lost {
-            self.lost_at.insert(*object, node);
+            self.objects[*object].was_lost_at(node);
         }
         self.lose(&lost);
     }
@@ -167,7 +169,7 @@ impl OwnerState {
 
     /// Tasks that were bound to a node are no longer: what bound them, objects that lie there, is gone with it.
     fn unpin(&mut self, node: NodeIndex) {
-        let (id, mut unpinned) = (self.nodes[usize::from(node)].id.clone(), self.apart_no_more(node));
+        let (id, mut unpinned) = (self.nodes[usize::from(node)].id.clone(), self.retried_no_more_at(node));
         for entry in self.options.iter_mut().filter(|entry| entry.key.pinned == Some(node)) {
             (entry.key.pinned, unpinned) = (None, true);
             entry.options.place = Place::Node { node: id.clone(), soft: true };
@@ -194,7 +196,9 @@ impl OwnerState {
             return;
         }
         self.losses += 1;
-        self.lost_in.extend(moved.iter().map(|object| (*object, self.losses)));
+        for object in &moved {
+            self.objects[*object].rare.change(|rare| rare.lost_in = self.losses);
+        }
         let (mut holding, mut broken) = (BTreeSet::new(), BTreeSet::new());
         for (index, set) in self.sets.iter_mut().filter(|(_, set)| set.members.iter().any(|it| moved.contains(it))) {
             holding.insert(index);
@@ -205,7 +209,7 @@ impl OwnerState {
             for member in set.members.iter().filter(|member| gone.contains(member)) {
                 set.missing += 1;
                 set.asked = false;
-                self.object_sets.entry(*member).or_default().push(index);
+                self.objects[*member].awaited_by(Waiter::Set(index));
                 broken.insert(index);
             }
         }
@@ -242,35 +246,39 @@ impl OwnerState {
             EntrySource::Object(object) => moved.contains(object),
             EntrySource::Set(set) => sets.contains(set),
         };
-        self.reading.retain(|(task, attempt), _| {
-            self.tasks.get(*task).is_some_and(|task| task.live.iter().any(|(live, _)| live == attempt))
-        });
-        let running = self.tasks.iter().filter(|(_, task)| !task.live.is_empty());
-        for (index, task) in running.filter(|(_, task)| task.args.iter().any(|arg| reads(&arg.source))) {
-            for (attempt, _) in &task.live {
-                self.reading.entry((index, *attempt)).or_insert(self.losses);
+        for (_, task) in self.tasks.iter_mut() {
+            let live = |attempt: &Attempt| task.live.iter().any(|(live, _)| live == attempt);
+            task.rare.change_if_there(|rare| rare.reading.retain(|(attempt, _)| live(attempt)));
+            if task.live.is_empty() || !task.args.iter().any(|arg| reads(&arg.source)) {
+                continue;
             }
+            task.rare.change(|rare| {
+                for (attempt, _) in &task.live {
+                    if rare.reading.iter().all(|(known, _)| known != attempt) {
+                        rare.reading.push((*attempt, self.losses));
+                    }
+                }
+            });
         }
     }
 
     /// Puts a small output back whose bytes the Owner knows.
     fn restore(&mut self, object: Index) -> bool {
-        let (Some(home), Some(bytes)) = (self.home, self.values.get(&object)) else { return false };
-        if self.objects[object].at == home {
+        let entry = &mut self.objects[object];
+        let (Some(home), Some(bytes)) = (self.home.filter(|home| *home != entry.at), entry.kept_bytes()) else {
             return false;
-        }
-        let Output { rows, row_hash, .. } = self.objects[object].output;
-        let (object_id, bytes) = (self.objects[object].id, bytes.clone());
-        self.objects[object].at = home;
-        self.lost_at.remove(&object);
-        self.effects.push(Effect::Restore { object: object_id, bytes, rows, row_hash });
+        };
+        let Output { rows, row_hash, .. } = entry.output;
+        entry.at = home;
+        entry.is_lost_no_more();
+        self.effects.push(Effect::Restore { object: entry.id, bytes, rows, row_hash });
         true
     }
 
     /// The Owner could not put it back.
     pub(crate) fn not_restored(&mut self, object: ObjectId) {
         if let Some(index) = self.object_of(object) {
-            self.values.remove(&index);
+            self.objects[index].forget_bytes();
             self.lose(&[index]);
         }
     }
@@ -311,7 +319,7 @@ impl OwnerState {
         }
         self.counts.replayed += 1;
         let entry = &self.tasks[task];
-        let kind = EventKind::TaskReplayed { task: entry.id, stage: self.stages[entry.function as usize].clone() };
+        let kind = EventKind::TaskReplayed { task: entry.id, stage: self.stage(task) };
         let at = self.home.map_or(0, usize::from);
         if let Some(node) = self.nodes.get(at) {
             self.effects.push(Effect::Event { at: node.id.clone(), kind });
@@ -319,16 +327,18 @@ impl OwnerState {
     }
 
     fn replayed_too_often(&mut self, task: Index) -> Option<JobError> {
-        let replays = self.replays.entry(task).or_default();
-        *replays += 1;
-        if *replays <= REPLAYS_MAX {
+        let replays = self.tasks[task].rare.change(|rare| {
+            rare.replays += 1;
+            rare.replays
+        });
+        if replays <= REPLAYS_MAX {
             return None;
         }
         let entry = &self.tasks[task];
         let message = format!("its outputs were lost {REPLAYS_MAX} times");
         Some(JobError::Task {
             task: entry.id,
-            function: self.stages[entry.function as usize].to_string(),
+            function: self.stage(task).to_string(),
             attempt: Attempt(entry.attempts),
             node: "several nodes".to_owned(),
             failure: Box::new(TaskFailure::new(FailureKind::ArgumentLost, message)),
@@ -362,15 +372,19 @@ impl OwnerState {
             self.effects.push(Effect::Free { node, object });
         }
         // Their bytes at the Owner are of no use to who wants them where they were.
-        read.iter().for_each(|object| drop(self.values.remove(object)));
+        read.iter().for_each(|object| self.objects[*object].forget_bytes());
         self.lose(&read);
     }
 
     /// An attempt on `node` did not find arguments.
     pub(super) fn arguments_lost(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: &TaskFailure) {
-        let reading = self.reading.remove(&(task, attempt));
+        let reading = self.tasks[task].rare.change_if_there(|rare| {
+            let at = rare.reading.iter().position(|(known, _)| *known == attempt)?;
+            Some(rare.reading.remove(at).1)
+        });
+        let lost_in = |object: Index| self.objects[object].rare.get().map_or(0, |rare| rare.lost_in);
         // It was told where they were before they were lost and made again.
-        let old = |object| reading.is_some_and(|first| self.lost_in.get(&object).is_some_and(|last| *last >= first));
+        let old = |object| reading.is_some_and(|first| lost_in(object) >= first);
         let known = |lost: &&LostObject| self.object_of(lost.object).is_some_and(|object| !old(object));
         let lost: Vec<&LostObject> = failure.lost.iter().filter(known).collect();
         let (unreachable, lost): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.loss == Loss::Unreachable);
@@ -440,10 +454,9 @@ impl OwnerState {
                 continue;
             };
             let entry = &self.objects[object];
-            let missing = entry.value != Value::Here && entry.made && self.lost_at.get(&object) == Some(&at);
+            let missing = entry.value != Value::Here && entry.made && entry.lost_at() == Some(at);
             let missing = missing && entry.output == output;
             if missing && entry.references > 0 {
-                self.lost_at.remove(&object);
                 self.exists(object, at);
                 if let Some(task) = self.objects[object].task {
                     self.unless_still_wanted(task);
@@ -491,7 +504,7 @@ impl OwnerState {
         }
         self.withdraw(task);
         self.tasks[task].state = State::Done;
-        for tracker in self.streams.remove(&task).unwrap_or_default() {
+        for tracker in self.tasks[task].take_readers() {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
         for index in 0..outputs {
@@ -513,11 +526,11 @@ impl OwnerState {
             return true;
         }
         let Some(task) = entry.task else { return true };
-        let function = self.tasks[task].function as usize;
-        if !self.deterministic[function] && !entry.accounted && !self.was_read(object) {
+        let function = self.function(task);
+        if !function.deterministic && !entry.accounted && !self.was_read(object) {
             return true;
         }
-        let (task, function) = (self.tasks[task].id, self.functions[function].to_string());
+        let (task, function) = (self.tasks[task].id, function.name.to_string());
         self.effects.push(Effect::Fail(JobError::NonDeterministic { task, function }));
         false
     }

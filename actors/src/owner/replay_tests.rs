@@ -562,3 +562,25 @@ fn a_node_that_was_dead_when_parts_were_freed_learns_where_a_set_is_when_it_is_b
     world.complete_with(second, &[output(1, 1)], &reads(40, 4));
     assert_eq!(world.owner.close(), Ok(()));
 }
+
+/// Two faults, and a table's slot that is used again: the bytes that the Owner has of one object are not put under the name of another.
+#[test]
+fn what_the_owner_knows_of_an_object_goes_with_it() {
+    let mut world = World::new(&[("home", 1), ("a", 1), ("b", 1)]);
+    world.owner.is_at_home(&node("home"), LIFE);
+    let first = world.submit_with("first", &[], at("a"));
+    world.complete_with(first, &[output(4, 1)], &[]);
+    world.owner.values(&node("a"), first, &[(0, Bytes::from_static(b"1111"))]);
+    world.crash(&node("a"), false);
+    let put_back = [(first.output(0), Bytes::from_static(b"1111"))];
+    assert_eq!(world.restored, put_back, "its node is gone, its bytes are not");
+    world.owner.unreadable(first.output(0), &node("home"));
+    world.settle();
+    world.release(first);
+    let second = world.submit_with("second", &[], at("b"));
+    world.complete_with(second, &[output(8, 1)], &[]);
+    world.crash(&node("b"), false);
+    assert_eq!(world.restored, put_back, "nobody has sent any bytes of the second");
+    let reader = world.submit("reader", &[whole(second)]);
+    assert!(world.runs(second) && !world.runs(reader), "it is made again");
+}

@@ -111,12 +111,12 @@ impl OwnerState {
             let entry = &mut self.objects[object];
             (entry.output, entry.made) = (*output, true);
             if output.bytes > 0 {
-                self.lost_at.insert(object, at);
+                entry.was_lost_at(at);
             }
         }
         for (index, bytes) in &done.values {
             if let Some(object) = self.object_of(done.task.output(*index)) {
-                self.values.insert(object, bytes.clone());
+                self.objects[object].keep_bytes(bytes);
             }
         }
         self.enter_what_was_read(task);
@@ -124,7 +124,7 @@ impl OwnerState {
         self.tasks[task].counted = true;
         self.committed |= self.commits(task);
         self.counts.finished += 1;
-        let stage = self.stages[self.tasks[task].function as usize].clone();
+        let stage = self.stage(task);
         let kind = EventKind::TaskResumed { task: done.task, stage };
         let here = usize::from(self.home.unwrap_or(at));
         self.effects.push(Effect::Event { at: self.nodes[here].id.clone(), kind });
@@ -157,14 +157,13 @@ impl OwnerState {
         }
         let found = self.resumed.outputs.get(&id).and_then(|(_, at)| *at);
         let found = found.filter(|at| self.nodes[usize::from(*at)].alive);
-        match (found, self.home, self.values.get(&object)) {
+        match (found, self.home, entry.kept_bytes()) {
             (Some(at), ..) => {
                 self.resumed.outputs.remove(&id);
                 self.exists(object, at);
             }
             (None, Some(home), _) if bytes == 0 => self.exists(object, home),
-            (None, Some(home), Some(value)) => {
-                let bytes = value.clone();
+            (None, Some(home), Some(bytes)) => {
                 self.effects.push(Effect::Restore { object: id, bytes, rows, row_hash });
                 self.exists(object, home);
             }

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::exchange::Exchange;
+use super::rare::{Rare, Waiter};
 use super::tables::{Object, OwnerState, Set, State, Task, Value, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
@@ -110,6 +111,8 @@ impl OwnerState {
             counted: completed_before && logged.is_none(),
             state: if completed_before { State::Done } else { State::Waiting { missing: u32::MAX } },
             live: SmallVec::new(),
+            copied: false,
+            rare: Rare::default(),
         });
         for index in 0..outputs {
             // Who reads a stream gets a reference to each output then.
@@ -152,7 +155,7 @@ impl OwnerState {
         if self.tasks[task].state == State::Failed {
             match self.resolve_args(&description.args) {
                 Ok(args) => {
-                    self.failures.remove(&task);
+                    self.tasks[task].rare.change_if_there(|rare| rare.failure = None);
                     self.unobserved.remove(&id);
                     self.forget_args(task);
                     self.tasks[task].args = args;
@@ -179,8 +182,19 @@ impl OwnerState {
             None => {
                 let value = Value::Here;
                 let (references, lineage, task) = (1, 0, None);
-                let (accounted, made) = (false, true);
-                self.add_object(Object { id: object, output, task, references, lineage, at, value, accounted, made });
+                let (accounted, made, rare) = (false, true, Rare::default());
+                self.add_object(Object {
+                    id: object,
+                    output,
+                    task,
+                    references,
+                    lineage,
+                    at,
+                    value,
+                    accounted,
+                    made,
+                    rare,
+                });
             }
         }
     }
@@ -195,13 +209,13 @@ impl OwnerState {
             return self.effects.push(Effect::Resolved { tracker, object, outcome: Ok(()) });
         }
         if let Some(task) = self.objects[index].task {
-            if let Some(error) = self.failures.get(&task).cloned() {
+            if let Some(error) = self.tasks[task].failure().cloned() {
                 self.observe(&error);
                 return self.effects.push(Effect::Resolved { tracker, object, outcome: Err(error) });
             }
             self.want(task);
         }
-        self.trackers.entry(index).or_default().push(tracker);
+        self.objects[index].awaited_by(Waiter::Tracker(tracker));
     }
 
     /// Somebody wants to know that an object was made, and not its value: it may be gone by now.
@@ -236,12 +250,13 @@ impl OwnerState {
         match self.tasks[task].state {
             State::Done => self.effects.push(Effect::Streamed { tracker, item: Ok(None) }),
             State::Failed => {
-                let error = self.failures[&task].clone();
-                self.observe(&error);
-                self.effects.push(Effect::Streamed { tracker, item: Err(error) });
+                if let Some(error) = self.tasks[task].failure().cloned() {
+                    self.observe(&error);
+                    self.effects.push(Effect::Streamed { tracker, item: Err(error) });
+                }
             }
             State::Wanted | State::Waiting { .. } | State::Ready | State::Running => {
-                self.streams.entry(task).or_default().push(tracker);
+                self.tasks[task].rare.change(|rare| rare.readers.push(tracker));
             }
         }
     }
@@ -268,6 +283,7 @@ impl OwnerState {
             asked: true,
             books,
             defined: BTreeSet::new(),
+            waiters: Vec::new(),
         });
         self.by_set.insert(id, set);
         for position in 0..members.len() {
@@ -279,7 +295,7 @@ impl OwnerState {
                 continue;
             }
             self.sets[set].missing += 1;
-            self.object_sets.entry(member).or_default().push(set);
+            self.objects[member].awaited_by(Waiter::Set(set));
             if self.objects[member].made {
                 // It is gone, and perhaps nobody reads it any more.
                 self.sets[set].asked = false;

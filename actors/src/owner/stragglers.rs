@@ -58,7 +58,7 @@ impl OwnerState {
             }
         };
         let told = running.iter().map(told).collect();
-        self.long_running.insert(node, told);
+        self.nodes[usize::from(node)].long_running = told;
         self.give_up_overdue(node, running);
         let lingering = running.iter().filter(|running| self.live_task(running, node).is_none()).count() as u64;
         self.linger(node, lingering);
@@ -72,12 +72,12 @@ impl OwnerState {
             let mut not = self.kept_from(task, &mut SetsAt::new());
             not.push(node);
             let Some(idle) = placement::idle(&self.nodes, &self.shapes, shape, function, &not) else { continue };
-            self.copied.insert(task);
+            self.set_copied(task, true);
             let attempt = self.launch(task, idle);
             let kind = EventKind::TaskCopied {
                 task: straggler.task,
                 attempt,
-                stage: self.stages[function as usize].clone(),
+                stage: self.stage(task),
                 slow: from.clone(),
                 running_us: straggler.micros,
                 median_us,
@@ -102,7 +102,7 @@ impl OwnerState {
 
     /// The median of the function, when `micros` is much more.
     fn too_long(&self, task: Index, micros: u64) -> Option<u64> {
-        let times = &self.stats[self.tasks[task].function as usize].times;
+        let times = &self.function(task).stats.times;
         let median = times.median_micros();
         let long = micros >= StillRunning::AFTER.as_micros() as u64 && micros / TIMES_MEDIAN > median;
         (times.len() >= DONE_MIN && long).then_some(median)
@@ -133,7 +133,7 @@ impl OwnerState {
             // It takes that long at least: where all do, the next ones are given more time.
             if let Some(task) = self.find_task(id) {
                 let function = self.tasks[task].function;
-                self.stats[function as usize].times.add(micros);
+                self.functions[function as usize].stats.times.add(micros);
             }
             self.cancel(id);
         }
@@ -153,14 +153,14 @@ impl OwnerState {
     /// executor, no task of their function will ever be done to measure them by.
     fn stands_still(&self, task: Index, told: &Told) -> bool {
         let still = told.running.micros.saturating_sub(told.finished.since);
-        self.stats[self.tasks[task].function as usize].times.len() < DONE_MIN
+        self.function(task).stats.times.len() < DONE_MIN
             && still >= STANDSTILL.as_micros() as u64
             && told.finished.count == self.counts.finished
     }
 
     /// What the node has last said of an attempt that it had been running for a while by then.
     pub(super) fn told_running(&self, task: TaskId, attempt: Attempt, node: NodeIndex) -> Option<&Told> {
-        let told = self.long_running.get(&node)?;
+        let told = &self.nodes[usize::from(node)].long_running;
         told.iter().find(|told| told.running.task == task && told.running.attempt == attempt)
     }
 
@@ -170,11 +170,11 @@ impl OwnerState {
         let allowed = options.speculate && options.returns != Returns::Stream && self.key(task).pinned.is_none();
         let copies_max = (self.counts.running / RUNNING_PER_COPY).max(1);
         allowed
-            && self.deterministic[entry.function as usize]
+            && self.function(task).deterministic
             && entry.state == State::Running
             && entry.live.len() == 1
-            && !self.copied.contains(&task)
-            && (self.copied.len() as u64) < copies_max
+            && !entry.copied
+            && self.copies < copies_max
             && self.ready.is_empty()
             && self.args_are_here(task)
     }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::elsewhere::Elsewhere;
 use super::exchange::{Exchange, Ledger};
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
-use super::reach::Apart;
+use super::rare::{OfObject, OfTask, Rare, Waiter};
+use super::reach::UnreachablePairs;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
@@ -74,6 +74,9 @@ pub(super) struct Task {
     pub(super) counted: bool,
     pub(super) state: State,
     pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
+    /// It has been given a second attempt beside one that runs.
+    pub(super) copied: bool,
+    pub(super) rare: Rare<OfTask>,
 }
 
 #[derive(Debug)]
@@ -89,13 +92,75 @@ pub(super) struct Object {
     pub(super) accounted: bool,
     /// Whether `output` is known: it was made once.
     pub(super) made: bool,
+    pub(super) rare: Rare<OfObject>,
 }
 
 impl Object {
     pub(super) fn pending(id: ObjectId, task: Index, references: u32) -> Self {
         let (task, value) = (Some(task), Value::Pending);
         let output = Output::default();
-        Self { id, output, task, references, lineage: 0, at: NOWHERE, value, accounted: false, made: false }
+        let (at, rare) = (NOWHERE, Rare::default());
+        Self { id, output, task, references, lineage: 0, at, value, accounted: false, made: false, rare }
+    }
+
+    /// Somebody waits for its value.
+    pub(super) fn awaited_by(&mut self, waiter: Waiter) {
+        self.rare.change(|rare| rare.waiters.push(waiter));
+    }
+
+    /// Nobody is told any more who is this one.
+    pub(super) fn awaited_no_more_by(&mut self, waiter: Waiter) {
+        self.rare.change_if_there(|rare| rare.waiters.retain(|other| *other != waiter));
+    }
+
+    /// Takes who waits for its value.
+    pub(super) fn take_waiters(&mut self) -> SmallVec<[Waiter; 1]> {
+        self.rare.change_if_there(|rare| std::mem::take(&mut rare.waiters))
+    }
+
+    pub(super) fn has_waiters(&self) -> bool {
+        self.rare.get().is_some_and(|rare| !rare.waiters.is_empty())
+    }
+
+    /// The bytes of the value are known: should its node be lost, they are there still. Others than those of `output` are not taken.
+    pub(super) fn keep_bytes(&mut self, bytes: &[u8]) {
+        if self.output.bytes == bytes.len() as u64 {
+            self.rare.change(|rare| rare.bytes = Some(bytes.into()));
+        }
+    }
+
+    /// What is known of its bytes.
+    pub(super) fn kept_bytes(&self) -> Option<Bytes> {
+        self.rare.get()?.bytes.as_deref().map(Bytes::copy_from_slice)
+    }
+
+    pub(super) fn forget_bytes(&mut self) {
+        self.rare.change_if_there(|rare| rare.bytes = None);
+    }
+
+    /// The node with which its value was lost, as long as that has not been made again.
+    pub(super) fn lost_at(&self) -> Option<NodeIndex> {
+        self.rare.get()?.lost_at
+    }
+
+    pub(super) fn was_lost_at(&mut self, node: NodeIndex) {
+        self.rare.change(|rare| rare.lost_at = Some(node));
+    }
+
+    pub(super) fn is_lost_no_more(&mut self) {
+        self.rare.change_if_there(|rare| rare.lost_at = None);
+    }
+}
+
+impl Task {
+    /// Why it failed.
+    pub(super) fn failure(&self) -> Option<&JobError> {
+        self.rare.get()?.failure.as_ref()
+    }
+
+    /// Takes who reads its outputs as they come.
+    pub(super) fn take_readers(&mut self) -> SmallVec<[Tracker; 1]> {
+        self.rare.change_if_there(|rare| std::mem::take(&mut rare.readers))
     }
 }
 
@@ -111,6 +176,8 @@ pub(super) struct Set {
     pub(super) books: Books,
     /// Nodes that know the members, or will when they have handled what was sent.
     pub(super) defined: BTreeSet<NodeIndex>,
+    /// Tasks that wait until nothing is missing.
+    pub(super) waiters: Vec<Index>,
 }
 
 /// Where what goes through a set is counted.
@@ -129,6 +196,19 @@ pub(super) enum Books {
 pub(super) struct OptionsEntry {
     pub(super) options: TaskOptions,
     pub(super) key: Key,
+}
+
+/// A function of which the job has tasks.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: Arc<str>,
+    /// The name without the version: what people see.
+    pub(super) stage: Arc<str>,
+    /// Whether two attempts of a task of it give the same.
+    pub(super) deterministic: bool,
+    /// Whether its tasks publish what the job has made.
+    pub(super) commits: bool,
+    pub(super) stats: FunctionStats,
 }
 
 #[derive(Debug, Default)]
@@ -200,57 +280,23 @@ pub(crate) struct OwnerState {
     pub(super) attempts_from: u32,
     /// What earlier runs have left.
     pub(super) resumed: Resumed,
-    /// Tasks that wait for an object or a set.
-    pub(super) object_waiters: HashMap<Index, SmallVec<[Index; 2]>>,
-    pub(super) set_waiters: HashMap<Index, Vec<Index>>,
-    /// Sets that lack an object.
-    pub(super) object_sets: HashMap<Index, SmallVec<[Index; 1]>>,
-    pub(super) trackers: HashMap<Index, SmallVec<[Tracker; 1]>>,
-    pub(super) streams: HashMap<Index, SmallVec<[Tracker; 1]>>,
-    pub(super) failures: HashMap<Index, JobError>,
-    /// How often attempts of tasks that have not completed since ended without any fault of theirs.
-    pub(super) denials: HashMap<Index, u32>,
-    /// Tasks that are tried on other nodes than those where they failed.
-    pub(super) elsewhere: Elsewhere,
     /// The node of the Owner itself, once it has said so.
     pub(super) home: Option<NodeIndex>,
-    /// Bytes of small outputs that are on other nodes.
-    pub(super) values: HashMap<Index, Bytes>,
     /// Tasks in the state `Wanted`.
     pub(super) wanted: Vec<Index>,
-    /// Objects that were lost with a node and have not been made again.
-    pub(super) lost_at: HashMap<Index, NodeIndex>,
-    /// How often something was lost, ...
+    /// How often something was lost.
     pub(super) losses: u64,
-    /// ... which time it was for an object, the last time, ...
-    pub(super) lost_in: HashMap<Index, u64>,
-    /// ... and the first time for attempts that were under way then and read of it.
-    pub(super) reading: HashMap<(Index, Attempt), u64>,
-    /// Tasks that are to run on a node since it could not reach another one.
-    pub(super) rather_at: HashMap<Index, NodeIndex>,
-    /// Pairs of nodes that do not reach each other.
-    pub(super) cut: Apart,
-    /// How often tasks that were done had to run again.
-    pub(super) replays: HashMap<Index, u32>,
-    /// Running tasks that have been given a second attempt.
-    pub(super) copied: BTreeSet<Index>,
-    /// What each node has said that it has been running for a while.
-    pub(super) long_running: BTreeMap<NodeIndex, Vec<Told>>,
+    pub(super) unreachable: UnreachablePairs,
+    /// How many running tasks have been given a second attempt.
+    pub(super) copies: u64,
     /// How many tasks have finished that the program could have done without.
     pub(super) dispensable_finished: u64,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
-    pub(super) functions: Vec<Arc<str>>,
-    /// Their names without the version: what people see.
-    pub(super) stages: Vec<Arc<str>>,
-    /// Whether two attempts of theirs give the same.
-    pub(super) deterministic: Vec<bool>,
-    /// Whether they publish what the job has made.
-    pub(super) commits: Vec<bool>,
-    /// Such a task has completed.
+    pub(super) functions: Vec<Function>,
+    pub(super) function_index: HashMap<Arc<str>, FunctionIndex>,
+    /// A task that publishes what the job has made has completed.
     pub(super) committed: bool,
-    pub(super) function_index: HashMap<Arc<str>, u32>,
-    pub(super) stats: Vec<FunctionStats>,
     pub(super) options: Vec<OptionsEntry>,
     pub(super) option_index: HashMap<TaskOptions, u32>,
     pub(super) shapes: Vec<Resources>,
@@ -290,35 +336,16 @@ impl OwnerState {
             attempts_before: 0,
             attempts_from: 0,
             resumed: Resumed::default(),
-            object_waiters: HashMap::new(),
-            set_waiters: HashMap::new(),
-            object_sets: HashMap::new(),
-            trackers: HashMap::new(),
-            streams: HashMap::new(),
-            failures: HashMap::new(),
-            denials: HashMap::new(),
-            elsewhere: Elsewhere::new(),
             home: None,
-            values: HashMap::new(),
             wanted: Vec::new(),
-            lost_at: HashMap::new(),
             losses: 0,
-            lost_in: HashMap::new(),
-            reading: HashMap::new(),
-            rather_at: HashMap::new(),
-            cut: Apart::default(),
-            replays: HashMap::new(),
-            copied: BTreeSet::new(),
-            long_running: BTreeMap::new(),
+            unreachable: UnreachablePairs::default(),
+            copies: 0,
             dispensable_finished: 0,
             unobserved: BTreeMap::new(),
             functions: Vec::new(),
-            stages: Vec::new(),
-            deterministic: Vec::new(),
-            commits: Vec::new(),
-            committed: false,
             function_index: HashMap::new(),
-            stats: Vec::new(),
+            committed: false,
             options: Vec::new(),
             option_index: HashMap::new(),
             shapes: Vec::new(),
@@ -400,21 +427,23 @@ impl OwnerState {
     pub(crate) fn bytes(&self) -> u64 {
         // glibc rounds to 16 and adds 8.
         let heap = |bytes: usize| if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) };
-        let behind: usize =
-            self.tasks.iter().map(|(_, task)| heap(task.params.len()) + heap(size_of_val(&*task.args))).sum::<usize>();
-        let members: usize = self.sets.iter().map(|(_, set)| heap(size_of_val(&*set.members))).sum();
-        let waiters = self.object_waiters.capacity() * (size_of::<(Index, SmallVec<[Index; 2]>)>() + 1)
-            + self.object_sets.capacity() * (size_of::<(Index, SmallVec<[Index; 1]>)>() + 1)
-            + self.trackers.capacity() * (size_of::<(Index, SmallVec<[Tracker; 1]>)>() + 1)
-            + self.retired.capacity() * (size_of::<TaskId>() + 1);
+        let behind: usize = self
+            .tasks
+            .iter()
+            .map(|(_, task)| heap(task.params.len()) + heap(size_of_val(&*task.args)) + heap(task.rare.bytes()))
+            .sum::<usize>();
+        let of_set = |set: &Set| heap(size_of_val(&*set.members)) + heap(set.waiters.capacity() * size_of::<Index>());
+        let members: usize = self.sets.iter().map(|(_, set)| of_set(set)).sum();
+        let rare: usize = self.objects.iter().map(|(_, object)| heap(object.rare.bytes())).sum();
+        let ids = self.retired.capacity() * (size_of::<TaskId>() + 1) + self.by_object.capacity() * 5;
         let tables = self.tasks.bytes() + self.objects.bytes() + self.sets.bytes();
-        (tables + self.by_object.capacity() * 5 + behind + members + waiters) as u64
+        (tables + behind + members + rare + ids) as u64
     }
 
     pub(super) fn key(&self, task: Index) -> Key {
         let entry = &self.tasks[task];
         let key = self.options[entry.options as usize].key;
-        Key { function: self.if_scarce(entry.function), pinned: self.apart(task).or(key.pinned), ..key }
+        Key { function: self.if_scarce(entry.function), pinned: self.retried_at(task).or(key.pinned), ..key }
     }
 
     pub(super) fn is_stream(&self, task: Index) -> bool {
@@ -476,20 +505,41 @@ impl OwnerState {
         (self.nodes.len() - 1) as NodeIndex
     }
 
-    pub(super) fn intern_function(&mut self, description: &Description) -> u32 {
+    pub(super) fn intern_function(&mut self, description: &Description) -> FunctionIndex {
         let name = &description.function;
         if let Some(index) = self.function_index.get(name) {
             return *index;
         }
-        let index = self.functions.len() as u32;
-        self.functions.push(name.clone());
-        self.stages.push(name.split('@').next().unwrap_or_default().into());
-        self.deterministic.push(description.deterministic);
-        self.commits.push(description.commits);
-        self.stats.push(FunctionStats::default());
+        let index = self.functions.len() as FunctionIndex;
+        self.functions.push(Function {
+            name: name.clone(),
+            stage: name.split('@').next().unwrap_or_default().into(),
+            deterministic: description.deterministic,
+            commits: description.commits,
+            stats: FunctionStats::default(),
+        });
         self.function_index.insert(name.clone(), index);
         self.look_for(index);
         index
+    }
+
+    /// The function of a task.
+    pub(super) fn function(&self, task: Index) -> &Function {
+        &self.functions[self.tasks[task].function as usize]
+    }
+
+    /// What people call the function of a task.
+    pub(super) fn stage(&self, task: Index) -> Arc<str> {
+        self.function(task).stage.clone()
+    }
+
+    /// Whether a running task has a second attempt.
+    pub(super) fn set_copied(&mut self, task: Index, copied: bool) {
+        match (std::mem::replace(&mut self.tasks[task].copied, copied), copied) {
+            (false, true) => self.copies += 1,
+            (true, false) => self.copies -= 1,
+            _ => {}
+        }
     }
 
     pub(super) fn intern_options(&mut self, mut options: TaskOptions) -> u32 {

@@ -42,6 +42,8 @@ pub(super) struct World {
     pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
     /// Objects that are not what the Owner knows: another attempt made them.
     pub(super) foreign: BTreeSet<ObjectId>,
+    /// What the Owner has put into its own store, with the bytes.
+    pub(super) restored: Vec<(ObjectId, Bytes)>,
     /// What each node was told of each set.
     pub(super) defined: BTreeMap<(NodeId, SetId), Members>,
     /// Second attempts beside a first one.
@@ -78,6 +80,7 @@ impl World {
             zombies: BTreeMap::new(),
             stored: BTreeSet::new(),
             foreign: BTreeSet::new(),
+            restored: Vec::new(),
             defined: BTreeMap::new(),
             copied: Vec::new(),
             micros: 0,
@@ -139,7 +142,10 @@ impl World {
                         self.freed.push((node, object));
                     }
                 }
-                Effect::Restore { object, .. } => drop(self.stored.insert((node("home"), object))),
+                Effect::Restore { object, bytes, .. } => {
+                    self.stored.insert((node("home"), object));
+                    self.restored.push((object, bytes));
+                }
                 Effect::TakeStock { node } => asked.push(node),
                 Effect::Doubt { node, of } => self.doubted.push((node, of)),
                 Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),

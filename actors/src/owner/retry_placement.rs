@@ -8,10 +8,8 @@
 //!
 //! Until it has run there, such a task is bound to that node, in a queue of its own: it keeps no other task waiting.
 
-use std::collections::HashMap;
-
 use super::placement::{NodeIndex, NodeView};
-use super::tables::OwnerState;
+use super::tables::{OwnerState, Task};
 use crate::arena::Index;
 use crate::ids::{Incarnation, NodeId};
 use crate::task::Resources;
@@ -21,11 +19,8 @@ pub(super) const EXECUTORS_LOST_MAX: usize = 3;
 /// So many nodes without room on their disks are enough.
 pub(super) const DISKS_FULL_MAX: usize = 3;
 
-/// Tasks that failed on nodes that may be why, until they complete.
-pub(super) type Elsewhere = HashMap<Index, Tried>;
-
-/// Where a task was tried in vain.
-#[derive(Debug, Default)]
+/// Where a task was tried in vain: on nodes that may be why. Forgotten when it completes.
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Tried {
     /// Where executors died under it.
     executors_lost: Vec<NodeIndex>,
@@ -49,16 +44,18 @@ impl OwnerState {
     /// An executor died under a task, for want of memory or otherwise; whether it may be tried again.
     pub(super) fn executor_lost(&mut self, task: Index, node: &NodeId, out_of_memory: bool) -> bool {
         let Some(node) = self.known_node(node) else { return true };
-        let tried = self.elsewhere.entry(task).or_default();
-        tried.executors_lost.push(node);
-        tried.out_of_memory |= out_of_memory;
-        if tried.executors_lost.len() >= EXECUTORS_LOST_MAX {
-            self.elsewhere.remove(&task);
+        let lost = self.tried(task, |tried| {
+            tried.executors_lost.push(node);
+            tried.out_of_memory |= out_of_memory;
+            tried.executors_lost.len()
+        });
+        if lost >= EXECUTORS_LOST_MAX {
+            self.tried(task, |tried| *tried = Tried::default());
             return false;
         }
         // What binds a task to a node binds it still: the node is there.
         let next = if self.key(task).pinned.is_none() { self.untried(task, |_| true) } else { None };
-        self.elsewhere.entry(task).or_default().next = next;
+        self.tried(task, |tried| tried.next = next);
         true
     }
 
@@ -67,23 +64,34 @@ impl OwnerState {
     pub(super) fn disk_full(&mut self, task: Index, node: &NodeId) -> bool {
         let Some(node) = self.known_node(node) else { return false };
         self.nodes[usize::from(node)].found_full();
-        let tried = self.elsewhere.entry(task).or_default();
-        tried.disks_full.push(node);
-        let enough = tried.disks_full.len() >= DISKS_FULL_MAX;
+        let full = self.tried(task, |tried| {
+            tried.disks_full.push(node);
+            tried.disks_full.len()
+        });
+        let enough = full >= DISKS_FULL_MAX;
         let has_room = |view: &NodeView| view.full_ticks == 0;
         let next = if enough { None } else { self.untried(task, has_room) };
-        match next {
-            Some(_) => self.elsewhere.entry(task).or_default().next = next,
-            None => drop(self.elsewhere.remove(&task)),
-        }
+        self.tried(task, |tried| match next {
+            Some(_) => tried.next = next,
+            None => *tried = Tried::default(),
+        });
         next.is_some()
+    }
+
+    fn tried<R>(&mut self, task: Index, change: impl FnOnce(&mut Tried) -> R) -> R {
+        self.tasks[task].rare.change(|rare| change(&mut rare.tried))
+    }
+
+    fn where_tried(&self, task: Index) -> Option<&Tried> {
+        self.tasks[task].rare.get().map(|rare| &rare.tried)
     }
 
     /// The least loaded node where the task could run and has not failed, one with room on its disks first.
     fn untried(&mut self, task: Index, may: impl Fn(&NodeView) -> bool) -> Option<NodeIndex> {
-        let tried = self.elsewhere.entry(task).or_default();
-        tried.next = None;
-        let at: Vec<NodeIndex> = tried.executors_lost.iter().chain(&tried.disks_full).copied().collect();
+        let at: Vec<NodeIndex> = self.tried(task, |tried| {
+            tried.next = None;
+            tried.executors_lost.iter().chain(&tried.disks_full).copied().collect()
+        });
         let (shape, function) = (self.key(task).shape, self.tasks[task].function);
         let need = &self.shapes[usize::from(shape)];
         let fits = |index: &NodeIndex| {
@@ -100,18 +108,20 @@ impl OwnerState {
 
     /// Whether memory has run out under a task, with others on the same node: it is tried again where nothing else runs meanwhile.
     pub(super) fn needs_a_node_alone(&self, task: Index) -> bool {
-        self.elsewhere.get(&task).is_some_and(|tried| tried.out_of_memory)
+        self.where_tried(task).is_some_and(|tried| tried.out_of_memory)
     }
 
     /// The node that a task has to run on since it failed on others.
-    pub(super) fn apart(&self, task: Index) -> Option<NodeIndex> {
-        self.elsewhere.get(&task)?.next
+    pub(super) fn retried_at(&self, task: Index) -> Option<NodeIndex> {
+        self.where_tried(task)?.next
     }
 
     /// A node is gone: what was to run there may run anywhere. Whether there was anything.
-    pub(super) fn apart_no_more(&mut self, node: NodeIndex) -> bool {
-        let bound = self.elsewhere.values_mut().filter(|tried| tried.next == Some(node));
-        bound.map(|tried| tried.next = None).count() > 0
+    pub(super) fn retried_no_more_at(&mut self, node: NodeIndex) -> bool {
+        let unbind = |(_, task): (Index, &mut Task)| {
+            task.rare.change_if_there(|rare| rare.tried.next.take_if(|next| *next == node).is_some())
+        };
+        self.tasks.iter_mut().map(unbind).fold(false, |any, unbound| any | unbound)
     }
 }
 
@@ -124,6 +134,14 @@ mod tests {
     use crate::ids::TaskId;
     use crate::owner::placement::FULL_TICKS;
     use crate::task::{FailureKind, JobError, Place, TaskOptions};
+
+    fn nothing_was_tried(world: &World) -> bool {
+        world
+            .owner
+            .tasks
+            .iter()
+            .all(|(task, _)| world.owner.where_tried(task).is_none_or(|tried| *tried == Tried::default()))
+    }
 
     #[test]
     fn a_task_under_which_memory_ran_out_is_tried_again_alone_and_fails_the_third_time() {
@@ -166,7 +184,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(tried, BTreeSet::from([node("a"), node("b")]));
-        assert!(world.owner.elsewhere.is_empty());
+        assert!(nothing_was_tried(&world));
     }
 
     #[test]
@@ -187,7 +205,7 @@ mod tests {
         world.complete(*there[0]);
         assert_eq!(world.attempt_of(task).1, other);
         world.complete(task);
-        assert!(world.owner.elsewhere.is_empty(), "what went well is forgotten");
+        assert!(nothing_was_tried(&world), "what went well is forgotten");
     }
 
     #[test]
@@ -229,7 +247,7 @@ mod tests {
         let later: Vec<_> = (0..4).map(|number| world.submit(&format!("later{number}"), &[])).collect();
         assert!(places(&world, &later).contains(&full));
         world.complete(task);
-        assert!(world.owner.elsewhere.is_empty());
+        assert!(nothing_was_tried(&world));
     }
 
     #[test]
@@ -250,7 +268,7 @@ mod tests {
                 matches!(&error, JobError::Task { failure, .. } if failure.kind == FailureKind::DiskFull),
                 "{error}"
             );
-            assert!(world.owner.elsewhere.is_empty());
+            assert!(nothing_was_tried(&world));
             // Full everywhere is no reason to place nothing: others may need no disk.
             let next = world.submit("next", &[]);
             assert!(world.runs(next));
