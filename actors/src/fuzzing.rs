@@ -87,8 +87,8 @@ pub fn post_item(bytes: &[u8]) {
     let clock = Arc::new(SystemClock::new());
     let (node, incarnation) = (NodeId::new("n"), Incarnation(1));
     let post = Post::new(PostOptions { node, incarnation, clock, on_fatal: Box::new(|_| {}) });
-    let (_owner, owned) = mailbox::<OwnerMsg>(&post, "owner");
-    let (_node, managed) = mailbox::<NodeMsg>(&post, "node");
+    let (_owner, owned) = mailbox::<OwnerMsg, OwnerMsg>(&post, "owner");
+    let (_node, managed) = mailbox::<NodeMsg, NodeMsg>(&post, "node");
     let actor = ["owner", "node", "replies", "nobody"][usize::from(*actor % 4)];
     post.deliver(&Speaker::supposed("peer"), actor, item);
     post.deliver(&Speaker::supposed("client-1"), actor, item);

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use exobus_bus::codec;
 
-use crate::event::{Event, EventKind, NodeFigures, NodeState, Received};
+use crate::event::{Event, EventKind, NodeFigures, Received};
 use crate::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::membership::MembershipMsg;
 use crate::merger::MergerMsg;
 use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::OwnerMsg;
@@ -69,7 +70,6 @@ fn owner_messages(
             outputs: vec![Default::default()],
             last: true,
         },
-        OwnerMsg::NodeState { node: node(), incarnation, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),
             figures: NodeFigures::default(),
@@ -240,4 +240,35 @@ fn a_task_without_arguments_is_small_on_the_wire() {
     let run = &node_messages(job, task, set, Attempt(1), &node, 0)[0];
     let bytes = codec::encode(run).unwrap().len();
     assert!(bytes < 400, "{bytes} bytes");
+}
+
+/// One `Tick` of a stranger would have started a second timer of the Owner, for ever.
+#[test]
+fn what_an_actor_tells_itself_has_no_form_on_the_wire() {
+    fn refused<M: Wire>(words: &[&str]) {
+        for word in words {
+            let as_unit = codec::decode::<M>(&codec::encode(word).unwrap()).is_err();
+            let about_a_node = BTreeMap::from([(*word, (NodeId::new("n1"), Incarnation(1), "Dead"))]);
+            let with_fields = codec::decode::<M>(&codec::encode(&about_a_node).unwrap()).is_err();
+            assert!(as_unit && with_fields, "{} takes {word}", M::PROTOCOL);
+        }
+    }
+    refused::<OwnerMsg>(&[
+        "Tick",
+        "Settle",
+        "Close",
+        "NewReign",
+        "NodeState",
+        "SessionReset",
+        "Log",
+        "Told",
+        "Program",
+    ]);
+    refused::<NodeMsg>(&["Tick", "Sample", "Staged", "Executor"]);
+    refused::<MembershipMsg>(&["Tick", "Leave", "Speak", "Refused"]);
+    refused::<MergerMsg>(&["Tight", "Look", "Take", "News"]);
+    refused::<SchedulerMsg>(&["Tick", "StepDown", "Gathered", "Look", "Reign", "Unfinished"]);
+    refused::<HostMsg>(&["Ended"]);
+    let cancel = codec::decode::<OwnerMsg>(&codec::encode(&"Cancel").unwrap());
+    assert!(matches!(cancel, Ok(OwnerMsg::Cancel)), "such words are understood where there are any");
 }

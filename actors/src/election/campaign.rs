@@ -14,10 +14,10 @@ use twox_hash::XxHash3_64;
 use super::state::{Answer, Effect, ElectionOptions, Event, MAKE_AFTER, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::joblog::JobLogs;
-use crate::membership::{Directory, MembershipMsg};
+use crate::membership::{Directory, MembershipEvent};
 use crate::node::{Beats, ClusterOptions, Names, NoScheduler, NodeError, open_durable, somebody_answers};
-use crate::scheduler::{Listing, Reign, SchedulerLink, SchedulerMsg};
-use crate::shell::{Address, Fatal, Post};
+use crate::scheduler::{Listing, Reign, SchedulerEvent, SchedulerLink};
+use crate::shell::{Fatal, Inbox, Post};
 
 /// The bucket, and its one key.
 const BUCKET: &str = "scheduler";
@@ -163,8 +163,8 @@ pub(crate) struct CampaignParts {
     pub(crate) ground: Ground,
     pub(crate) link: SchedulerLink,
     pub(crate) directory: Directory,
-    pub(crate) scheduler: Address<SchedulerMsg>,
-    pub(crate) membership: Address<MembershipMsg>,
+    pub(crate) scheduler: Inbox<SchedulerEvent>,
+    pub(crate) membership: Inbox<MembershipEvent>,
 }
 
 /// A candidate at work; it ends when this is dropped, without a farewell.
@@ -364,11 +364,11 @@ impl Runner {
         self.tell_of(epoch, until, succeeds);
         self.place = self.serve("scheduler", &reign).await;
         let ways = (&self.parts.bus, &self.parts.post);
-        let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.clone()).await;
+        let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.address()).await;
         self.listing = listing.map_err(|error| warn!(%error, "jobs are not listed to who asks")).ok();
         self.parts.link.follow(&reign);
         // At once: the sooner the others know, the sooner jobs go on.
-        let _ = self.parts.membership.send(MembershipMsg::Speak);
+        let _ = self.parts.membership.send(MembershipEvent::Speak);
     }
 
     fn tell(&self, reign: Option<Epoch>, until: Duration) {
@@ -378,13 +378,13 @@ impl Runner {
     }
 
     fn tell_of(&self, epoch: Epoch, until: Duration, succeeds: bool) {
-        let _ = self.parts.scheduler.send(SchedulerMsg::Reign { epoch, until, succeeds });
+        let _ = self.parts.scheduler.send(SchedulerEvent::Reign { epoch, until, succeeds });
     }
 
     fn end(&mut self) {
         (self.place, self.listing) = (None, None);
         self.parts.link.end_own();
-        let _ = self.parts.scheduler.send(SchedulerMsg::StepDown);
+        let _ = self.parts.scheduler.send(SchedulerEvent::StepDown);
     }
 }
 

@@ -20,9 +20,9 @@ use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
 use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::owner::{Exchange, OwnerMsg};
+use crate::owner::{Exchange, OwnerEvent};
 use crate::registry::TaskFunction;
-use crate::shell::Address;
+use crate::shell::Inbox;
 use crate::task::{Arg, Description, JobError, Output, Returns, TaskOptions};
 
 /// A job's way to the cluster. Cheap to clone; lives on the arbiter of the job's Owner.
@@ -34,7 +34,7 @@ pub(crate) type CleanUp = Box<dyn FnOnce()>;
 
 struct Inner {
     job: JobId,
-    owner: Rc<Address<OwnerMsg>>,
+    owner: Rc<Inbox<OwnerEvent>>,
     store: Store,
     functions: BTreeMap<Arc<str>, Vec<NodeId>>,
     nodes: Vec<NodeShape>,
@@ -50,7 +50,7 @@ struct Inner {
 /// What a [`Futures`] is made of.
 pub(crate) struct FuturesParts {
     pub(crate) job: JobId,
-    pub(crate) owner: Address<OwnerMsg>,
+    pub(crate) owner: Inbox<OwnerEvent>,
     pub(crate) store: Store,
     /// Which nodes offer each function, when the job started.
     pub(crate) functions: BTreeMap<Arc<str>, Vec<NodeId>>,
@@ -541,7 +541,7 @@ impl Futures {
     }
 
     pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {
-        self.0.owner.send(OwnerMsg::Program(call)).map_err(|error| JobError::Runtime { reason: error.to_string() })
+        self.0.owner.send(OwnerEvent::Program(call)).map_err(|error| JobError::Runtime { reason: error.to_string() })
     }
 }
 

@@ -12,6 +12,7 @@ use super::super::pushes::{Fold, Pushes};
 use super::super::window::Window;
 use super::*;
 use crate::ids::Incarnation;
+use crate::owner::{OwnerEvent, OwnerMsg};
 use crate::shell::{Post, PostOptions, mailbox};
 use crate::task::Place;
 
@@ -33,7 +34,7 @@ struct World {
     wall: Arc<Wall>,
     store: Store,
     /// What the last program said to its Owner.
-    inbox: RefCell<Option<mpsc::UnboundedReceiver<OwnerMsg>>>,
+    inbox: RefCell<Option<mpsc::UnboundedReceiver<OwnerEvent>>>,
     _spill: tempfile::TempDir,
 }
 
@@ -54,12 +55,12 @@ impl World {
     }
 
     /// The same, with what its Owner is told.
-    fn futures_and_owner(&self, choices: Choices, seed: u64) -> (Futures, mpsc::UnboundedReceiver<OwnerMsg>) {
+    fn futures_and_owner(&self, choices: Choices, seed: u64) -> (Futures, mpsc::UnboundedReceiver<OwnerEvent>) {
         let node = NodeId::new("n");
         let clock: Arc<dyn Clock> = self.wall.clone();
         let on_fatal = Box::new(|_| {});
         let post = Post::new(PostOptions { node, incarnation: Incarnation(1), clock: clock.clone(), on_fatal });
-        let (owner, inbox) = mailbox::<OwnerMsg>(&post, "owner");
+        let (owner, inbox) = mailbox::<OwnerMsg, OwnerEvent>(&post, "owner");
         let futures = Futures::new(FuturesParts {
             job: JobId::from_u128(1),
             owner,
@@ -144,7 +145,7 @@ impl World {
         }
         let mut news = BTreeMap::new();
         while let Ok(message) = self.inbox.borrow_mut().as_mut().unwrap().try_recv() {
-            if let OwnerMsg::Program(ProgramCall::OpenLane { lane, news: sender, .. }) = message {
+            if let OwnerEvent::Program(ProgramCall::OpenLane { lane, news: sender, .. }) = message {
                 news.insert(lane, sender);
             }
         }
@@ -189,19 +190,19 @@ async fn waits(futures: &Futures) -> Result<Option<Came>, JobError> {
 }
 
 /// What the program asked of its Owner but to give back references; whoever waits for an object is told `outcome`.
-fn asked(told: &mut mpsc::UnboundedReceiver<OwnerMsg>, outcome: Result<(), JobError>) -> Vec<&'static str> {
+fn asked(told: &mut mpsc::UnboundedReceiver<OwnerEvent>, outcome: Result<(), JobError>) -> Vec<&'static str> {
     let calls = std::iter::from_fn(|| told.try_recv().ok());
     let asked = calls.filter_map(|call| match call {
-        OwnerMsg::Program(ProgramCall::MayGiveUp(ObjectId(7))) => Some("may give up"),
-        OwnerMsg::Program(ProgramCall::Cancel(ObjectId(7))) => Some("cancel"),
-        OwnerMsg::Program(ProgramCall::Track { object, notify }) => {
+        OwnerEvent::Program(ProgramCall::MayGiveUp(ObjectId(7))) => Some("may give up"),
+        OwnerEvent::Program(ProgramCall::Cancel(ObjectId(7))) => Some("cancel"),
+        OwnerEvent::Program(ProgramCall::Track { object, notify }) => {
             match notify {
                 Notify::Once(answer) => drop(answer.send(outcome.clone())),
                 Notify::Queue(queue) => drop(queue.send((object, outcome.clone()))),
             }
             Some("track")
         }
-        OwnerMsg::Program(ProgramCall::Chose(_) | ProgramCall::ReleaseObject(_)) => None,
+        OwnerEvent::Program(ProgramCall::Chose(_) | ProgramCall::ReleaseObject(_)) => None,
         other => panic!("{other:?}"),
     });
     asked.collect()
@@ -210,7 +211,7 @@ fn asked(told: &mut mpsc::UnboundedReceiver<OwnerMsg>, outcome: Result<(), JobEr
 /// Runs `waits` while an Owner says `outcome`.
 async fn learns(
     futures: &Futures,
-    told: &mut mpsc::UnboundedReceiver<OwnerMsg>,
+    told: &mut mpsc::UnboundedReceiver<OwnerEvent>,
     outcome: Result<(), JobError>,
 ) -> (Result<Option<Came>, JobError>, Vec<&'static str>) {
     let mut calls = Vec::new();

@@ -175,7 +175,7 @@ impl Client {
         let (endpoint, events) =
             Endpoint::open(bus.clone(), options.subjects.clone(), me, SessionOptions::default()).await?;
         post.connect(endpoint.clone());
-        let (_, inbox) = mailbox::<ClientMsg>(&post, CLIENT_ACTOR);
+        let (_, inbox) = mailbox::<ClientMsg, ClientMsg>(&post, CLIENT_ACTOR);
         // Nobody is known to be dead here: heartbeats are for nodes.
         let pump = tokio::spawn(pump(events, post.clone(), Directory::default()));
         find_scheduler(&bus, &options.subjects, search(options.deadline), &options.clock).await?;

@@ -17,9 +17,9 @@ use crate::ids::{Incarnation, JobId, NodeId};
 use crate::joblog::Run;
 use crate::membership::Change;
 use crate::node::NodeParts;
-use crate::owner::{self, JobOutcome, OwnerActor, OwnerLog, OwnerMsg, OwnerParts};
+use crate::owner::{self, JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
 use crate::scheduler::{NodeInfo, Reign, SchedulerMsg};
-use crate::shell::{self, Address};
+use crate::shell::{self, Inbox};
 use crate::task::JobError;
 
 /// How long the Scheduler may take to say which nodes there are.
@@ -126,7 +126,7 @@ impl JobRun {
             admission.admitted().await;
             let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
             let result = result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }));
-            let _ = owner.send(OwnerMsg::Program(ProgramCall::Finished(result)));
+            let _ = owner.send(OwnerEvent::Program(ProgramCall::Finished(result)));
             std::future::pending::<()>().await
         });
         // The Owner has the last word: it ends the job when the program does, or before, when it cannot go on.
@@ -196,8 +196,8 @@ fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
 type Changes = (Receiver<Change>, Receiver<(NodeId, Incarnation)>, watch::Receiver<Option<Reign>>);
 
 /// Tells the Owner, for ever.
-async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Address<OwnerMsg>) {
-    let tell_reset = |(node, incarnation)| drop(owner.send(OwnerMsg::SessionReset { node, incarnation }));
+async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Inbox<OwnerEvent>) {
+    let tell_reset = |(node, incarnation)| drop(owner.send(OwnerEvent::SessionReset { node, incarnation }));
     loop {
         let change = tokio::select! {
             reset = resets.recv() => {
@@ -217,14 +217,14 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Ad
                 change
             }
             Ok(()) = reigns.changed() => {
-                let _ = owner.send(OwnerMsg::NewReign);
+                let _ = owner.send(OwnerEvent::NewReign);
                 continue;
             }
         };
         match change {
             Ok(change) => {
                 let (node, incarnation, state) = (change.node, change.incarnation, change.state);
-                let _ = owner.send(OwnerMsg::NodeState { node, incarnation, state });
+                let _ = owner.send(OwnerEvent::NodeState { node, incarnation, state });
             }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => std::future::pending::<()>().await,

@@ -114,12 +114,24 @@ pub enum HostMsg {
         /// The job.
         job: JobId,
     },
+}
+
+/// What is in a Host's mailbox.
+#[derive(Debug)]
+pub(crate) enum HostEvent {
+    /// Somebody said this, in this process or another one.
+    Wire(HostMsg),
     /// A job has ended.
-    #[serde(skip)]
     Ended {
         /// The job.
         job: JobId,
     },
+}
+
+impl From<HostMsg> for HostEvent {
+    fn from(message: HostMsg) -> Self {
+        Self::Wire(message)
+    }
 }
 
 impl Wire for HostMsg {
@@ -129,7 +141,7 @@ impl Wire for HostMsg {
         match self {
             Self::Start { client, .. } => SaidBy::Anybody(client),
             Self::Cancel { .. } => SaidBy::AnybodyAtAll,
-            Self::Resume { .. } | Self::Ended { .. } => SaidBy::Nodes,
+            Self::Resume { .. } => SaidBy::Nodes,
         }
     }
 }
@@ -228,7 +240,7 @@ impl Host {
                 }
             }
             drop(entered);
-            Some(HostMsg::Ended { job })
+            Some(HostEvent::Ended { job })
         });
     }
 }
@@ -446,10 +458,8 @@ impl JobEnd {
     }
 }
 
-impl Actor for Host {
-    type Message = HostMsg;
-
-    fn handle(&mut self, message: HostMsg, scope: &mut Scope<'_, Self>) {
+impl Host {
+    fn message(&mut self, message: HostMsg, scope: &mut Scope<'_, Self>) {
         match message {
             HostMsg::Start { spec, client } => self.start(spec.job, Some(spec), Some(&client), scope),
             HostMsg::Resume { job } => self.start(job, None, None, scope),
@@ -460,9 +470,18 @@ impl Actor for Host {
                 let owner = self.node.post.address::<OwnerMsg>(self.node.post.node(), &owner::actor_name(job));
                 let _ = owner.send(OwnerMsg::Cancel);
             }
-            HostMsg::Ended { job } => {
-                self.jobs.remove(&job);
-            }
+        }
+    }
+}
+
+impl Actor for Host {
+    type Message = HostMsg;
+    type Event = HostEvent;
+
+    fn handle(&mut self, event: HostEvent, scope: &mut Scope<'_, Self>) {
+        match event {
+            HostEvent::Wire(message) => self.message(message, scope),
+            HostEvent::Ended { job } => drop(self.jobs.remove(&job)),
         }
     }
 

@@ -12,13 +12,21 @@ use tracing::{info, warn};
 
 use super::figures::{MemoryPeak, Sampler, StoreUse};
 use super::protocol::{Beat, Health, Member, MembershipMsg, is_over};
-use super::state::{Effect, Event, State};
+use super::state::{Effect, MembershipEvent, State};
 use crate::event::NodeState;
 use crate::ids::{Incarnation, NodeId};
 use crate::node_manager::Gate;
 use crate::scheduler::{SchedulerLink, SchedulerMsg};
 use crate::shell::{Actor, Address, Fatal, Post, Scope, Wire};
 use crate::transfer::network::Network;
+
+impl From<MembershipMsg> for MembershipEvent {
+    fn from(message: MembershipMsg) -> Self {
+        match message {
+            MembershipMsg::Beat(beat) => Self::Beat(beat),
+        }
+    }
+}
 
 impl Wire for MembershipMsg {
     const PROTOCOL: &'static str = "membership";
@@ -185,7 +193,7 @@ impl Membership {
     /// Looks whether the process of a silent node is there.
     fn probe(&self, node: NodeId, incarnation: Incarnation, address: String, scope: &mut Scope<'_, Self>) {
         let looked = nobody_listens(&self.parts.network, self.parts.post.clock(), address);
-        scope.later(async move { looked.await.then_some(MembershipMsg::Refused { node, incarnation }) });
+        scope.later(async move { looked.await.then_some(MembershipEvent::Refused { node, incarnation }) });
     }
 
     fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
@@ -248,28 +256,22 @@ pub(crate) fn nobody_listens(
 
 impl Actor for Membership {
     type Message = MembershipMsg;
+    type Event = MembershipEvent;
 
     fn started(&mut self, scope: &mut Scope<'_, Self>) {
-        scope.after(TICK_MIN, MembershipMsg::Tick);
+        scope.after(TICK_MIN, MembershipEvent::Tick);
     }
 
-    fn handle(&mut self, message: MembershipMsg, scope: &mut Scope<'_, Self>) {
+    fn handle(&mut self, event: MembershipEvent, scope: &mut Scope<'_, Self>) {
         if self.over {
             return;
         }
         let now = self.parts.post.clock().now();
-        let event = match message {
-            MembershipMsg::Beat(beat) => Event::Beat(beat),
-            MembershipMsg::Tick => Event::Tick,
-            MembershipMsg::Leave => Event::Leave,
-            MembershipMsg::Speak => Event::Speak,
-            MembershipMsg::Refused { node, incarnation } => Event::Refused { node, incarnation },
-        };
-        let tick = event == Event::Tick;
+        let tick = event == MembershipEvent::Tick;
         self.parts.state.on(now, event, &mut self.effects);
         if tick {
             let wakeup = self.parts.state.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(now));
-            scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), MembershipMsg::Tick);
+            scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), MembershipEvent::Tick);
         }
     }
 

@@ -39,4 +39,4 @@ pub(crate) use actor::{Membership, MembershipParts, Renewal, nobody_listens};
 pub(crate) use claim::{Claim, Claimant, Kept, Step};
 pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
 pub use protocol::{BEAT_BYTES_MAX, Beat, Figures, Health, Member, MembershipMsg};
-pub use state::{Effect, Event, MembershipOptions, State};
+pub use state::{Effect, MembershipEvent, MembershipOptions, State};

@@ -3,12 +3,8 @@
 //! | message | from                                | answer         | if repeated                         | if lost                        |
 //! |---------|-------------------------------------|----------------|-------------------------------------|--------------------------------|
 //! | `Beat`  | Membership of every node, this one too | –           | ignored by incarnation and sequence, with whom it follows | the next one comes in 500 ms   |
-//! | `Tick`  | this node's timer                   | –              | harmless                            | the next one does its work     |
-//! | `Leave` | this node, at shutdown              | –              | harmless                            | the others wait for the silence |
-//! | `Speak` | the election on this node           | –              | harmless                            | the next beat says the same    |
-//! | `Refused` | a probe of this node              | –              | harmless                            | the node is dead after 3 s     |
 //!
-//! `Tick`, `Leave`, `Speak` and `Refused` are local: when they arrive from another process they are counted and dropped.
+//! What only its own process tells it is an [`MembershipEvent`](super::state::MembershipEvent) that is no beat.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,21 +16,6 @@ use crate::scheduler::Reign;
 pub enum MembershipMsg {
     /// A node lives. Published on `node.<node>.beat`, outside sessions.
     Beat(Beat),
-    /// Time has passed.
-    Tick,
-    /// This node is going to stop: say so to the others.
-    Leave,
-    /// There is news in the next beat: let it come now.
-    #[serde(skip)]
-    Speak,
-    /// Nobody listens at the address of a silent node.
-    #[serde(skip)]
-    Refused {
-        /// The node.
-        node: NodeId,
-        /// The life that listened there.
-        incarnation: Incarnation,
-    },
 }
 
 /// A sign of life.

@@ -76,7 +76,7 @@ impl MembershipOptions {
 
 /// What happens to Membership.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum MembershipEvent {
     /// Time has passed.
     Tick,
     /// A beat arrived, this node's own included.
@@ -121,7 +121,7 @@ pub enum Effect {
         /// How long it had been silent.
         silent: Duration,
     },
-    /// A node is silent: connect to where its Transfer listens. When that is refused, say [`Event::Refused`]; anything else,
+    /// A node is silent: connect to where its Transfer listens. When that is refused, say [`MembershipEvent::Refused`]; anything else,
     /// an answer or none, says nothing (it may be frozen, or cut off from the bus only).
     Probe {
         /// The node.
@@ -297,16 +297,16 @@ impl State {
     }
 
     /// Takes one event in; what is to be done is appended to `effects`, in order.
-    pub fn on(&mut self, now: Duration, event: Event, effects: &mut Vec<Effect>) {
+    pub fn on(&mut self, now: Duration, event: MembershipEvent, effects: &mut Vec<Effect>) {
         match event {
             // A tick judges; a beat only adds evidence. So beats that queued up while this process was frozen are
             // all taken in before, or the audible clock keeps anybody from being called dead without them.
-            Event::Tick => {
+            MembershipEvent::Tick => {
                 self.beat_if_due(now, effects);
                 self.judge_self(now, effects);
                 self.judge_peers(now, effects);
             }
-            Event::Beat(beat) => {
+            MembershipEvent::Beat(beat) => {
                 self.hear(now, effects);
                 if beat.node == self.me {
                     self.on_echo(now, &beat, effects);
@@ -314,13 +314,13 @@ impl State {
                     self.on_peer(now, beat, effects);
                 }
             }
-            Event::Refused { node, incarnation } => self.on_refused(now, node, incarnation, effects),
-            Event::Leave => {
+            MembershipEvent::Refused { node, incarnation } => self.on_refused(now, node, incarnation, effects),
+            MembershipEvent::Leave => {
                 self.left = true;
                 self.publish(now, effects);
             }
-            Event::Speak if self.left => {}
-            Event::Speak => self.publish(now, effects),
+            MembershipEvent::Speak if self.left => {}
+            MembershipEvent::Speak => self.publish(now, effects),
         }
     }
 

@@ -39,7 +39,7 @@ impl Alone {
         Self { state, echo: true, log: Vec::new() }
     }
 
-    fn on(&mut self, at: Duration, event: Event) {
+    fn on(&mut self, at: Duration, event: MembershipEvent) {
         let mut effects = Vec::new();
         self.state.on(at, event, &mut effects);
         for effect in effects {
@@ -47,7 +47,7 @@ impl Alone {
                 && self.echo
             {
                 let echo = beat("me", incarnation.0, *sequence);
-                self.on(at, Event::Beat(echo));
+                self.on(at, MembershipEvent::Beat(echo));
             }
             self.log.push((at, effect));
         }
@@ -56,7 +56,7 @@ impl Alone {
     /// Ticks up to and including `until`, each time the state asks for it.
     fn run(&mut self, until: Duration) {
         while let Some(at) = self.state.next_wakeup().filter(|at| *at <= until) {
-            self.on(at, Event::Tick);
+            self.on(at, MembershipEvent::Tick);
         }
     }
 
@@ -64,7 +64,7 @@ impl Alone {
     fn beats(&mut self, name: &str, incarnation: u64, mut sequence: u64, from: u64, to: u64) -> u64 {
         for at in (from..to).step_by(500) {
             self.run(ms(at));
-            self.on(ms(at), Event::Beat(beat(name, incarnation, sequence)));
+            self.on(ms(at), MembershipEvent::Beat(beat(name, incarnation, sequence)));
             sequence += 1;
         }
         sequence
@@ -127,10 +127,10 @@ fn probes(world: &Alone, name: &str) -> Vec<u64> {
 
 #[test]
 fn a_silent_node_is_probed_and_dead_at_once_when_nobody_listens_there() {
-    let refused = |incarnation| Event::Refused { node: node("n1"), incarnation: Incarnation(incarnation) };
+    let refused = |incarnation| MembershipEvent::Refused { node: node("n1"), incarnation: Incarnation(incarnation) };
     let mut world = Alone::new();
     world.run(ms(100));
-    world.on(ms(100), Event::Beat(beat_at("n1", 1, 1)));
+    world.on(ms(100), MembershipEvent::Beat(beat_at("n1", 1, 1)));
     world.run(ms(900));
     assert_eq!(probes(&world, "n1"), [850]);
     // Of an earlier life.
@@ -143,7 +143,7 @@ fn a_silent_node_is_probed_and_dead_at_once_when_nobody_listens_there() {
     // Who answers, or does not, is dead when it has been silent for long.
     let mut world = Alone::new();
     world.run(ms(100));
-    world.on(ms(100), Event::Beat(beat_at("n1", 1, 1)));
+    world.on(ms(100), MembershipEvent::Beat(beat_at("n1", 1, 1)));
     world.run(ms(10_000));
     assert_eq!(probes(&world, "n1"), [850, 1350, 1850, 2350, 2850]);
     assert_eq!(world.story("n1").last(), Some(&(3100, 1, Health::Dead)));
@@ -152,27 +152,27 @@ fn a_silent_node_is_probed_and_dead_at_once_when_nobody_listens_there() {
 #[test]
 fn a_node_that_is_heard_lives_whatever_a_probe_says() {
     let mut world = Alone::new();
-    world.on(ms(0), Event::Beat(beat_at("n1", 1, 1)));
+    world.on(ms(0), MembershipEvent::Beat(beat_at("n1", 1, 1)));
     world.run(ms(800));
     assert_eq!(probes(&world, "n1"), [750]);
-    world.on(ms(810), Event::Beat(beat_at("n1", 1, 2)));
-    world.on(ms(820), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
+    world.on(ms(810), MembershipEvent::Beat(beat_at("n1", 1, 2)));
+    world.on(ms(820), MembershipEvent::Refused { node: node("n1"), incarnation: Incarnation(1) });
     assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
     // Nor is anybody dead because the bus is away.
     let mut world = Alone::new();
     world.echo = false;
-    world.on(ms(0), Event::Beat(beat_at("n1", 1, 1)));
+    world.on(ms(0), MembershipEvent::Beat(beat_at("n1", 1, 1)));
     world.run(ms(5000));
-    world.on(ms(5000), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
+    world.on(ms(5000), MembershipEvent::Refused { node: node("n1"), incarnation: Incarnation(1) });
     assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
     assert_eq!(probes(&world, "n1"), [0; 0]);
     // Nor before it is known that the bus is away.
     let mut world = Alone::new();
-    world.on(ms(0), Event::Beat(beat_at("n1", 1, 1)));
+    world.on(ms(0), MembershipEvent::Beat(beat_at("n1", 1, 1)));
     world.echo = false;
     world.run(ms(800));
     assert_eq!(probes(&world, "n1"), [0; 0]);
-    world.on(ms(800), Event::Refused { node: node("n1"), incarnation: Incarnation(1) });
+    world.on(ms(800), MembershipEvent::Refused { node: node("n1"), incarnation: Incarnation(1) });
     assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
 }
 
@@ -188,9 +188,9 @@ fn late_and_repeated_beats_change_nothing() {
     ];
     for (late, counts) in table {
         let mut world = Alone::new();
-        world.on(ms(0), Event::Beat(beat("n1", 3, 10)));
+        world.on(ms(0), MembershipEvent::Beat(beat("n1", 3, 10)));
         let (before, log) = (world.state.members(ms(0)), world.log.len());
-        world.on(ms(0), Event::Beat(late.clone()));
+        world.on(ms(0), MembershipEvent::Beat(late.clone()));
         assert_eq!(world.state.members(ms(0)), before, "{late:?}");
         assert_eq!(world.log.len(), log, "{late:?}");
         assert_eq!(world.state.counts(), counts, "{late:?}");
@@ -203,8 +203,8 @@ fn a_late_beat_does_not_prolong_a_life() {
     world.beats("n1", 2, 1, 0, 1000);
     for at in (1000..3600).step_by(100) {
         world.run(ms(at));
-        world.on(ms(at), Event::Beat(beat("n1", 1, at)));
-        world.on(ms(at), Event::Beat(beat("n1", 2, 1)));
+        world.on(ms(at), MembershipEvent::Beat(beat("n1", 1, at)));
+        world.on(ms(at), MembershipEvent::Beat(beat("n1", 2, 1)));
     }
     assert_eq!(world.story("n1").last(), Some(&(3500, 2, Health::Dead)));
 }
@@ -222,7 +222,7 @@ fn a_dead_incarnation_that_beats_again_stays_dead_and_is_told() {
     world.beats("n1", 2, 1, 7000, 8000);
     assert_eq!(world.story("n1").last(), Some(&(7000, 2, Health::Alive)));
     // The old incarnation's late words do not count, and nobody is told any more.
-    world.on(ms(7600), Event::Beat(beat("n1", 1, next)));
+    world.on(ms(7600), MembershipEvent::Beat(beat("n1", 1, next)));
     world.log.clear();
     world.run(ms(8000));
     assert!(!world.has(told));
@@ -234,7 +234,7 @@ fn a_node_that_was_called_dead_takes_the_next_incarnation_once() {
     world.run(ms(1000));
     for (sequence, teller) in ["n1", "n2", "n1"].into_iter().enumerate() {
         let told = Beat { zombies: vec![(node("me"), Incarnation(5))], ..beat(teller, 1, sequence as u64 + 1) };
-        world.on(ms(1100), Event::Beat(told));
+        world.on(ms(1100), MembershipEvent::Beat(told));
     }
     let renewals: Vec<_> = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Renew { .. })).collect();
     assert_eq!(renewals, [&(ms(1100), Effect::Renew { incarnation: Incarnation(6), told_by: node("n1") })]);
@@ -255,7 +255,7 @@ fn a_restarted_node_is_alive_under_its_new_incarnation_without_a_death_between()
 fn silence_of_all_is_the_bus_and_nobody_is_dead() {
     let mut world = Alone::new();
     let mut next = world.beats("n1", 1, 1, 0, 5000);
-    world.on(ms(4900), Event::Beat(beat("n2", 1, 1)));
+    world.on(ms(4900), MembershipEvent::Beat(beat("n2", 1, 1)));
     world.echo = false;
     world.run(ms(34_900));
     assert!(world.has(|effect| matches!(effect, Effect::BusSilent { .. })));
@@ -324,12 +324,12 @@ fn a_node_that_was_frozen_fences_itself_and_calls_nobody_dead() {
         let mut world = Alone { state: world.state.clone(), echo: false, log: Vec::new() };
         let thaw = ms(12_000);
         if tick_first {
-            world.on(thaw, Event::Tick);
+            world.on(thaw, MembershipEvent::Tick);
         }
         for sequence in 5..25 {
-            world.on(thaw, Event::Beat(beat("n1", 1, sequence)));
+            world.on(thaw, MembershipEvent::Beat(beat("n1", 1, sequence)));
         }
-        world.on(thaw, Event::Tick);
+        world.on(thaw, MembershipEvent::Tick);
         assert!(world.state.is_fenced(), "tick first: {tick_first}");
         assert_eq!(world.state.health(&node("n1")), Some(Health::Alive), "tick first: {tick_first}");
         let beats = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Publish { .. })).count();
@@ -342,12 +342,12 @@ fn news_is_told_at_once_and_the_next_beat_is_in_its_time() {
     let mut world = Alone::new();
     world.run(ms(700));
     world.log.clear();
-    world.on(ms(700), Event::Speak);
+    world.on(ms(700), MembershipEvent::Speak);
     assert!(matches!(world.log[..], [(_, Effect::Publish { stopping: false, .. })]), "{:?}", world.log);
     assert_eq!(world.state.next_wakeup(), Some(ms(1000)));
-    world.on(ms(800), Event::Leave);
+    world.on(ms(800), MembershipEvent::Leave);
     world.log.clear();
-    world.on(ms(900), Event::Speak);
+    world.on(ms(900), MembershipEvent::Speak);
     assert_eq!(world.log, [], "who has left says nothing");
 }
 
@@ -355,12 +355,12 @@ fn news_is_told_at_once_and_the_next_beat_is_in_its_time() {
 fn goodbye_is_told_at_once_and_ends_the_beats() {
     let mut world = Alone::new();
     world.run(ms(700));
-    world.on(ms(700), Event::Leave);
+    world.on(ms(700), MembershipEvent::Leave);
     assert!(matches!(world.log.last(), Some((_, Effect::Publish { stopping: true, .. }))));
     assert_eq!(world.state.next_wakeup(), None);
     let mut other = Alone::new();
-    other.on(ms(0), Event::Beat(beat("n1", 1, 1)));
-    other.on(ms(500), Event::Beat(Beat { stopping: true, ..beat("n1", 1, 2) }));
+    other.on(ms(0), MembershipEvent::Beat(beat("n1", 1, 1)));
+    other.on(ms(500), MembershipEvent::Beat(Beat { stopping: true, ..beat("n1", 1, 2) }));
     other.run(ms(9000));
     assert_eq!(other.story("n1"), [(0, 1, Health::Alive), (500, 1, Health::Left)]);
 }
@@ -368,7 +368,7 @@ fn goodbye_is_told_at_once_and_ends_the_beats() {
 #[test]
 fn a_second_process_under_the_same_name_is_noticed_by_the_older_one() {
     let mut world = Alone::new();
-    world.on(ms(100), Event::Beat(beat("me", 6, 1)));
+    world.on(ms(100), MembershipEvent::Beat(beat("me", 6, 1)));
     assert!(world.has(|effect| *effect == Effect::Impostor { incarnation: Incarnation(6) }));
 }
 
@@ -376,12 +376,12 @@ fn a_second_process_under_the_same_name_is_noticed_by_the_older_one() {
 fn room_is_made_by_forgetting_the_dead_never_the_living() {
     let mut world = Alone::new();
     world.state.options.nodes_max = 2;
-    world.on(ms(0), Event::Beat(beat("a", 1, 1)));
-    world.on(ms(0), Event::Beat(beat("b", 1, 1)));
-    world.on(ms(0), Event::Beat(beat("c", 1, 1)));
+    world.on(ms(0), MembershipEvent::Beat(beat("a", 1, 1)));
+    world.on(ms(0), MembershipEvent::Beat(beat("b", 1, 1)));
+    world.on(ms(0), MembershipEvent::Beat(beat("c", 1, 1)));
     assert_eq!((world.state.health(&node("c")), world.state.counts().refused), (None, 1));
-    world.on(ms(10), Event::Beat(Beat { stopping: true, ..beat("a", 1, 2) }));
-    world.on(ms(20), Event::Beat(beat("c", 1, 1)));
+    world.on(ms(10), MembershipEvent::Beat(Beat { stopping: true, ..beat("a", 1, 2) }));
+    world.on(ms(20), MembershipEvent::Beat(beat("c", 1, 1)));
     assert_eq!(world.state.health(&node("a")), None);
     assert_eq!(world.state.health(&node("c")), Some(Health::Alive));
 }
@@ -415,19 +415,19 @@ impl World {
                 world.flying.pop_first();
                 if !cut(to, due) {
                     let beat = world.beats[index as usize].clone();
-                    world.on(at, to, Event::Beat(beat), &cut);
+                    world.on(at, to, MembershipEvent::Beat(beat), &cut);
                 }
             }
             for who in 0..world.nodes.len() {
                 if world.nodes[who].next_wakeup().is_some_and(|due| due <= ms(at)) {
-                    world.on(at, who, Event::Tick, &cut);
+                    world.on(at, who, MembershipEvent::Tick, &cut);
                 }
             }
         }
         world
     }
 
-    fn on(&mut self, at: u64, who: usize, event: Event, cut: &impl Fn(usize, u64) -> bool) {
+    fn on(&mut self, at: u64, who: usize, event: MembershipEvent, cut: &impl Fn(usize, u64) -> bool) {
         let mut effects = Vec::new();
         self.nodes[who].on(ms(at), event, &mut effects);
         for effect in effects {
@@ -525,7 +525,7 @@ fn a_fence_lifts_after_the_echoes_of_two_beats_that_were_sent_since_and_come_in_
         .collect();
     let mut late = Alone { state: world.state.clone(), echo: false, log: Vec::new() };
     let mut echo = |at: u64, sequence| {
-        world.on(ms(at), Event::Beat(beat("me", 5, sequence)));
+        world.on(ms(at), MembershipEvent::Beat(beat("me", 5, sequence)));
         world.state.is_fenced()
     };
     assert!(echo(4000, since[0] - 1), "the others may have heard this one before they called it dead");
@@ -534,7 +534,7 @@ fn a_fence_lifts_after_the_echoes_of_two_beats_that_were_sent_since_and_come_in_
     }
     assert!(!echo(4100, since[1]));
     for sequence in &since {
-        late.on(ms(8000), Event::Beat(beat("me", 5, *sequence)));
+        late.on(ms(8000), MembershipEvent::Beat(beat("me", 5, *sequence)));
         assert!(late.state.is_fenced(), "that was long ago");
     }
 }
@@ -548,8 +548,8 @@ fn a_life_is_over_when_it_is_dead_or_followed_by_another_and_not_after_a_goodbye
     assert!(!over(&world, "nobody", 1));
     world.run(ms(6000));
     assert_eq!([1, 2, 3].map(|life| over(&world, "n1", life)), [true, true, false]);
-    world.on(ms(6000), Event::Beat(beat("n2", 1, 1)));
-    world.on(ms(6100), Event::Beat(Beat { stopping: true, ..beat("n2", 1, 2) }));
+    world.on(ms(6000), MembershipEvent::Beat(beat("n2", 1, 1)));
+    world.on(ms(6100), MembershipEvent::Beat(Beat { stopping: true, ..beat("n2", 1, 2) }));
     assert!(!over(&world, "n2", 1), "what it said before may still come");
     let members = world.state.members(ms(6200));
     let told: Vec<_> = members.iter().map(|it| (it.node.as_str(), it.incarnation.0, it.health, it.silent_ms)).collect();
@@ -560,10 +560,10 @@ fn a_life_is_over_when_it_is_dead_or_followed_by_another_and_not_after_a_goodbye
 fn a_tick_that_comes_late_does_not_shift_the_beats() {
     let mut world = Alone::new();
     world.run(ms(400));
-    world.on(ms(510), Event::Tick);
+    world.on(ms(510), MembershipEvent::Tick);
     assert_eq!(world.state.next_wakeup(), Some(ms(1000)));
     // One by a whole beat: there are no two at once.
-    world.on(ms(1500), Event::Tick);
+    world.on(ms(1500), MembershipEvent::Tick);
     assert_eq!(world.state.next_wakeup(), Some(ms(2000)));
 }
 
@@ -572,7 +572,7 @@ fn a_node_with_a_new_incarnation_says_so_at_once_and_beats_in_its_time() {
     let mut world = Alone::new();
     world.run(ms(1000));
     let told = Beat { zombies: vec![(node("me"), Incarnation(5))], ..beat("n1", 1, 1) };
-    world.on(ms(1100), Event::Beat(told));
+    world.on(ms(1100), MembershipEvent::Beat(told));
     assert_eq!(world.state.next_wakeup(), Some(ms(1600)));
 }
 
@@ -582,9 +582,9 @@ fn only_who_is_dead_and_beats_is_told_so_and_that_is_counted() {
         |world: &Alone| world.has(|effect| matches!(effect, Effect::Publish { zombies, .. } if !zombies.is_empty()));
     for (stopping, told) in [(false, true), (true, false)] {
         let mut world = Alone::new();
-        world.on(ms(0), Event::Beat(Beat { stopping, ..beat("n1", 1, 1) }));
+        world.on(ms(0), MembershipEvent::Beat(Beat { stopping, ..beat("n1", 1, 1) }));
         world.run(ms(6000));
-        world.on(ms(6000), Event::Beat(beat("n1", 1, 2)));
+        world.on(ms(6000), MembershipEvent::Beat(beat("n1", 1, 2)));
         world.run(ms(7000));
         assert_eq!((zombies(&world), world.state.counts().stale), (told, 1));
     }
@@ -594,7 +594,7 @@ fn only_who_is_dead_and_beats_is_told_so_and_that_is_counted() {
 fn no_more_than_so_many_nodes_are_probed_at_a_time() {
     let mut world = Alone::new();
     world.run(ms(100));
-    (0..40).for_each(|number| world.on(ms(100), Event::Beat(beat_at(&format!("n{number}"), 1, 1))));
+    (0..40).for_each(|number| world.on(ms(100), MembershipEvent::Beat(beat_at(&format!("n{number}"), 1, 1))));
     world.run(ms(850));
     let probes = world.log.iter().filter(|(_, effect)| matches!(effect, Effect::Probe { .. })).count();
     assert_eq!(probes, PROBES_MAX as usize);
@@ -612,7 +612,7 @@ fn whom_a_node_follows_is_heard_in_beats_that_are_new_and_in_no_other() {
         alone.log.iter().filter_map(follows).collect::<Vec<_>>()
     };
     let says = |name: &str, incarnation, sequence, reign: &Reign| {
-        Event::Beat(Beat { reign: Some(reign.clone()), ..beat(name, incarnation, sequence) })
+        MembershipEvent::Beat(Beat { reign: Some(reign.clone()), ..beat(name, incarnation, sequence) })
     };
     alone.on(ms(0), says("a", 2, 7, &dead));
     assert_eq!(told(&alone), [("a".to_owned(), 3)]);
@@ -627,7 +627,7 @@ fn whom_a_node_follows_is_heard_in_beats_that_are_new_and_in_no_other() {
     assert_eq!(told(&alone).last(), Some(&("a".to_owned(), 4)));
     // Of its own beats the echo of one that waits for it, once.
     alone.echo = false;
-    alone.on(ms(5000), Event::Speak);
+    alone.on(ms(5000), MembershipEvent::Speak);
     let sequence = alone.state.sequence;
     for _ in 0..3 {
         alone.on(ms(5001), says("me", 5, sequence, &other));

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::copying::{self, Copied, Source};
-use super::protocol::{Look, MergerMsg, News, Take};
+use super::event::{Look, MergerEvent, News, Take};
+use super::protocol::MergerMsg;
 use super::state::{Effect, Key, State};
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
@@ -136,7 +137,7 @@ impl Merger {
         let (handle, registration) = AbortHandle::new_pair();
         self.works.insert(work, handle);
         let doing = Abortable::new(doing, registration);
-        scope.later(async move { doing.await.ok().map(|news| MergerMsg::News(work, news)) });
+        scope.later(async move { doing.await.ok().map(|news| MergerEvent::News(work, news)) });
     }
 
     fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
@@ -152,9 +153,9 @@ impl Merger {
                 let (job, _, object) = key;
                 let metas = self.directories.remove(&key).unwrap_or_default();
                 let (stager, source) = (self.stager.clone(), Source { job, object, at, ranges });
-                let address = scope.address().clone();
+                let inbox = scope.inbox().clone();
                 self.begin(work, scope, async move {
-                    let tell = |news| drop(address.send(MergerMsg::News(work, news)));
+                    let tell = |news| drop(inbox.send(MergerEvent::News(work, news)));
                     match copying::copy(&stager, &source, metas, tell).await {
                         Ok(copies) => News::Copied(copies),
                         Err(error) => {
@@ -192,12 +193,8 @@ impl Merger {
             }
         }
     }
-}
 
-impl Actor for Merger {
-    type Message = MergerMsg;
-
-    fn handle(&mut self, message: MergerMsg, _scope: &mut Scope<'_, Self>) {
+    fn message(&mut self, message: MergerMsg) {
         match message {
             MergerMsg::Open { job, owner, lane, ranges, fold_at } => {
                 self.state.open(job, lane, owner, ranges, fold_at);
@@ -207,10 +204,21 @@ impl Actor for Merger {
                 self.state.end(job);
                 self.owners.remove(&job);
             }
-            MergerMsg::Look(look) => self.look(look),
-            MergerMsg::Take(take) => self.take(take),
-            MergerMsg::News(work, news) => self.news(work, news),
-            MergerMsg::Tight => self.tight = true,
+        }
+    }
+}
+
+impl Actor for Merger {
+    type Message = MergerMsg;
+    type Event = MergerEvent;
+
+    fn handle(&mut self, event: MergerEvent, _scope: &mut Scope<'_, Self>) {
+        match event {
+            MergerEvent::Wire(message) => self.message(message),
+            MergerEvent::Look(look) => self.look(look),
+            MergerEvent::Take(take) => self.take(take),
+            MergerEvent::News(work, news) => self.news(work, news),
+            MergerEvent::Tight => self.tight = true,
         }
     }
 

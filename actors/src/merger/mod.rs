@@ -19,10 +19,12 @@
 
 mod actor;
 mod copying;
+mod event;
 mod protocol;
 mod state;
 #[cfg(test)]
 mod state_tests;
 
 pub(crate) use actor::{Merger, PushCount};
-pub use protocol::{ACTOR, Look, MergerMsg, News, Pieces, Take};
+pub(crate) use event::{Look, MergerEvent, News, Pieces, Take};
+pub use protocol::{ACTOR, MergerMsg};

@@ -5,19 +5,10 @@
 //! | `Open`   | Owner       | –                         | ignored                | its pushes are ignored                      |
 //! | `Push`   | Owner       | `FoldDue`, with others    | ignored by object      | the program folds at its end, merges fetch  |
 //! | `EndJob` | Owner       | –                         | ignored                | repeated by the session                     |
-//! | `Look`   | NodeManager | which copies are here     | –                      | never leaves the process                    |
-//! | `Take`   | NodeManager | the copies                | nothing is there       | never leaves the process                    |
-//! | `News`   | itself      | –                         | ignored by its number  | never leaves the process                    |
-//! | `Tight`  | the store   | –                         | copies may go again    | never leaves the process                    |
 
-use std::fmt;
-
-use exobus_store::{Block, PartMeta};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 
-use super::copying::Copied;
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{JobId, NodeId};
 use crate::node_manager::ObjectIds;
 use crate::shell::Wire;
 use crate::task::Parts;
@@ -59,71 +50,8 @@ pub enum MergerMsg {
         /// The job.
         job: JobId,
     },
-    /// Which of these are here? Answered when none of them is on its way.
-    #[serde(skip)]
-    Look(Look),
-    /// A task that has all its other memory takes these.
-    #[serde(skip)]
-    Take(Take),
-    /// How work number `.0` goes on.
-    #[serde(skip)]
-    News(u64, News),
-    /// Arguments find no memory.
-    #[serde(skip)]
-    Tight,
 }
 
 impl Wire for MergerMsg {
     const PROTOCOL: &'static str = "merger";
-}
-
-/// Parts of objects, as a task will read them.
-pub type Pieces = Vec<(ObjectId, Parts)>;
-
-/// See [`MergerMsg::Look`].
-#[derive(Debug)]
-pub struct Look {
-    /// The job.
-    pub job: JobId,
-    /// What is wanted.
-    pub pieces: Pieces,
-    /// Whether each is here.
-    pub answer: oneshot::Sender<Vec<bool>>,
-}
-
-/// See [`MergerMsg::Take`].
-#[derive(Debug)]
-pub struct Take {
-    /// The job.
-    pub job: JobId,
-    /// What is wanted.
-    pub pieces: Pieces,
-    /// Each of them, `None` where it is not here.
-    pub answer: oneshot::Sender<Vec<Option<Block>>>,
-}
-
-/// What happened to a copy that is being made.
-pub enum News {
-    /// The directories of its pieces; `None`: its holder cannot be asked, or does not have it.
-    Sized(Option<Vec<Vec<PartMeta>>>),
-    /// The store has no memory for it now.
-    Short,
-    /// The store has granted its memory.
-    Granted,
-    /// It is here.
-    Copied(Vec<Copied>),
-    /// It will not come.
-    Failed,
-}
-
-impl fmt::Debug for News {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sized(_) => "Sized",
-            Self::Short => "Short",
-            Self::Granted => "Granted",
-            Self::Copied(_) => "Copied",
-            Self::Failed => "Failed",
-        })
-    }
 }

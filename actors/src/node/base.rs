@@ -16,10 +16,10 @@ use crate::host::Admission;
 use crate::isolation;
 use crate::joblog::LogsLink;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
-use crate::merger::{MergerMsg, PushCount};
+use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{Doubts, ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};
 use crate::scheduler::SchedulerLink;
-use crate::shell::{Address, Post};
+use crate::shell::{Inbox, Post};
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
 
 /// Where jobs run in a cluster.
@@ -54,7 +54,7 @@ pub(super) struct Base {
     /// The name of the node, from when this process has it.
     pub(super) name: RefCell<Option<Name>>,
     /// Whom the store tells that memory is tight, while it is there.
-    pub(super) merger: Arc<RwLock<Option<Address<MergerMsg>>>>,
+    pub(super) merger: Arc<RwLock<Option<Inbox<MergerEvent>>>>,
 }
 
 impl Base {
@@ -68,7 +68,7 @@ impl Base {
             let text = "this process was started as an executor: main has to call exobus::isolation::enter() first";
             return Err(NodeError::Other(text.into()));
         }
-        let merger = Arc::<RwLock<Option<Address<MergerMsg>>>>::default();
+        let merger = Arc::<RwLock<Option<Inbox<MergerEvent>>>>::default();
         let store_options = exobus_store::StoreOptions {
             executors: options.executors,
             node: spill_name(options),
@@ -230,13 +230,13 @@ fn log(event: &StoreEvent) {
 }
 
 /// A hook that logs, and tells the Merger when arguments find no memory, besides what `other` does.
-fn tell_when_tight(merger: &Arc<RwLock<Option<Address<MergerMsg>>>>, other: Option<EventHook>) -> EventHook {
+fn tell_when_tight(merger: &Arc<RwLock<Option<Inbox<MergerEvent>>>>, other: Option<EventHook>) -> EventHook {
     let merger = merger.clone();
     Arc::new(move |event| {
         log(&event);
         if let (StoreEvent::MemoryTight { .. }, Some(merger)) = (&event, &*merger.read()) {
             // One that has ended holds nothing.
-            let _ = merger.send(MergerMsg::Tight);
+            let _ = merger.send(MergerEvent::Tight);
         }
         if let Some(other) = &other {
             other(event);

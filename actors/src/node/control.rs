@@ -27,14 +27,14 @@ use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
 use crate::host::{self, Host};
 use crate::ids::{Epoch, Incarnation};
 use crate::joblog::LogsLink;
-use crate::membership::{Membership, MembershipMsg, MembershipParts, Renewal, State as MembershipState};
+use crate::membership::{Membership, MembershipEvent, MembershipParts, Renewal, State as MembershipState};
 use crate::merger::{self, Merger};
 use crate::node_manager::{
     self, ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
 };
 use crate::registry::{Function, functions, programs};
-use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerMsg, SchedulerOptions};
-use crate::shell::{self, Address, Fatal, Post, PostOptions};
+use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerEvent, SchedulerMsg, SchedulerOptions};
+use crate::shell::{self, Fatal, Inbox, Post, PostOptions};
 use crate::transfer::network::Network;
 
 /// How long the farewell to the other processes may take.
@@ -250,7 +250,7 @@ struct Running {
 /// What only a node of a cluster has.
 struct Joined {
     endpoint: Endpoint,
-    membership: Address<MembershipMsg>,
+    membership: Inbox<MembershipEvent>,
     campaign: Option<Campaign>,
     renewals: mpsc::UnboundedReceiver<Renewal>,
     /// What the Scheduler is told that this node is.
@@ -271,7 +271,7 @@ impl Running {
         let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), LogsLink::default());
         let scheduler = shell::spawn(&base.post, scheduler::ACTOR, scheduler);
         let epoch = Epoch(1);
-        let _ = scheduler.send(SchedulerMsg::Reign { epoch, until: Duration::MAX, succeeds: false });
+        let _ = scheduler.send(SchedulerEvent::Reign { epoch, until: Duration::MAX, succeeds: false });
         let _ = scheduler.send(SchedulerMsg::NodeUp(node_spec(base, options)));
         base.link.follow(&Reign { epoch, node: options.name.clone() });
         let parts = base.parts(options.executors);
@@ -318,7 +318,7 @@ impl Running {
         let membership = spawn_membership(base, (cluster, &options.network), scheduler.clone(), renewal, renew)?;
         hear_beats(cluster, &base.post, membership.clone()).await?;
         // Before it registers: who was never heard cannot fall silent, and a Scheduler would count on it for ever.
-        let _ = membership.send(MembershipMsg::Speak);
+        let _ = membership.send(MembershipEvent::Speak);
         let campaign = match (scheduler, ground) {
             (Some(scheduler), Some(ground)) => Some(stand(base, cluster, ground, scheduler, membership.clone()).await?),
             _ => None,
@@ -407,7 +407,7 @@ impl Running {
             if let Some(campaign) = joined.campaign {
                 campaign.leave().await;
             }
-            let _ = joined.membership.send(MembershipMsg::Leave);
+            let _ = joined.membership.send(MembershipEvent::Leave);
             // Who is gone acknowledges nothing.
             for gone in self.parts.directory.members().into_iter().filter(|member| member.health.is_gone()) {
                 joined.endpoint.forget(gone.node.as_str());
@@ -512,8 +512,8 @@ async fn stand(
     base: &Base,
     cluster: &ClusterOptions,
     ground: Ground,
-    scheduler: Address<SchedulerMsg>,
-    membership: Address<MembershipMsg>,
+    scheduler: Inbox<SchedulerEvent>,
+    membership: Inbox<MembershipEvent>,
 ) -> Result<Campaign, NodeError> {
     if matches!(ground, Ground::Word)
         && let Some(other) = ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?
@@ -556,7 +556,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
     let merger = shell::spawn(&base.post, merger::ACTOR, merger);
     *base.merger.write() = Some(merger.clone());
     let stager = Stager { pushed: Pushed::to(merger), ..parts.stager.clone() };
-    shell::spawn_at(&base.post, node_manager::ACTOR, |address| {
+    shell::spawn_at(&base.post, node_manager::ACTOR, |inbox| {
         let figures = parts.figures.clone();
         let parts = NodeManagerParts {
             post: base.post.clone(),
@@ -569,17 +569,17 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
             figures: Box::new(move || figures()),
             scheduler: options.cluster.is_some().then(|| base.link.clone()),
         };
-        NodeManager::new(parts, address)
+        NodeManager::new(parts, inbox)
     });
 }
 
 fn spawn_membership(
     base: &Base,
     (cluster, network): (&ClusterOptions, &Arc<dyn Network>),
-    scheduler: Option<Address<SchedulerMsg>>,
+    scheduler: Option<Inbox<SchedulerEvent>>,
     renewal: Option<Renewal>,
     renewals: mpsc::UnboundedSender<Renewal>,
-) -> Result<Address<MembershipMsg>, NodeError> {
+) -> Result<Inbox<MembershipEvent>, NodeError> {
     let me = base.post.node();
     let fresh =
         || MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership, base.post.clock().now());
@@ -594,7 +594,7 @@ fn spawn_membership(
         peak: base.peak.clone(),
         data_address: base.data_address(),
         directory: base.directory.clone(),
-        scheduler,
+        scheduler: scheduler.map(|scheduler| scheduler.address()),
         link: base.link.clone(),
         gate: base.gate.clone(),
         renewals,

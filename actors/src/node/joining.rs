@@ -14,9 +14,9 @@ use tracing::{debug, info, warn};
 
 use super::{ClusterOptions, JobsOver, NodeError};
 use crate::ids::{Incarnation, NodeId};
-use crate::membership::{BEAT_BYTES_MAX, Directory, MembershipMsg};
+use crate::membership::{BEAT_BYTES_MAX, Directory, MembershipEvent, MembershipMsg};
 use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
-use crate::shell::{Address, Post};
+use crate::shell::{Inbox, Post};
 
 /// How often a node tells the Scheduler that it is there.
 const REGISTER_EVERY: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ const WHERE_DEADLINE: Duration = Duration::from_millis(500);
 pub(super) async fn hear_beats(
     cluster: &ClusterOptions,
     post: &Post,
-    membership: Address<MembershipMsg>,
+    membership: Inbox<MembershipEvent>,
 ) -> Result<(), NodeError> {
     let every_beat = cluster.subjects.every_node("beat").map_err(|error| NodeError::Other(error.to_string()))?;
     let mut beats = cluster.bus.subscribe(every_beat, SubscribeOptions::small(BEAT_BYTES_MAX)).await?;
@@ -71,7 +71,7 @@ pub(super) fn genuine_beat(
         Err(error) if error.is_strangers() => return Err(error),
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let MembershipMsg::Beat(beat) = &message else { return Ok(Err("no heartbeat".to_owned())) };
+    let MembershipMsg::Beat(beat) = &message;
     Ok(match subjects.node(beat.node.as_str(), "beat") {
         Ok(own) if own == *subject => Ok(message),
         _ => Err("a heartbeat in the name of another node".to_owned()),

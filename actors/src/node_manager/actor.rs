@@ -15,6 +15,7 @@ use exobus_store::{Clock, Store};
 use tracing::{debug, warn};
 
 use self::counting::Counted;
+use super::event::NodeEvent;
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::losses::objects_of;
 use super::protocol::{NO_BYTES, NodeMsg, STOCK_PER_MESSAGE};
@@ -27,7 +28,7 @@ use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::owner::{self, OwnerMsg};
 use crate::registry::{Function, VALUE_MAX_BYTES};
 use crate::scheduler::SchedulerLink;
-use crate::shell::{Actor, Address, Kind, Post, Scope};
+use crate::shell::{Actor, Address, Inbox, Kind, Post, Scope};
 use crate::task::{
     Consumed, FailureKind, Output, Parts, Resources, Returns, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
 };
@@ -69,7 +70,7 @@ pub struct NodeManager {
     stager: Stager,
     executors: Arc<dyn ExecutorLink>,
     /// Where they report.
-    reports: Arc<Address<NodeMsg>>,
+    reports: Arc<Inbox<NodeEvent>>,
     functions: BTreeMap<Arc<str>, &'static Function>,
     figures: Box<dyn Fn() -> NodeFigures>,
     state: NodeState,
@@ -82,7 +83,7 @@ pub struct NodeManager {
     runs: HashMap<JobId, u32>,
     /// Who hears of this node's figures, and how often, milliseconds; 0: with every tick.
     watched: BTreeMap<JobId, u64>,
-    /// Whether a [`NodeMsg::Sample`] is under way.
+    /// Whether a [`NodeEvent::Sample`] is under way.
     sampling: bool,
     /// Bytes from each node that the Owners have heard of.
     received_told: BTreeMap<NodeId, u64>,
@@ -124,7 +125,7 @@ fn micros(time: Duration) -> u64 {
 
 impl NodeManager {
     /// A NodeManager without tasks, at `address`.
-    pub fn new(parts: NodeManagerParts, address: &Address<NodeMsg>) -> Self {
+    pub fn new(parts: NodeManagerParts, inbox: &Inbox<NodeEvent>) -> Self {
         Self {
             incarnation: parts.post.incarnation(),
             clock: parts.post.clock().clone(),
@@ -134,7 +135,7 @@ impl NodeManager {
             store: parts.store,
             stager: parts.stager,
             executors: parts.executors,
-            reports: Arc::new(address.clone()),
+            reports: Arc::new(inbox.clone()),
             functions: parts.functions,
             figures: parts.figures,
             attempts: HashMap::new(),
@@ -227,7 +228,7 @@ impl NodeManager {
         let trail = Trail::new(&self.clock);
         running.trail = Some(trail.clone());
         let work = self.stager.stage(&running.spec, running.function, &sets, trail);
-        scope.later(async move { Some(NodeMsg::Staged(StagingDone { key, outcome: work.await })) });
+        scope.later(async move { Some(NodeEvent::Staged(StagingDone { key, outcome: work.await })) });
     }
 
     fn staged(&mut self, done: StagingDone) {
@@ -528,18 +529,10 @@ impl Drop for NodeManager {
     }
 }
 
-impl Actor for NodeManager {
-    type Message = NodeMsg;
-
-    fn started(&mut self, scope: &mut Scope<'_, Self>) {
-        scope.after(TICK, NodeMsg::Tick);
-    }
-
-    fn handle(&mut self, message: NodeMsg, scope: &mut Scope<'_, Self>) {
+impl NodeManager {
+    fn message(&mut self, message: NodeMsg, scope: &mut Scope<'_, Self>) {
         match message {
             NodeMsg::Run { owner, spec } => self.run(owner, spec),
-            NodeMsg::Executor(report) => self.report(report),
-            NodeMsg::Staged(done) => self.staged(done),
             NodeMsg::DefineSet { job, run, .. }
             | NodeMsg::Free { job, run, .. }
             | NodeMsg::FreeParts { job, run, .. }
@@ -574,14 +567,31 @@ impl Actor for NodeManager {
             }
             NodeMsg::Doing { job, attempts, reply } => self.post.answer(reply, self.doing(job, &attempts)),
             NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms, scope),
-            NodeMsg::Sample => {
+        }
+    }
+}
+
+impl Actor for NodeManager {
+    type Message = NodeMsg;
+    type Event = NodeEvent;
+
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        scope.after(TICK, NodeEvent::Tick);
+    }
+
+    fn handle(&mut self, event: NodeEvent, scope: &mut Scope<'_, Self>) {
+        match event {
+            NodeEvent::Wire(message) => self.message(message, scope),
+            NodeEvent::Executor(report) => self.report(report),
+            NodeEvent::Staged(done) => self.staged(done),
+            NodeEvent::Sample => {
                 self.say_figures();
                 self.sample_later(scope);
             }
-            NodeMsg::Tick => {
+            NodeEvent::Tick => {
                 self.state.tick();
                 self.tick();
-                scope.after(TICK, NodeMsg::Tick);
+                scope.after(TICK, NodeEvent::Tick);
             }
         }
     }

@@ -10,16 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use exobus_store::{Clock, Store};
 
+use super::event::NodeEvent;
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
 use crate::registry::{
     Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, TaskContext, TaskError, state_of,
 };
-use crate::shell::Address;
+use crate::shell::Inbox;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
 use super::gate::Gate;
-use super::protocol::NodeMsg;
 use super::staging::Copy;
 
 /// One attempt, ready to run.
@@ -39,7 +39,7 @@ pub struct Work {
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
     /// Who is told of it. When the node has begun another life by then, nobody is.
-    pub reports: Arc<Address<NodeMsg>>,
+    pub reports: Arc<Inbox<NodeEvent>>,
 }
 
 /// How long an idle executor, and a NodeManager that waits for one, look for news before they sleep. Only where the
@@ -293,14 +293,14 @@ impl Executor {
         let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
         let figures = TaskFigures { micros, timing, ..figures };
         // A NodeManager that is gone needs no reports.
-        let _ = reports.send(NodeMsg::Executor(Report::Finished { job, task, attempt, outcome, figures, value }));
+        let _ = reports.send(NodeEvent::Executor(Report::Finished { job, task, attempt, outcome, figures, value }));
     }
 
     fn execute(&mut self, work: Work) -> Result<Finished, TaskFailure> {
         let Work { spec, function, args, memory, flags, reports, copies: _copies, .. } = work;
         let mut announce = |index: u32, output: Output| {
             let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
-            let _ = reports.send(NodeMsg::Executor(report));
+            let _ = reports.send(NodeEvent::Executor(report));
         };
         if self.kind.isolates(function, &spec) {
             let (cancelled, announce) = (&*flags.cancelled, &mut announce);

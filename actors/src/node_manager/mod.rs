@@ -6,6 +6,7 @@
 
 mod actor;
 mod doubts;
+mod event;
 mod executor;
 mod gate;
 mod losses;
@@ -20,6 +21,7 @@ mod windows;
 
 pub use actor::{NodeManager, NodeManagerParts};
 pub(crate) use doubts::Doubts;
+pub use event::NodeEvent;
 #[cfg(feature = "simulation")]
 pub(crate) use executor::{Executor, Flags};
 pub use executor::{ExecutorLink, Report, Work};

@@ -13,15 +13,9 @@
 //! | `TakeStock` | Owner        | `Stock`                               | same answer, or less   | repeated by the session       |
 //! | `Doubt`     | Owner        | –                                     | lasts longer           | found out by a fetch          |
 //! | `Doing`     | Owner        | `AttemptState`s, in that order        | same question again    | asked again after the deadline |
-//! | `Executor`  | executors    | –                                     | –                      | never leaves the process      |
-//! | `Staged`    | itself       | –                                     | –                      | never leaves the process      |
-//! | `Sample`    | itself       | –                                     | –                      | never leaves the process      |
-//! | `Tick`      | itself       | –                                     | –                      | –                             |
 
 use serde::{Deserialize, Serialize};
 
-use super::executor::Report;
-use super::staging::StagingDone;
 use super::why::AttemptState;
 use crate::ids::{Attempt, JobId, NodeId, SetId, TaskId};
 use crate::shell::{Reply, Wire};
@@ -65,7 +59,7 @@ pub const NO_BYTES: u16 = u16::MAX;
 /// In `at` of [`NodeMsg::DefineSet`]: the member is lost, and is being made again.
 pub const LOST: u16 = u16::MAX - 1;
 
-/// Everything a NodeManager can be told.
+/// Everything that others can tell a NodeManager.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum NodeMsg {
     /// Run an attempt of a task.
@@ -171,17 +165,6 @@ pub enum NodeMsg {
         /// One state for each, in order.
         reply: Reply<Vec<AttemptState>>,
     },
-    /// News from an executor.
-    #[serde(skip)]
-    Executor(Report),
-    /// Arguments are ready, or cannot be.
-    #[serde(skip)]
-    Staged(StagingDone),
-    /// A job that asked for more figures gets the next ones.
-    #[serde(skip)]
-    Sample,
-    /// A moment has passed: look after timeouts, report figures.
-    Tick,
 }
 
 impl Wire for NodeMsg {

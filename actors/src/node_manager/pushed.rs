@@ -8,26 +8,26 @@ use tracing::warn;
 
 use super::staging::Piece;
 use crate::ids::JobId;
-use crate::merger::{Look, MergerMsg, Pieces, Take};
-use crate::shell::Address;
+use crate::merger::{Look, MergerEvent, Pieces, Take};
+use crate::shell::Inbox;
 
 /// How long the Merger may take to answer: it waits itself for copies that are on their way.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The way to the Merger of this node; without one nothing is pushed here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pushed(Option<Address<MergerMsg>>);
+pub(crate) struct Pushed(Option<Inbox<MergerEvent>>);
 
 impl Pushed {
     /// Copies that this Merger has.
-    pub(crate) fn to(merger: Address<MergerMsg>) -> Self {
+    pub(crate) fn to(merger: Inbox<MergerEvent>) -> Self {
         Self(Some(merger))
     }
 
     /// Which of the pieces of these indices are here; waits for those that are on their way, a few seconds at most.
     /// They are not taken yet, and may be gone when they are.
     pub(super) async fn here(&self, job: JobId, pieces: &[&Piece], of: &[usize]) -> Vec<usize> {
-        let asked = self.ask(of, |answer| MergerMsg::Look(Look { job, pieces: chosen(pieces, of), answer })).await;
+        let asked = self.ask(of, |answer| MergerEvent::Look(Look { job, pieces: chosen(pieces, of), answer })).await;
         let here = asked.unwrap_or_default();
         of.iter().zip(here).filter(|(_, here)| *here).map(|(index, _)| *index).collect()
     }
@@ -38,14 +38,14 @@ impl Pushed {
             return Some(Vec::new());
         }
         let asked =
-            self.ask(which, |answer| MergerMsg::Take(Take { job, pieces: chosen(pieces, which), answer })).await;
+            self.ask(which, |answer| MergerEvent::Take(Take { job, pieces: chosen(pieces, which), answer })).await;
         asked?.into_iter().collect()
     }
 
     async fn ask<T>(
         &self,
         of: &[usize],
-        question: impl FnOnce(oneshot::Sender<Vec<T>>) -> MergerMsg,
+        question: impl FnOnce(oneshot::Sender<Vec<T>>) -> MergerEvent,
     ) -> Option<Vec<T>> {
         let merger = self.0.as_ref().filter(|_| !of.is_empty())?;
         let (sender, answer) = oneshot::channel();

@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::asking::{Reads, Unread};
 use super::chain::Why;
+use super::event::OwnerEvent;
 use super::figures::JobFigures;
 use super::held::Freed;
 use super::lanes::Lanes;
@@ -281,7 +282,7 @@ impl OwnerActor {
                 let (task, attempt) = (spec.id, spec.attempt);
                 if let Err(error) = self.node(&node).send(NodeMsg::Run { owner, spec: *spec }) {
                     warn!(job_id = %self.job, task_id = %task, %error, "task not sent");
-                    let _ = scope.address().send(OwnerMsg::Recalled { node, task, attempt });
+                    let _ = scope.inbox().send(OwnerMsg::Recalled { node, task, attempt });
                 }
             }
             Effect::Recall { node, task, attempt } => self.recalls.entry(node).or_default().push((task, attempt)),
@@ -403,7 +404,7 @@ impl OwnerActor {
             let scheduler = self.scheduler.clone();
             scope.later(async move {
                 let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, NODES_DEADLINE).await;
-                Some(OwnerMsg::Nodes(nodes.unwrap_or_default()))
+                Some(OwnerEvent::Nodes(nodes.unwrap_or_default()))
             });
         }
     }
@@ -464,7 +465,7 @@ impl OwnerActor {
         }
         self.ending = Some(Ending { result, awaited });
         self.answer_open_questions();
-        scope.after(FAREWELL, OwnerMsg::Close);
+        scope.after(FAREWELL, OwnerEvent::Close);
     }
 
     /// Says how the job ended, when all nodes that are awaited have answered.
@@ -526,28 +527,9 @@ impl OwnerActor {
             self.state.node_up(&node, incarnation);
         }
     }
-}
 
-impl Actor for OwnerActor {
-    type Message = OwnerMsg;
-
-    fn started(&mut self, scope: &mut Scope<'_, Self>) {
-        let here = self.post.node().clone();
-        // From here on, whatever the node manager says later: a job may be over before it does.
-        self.figures.said(&here, (self.figures_here)());
-        self.forget_earlier_runs();
-        self.node(&here);
-        self.begin_log(scope);
-        scope.after(TICK, OwnerMsg::Tick);
-    }
-
-    fn handle(&mut self, message: OwnerMsg, scope: &mut Scope<'_, Self>) {
-        // The rest of the batch in which it ended: what an Owner that was taken over makes of it is nobody's business.
-        if self.is_over() {
-            return;
-        }
+    fn message(&mut self, message: OwnerMsg, scope: &mut Scope<'_, Self>) {
         match message {
-            OwnerMsg::Program(call) => self.program(call),
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
                 let first = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
                 if node != *self.post.node() {
@@ -573,20 +555,9 @@ impl Actor for OwnerActor {
                 self.flush(scope);
                 self.stock((&node, incarnation), objects.iter().zip(outputs).collect(), last);
             }
-            OwnerMsg::Settle => self.logging.settle(),
             // One that has ended its job has the last word.
             OwnerMsg::TakenOver { run } if run > self.state.run() && !self.is_ending() => self.taken_over(scope),
             OwnerMsg::TakenOver { .. } => {}
-            OwnerMsg::Log(news) => self.log_news(news, scope),
-            OwnerMsg::Unreadable { object, parts, node, answer } => {
-                // What was put back meanwhile is no longer lost.
-                if node != *self.post.node() || !self.store.contains(&object) {
-                    self.state.unreadable(object, &node);
-                }
-                // Not at once: what is put back is there only when that has been done.
-                let tracker = self.wait(Waiter::Get { parts, answer });
-                self.state.track(object, tracker);
-            }
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
             OwnerMsg::Leases { epoch, leases, wait } if self.is_of_now(epoch) => {
                 self.waits_for(wait);
@@ -595,16 +566,6 @@ impl Actor for OwnerActor {
                 }
             }
             OwnerMsg::Leases { .. } => {}
-            OwnerMsg::NewReign => {
-                self.say_demand();
-                self.logging.new_reign();
-            }
-            OwnerMsg::Nodes(nodes) => {
-                self.asking = false;
-                self.nodes_said(nodes);
-            }
-            OwnerMsg::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
-            OwnerMsg::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerMsg::NodeFigures { node, figures, received, last, running } => {
                 if let Some(ending) = self.ending.as_mut().filter(|_| last) {
                     ending.awaited.remove(&node);
@@ -620,17 +581,64 @@ impl Actor for OwnerActor {
                 }
             }
             OwnerMsg::Why { ask, reply } => self.asked_why(ask, reply, scope),
-            OwnerMsg::Told(told) => self.told(told),
             OwnerMsg::Cancel => self.cancelled = true,
-            OwnerMsg::Close => {
+        }
+    }
+}
+
+impl Actor for OwnerActor {
+    type Message = OwnerMsg;
+    type Event = OwnerEvent;
+
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        let here = self.post.node().clone();
+        // From here on, whatever the node manager says later: a job may be over before it does.
+        self.figures.said(&here, (self.figures_here)());
+        self.forget_earlier_runs();
+        self.node(&here);
+        self.begin_log(scope);
+        scope.after(TICK, OwnerEvent::Tick);
+    }
+
+    fn handle(&mut self, event: OwnerEvent, scope: &mut Scope<'_, Self>) {
+        // The rest of the batch in which it ended: what an Owner that was taken over makes of it is nobody's business.
+        if self.is_over() {
+            return;
+        }
+        match event {
+            OwnerEvent::Wire(message) => self.message(message, scope),
+            OwnerEvent::Program(call) => self.program(call),
+            OwnerEvent::NewReign => {
+                self.say_demand();
+                self.logging.new_reign();
+            }
+            OwnerEvent::Nodes(nodes) => {
+                self.asking = false;
+                self.nodes_said(nodes);
+            }
+            OwnerEvent::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state),
+            OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
+            OwnerEvent::Log(news) => self.log_news(news, scope),
+            OwnerEvent::Settle => self.logging.settle(),
+            OwnerEvent::Unreadable { object, parts, node, answer } => {
+                // What was put back meanwhile is no longer lost.
+                if node != *self.post.node() || !self.store.contains(&object) {
+                    self.state.unreadable(object, &node);
+                }
+                // Not at once: what is put back is there only when that has been done.
+                let tracker = self.wait(Waiter::Get { parts, answer });
+                self.state.track(object, tracker);
+            }
+            OwnerEvent::Told(told) => self.told(told),
+            OwnerEvent::Close => {
                 if let Some(ending) = &mut self.ending {
                     ending.awaited.clear();
                 }
             }
-            OwnerMsg::Tick if self.ending.is_some() => {}
-            OwnerMsg::Tick => {
+            OwnerEvent::Tick if self.ending.is_some() => {}
+            OwnerEvent::Tick => {
                 self.tick(scope);
-                scope.after(TICK, OwnerMsg::Tick);
+                scope.after(TICK, OwnerEvent::Tick);
             }
         }
     }

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::actor::OwnerActor;
 use super::chain::{self, Answer, AttemptFacts, Facts, Standing, Why, text};
-use super::protocol::OwnerMsg;
+use super::event::OwnerEvent;
 use super::watchdog::{Look, STALLED};
 use crate::event::EventKind;
 use crate::ids::{NodeId, ObjectId};
@@ -129,7 +129,7 @@ impl OwnerActor {
         let questions: Vec<_> = questions.collect();
         scope.later(async move {
             let answers = join_all(questions).await.into_iter().collect();
-            Some(OwnerMsg::Told(Told { asked, answers, question }))
+            Some(OwnerEvent::Told(Told { asked, answers, question }))
         });
     }
 

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::actor::{JobOutcome, OwnerActor};
+use super::event::OwnerEvent;
 use super::held::{Freed, Held};
-use super::protocol::OwnerMsg;
 use crate::futures::Choice;
 use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, JobLog, LogNews, Run, TaskDone};
@@ -92,12 +92,12 @@ impl OwnerActor {
         let Some(OwnerLog { run: Run { logs, past, head }, settled }) = self.logging.begins.take() else {
             return;
         };
-        let address = scope.address().clone();
+        let inbox = scope.inbox().clone();
         // The writer has it, and drops it when it ends.
         let living = self.post.census().living(Kind::LogWriter);
         let news = move |news| {
             let _ = &living;
-            drop(address.send(OwnerMsg::Log(news)));
+            drop(inbox.send(OwnerEvent::Log(news)));
         };
         match JobLog::start(&logs, head, news) {
             Ok(log) => self.logging.log = Some(log),
@@ -116,7 +116,7 @@ impl OwnerActor {
                 self.take_stock(&node);
                 self.logging.awaited.insert(node);
             }
-            scope.after(STOCK_DEADLINE, OwnerMsg::Settle);
+            scope.after(STOCK_DEADLINE, OwnerEvent::Settle);
         }
         if self.logging.awaited.is_empty() {
             self.logging.settle();

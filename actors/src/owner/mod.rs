@@ -7,6 +7,7 @@ mod chain;
 mod commit;
 #[cfg(test)]
 mod commit_tests;
+mod event;
 mod exchange;
 mod facts;
 mod figures;
@@ -53,6 +54,7 @@ mod world_tests;
 pub(crate) use actor::positions;
 pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
 pub use chain::{Standing, Why};
+pub(crate) use event::OwnerEvent;
 pub use exchange::Exchange;
 #[cfg(feature = "simulation")]
 pub(crate) use held::{Freed, Held};

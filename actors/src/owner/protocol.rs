@@ -2,10 +2,7 @@
 //!
 //! | message       | from         | answer           | if repeated                        | if lost                             |
 //! |---------------|--------------|------------------|------------------------------------|-------------------------------------|
-//! | `Program`     | coordinator  | per call         | same description: same task        | never leaves the process            |
 //! | `Leases`      | Scheduler    | –                | the later replaces the earlier     | sent again at renewal               |
-//! | `NewReign`    | Host         | –                | said again                         | the next demand goes there anyway   |
-//! | `Nodes`       | Scheduler    | –                | the later replaces the earlier     | asked again with the next `Leases`  |
 //! | `Completed`   | NodeManager  | –                | second one is checked, then freed  | repeated by the session             |
 //! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
 //! | `Failed`      | NodeManager  | –                | ignored by attempt                 | repeated by the session             |
@@ -14,43 +11,29 @@
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
 //! | `Stock`       | NodeManager  | –                | nothing more is missing            | made again; freed with the job      |
 //! | `TakenOver`   | NodeManager, Scheduler | –      | ignored                            | the log refuses the next entry      |
-//! | `Log`         | its log      | –                | –                                  | never leaves the process            |
-//! | `Settle`      | itself       | –                | ignored                            | never leaves the process            |
-//! | `NodeState`   | Membership   | –                | ignored by incarnation             | said again with the next heartbeat  |
-//! | `SessionReset` | this process | –               | asked again what is there          | never leaves the process            |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
 //! | `Why`         | client       | `Why`            | answered again                     | asked again after the deadline      |
-//! | `Told`        | itself       | –                | –                                  | never leaves the process            |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
-//! | `Unreadable`  | itself       | –                | –                                  | never leaves the process            |
-//! | `Close`       | itself       | –                | –                                  | never leaves the process            |
-//! | `Tick`        | itself       | –                | –                                  | –                                   |
+//!
+//! What only its own process tells it is in [`event`](super::event).
 //!
 //! What a Scheduler of an older reign than the one that is followed says is dropped.
 
 use bytes::Bytes;
-use exobus_store::Block;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 
-use super::asking::Told;
 use super::chain::Why;
-use crate::event::{NodeFigures, NodeState, Received};
-use crate::futures::ProgramCall;
-use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
-use crate::joblog::LogNews;
+use crate::event::{NodeFigures, Received};
+use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, TaskId};
 use crate::node_manager::ObjectIds;
-use crate::scheduler::{Lease, NodeInfo, Wait};
+use crate::scheduler::{Lease, Wait};
 use crate::shell::{Reply, SaidBy, Wire};
-use crate::task::{Consumed, JobError, Output, Parts, StillRunning, TaskFailure, TaskFigures};
+use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
 
-/// Everything an Owner can be told.
+/// Everything that others can tell an Owner.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum OwnerMsg {
-    /// A call of the job's own program, which always runs beside its Owner.
-    #[serde(skip)]
-    Program(ProgramCall),
     /// The leases that the job has now, and why it has no more.
     Leases {
         /// Which reign says so; those of older ones are void.
@@ -61,12 +44,6 @@ pub enum OwnerMsg {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait: Option<Wait>,
     },
-    /// Another Scheduler reigns: it knows nothing of this job.
-    #[serde(skip)]
-    NewReign,
-    /// The nodes of the cluster, asked for because leases named one that was not known; empty when nobody answered.
-    #[serde(skip)]
-    Nodes(Vec<NodeInfo>),
     /// An attempt succeeded.
     Completed {
         /// Who ran it.
@@ -166,41 +143,6 @@ pub enum OwnerMsg {
         /// Which one; older ones than the receiver's mean nothing. The largest number where the job is over.
         run: u32,
     },
-    /// What became of the job's log.
-    #[serde(skip)]
-    Log(LogNews),
-    /// Nodes had their time to say what they hold.
-    #[serde(skip)]
-    Settle,
-    /// An object that the program wants could not be read where it is.
-    #[serde(skip)]
-    Unreadable {
-        /// The object.
-        object: ObjectId,
-        /// The parts that are wanted.
-        parts: Parts,
-        /// Where it should be.
-        node: NodeId,
-        /// Whom to give it.
-        answer: oneshot::Sender<Result<Block, JobError>>,
-    },
-    /// A node was suspected, died, or came back.
-    NodeState {
-        /// The node.
-        node: NodeId,
-        /// Which life.
-        incarnation: Incarnation,
-        /// What became of it.
-        state: NodeState,
-    },
-    /// The session with a node was made anew, and what was said last, either way, is lost.
-    #[serde(skip)]
-    SessionReset {
-        /// The node.
-        node: NodeId,
-        /// The life of it that the new session is with.
-        incarnation: Incarnation,
-    },
     /// Figures of a node that works for this job.
     NodeFigures {
         /// The node.
@@ -237,16 +179,8 @@ pub enum OwnerMsg {
         /// The answer.
         reply: Reply<Why>,
     },
-    /// Nodes have said what attempts there wait for.
-    #[serde(skip)]
-    Told(Told),
     /// The client wants the job to end.
     Cancel,
-    /// Nodes had their time to say their last figures.
-    #[serde(skip)]
-    Close,
-    /// A second has passed.
-    Tick,
 }
 
 impl Wire for OwnerMsg {

@@ -4,7 +4,7 @@ use exobus_store::Block;
 use tokio::sync::oneshot;
 
 use super::actor::OwnerActor;
-use super::protocol::OwnerMsg;
+use super::event::OwnerEvent;
 use super::state::Tracker;
 use crate::futures::{Notify, Teller};
 use crate::ids::ObjectId;
@@ -94,7 +94,7 @@ impl OwnerActor {
                 let _read = read;
                 match stager.get(job, object, parts, node.clone()).await {
                     Err(failure) if failure.kind == FailureKind::ArgumentLost => {
-                        return Some(OwnerMsg::Unreadable { object, parts, node, answer });
+                        return Some(OwnerEvent::Unreadable { object, parts, node, answer });
                     }
                     Err(failure) => drop(answer.send(Err(JobError::Store { message: failure.to_string() }))),
                     Ok(block) => drop(answer.send(Ok(block))),
@@ -109,7 +109,7 @@ impl OwnerActor {
                 scope.later(async move {
                     match block.await {
                         Err(error) if error.is_lost() => {
-                            return Some(OwnerMsg::Unreadable { object, parts, node, answer });
+                            return Some(OwnerEvent::Unreadable { object, parts, node, answer });
                         }
                         block => drop(answer.send(block.map_err(JobError::from))),
                     }

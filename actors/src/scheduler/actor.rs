@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
+use super::event::SchedulerEvent;
 use super::protocol::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
 use super::state::{Effect, Event, SchedulerOptions, State};
 use crate::host::{self, HostMsg, JobSpec};
@@ -55,7 +56,16 @@ enum List {
 }
 
 impl Reigning {
-    fn event(&mut self, message: SchedulerMsg) -> Option<Event> {
+    fn event(&mut self, event: SchedulerEvent) -> Option<Event> {
+        match event {
+            SchedulerEvent::Wire(message) => self.message(message),
+            SchedulerEvent::Gathered | SchedulerEvent::Tick => Some(Event::Tick),
+            SchedulerEvent::Unfinished(jobs) => Some(Event::Unfinished(jobs?)),
+            SchedulerEvent::Reign { .. } | SchedulerEvent::StepDown | SchedulerEvent::Look => None,
+        }
+    }
+
+    fn message(&mut self, message: SchedulerMsg) -> Option<Event> {
         Some(match message {
             SchedulerMsg::NodeUp(spec) => Event::NodeUp(spec),
             SchedulerMsg::NodeDown { node, incarnation, reason } => {
@@ -79,10 +89,7 @@ impl Reigning {
                 self.lists.push(List::Jobs(settled, reply));
                 return None;
             }
-            SchedulerMsg::Gathered | SchedulerMsg::Tick => Event::Tick,
             SchedulerMsg::Holds { node, jobs } => Event::Holds { node, jobs },
-            SchedulerMsg::Unfinished(jobs) => Event::Unfinished(jobs?),
-            SchedulerMsg::Reign { .. } | SchedulerMsg::StepDown | SchedulerMsg::Look => return None,
         })
     }
 
@@ -124,7 +131,7 @@ impl Scheduler {
                 warn!(%error, "jobs that are not over cannot be listed now");
             });
             let wanted = |spec: JobSpec| (spec.job, spec.tenant, vec![Arc::from(spec.program)]);
-            Some(SchedulerMsg::Unfinished(jobs.ok().map(|jobs| jobs.into_iter().map(wanted).collect())))
+            Some(SchedulerEvent::Unfinished(jobs.ok().map(|jobs| jobs.into_iter().map(wanted).collect())))
         });
     }
 
@@ -184,50 +191,51 @@ impl Scheduler {
 
 impl Actor for Scheduler {
     type Message = SchedulerMsg;
+    type Event = SchedulerEvent;
 
     fn started(&mut self, scope: &mut Scope<'_, Self>) {
-        scope.after(TICK_MAX, SchedulerMsg::Tick);
+        scope.after(TICK_MAX, SchedulerEvent::Tick);
     }
 
-    fn handle(&mut self, message: SchedulerMsg, scope: &mut Scope<'_, Self>) {
-        let (now, tick) = (self.post.clock().now(), message == SchedulerMsg::Tick);
-        self.looking &= !matches!(message, SchedulerMsg::Unfinished(_));
-        match message {
-            SchedulerMsg::Reign { epoch, until, succeeds } => {
+    fn handle(&mut self, event: SchedulerEvent, scope: &mut Scope<'_, Self>) {
+        let (now, tick) = (self.post.clock().now(), event == SchedulerEvent::Tick);
+        self.looking &= !matches!(event, SchedulerEvent::Unfinished(_));
+        match event {
+            SchedulerEvent::Reign { epoch, until, succeeds } => {
                 let begins = self.reign.as_ref().is_none_or(|reign| reign.state.epoch() != epoch);
                 if self.reign(now, epoch, until, succeeds) {
                     // The next tick may be a second away, and people wait.
-                    scope.after(self.options.gather, SchedulerMsg::Gathered);
+                    scope.after(self.options.gather, SchedulerEvent::Gathered);
                 }
                 if begins && !std::mem::replace(&mut self.looks, true) {
                     // By then the Owners that live have said so.
-                    scope.after(self.options.gather + LOOK_AFTER, SchedulerMsg::Look);
+                    scope.after(self.options.gather + LOOK_AFTER, SchedulerEvent::Look);
                 }
             }
-            SchedulerMsg::Look => {
+            SchedulerEvent::Look => {
                 self.looks = self.reign.is_some();
                 if self.looks {
                     self.look(scope);
-                    scope.after(LOOK_EVERY, SchedulerMsg::Look);
+                    scope.after(LOOK_EVERY, SchedulerEvent::Look);
                 }
             }
-            SchedulerMsg::StepDown => self.reign = None,
-            message => match &mut self.reign {
+            SchedulerEvent::StepDown => self.reign = None,
+            event => match &mut self.reign {
                 Some(reign) if now < reign.until => {
-                    if let Some(event) = reign.event(message) {
+                    if let Some(event) = reign.event(event) {
                         reign.state.on(now, event, &mut self.effects);
                     }
                     reign.list(&self.post, now);
                 }
                 _ if tick => {}
                 // Not, or no longer, the Scheduler: who asked asks again where it is.
-                _ => debug!(?message, "no scheduler here"),
+                _ => debug!(?event, "no scheduler here"),
             },
         }
         if tick {
             let wakeup = self.reign.as_ref().and_then(|reign| reign.state.next_wakeup());
             let wakeup = wakeup.map_or(TICK_MAX, |at| at.saturating_sub(now));
-            scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), SchedulerMsg::Tick);
+            scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), SchedulerEvent::Tick);
         }
     }
 
@@ -253,7 +261,7 @@ mod tests {
     use super::*;
     use crate::ids::Incarnation;
     use crate::scheduler::JobDemand;
-    use crate::shell::{self, Address, PostOptions};
+    use crate::shell::{self, Inbox, PostOptions};
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -284,7 +292,7 @@ mod tests {
     }
 
     /// A Scheduler that has just begun to reign after another one.
-    fn succeeding() -> (SchedulerOptions, Address<SchedulerMsg>) {
+    fn succeeding() -> (SchedulerOptions, Inbox<SchedulerEvent>) {
         let options = SchedulerOptions::default();
         let post = Post::new(PostOptions {
             node: NodeId::new("n1"),
@@ -294,7 +302,7 @@ mod tests {
         });
         let scheduler = Scheduler::new(post.clone(), options, LogsLink::default());
         let scheduler = shell::spawn(&post, crate::scheduler::ACTOR, scheduler);
-        let reign = SchedulerMsg::Reign { epoch: Epoch(2), until: Duration::MAX, succeeds: true };
+        let reign = SchedulerEvent::Reign { epoch: Epoch(2), until: Duration::MAX, succeeds: true };
         scheduler.send(reign).unwrap();
         (options, scheduler)
     }
@@ -303,7 +311,8 @@ mod tests {
     async fn jobs_are_not_listed_before_those_are_known_whose_owners_say_so_in_time() {
         let test = async |settled: bool, after: fn(&SchedulerOptions) -> Duration| {
             let (options, scheduler) = succeeding();
-            let listed = scheduler.ask(|reply| SchedulerMsg::ListJobs { settled, reply }, DEADLINE);
+            let address = scheduler.address();
+            let listed = address.ask(|reply| SchedulerMsg::ListJobs { settled, reply }, DEADLINE);
             let demands = async {
                 sleep(after(&options) - Duration::from_millis(1)).await;
                 scheduler.send(demand()).unwrap();

@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn the_highest_epoch_is_followed_in_whatever_order_they_are_heard() {
         let (_, link) = link();
-        assert!(link.send(SchedulerMsg::Tick).unwrap_err().reason.contains("no Scheduler"));
+        assert!(link.send(SchedulerMsg::JobsOver { jobs: Vec::new() }).unwrap_err().reason.contains("no Scheduler"));
         assert!(link.follow(&reign(3, "a")));
         assert!(!link.follow(&reign(2, "b")), "an older reign is over");
         assert!(!link.follow(&reign(3, "a")), "known");
@@ -210,7 +210,7 @@ mod tests {
     async fn a_question_that_one_scheduler_does_not_answer_is_put_to_the_next() {
         let (post, link) = link();
         link.follow(&reign(1, "gone"));
-        let (_, mut inbox) = mailbox::<SchedulerMsg>(&post, ACTOR);
+        let (_, mut inbox) = mailbox::<SchedulerMsg, SchedulerMsg>(&post, ACTOR);
         let succeed = async {
             tokio::task::yield_now().await;
             link.follow(&reign(2, "here"));

@@ -36,6 +36,7 @@
 //! would not.
 
 mod actor;
+pub mod event;
 mod lend;
 mod link;
 mod listing;
@@ -46,6 +47,7 @@ pub mod state;
 mod why;
 
 pub use actor::Scheduler;
+pub use event::{SchedulerEvent, UnfinishedJob};
 pub use link::{Reign, SchedulerLink};
 pub use listing::JobList;
 pub(crate) use listing::{JOBS, Listing};

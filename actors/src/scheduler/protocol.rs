@@ -12,12 +12,6 @@
 //! | `Holds`     | NodeManager, every two seconds    | `EndJob` for those that are over   | same answer again            | the next one comes                       |
 //! | `ListNodes` | anybody                           | `Vec<NodeInfo>`                    | –                            | asked again after the deadline           |
 //! | `ListJobs`  | anybody                           | `Vec<JobInfo>`                     | –                            | asked again after the deadline           |
-//! | `Reign`     | the election on its node          | –                                  | lasts longer                 | never leaves the process                 |
-//! | `StepDown`  | the election on its node          | –                                  | ignored                      | never leaves the process                 |
-//! | `Gathered`  | itself                            | –                                  | harmless                     | the next tick does its work              |
-//! | `Look`      | itself                            | –                                  | harmless                     | never leaves the process                 |
-//! | `Unfinished`| itself                            | –                                  | harmless                     | never leaves the process                 |
-//! | `Tick`      | itself                            | –                                  | harmless                     | never leaves the process                 |
 //!
 //! A candidate that does not reign drops everything: who asked asks the one that does.
 //!
@@ -27,16 +21,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::Resources;
-
-/// A job that is not over: which, whose, and the functions that its host must have.
-pub type UnfinishedJob = (JobId, Arc<str>, Vec<Arc<str>>);
 
 /// Everything a Scheduler can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,31 +92,6 @@ pub enum SchedulerMsg {
         /// All of them, by id.
         reply: Reply<Vec<JobInfo>>,
     },
-    /// Act as the Scheduler of this epoch; or go on, where it is known.
-    #[serde(skip)]
-    Reign {
-        /// Which reign.
-        epoch: Epoch,
-        /// When to stop by itself, on the node's clock.
-        until: Duration,
-        /// Whether there was another one before.
-        succeeds: bool,
-    },
-    /// Act no longer.
-    #[serde(skip)]
-    StepDown,
-    /// Nodes and Owners had their time.
-    #[serde(skip)]
-    Gathered,
-    /// Look which jobs are not over.
-    #[serde(skip)]
-    Look,
-    /// These are not over. `None`: that cannot be known now.
-    #[serde(skip)]
-    Unfinished(Option<Vec<UnfinishedJob>>),
-    /// Time has passed.
-    #[serde(skip)]
-    Tick,
 }
 
 impl Wire for SchedulerMsg {

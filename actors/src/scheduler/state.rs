@@ -26,11 +26,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::event::UnfinishedJob;
 use super::loan::{Loan, add};
 use super::plan;
 use super::protocol::{
-    HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape,
-    UnfinishedJob, Wait,
+    HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait,
 };
 use super::why;
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};

@@ -8,61 +8,64 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-use super::address::{Address, Wire};
+use super::address::{Inbox, Wire};
 use super::post::{Fatal, Post};
 
-/// Messages handled in one go before others on the arbiter get a turn.
-const BATCH_MESSAGES_MAX: usize = 1024;
+/// Events handled in one go before others on the arbiter get a turn.
+const BATCH_EVENTS_MAX: usize = 1024;
 
-/// A protocol and what is done with its messages.
+/// A protocol, and what is done with its messages and with whatever else happens to the actor.
 pub trait Actor: Sized + Unpin + 'static {
-    /// The protocol.
-    type Message: Wire + Unpin;
+    /// The protocol: what others say, in this process or another one.
+    type Message: Wire;
+    /// What is in the mailbox: messages, and what only this process can say (timers, ends of work that it began). Nothing of the latter has a
+    /// form on the wire. The messages themselves, where there is nothing else.
+    type Event: From<Self::Message> + Send + Unpin + 'static;
 
-    /// Called once, before the first message.
+    /// Called once, before the first event.
     fn started(&mut self, _scope: &mut Scope<'_, Self>) {}
 
-    /// Handles one message. Never blocks, never does CPU or disk work.
-    fn handle(&mut self, message: Self::Message, scope: &mut Scope<'_, Self>);
+    /// Handles one event. Never blocks, never does CPU or disk work.
+    fn handle(&mut self, event: Self::Event, scope: &mut Scope<'_, Self>);
 
-    /// Called after the messages that were waiting have been handled: send what was collected.
+    /// Called after the events that were waiting have been handled: send what was collected.
     fn flush(&mut self, _scope: &mut Scope<'_, Self>) {}
 
-    /// Called once, after the last message.
+    /// Called once, after the last event.
     fn stopped(&mut self) {}
 }
 
-/// What an actor can do to its own surroundings while it handles a message.
+/// What an actor can do to its own surroundings while it handles an event.
 pub struct Scope<'a, A: Actor> {
     context: &'a mut actix::Context<Shell<A>>,
-    address: &'a Address<A::Message>,
+    inbox: &'a Inbox<A::Event>,
 }
 
 impl<A: Actor> Scope<'_, A> {
-    /// The actor's own address.
-    pub fn address(&self) -> &Address<A::Message> {
-        self.address
+    /// The actor's own mailbox.
+    pub fn inbox(&self) -> &Inbox<A::Event> {
+        self.inbox
     }
 
-    /// Delivers `message` to this actor after `delay`.
-    pub fn after(&mut self, delay: Duration, message: A::Message) {
-        let mut message = Some(message);
+    /// Delivers `event` to this actor after `delay`.
+    pub fn after(&mut self, delay: Duration, event: A::Event) {
+        let mut event = Some(event);
         self.context.run_later(delay, move |shell, context| {
-            if let Some(message) = message.take() {
-                shell.receive(std::iter::once(message), context);
+            if let Some(event) = event.take() {
+                shell.receive(std::iter::once(event), context);
             }
         });
     }
 
     /// Runs `work` on this arbiter and delivers what it makes to this actor.
-    pub fn later(&mut self, work: impl Future<Output = Option<A::Message>> + 'static) {
-        let work = actix::fut::wrap_future::<_, Shell<A>>(work).map(|message, shell, context| {
-            shell.receive(message, context);
+    pub fn later(&mut self, work: impl Future<Output = Option<A::Event>> + 'static) {
+        let work = actix::fut::wrap_future::<_, Shell<A>>(work).map(|event, shell, context| {
+            shell.receive(event, context);
         });
         self.context.spawn(work);
     }
 
-    /// Ends this actor after the current batch; messages still in its mailbox are dropped.
+    /// Ends this actor after the current batch; events still in its mailbox are dropped.
     pub fn stop(&mut self) {
         self.context.stop();
     }
@@ -72,49 +75,48 @@ impl<A: Actor> Scope<'_, A> {
 ///
 /// # Panics
 /// Outside an arbiter.
-pub fn spawn<A: Actor>(post: &Post, name: &str, actor: A) -> Address<A::Message> {
+pub fn spawn<A: Actor>(post: &Post, name: &str, actor: A) -> Inbox<A::Event> {
     spawn_at(post, name, |_| actor)
 }
 
-/// Like [`spawn`], for an actor that needs to know its own address.
-pub fn spawn_at<A: Actor>(
-    post: &Post,
-    name: &str,
-    make: impl FnOnce(&Address<A::Message>) -> A,
-) -> Address<A::Message> {
+/// Like [`spawn`], for an actor that needs to know its own mailbox.
+pub fn spawn_at<A: Actor>(post: &Post, name: &str, make: impl FnOnce(&Inbox<A::Event>) -> A) -> Inbox<A::Event> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let address = post.register(name, sender);
-    let actor = make(&address);
-    let shell = Shell { actor, address: address.clone(), name: name.to_owned(), broken: false };
-    let batches = futures::StreamExt::ready_chunks(UnboundedReceiverStream::new(receiver), BATCH_MESSAGES_MAX);
+    let inbox = post.register::<A::Message, A::Event>(name, sender);
+    let actor = make(&inbox);
+    let shell = Shell { actor, inbox: inbox.clone(), name: name.to_owned(), broken: false };
+    let batches = futures::StreamExt::ready_chunks(UnboundedReceiverStream::new(receiver), BATCH_EVENTS_MAX);
     <Shell<A> as actix::Actor>::create(move |context| {
         context.add_stream(batches.map(Batch));
         shell
     });
-    address
+    inbox
 }
 
-/// A mailbox under `name` for who is no actor: messages are read from the receiver.
-pub fn mailbox<M: Wire>(post: &Post, name: &str) -> (Address<M>, mpsc::UnboundedReceiver<M>) {
+/// A mailbox under `name` for who is no actor: messages of the protocol `M`, and other events, are read from the receiver.
+pub fn mailbox<M: Wire, E: From<M> + Send + 'static>(
+    post: &Post,
+    name: &str,
+) -> (Inbox<E>, mpsc::UnboundedReceiver<E>) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (post.register(name, sender), receiver)
+    (post.register::<M, E>(name, sender), receiver)
 }
 
 /// The actix side of an actor.
 struct Shell<A: Actor> {
     actor: A,
-    address: Address<A::Message>,
+    inbox: Inbox<A::Event>,
     name: String,
     broken: bool,
 }
 
-struct Batch<M>(Vec<M>);
+struct Batch<E>(Vec<E>);
 
 impl<A: Actor> Shell<A> {
-    fn receive(&mut self, messages: impl IntoIterator<Item = A::Message>, context: &mut actix::Context<Self>) {
+    fn receive(&mut self, events: impl IntoIterator<Item = A::Event>, context: &mut actix::Context<Self>) {
         self.guarded(context, |actor, scope| {
-            for message in messages {
-                actor.handle(message, scope);
+            for event in events {
+                actor.handle(event, scope);
             }
             actor.flush(scope);
         });
@@ -125,12 +127,12 @@ impl<A: Actor> Shell<A> {
         if self.broken {
             return;
         }
-        let (actor, address) = (&mut self.actor, &self.address);
-        let outcome = catch_unwind(AssertUnwindSafe(|| step(actor, &mut Scope { context, address })));
+        let (actor, inbox) = (&mut self.actor, &self.inbox);
+        let outcome = catch_unwind(AssertUnwindSafe(|| step(actor, &mut Scope { context, inbox })));
         if let Err(panic) = outcome {
             self.broken = true;
             let fatal = Fatal { actor: self.name.clone(), reason: crate::panic_text(&*panic) };
-            self.address.post.fatal(fatal);
+            self.inbox.post.fatal(fatal);
         }
     }
 }
@@ -146,15 +148,15 @@ impl<A: Actor> actix::Actor for Shell<A> {
     }
 
     fn stopped(&mut self, _context: &mut Self::Context) {
-        self.address.post.unregister(&self.name);
+        self.inbox.post.unregister(&self.name);
         if !self.broken {
             self.actor.stopped();
         }
     }
 }
 
-impl<A: Actor> StreamHandler<Batch<A::Message>> for Shell<A> {
-    fn handle(&mut self, batch: Batch<A::Message>, context: &mut Self::Context) {
+impl<A: Actor> StreamHandler<Batch<A::Event>> for Shell<A> {
+    fn handle(&mut self, batch: Batch<A::Event>, context: &mut Self::Context) {
         self.receive(batch.0, context);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::{Role, Speaker};
@@ -106,12 +107,24 @@ pub enum AskError {
     },
 }
 
-/// The address of an actor, typed by its protocol.
+/// The address of an actor, typed by its protocol: for everybody, wherever the actor lives.
 pub struct Address<M> {
     pub(super) post: Post,
     pub(super) node: NodeId,
-    pub(super) actor: std::sync::Arc<str>,
-    pub(super) local: Option<mpsc::UnboundedSender<M>>,
+    pub(super) actor: Arc<str>,
+    pub(super) local: Option<Arc<dyn Door<M>>>,
+}
+
+/// A mailbox of this process, as those see it who know the protocol of its actor and nothing else of it.
+pub(super) trait Door<M>: Send + Sync {
+    /// Puts a message in; false: the actor has ended.
+    fn put(&self, message: M) -> bool;
+}
+
+impl<M, E: From<M> + Send> Door<M> for mpsc::UnboundedSender<E> {
+    fn put(&self, message: M) -> bool {
+        self.send(message.into()).is_ok()
+    }
 }
 
 impl<M> Clone for Address<M> {
@@ -138,9 +151,9 @@ impl<M: Wire> Address<M> {
     /// The actor has ended, or the bytes waiting for its process have reached their bound.
     pub fn send(&self, message: M) -> Result<(), Undeliverable> {
         match &self.local {
-            Some(mailbox) => {
+            Some(door) => {
                 self.post.count_message();
-                mailbox.send(message).map_err(|_| self.undeliverable("it has ended"))
+                if door.put(message) { Ok(()) } else { Err(self.undeliverable("it has ended")) }
             }
             None => self.post.send_remote(&self.node, &self.actor, message),
         }
@@ -166,6 +179,50 @@ impl<M: Wire> Address<M> {
 
     fn undeliverable(&self, reason: &str) -> Undeliverable {
         Undeliverable { node: self.node.clone(), actor: self.actor.to_string(), reason: reason.to_owned() }
+    }
+}
+
+/// The mailbox of an actor of this process, typed by its events: for those who tell it what never crosses the wire.
+pub struct Inbox<E> {
+    pub(super) post: Post,
+    pub(super) actor: Arc<str>,
+    pub(super) mailbox: mpsc::UnboundedSender<E>,
+}
+
+impl<E> Clone for Inbox<E> {
+    fn clone(&self) -> Self {
+        Self { post: self.post.clone(), actor: self.actor.clone(), mailbox: self.mailbox.clone() }
+    }
+}
+
+impl<E> fmt::Debug for Inbox<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.actor, self.post.node())
+    }
+}
+
+impl<E: Send + 'static> Inbox<E> {
+    /// Puts an event, or a message of the actor's protocol, into the mailbox; order is kept between one sender and one actor.
+    ///
+    /// # Errors
+    /// The actor has ended.
+    pub fn send(&self, event: impl Into<E>) -> Result<(), Undeliverable> {
+        self.post.count_message();
+        self.mailbox.send(event.into()).map_err(|_| Undeliverable {
+            node: self.post.node().clone(),
+            actor: self.actor.to_string(),
+            reason: "it has ended".to_owned(),
+        })
+    }
+
+    /// The same actor, for who knows only its protocol.
+    pub fn address<M>(&self) -> Address<M>
+    where
+        E: From<M>,
+    {
+        let local: Arc<dyn Door<M>> = Arc::new(self.mailbox.clone());
+        let node = self.post.node().clone();
+        Address { post: self.post.clone(), node, actor: self.actor.clone(), local: Some(local) }
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! - [`Address`] is where messages go. It is typed by the protocol; whether the actor lives in this process or on
 //!   another node, the sender cannot tell.
+//! - [`Inbox`] is the mailbox of an actor of this process. Who has it can say what has no form on the wire: that time has passed, that
+//!   work which the actor began has ended, what the program of a job calls. [`Actor::Event`] is both, in one queue.
 //! - [`Reply`] is carried inside a message and says where the answer goes; [`Address::ask`] makes one, sends, and
 //!   waits with a deadline.
-//! - [`Actor`] is a protocol and a `handle`; [`spawn`] runs it on the current arbiter. Messages that are waiting are
+//! - [`Actor`] is a protocol and a `handle`; [`spawn`] runs it on the current arbiter. Events that are waiting are
 //!   handled together, and [`Actor::flush`] is called once after each such batch: this is where actors send what they
 //!   collected, so that batches form under load and nothing waits for a timer.
 //! - [`Post`] is the post office of a process: who lives here, who waits for which answer, and the session endpoint to
@@ -25,6 +27,6 @@ mod census;
 mod post;
 
 pub use actor::{Actor, Scope, mailbox, spawn, spawn_at};
-pub use address::{Address, AskError, Reply, SaidBy, Undeliverable, Wire};
+pub use address::{Address, AskError, Inbox, Reply, SaidBy, Undeliverable, Wire};
 pub(crate) use census::{Kind, Living};
 pub use post::{Fatal, Post, PostOptions};

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
-use super::address::{Address, Reply, Undeliverable, Wire};
+use super::address::{Address, Door, Inbox, Reply, Undeliverable, Wire};
 use super::census::Census;
 use crate::ids::{Incarnation, JobId, NodeId, TaskId};
 
@@ -82,10 +82,11 @@ struct Inner {
 trait Route: Send + Sync {
     fn deliver(&self, from: &Speaker, body: &[u8]) -> Result<(), String>;
     fn reject(&self, task: TaskId, node: NodeId, reason: String);
-    fn mailbox(&self) -> &dyn Any;
+    /// An `Arc<dyn Door<M>>`, `M` being the protocol of the actor.
+    fn door(&self) -> &dyn Any;
 }
 
-struct Mailbox<M>(mpsc::UnboundedSender<M>);
+struct Mailbox<M>(Arc<dyn Door<M>>);
 
 impl<M: Wire> Route for Mailbox<M> {
     fn deliver(&self, from: &Speaker, body: &[u8]) -> Result<(), String> {
@@ -94,17 +95,17 @@ impl<M: Wire> Route for Mailbox<M> {
             return Err(format!("{}: it is not for {} to say that", M::PROTOCOL, from.name()));
         }
         // An actor that has just ended reads nothing any more; its peers learn so from the protocol, not from here.
-        let _ = self.0.send(message);
+        let _ = self.0.put(message);
         Ok(())
     }
 
     fn reject(&self, task: TaskId, node: NodeId, reason: String) {
         if let Some(message) = M::rejected(task, node, reason) {
-            let _ = self.0.send(message);
+            let _ = self.0.put(message);
         }
     }
 
-    fn mailbox(&self) -> &dyn Any {
+    fn door(&self) -> &dyn Any {
         &self.0
     }
 }
@@ -244,11 +245,16 @@ impl Post {
         self.0.incarnation.store(incarnation.0, Ordering::Release);
     }
 
-    /// Registers a local actor under `name` and returns its address.
-    pub(super) fn register<M: Wire>(&self, name: &str, mailbox: mpsc::UnboundedSender<M>) -> Address<M> {
+    /// Registers a local actor under `name`: what is said to it in the protocol `M` goes into its mailbox.
+    pub(super) fn register<M: Wire, E: From<M> + Send + 'static>(
+        &self,
+        name: &str,
+        mailbox: mpsc::UnboundedSender<E>,
+    ) -> Inbox<E> {
         let actor: Arc<str> = name.into();
-        self.0.routes.write().insert(actor.clone(), Arc::new(Mailbox(mailbox.clone())));
-        Address { post: self.clone(), node: self.0.node.clone(), actor, local: Some(mailbox) }
+        let door: Arc<dyn Door<M>> = Arc::new(mailbox.clone());
+        self.0.routes.write().insert(actor.clone(), Arc::new(Mailbox(door)));
+        Inbox { post: self.clone(), actor, mailbox }
     }
 
     /// Removes a local actor: what arrives for it from now on is dropped.
@@ -260,7 +266,7 @@ impl Post {
     pub fn address<M: Wire>(&self, node: &NodeId, name: &str) -> Address<M> {
         let local = if *node == self.0.node {
             let routes = self.0.routes.read();
-            routes.get(name).and_then(|route| route.mailbox().downcast_ref::<mpsc::UnboundedSender<M>>().cloned())
+            routes.get(name).and_then(|route| route.door().downcast_ref::<Arc<dyn Door<M>>>().cloned())
         } else {
             None
         };
@@ -351,7 +357,8 @@ impl Post {
         if *node == self.0.node {
             let local = self.address::<M>(node, actor);
             return match &local.local {
-                Some(mailbox) => mailbox.send(message).map_err(|_| undeliverable("it has ended".into())),
+                Some(door) if door.put(message) => Ok(()),
+                Some(_) => Err(undeliverable("it has ended".into())),
                 None => Err(undeliverable("no such actor here".into())),
             };
         }

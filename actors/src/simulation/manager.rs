@@ -12,7 +12,8 @@ use super::store::Found;
 use crate::event::NodeFigures;
 use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{
-    AttemptState, Doing, Effect, Flags, Key, NO_BYTES, NodeMsg, NodeState, Phase, Report, SET_MEMBERS_PER_MESSAGE,
+    AttemptState, Doing, Effect, Flags, Key, NO_BYTES, NodeEvent, NodeMsg, NodeState, Phase, Report,
+    SET_MEMBERS_PER_MESSAGE,
 };
 use crate::owner::OwnerMsg;
 use crate::scheduler::SchedulerMsg;
@@ -94,10 +95,29 @@ impl Manager {
         self.attempts.is_empty() && self.cancelled.is_empty() && self.sets.is_empty()
     }
 
-    pub(super) fn handle(&mut self, message: NodeMsg, cx: &mut Cx<'_>) {
+    pub(super) fn handle(&mut self, event: NodeEvent, cx: &mut Cx<'_>) {
+        match event {
+            NodeEvent::Wire(message) => self.message(message, cx),
+            NodeEvent::Executor(report) => self.report(report, cx),
+            NodeEvent::Tick => {
+                self.state.tick();
+                for job in self.watched.clone() {
+                    self.say(job, false, cx);
+                }
+                self.ticks += 1;
+                if self.ticks.is_multiple_of(HOLDS_EVERY) {
+                    self.say_holds(cx);
+                }
+                cx.after(TICK, Timer::Manager);
+            }
+            NodeEvent::Staged(_) | NodeEvent::Sample => unreachable!("they never leave the real shell"),
+        }
+        self.flush(cx);
+    }
+
+    fn message(&mut self, message: NodeMsg, cx: &mut Cx<'_>) {
         match message {
             NodeMsg::Run { owner, spec } => self.run(owner, spec, cx),
-            NodeMsg::Executor(report) => self.report(report, cx),
             NodeMsg::DefineSet { job, run, .. }
             | NodeMsg::Free { job, run, .. }
             | NodeMsg::FreeParts { job, run, .. }
@@ -136,20 +156,7 @@ impl Manager {
                 self.watched.insert(job);
                 self.say(job, false, cx);
             }
-            NodeMsg::Tick => {
-                self.state.tick();
-                for job in self.watched.clone() {
-                    self.say(job, false, cx);
-                }
-                self.ticks += 1;
-                if self.ticks.is_multiple_of(HOLDS_EVERY) {
-                    self.say_holds(cx);
-                }
-                cx.after(TICK, Timer::Manager);
-            }
-            NodeMsg::Staged(_) | NodeMsg::Sample => unreachable!("they never leave the real shell"),
         }
-        self.flush(cx);
     }
 
     fn tell(&mut self, job: JobId, node: &NodeId, message: OwnerMsg, cx: &mut Cx<'_>) {

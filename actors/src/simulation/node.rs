@@ -22,10 +22,10 @@ use crate::election::state as election;
 use crate::event::NodeState;
 use crate::host::HostMsg;
 use crate::ids::{Incarnation, JobId, NodeId};
-use crate::membership::{Beat, Effect, Event, Figures, Health, MembershipOptions, State as Membership};
-use crate::node_manager::{Key, NodeMsg};
-use crate::owner::OwnerMsg;
-use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
+use crate::membership::{Beat, Effect, Figures, Health, MembershipEvent, MembershipOptions, State as Membership};
+use crate::node_manager::{Key, NodeEvent, Report};
+use crate::owner::OwnerEvent;
+use crate::scheduler::{NodeSpec, Reign, SchedulerEvent, SchedulerLink, SchedulerMsg};
 use crate::shell::{Post, PostOptions, Reply};
 use crate::task::{Resources, TaskFailure};
 
@@ -203,22 +203,35 @@ impl Process {
         match message {
             Message::Node(message) => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.handle(message, &mut cx);
+                self.life.manager.handle(message.into(), &mut cx);
             }
             Message::Owner(message) => {
                 if let Hosting::Runs(owner) = &mut self.life.hosting {
-                    owner.handle(message, &mut cx!(self, around, done));
+                    owner.handle(message.into(), &mut cx!(self, around, done));
                 }
             }
             Message::Scheduler(message) => {
                 let mut cx = cx!(self, around, done);
-                self.life.scheduler.handle(message, &mut cx);
+                self.life.scheduler.handle(message.into(), &mut cx);
             }
             Message::Host(HostMsg::Start { .. }) => self.host(true, around, done),
             Message::Host(HostMsg::Resume { .. }) => self.host(false, around, done),
             Message::Host(_) => {}
             Message::Answer { slot, answer } => self.answered(slot, answer, around, done),
         }
+        self.settle(around, done);
+    }
+
+    /// Something happens to the Owner that only its own process can say.
+    pub(super) fn owner_event(&mut self, event: OwnerEvent, around: &mut Around<'_>, done: &mut Done) {
+        self.tell_owner(event, around, done);
+        self.settle(around, done);
+    }
+
+    /// An executor says something.
+    pub(super) fn reported(&mut self, report: Report, around: &mut Around<'_>, done: &mut Done) {
+        let mut cx = cx!(self, around, done);
+        self.life.manager.handle(NodeEvent::Executor(report), &mut cx);
         self.settle(around, done);
     }
 
@@ -329,13 +342,13 @@ impl Process {
         for word in words {
             let speaks = matches!(word, Word::Reign { .. });
             let message = match word {
-                Word::Reign { epoch, until, succeeds } => SchedulerMsg::Reign { epoch, until, succeeds },
-                Word::StepDown => SchedulerMsg::StepDown,
+                Word::Reign { epoch, until, succeeds } => SchedulerEvent::Reign { epoch, until, succeeds },
+                Word::StepDown => SchedulerEvent::StepDown,
             };
             let mut cx = cx!(self, around, done);
             self.life.scheduler.handle(message, &mut cx);
             if speaks && self.link.reign().is_some_and(|reign| reign.node == *around.name) {
-                self.membership(Event::Speak, around, done);
+                self.membership(MembershipEvent::Speak, around, done);
             }
         }
     }
@@ -344,16 +357,16 @@ impl Process {
     pub(super) fn timer(&mut self, timer: Timer, around: &mut Around<'_>, done: &mut Done) {
         match timer {
             Timer::Membership => {
-                self.membership(Event::Tick, around, done);
+                self.membership(MembershipEvent::Tick, around, done);
                 let wakeup = self.life.membership.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(around.now));
                 cx!(self, around, done).after(wakeup.clamp(TICK_MIN, TICK_MAX), Timer::Membership);
             }
             Timer::Election => self.campaign(election::Event::Tick, around, done),
             Timer::Scheduler | Timer::Gathered | Timer::Look => {
                 let message = match timer {
-                    Timer::Scheduler => SchedulerMsg::Tick,
-                    Timer::Gathered => SchedulerMsg::Gathered,
-                    _ => SchedulerMsg::Look,
+                    Timer::Scheduler => SchedulerEvent::Tick,
+                    Timer::Gathered => SchedulerEvent::Gathered,
+                    _ => SchedulerEvent::Look,
                 };
                 let mut cx = cx!(self, around, done);
                 self.life.scheduler.handle(message, &mut cx);
@@ -364,11 +377,11 @@ impl Process {
             }
             Timer::Manager => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.handle(NodeMsg::Tick, &mut cx);
+                self.life.manager.handle(NodeEvent::Tick, &mut cx);
             }
-            Timer::Owner => self.tell_owner(OwnerMsg::Tick, around, done),
-            Timer::Settle => self.tell_owner(OwnerMsg::Settle, around, done),
-            Timer::Farewell => self.tell_owner(OwnerMsg::Close, around, done),
+            Timer::Owner => self.tell_owner(OwnerEvent::Tick, around, done),
+            Timer::Settle => self.tell_owner(OwnerEvent::Settle, around, done),
+            Timer::Farewell => self.tell_owner(OwnerEvent::Close, around, done),
             Timer::LogAgain => {
                 if let Hosting::Runs(owner) = &mut self.life.hosting {
                     owner.write_again(&mut cx!(self, around, done));
@@ -406,24 +419,24 @@ impl Process {
         self.settle(around, done);
     }
 
-    fn tell_owner(&mut self, message: OwnerMsg, around: &mut Around<'_>, done: &mut Done) {
+    fn tell_owner(&mut self, event: OwnerEvent, around: &mut Around<'_>, done: &mut Done) {
         if let Hosting::Runs(owner) = &mut self.life.hosting {
-            owner.handle(message, &mut cx!(self, around, done));
+            owner.handle(event, &mut cx!(self, around, done));
         }
     }
 
     /// Nobody listens where a life of another node was.
     pub(super) fn refused(&mut self, node: NodeId, incarnation: Incarnation, around: &mut Around<'_>, done: &mut Done) {
-        self.membership(Event::Refused { node, incarnation }, around, done);
+        self.membership(MembershipEvent::Refused { node, incarnation }, around, done);
         self.settle(around, done);
     }
 
     pub(super) fn beat(&mut self, beat: Beat, around: &mut Around<'_>, done: &mut Done) {
-        self.membership(Event::Beat(beat), around, done);
+        self.membership(MembershipEvent::Beat(beat), around, done);
         self.settle(around, done);
     }
 
-    fn membership(&mut self, event: Event, around: &mut Around<'_>, done: &mut Done) {
+    fn membership(&mut self, event: MembershipEvent, around: &mut Around<'_>, done: &mut Done) {
         if self.life.over {
             return;
         }
@@ -446,13 +459,13 @@ impl Process {
                     let me = number_of(around.name);
                     if around.sessions.entry((me, number_of(&node))).or_default().meets(incarnation) {
                         cx!(self, around, done).note(|| format!("session with {node} is made anew"));
-                        let reset = OwnerMsg::SessionReset { node: node.clone(), incarnation };
+                        let reset = OwnerEvent::SessionReset { node: node.clone(), incarnation };
                         self.tell_owner(reset, around, done);
                     }
                     if health.is_gone() {
                         let message = SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason: String::new() };
                         let mut cx = cx!(self, around, done);
-                        self.life.scheduler.handle(message, &mut cx);
+                        self.life.scheduler.handle(message.into(), &mut cx);
                     }
                     let state = match health {
                         Health::Alive => NodeState::Up,
@@ -460,7 +473,7 @@ impl Process {
                         Health::Dead => NodeState::Dead,
                         Health::Left => NodeState::Left,
                     };
-                    self.tell_owner(OwnerMsg::NodeState { node, incarnation, state }, around, done);
+                    self.tell_owner(OwnerEvent::NodeState { node, incarnation, state }, around, done);
                 }
                 Effect::Follows { node, reign } => self.link.heard(&node, &reign),
                 Effect::Fence { .. } => {
@@ -499,7 +512,7 @@ impl Process {
             if known {
                 self.register(true, around, done);
             }
-            self.tell_owner(OwnerMsg::NewReign, around, done);
+            self.tell_owner(OwnerEvent::NewReign, around, done);
             self.campaign(election::Event::Heard(self.link.epoch()), around, done);
             if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
                 self.list(around, done);

@@ -23,8 +23,8 @@ use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, Past, TaskDone};
 use crate::node_manager::{AttemptState, Doing, LOST, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use crate::owner::{
-    Asker, Effect, Freed, Held, Leasing, Look, OwnerMsg, OwnerState, Tracker, Watchdog, Whereabouts, actor_name,
-    positions,
+    Asker, Effect, Freed, Held, Leasing, Look, OwnerEvent, OwnerMsg, OwnerState, Tracker, Watchdog, Whereabouts,
+    actor_name, positions,
 };
 use crate::scheduler::{NodeInfo, SchedulerMsg};
 use crate::shell::{Post, Reply, mailbox};
@@ -122,7 +122,7 @@ pub(super) struct Owner {
     ending: Option<Ending>,
     pub(super) outcome: Option<Outcome>,
     program: Option<Program>,
-    inbox: mpsc::UnboundedReceiver<OwnerMsg>,
+    inbox: mpsc::UnboundedReceiver<OwnerEvent>,
     handle: Futures,
     plan: Job,
 }
@@ -136,7 +136,7 @@ impl Owner {
         store: exobus_store::Store,
         cx: &mut Cx<'_>,
     ) -> Self {
-        let (address, inbox) = mailbox::<OwnerMsg>(post, &actor_name(job));
+        let (address, inbox) = mailbox::<OwnerMsg, OwnerEvent>(post, &actor_name(job));
         let up = || infos.iter().filter(|info| info.up);
         let mut functions: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
         for info in up() {
@@ -247,9 +247,37 @@ impl Owner {
         self.tell(node, NodeMsg::TakeStock { job, owner, run }, cx);
     }
 
-    pub(super) fn handle(&mut self, message: OwnerMsg, cx: &mut Cx<'_>) {
+    pub(super) fn handle(&mut self, event: OwnerEvent, cx: &mut Cx<'_>) {
+        match event {
+            OwnerEvent::Wire(message) => self.message(message, cx),
+            OwnerEvent::Program(call) => self.call(call, cx),
+            OwnerEvent::NewReign => self.say_demand(cx),
+            OwnerEvent::Nodes(nodes) => self.nodes_said(nodes),
+            OwnerEvent::NodeState { node, incarnation, state } => self.node_state(&node, incarnation, state),
+            OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
+            OwnerEvent::Log(news) => self.log_news(news, cx),
+            OwnerEvent::Unreadable { object, parts, node, answer } => {
+                self.state.unreadable(object, &node);
+                self.get(object, parts, answer, cx);
+            }
+            OwnerEvent::Settle => self.settle(),
+            OwnerEvent::Close => {
+                if let Some(ending) = &mut self.ending {
+                    ending.awaited.clear();
+                }
+            }
+            OwnerEvent::Tick if self.ending.is_some() => {}
+            OwnerEvent::Tick => {
+                self.tick(cx);
+                cx.after(TICK, Timer::Owner);
+            }
+            OwnerEvent::Told(_) => unreachable!("nobody says that here"),
+        }
+        self.flush(cx);
+    }
+
+    fn message(&mut self, message: OwnerMsg, cx: &mut Cx<'_>) {
         match message {
-            OwnerMsg::Program(call) => self.call(call, cx),
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
                 let before = self.state.counts();
                 let first = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
@@ -282,14 +310,8 @@ impl Owner {
                     self.heard(&node);
                 }
             }
-            OwnerMsg::Settle => self.settle(),
             OwnerMsg::TakenOver { run } if run > self.state.run() && self.ending.is_none() => self.taken_over(),
             OwnerMsg::TakenOver { .. } => {}
-            OwnerMsg::Log(news) => self.log_news(news, cx),
-            OwnerMsg::Unreadable { object, parts, node, answer } => {
-                self.state.unreadable(object, &node);
-                self.get(object, parts, answer, cx);
-            }
             OwnerMsg::Leases { epoch, leases, wait } if self.leasing.is_of_now(epoch, cx.link.epoch()) => {
                 if let Some(error) = self.state.refused(wait.as_ref()) {
                     self.failure.get_or_insert(error);
@@ -305,10 +327,6 @@ impl Owner {
                 }
             }
             OwnerMsg::Leases { .. } => {}
-            OwnerMsg::NewReign => self.say_demand(cx),
-            OwnerMsg::Nodes(nodes) => self.nodes_said(nodes),
-            OwnerMsg::NodeState { node, incarnation, state } => self.node_state(&node, incarnation, state),
-            OwnerMsg::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerMsg::NodeFigures { node, last, running, .. } => {
                 if let Some(ending) = self.ending.as_mut().filter(|_| last) {
                     ending.awaited.remove(&node);
@@ -316,23 +334,10 @@ impl Owner {
                 self.watchdog.runs(&node, &running);
                 self.state.still_running(&node, &running);
             }
-            OwnerMsg::Close => {
-                if let Some(ending) = &mut self.ending {
-                    ending.awaited.clear();
-                }
+            OwnerMsg::Rejected { .. } | OwnerMsg::FoldDue { .. } | OwnerMsg::Why { .. } | OwnerMsg::Cancel => {
+                unreachable!("nobody says that here")
             }
-            OwnerMsg::Tick if self.ending.is_some() => {}
-            OwnerMsg::Tick => {
-                self.tick(cx);
-                cx.after(TICK, Timer::Owner);
-            }
-            OwnerMsg::Rejected { .. }
-            | OwnerMsg::FoldDue { .. }
-            | OwnerMsg::Why { .. }
-            | OwnerMsg::Told(_)
-            | OwnerMsg::Cancel => unreachable!("nobody says that here"),
         }
-        self.flush(cx);
     }
 
     fn call(&mut self, call: ProgramCall, cx: &mut Cx<'_>) {
@@ -489,7 +494,7 @@ impl Owner {
     pub(super) fn listed(&mut self, slot: u64, nodes: Vec<NodeInfo>, cx: &mut Cx<'_>) {
         if self.listing.is_some_and(|(asked, _)| asked == slot) {
             self.listing = None;
-            self.handle(OwnerMsg::Nodes(nodes), cx);
+            self.handle(OwnerEvent::Nodes(nodes), cx);
         }
     }
 
@@ -627,8 +632,8 @@ impl Owner {
             }
         }
         let mut called = false;
-        while let Ok(message) = self.inbox.try_recv() {
-            if let OwnerMsg::Program(call) = message {
+        while let Ok(event) = self.inbox.try_recv() {
+            if let OwnerEvent::Program(call) = event {
                 called = true;
                 self.call(call, cx);
             }

@@ -13,7 +13,9 @@ use crate::host::HostMsg;
 use crate::ids::{Epoch, Incarnation, JobId, NodeId};
 use crate::node_manager::NodeMsg;
 use crate::owner::OwnerMsg;
-use crate::scheduler::{Effect, Event, Placement, Refusal, Reign, SchedulerMsg, SchedulerOptions, State};
+use crate::scheduler::{
+    Effect, Event, Placement, Refusal, Reign, SchedulerEvent, SchedulerMsg, SchedulerOptions, State,
+};
 use crate::shell::Reply;
 
 const TICK_MAX: Duration = Duration::from_secs(1);
@@ -69,7 +71,7 @@ impl Scheduler {
             Answered::Unfinished(false) => Some(Vec::new()),
             _ => None,
         };
-        self.handle(SchedulerMsg::Unfinished(jobs), cx);
+        self.handle(SchedulerEvent::Unfinished(jobs), cx);
     }
 
     fn begin(&mut self, now: Duration, epoch: Epoch, until: Duration, succeeds: bool) -> bool {
@@ -83,12 +85,12 @@ impl Scheduler {
         succeeds
     }
 
-    pub(super) fn handle(&mut self, message: SchedulerMsg, cx: &mut Cx<'_>) {
-        let (now, tick) = (cx.now, message == SchedulerMsg::Tick);
-        self.looking &= !matches!(message, SchedulerMsg::Unfinished(_));
+    pub(super) fn handle(&mut self, event: SchedulerEvent, cx: &mut Cx<'_>) {
+        let (now, tick) = (cx.now, event == SchedulerEvent::Tick);
+        self.looking &= !matches!(event, SchedulerEvent::Unfinished(_));
         let mut effects = Vec::new();
-        match message {
-            SchedulerMsg::Reign { epoch, until, succeeds } => {
+        match event {
+            SchedulerEvent::Reign { epoch, until, succeeds } => {
                 let begins = self.reign.as_ref().is_none_or(|reign| reign.state.epoch() != epoch);
                 if begins {
                     cx.oracle.reigns(epoch, succeeds);
@@ -100,17 +102,17 @@ impl Scheduler {
                     cx.after(SchedulerOptions::default().gather + LOOK_AFTER, Timer::Look);
                 }
             }
-            SchedulerMsg::Look => {
+            SchedulerEvent::Look => {
                 self.looks = self.reign.is_some();
                 if self.looks {
                     self.look(cx);
                     cx.after(LOOK_EVERY, Timer::Look);
                 }
             }
-            SchedulerMsg::StepDown => self.reign = None,
-            message => {
+            SchedulerEvent::StepDown => self.reign = None,
+            event => {
                 if let Some(reign) = self.reign.as_mut().filter(|reign| now < reign.until) {
-                    if let Some(event) = reign.event(now, message, cx) {
+                    if let Some(event) = reign.event(now, event, cx) {
                         reign.state.on(now, event, &mut effects);
                     }
                     if !reign.state.gathers(now) {
@@ -161,7 +163,16 @@ impl Scheduler {
 }
 
 impl Reigning {
-    fn event(&mut self, now: Duration, message: SchedulerMsg, cx: &mut Cx<'_>) -> Option<Event> {
+    fn event(&mut self, now: Duration, event: SchedulerEvent, cx: &mut Cx<'_>) -> Option<Event> {
+        match event {
+            SchedulerEvent::Wire(message) => self.message(now, message, cx),
+            SchedulerEvent::Gathered | SchedulerEvent::Tick => Some(Event::Tick),
+            SchedulerEvent::Unfinished(jobs) => Some(Event::Unfinished(jobs?)),
+            SchedulerEvent::Reign { .. } | SchedulerEvent::StepDown | SchedulerEvent::Look => None,
+        }
+    }
+
+    fn message(&mut self, now: Duration, message: SchedulerMsg, cx: &mut Cx<'_>) -> Option<Event> {
         Some(match message {
             SchedulerMsg::NodeUp(spec) => Event::NodeUp(spec),
             SchedulerMsg::NodeDown { node, incarnation, .. } => Event::NodeDown { node, incarnation },
@@ -184,13 +195,8 @@ impl Reigning {
                 }
                 return None;
             }
-            SchedulerMsg::Gathered | SchedulerMsg::Tick => Event::Tick,
             SchedulerMsg::Holds { node, jobs } => Event::Holds { node, jobs },
-            SchedulerMsg::Unfinished(jobs) => Event::Unfinished(jobs?),
-            SchedulerMsg::ListJobs { .. }
-            | SchedulerMsg::Reign { .. }
-            | SchedulerMsg::StepDown
-            | SchedulerMsg::Look => return None,
+            SchedulerMsg::ListJobs { .. } => return None,
         })
     }
 }

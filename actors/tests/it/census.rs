@@ -140,7 +140,8 @@ async fn a_question_goes_with_who_asks() {
     cluster.start("a");
     let node = cluster.node("a");
     until(|| node.post().living()["open questions"] == 0).await;
-    let (deaf, mut questions) = mailbox::<SchedulerMsg>(node.post(), "deaf");
+    let (deaf, mut questions) = mailbox::<SchedulerMsg, SchedulerMsg>(node.post(), "deaf");
+    let deaf = deaf.address();
     for _ in 0..10 {
         let asked = deaf.ask(|reply| SchedulerMsg::ListNodes { reply }, Duration::from_secs(60));
         tokio::time::timeout(Duration::ZERO, asked).await.unwrap_err();

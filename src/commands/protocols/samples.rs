@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use exobus_actors::{
-    event::{Event, EventKind, NodeFigures, NodeState, Received},
+    event::{Event, EventKind, NodeFigures, Received},
     host::{ClientMsg, HostMsg, JobEnd, JobSpec},
     ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
     membership::{Beat, Figures, MembershipMsg},
@@ -130,12 +130,6 @@ fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
         SchedulerMsg::Holds { .. } => "Holds",
         SchedulerMsg::ListNodes { .. } => "ListNodes",
         SchedulerMsg::ListJobs { .. } => "ListJobs",
-        SchedulerMsg::Reign { .. } => "Reign",
-        SchedulerMsg::StepDown => "StepDown",
-        SchedulerMsg::Gathered => "Gathered",
-        SchedulerMsg::Look => "Look",
-        SchedulerMsg::Unfinished(_) => "Unfinished",
-        SchedulerMsg::Tick => "Tick",
     }
 }
 
@@ -159,7 +153,6 @@ fn host_variant(message: &HostMsg) -> &'static str {
         HostMsg::Start { .. } => "Start",
         HostMsg::Resume { .. } => "Resume",
         HostMsg::Cancel { .. } => "Cancel",
-        HostMsg::Ended { .. } => "Ended",
     }
 }
 
@@ -237,7 +230,6 @@ fn owner() -> Vec<OwnerMsg> {
             last: true,
         },
         OwnerMsg::TakenOver { run: 1 },
-        OwnerMsg::NodeState { node: node(), incarnation: INCARNATION, state: NodeState::Dead },
         OwnerMsg::NodeFigures {
             node: node(),
             figures: figures(),
@@ -254,15 +246,12 @@ fn owner() -> Vec<OwnerMsg> {
         },
         OwnerMsg::Why { ask: true, reply: Reply::to(NodeId::new("client-1"), 3) },
         OwnerMsg::Cancel,
-        OwnerMsg::Tick,
     ]
 }
 
 fn owner_variant(message: &OwnerMsg) -> &'static str {
     match message {
-        OwnerMsg::Program(..) => "Program",
         OwnerMsg::Leases { .. } => "Leases",
-        OwnerMsg::NewReign => "NewReign",
         OwnerMsg::Completed { .. } => "Completed",
         OwnerMsg::Yielded { .. } => "Yielded",
         OwnerMsg::Failed { .. } => "Failed",
@@ -270,20 +259,11 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Stopped { .. } => "Stopped",
         OwnerMsg::Rejected { .. } => "Rejected",
         OwnerMsg::Stock { .. } => "Stock",
-        OwnerMsg::Unreadable { .. } => "Unreadable",
-        OwnerMsg::NodeState { .. } => "NodeState",
-        OwnerMsg::SessionReset { .. } => "SessionReset",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
         OwnerMsg::FoldDue { .. } => "FoldDue",
         OwnerMsg::Why { .. } => "Why",
-        OwnerMsg::Told(..) => "Told",
         OwnerMsg::Cancel => "Cancel",
         OwnerMsg::TakenOver { .. } => "TakenOver",
-        OwnerMsg::Log(_) => "Log",
-        OwnerMsg::Settle => "Settle",
-        OwnerMsg::Close => "Close",
-        OwnerMsg::Nodes(..) => "Nodes",
-        OwnerMsg::Tick => "Tick",
     }
 }
 
@@ -327,7 +307,6 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::TakeStock { job: job(), owner: node(), run: 1 },
         NodeMsg::Doubt { job: job(), nodes: vec![node()] },
         NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt(1))], reply: Reply::to(node(), 4) },
-        NodeMsg::Tick,
     ]
 }
 
@@ -344,10 +323,6 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::TakeStock { .. } => "TakeStock",
         NodeMsg::Doubt { .. } => "Doubt",
         NodeMsg::Doing { .. } => "Doing",
-        NodeMsg::Executor(..) => "Executor",
-        NodeMsg::Staged(..) => "Staged",
-        NodeMsg::Sample => "Sample",
-        NodeMsg::Tick => "Tick",
     }
 }
 
@@ -371,10 +346,6 @@ fn merger_variant(message: &MergerMsg) -> &'static str {
         MergerMsg::Open { .. } => "Open",
         MergerMsg::Push { .. } => "Push",
         MergerMsg::EndJob { .. } => "EndJob",
-        MergerMsg::Look(_) => "Look",
-        MergerMsg::Take(_) => "Take",
-        MergerMsg::News(..) => "News",
-        MergerMsg::Tight => "Tight",
     }
 }
 
@@ -389,16 +360,12 @@ fn membership() -> Vec<MembershipMsg> {
         reign: Some(Reign { epoch: Epoch(17), node: node() }),
         zombies: Vec::new(),
     };
-    vec![MembershipMsg::Beat(beat), MembershipMsg::Tick, MembershipMsg::Leave]
+    vec![MembershipMsg::Beat(beat)]
 }
 
 fn membership_variant(message: &MembershipMsg) -> &'static str {
     match message {
         MembershipMsg::Beat(..) => "Beat",
-        MembershipMsg::Tick => "Tick",
-        MembershipMsg::Leave => "Leave",
-        MembershipMsg::Speak => "Speak",
-        MembershipMsg::Refused { .. } => "Refused",
     }
 }
 

@@ -73,9 +73,10 @@ mod tests {
     use super::*;
     use crate::event::NodeFigures;
     use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
+    use crate::node_manager::NodeEvent;
     use crate::node_manager::{ACTOR, Doubts, ExecutorLink, NodeMsg, ObjectIds, Pushed, Stager, Tally, Work};
     use crate::registry::Function;
-    use crate::shell::{self, Address, Post, PostOptions};
+    use crate::shell::{self, Inbox, Post, PostOptions};
     use crate::task::{Resources, Returns};
     use crate::transfer::TransferClient;
 
@@ -96,7 +97,7 @@ mod tests {
 
     struct World {
         store: Store,
-        manager: Address<NodeMsg>,
+        manager: Inbox<NodeEvent>,
         endpoint: Endpoint,
     }
 

@@ -9,7 +9,7 @@ use tracing::debug;
 use super::{NodeManager, SAMPLE_MIN_MS, micros};
 use crate::event::{NodeFigures, Received};
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
-use crate::node_manager::protocol::NodeMsg;
+use crate::node_manager::event::NodeEvent;
 use crate::node_manager::state::{Key, Phase};
 use crate::node_manager::why;
 use crate::node_manager::why::{ATTEMPTS_ASKED_MAX, AttemptState, Doing, Step, Trail};
@@ -136,7 +136,7 @@ impl NodeManager {
         let every = self.watched.values().copied().filter(|every| *every > 0).min();
         self.sampling = every.is_some();
         if let Some(every) = every {
-            scope.after(Duration::from_millis(every.max(SAMPLE_MIN_MS)), NodeMsg::Sample);
+            scope.after(Duration::from_millis(every.max(SAMPLE_MIN_MS)), NodeEvent::Sample);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::futures::Choice;
 use crate::ids::NodeId;
 use crate::joblog::{Entry, LogNews};
 use crate::node_manager::NodeMsg;
-use crate::owner::{Freed, OwnerMsg};
+use crate::owner::{Freed, OwnerEvent};
 use crate::simulation::acts::{Cx, Timer, Who};
 use crate::simulation::server::{Answered, Question};
 
@@ -77,7 +77,7 @@ impl Owner {
                 return cx.after(PAUSE, Timer::LogAgain);
             }
         };
-        self.handle(OwnerMsg::Log(news), cx);
+        self.handle(OwnerEvent::Log(news), cx);
     }
 
     /// The pause before a record is tried again, under the same name, is over.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{At, Node, What, World};
 use crate::ids::Incarnation;
-use crate::owner::OwnerMsg;
+use crate::owner::OwnerEvent;
 use crate::simulation::acts::Message;
 
 /// One end of a session.
@@ -132,8 +132,8 @@ impl World {
 
     /// A session was made anew, with this life of the other node: who runs a job is told.
     pub(super) fn session_reset(&mut self, node: usize, other: usize, life: Incarnation) {
-        let message = OwnerMsg::SessionReset { node: self.nodes[other].name.clone(), incarnation: life };
-        self.with(node, |process, around, done| process.deliver(Message::Owner(message), around, done));
+        let event = OwnerEvent::SessionReset { node: self.nodes[other].name.clone(), incarnation: life };
+        self.with(node, |process, around, done| process.owner_event(event, around, done));
     }
 
     /// A frame is not on its way any more: the next one may be.

@@ -7,9 +7,9 @@ use exobus_store::Block;
 
 use super::{AnswerTo, At, What, World};
 use crate::ids::{NodeId, ObjectId};
-use crate::node_manager::{Key, NodeMsg, Report};
-use crate::owner::OwnerMsg;
-use crate::simulation::acts::{Message, Pieces, Reads};
+use crate::node_manager::{Key, Report};
+use crate::owner::OwnerEvent;
+use crate::simulation::acts::{Pieces, Reads};
 use crate::simulation::manager::params_of;
 use crate::simulation::node::{Running, number_of};
 use crate::simulation::program::{Digest, Made, sum};
@@ -97,8 +97,8 @@ impl World {
                 self.after(pause, What::Read { at, object, parts, from, answer, until });
             }
             Some(Found::Released | Found::Absent) | None => {
-                let message = Message::Owner(OwnerMsg::Unreadable { object, parts, node: from, answer });
-                self.with(at.node, |process, around, done| process.deliver(message, around, done));
+                let event = OwnerEvent::Unreadable { object, parts, node: from, answer };
+                self.with(at.node, |process, around, done| process.owner_event(event, around, done));
             }
         }
     }
@@ -187,8 +187,7 @@ impl World {
             };
         // A NodeManager that is gone needs no reports.
         if self.place(node).is_some_and(|now| now.life == life) {
-            let message = Message::Node(NodeMsg::Executor(report));
-            self.with(node, |process, around, done| process.deliver(message, around, done));
+            self.with(node, |process, around, done| process.reported(report, around, done));
         }
         self.run_executors(node);
     }
