@@ -12,12 +12,12 @@ use std::{
 
 use exobus_actors::fuzzing as actors;
 use exobus_actors::{
-    host::{ClientMsg, HostMsg},
-    membership::MembershipMsg,
-    merger::MergerMsg,
-    node_manager::NodeMsg,
-    owner::OwnerMsg,
-    scheduler::SchedulerMsg,
+    protocol::host::{ClientMsg, HostMsg},
+    protocol::membership::MembershipMsg,
+    protocol::merger::MergerMsg,
+    protocol::node_manager::NodeMsg,
+    protocol::owner::OwnerMsg,
+    protocol::scheduler::SchedulerMsg,
 };
 use exobus_bus::fuzzing as bus;
 use exobus_shuffle::files::{Claim, Manifest};

@@ -8,9 +8,9 @@ use std::{
 };
 
 use exobus_actors::{
-    host::JobSpec,
     ids::JobId,
     joblog::{JobLogs, LogsLink},
+    protocol::host::JobSpec,
 };
 use exobus_bus::{
     Bus, BusError, InProcessOptions, Subjects, codec,

@@ -6,13 +6,15 @@ use exobus_bus::{Speaker, codec};
 use exobus_store::SystemClock;
 
 use crate::futures::Choice;
-use crate::host::{JobEnd, JobSpec};
+use crate::protocol::host::{JobEnd, JobSpec};
+use crate::protocol::node_manager::{AttemptState, NodeMsg};
+use crate::protocol::owner::{OwnerMsg, Why};
+use crate::protocol::scheduler::{JobInfo, NodeInfo, Placement, Refusal};
+
 use crate::ids::{Incarnation, NodeId, RowHash, TaskId};
 use crate::isolation;
 use crate::joblog::{Entry, Past, TaskDone};
-use crate::node_manager::{AttemptState, NodeMsg};
-use crate::owner::{OwnerMsg, Why};
-use crate::scheduler::{JobInfo, NodeInfo, Placement, Refusal};
+
 use crate::shell::{Post, PostOptions, Wire, mailbox};
 use crate::task::{Consumed, JobError, Output};
 use crate::transfer::wire;

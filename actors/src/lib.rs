@@ -18,6 +18,7 @@ pub mod node;
 pub mod node_manager;
 pub mod owner;
 pub mod paths;
+pub mod protocol;
 pub mod random;
 pub mod registry;
 pub mod scheduler;

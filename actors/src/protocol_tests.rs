@@ -6,13 +6,15 @@ use bytes::Bytes;
 use exobus_bus::codec;
 
 use crate::event::{Event, EventKind, NodeFigures, Received};
-use crate::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::protocol::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::protocol::membership::MembershipMsg;
+use crate::protocol::merger::MergerMsg;
+use crate::protocol::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{HeldLease, JobDemand, Lease, NodeSpec, SchedulerMsg, Shape, Wait};
+
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
-use crate::membership::MembershipMsg;
-use crate::merger::MergerMsg;
-use crate::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
-use crate::owner::OwnerMsg;
-use crate::scheduler::{HeldLease, JobDemand, Lease, NodeSpec, SchedulerMsg, Shape, Wait};
+
 use crate::shell::{Reply, Wire};
 use crate::task::{
     Arg, Consumed, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use exobus_actors::{
     event::EventSink,
     futures::Futures,
-    host::{JobEnd, JobSpec},
     ids::NodeId,
     joblog::LogsLink,
     node::Node,
+    protocol::host::{JobEnd, JobSpec},
     task::JobError,
 };
 use futures::future::{Either, select};

@@ -4,8 +4,9 @@ use std::{io::Write, time::Duration};
 
 use exobus_actors::{
     host::{Client, ClientError, ClientOptions, list_jobs},
-    owner::{Standing, Why},
-    scheduler::{JobInfo, JobList},
+    protocol::owner::{Standing, Why},
+    protocol::scheduler::JobInfo,
+    scheduler::JobList,
 };
 use exobus_bus::BusError;
 use exobus_store::{Clock, SystemClock};
@@ -248,8 +249,8 @@ fn print(text: &str) {
 mod tests {
     use exobus_actors::{
         ids::{JobId, NodeId},
-        owner::Moved,
-        scheduler::Wait,
+        protocol::owner::Moved,
+        protocol::scheduler::Wait,
         task::Resources,
     };
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use exobus_actors::{host::JobSpec, ids::JobId};
+use exobus_actors::{ids::JobId, protocol::host::JobSpec};
 use exobus_shuffle::{
     files::{Claim, OutputFolder, Standing},
     jobs::{Aggregate, RandomShuffle, WordCount, sort::SortParams},

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use exobus_actors::{
     futures::Futures,
-    host::{JobEnd, JobSpec},
     ids::JobId,
+    protocol::host::{JobEnd, JobSpec},
     task::JobError,
 };
 use exobus_shuffle::files::OutputFolder;

@@ -2,7 +2,8 @@
 
 use exobus_actors::{
     event::EventSink,
-    host::{Client, ClientError, JobEnd, JobSpec},
+    host::{Client, ClientError},
+    protocol::host::{JobEnd, JobSpec},
 };
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use exobus_actors::host::JobEnd;
+use exobus_actors::protocol::host::JobEnd;
 use exobus_shuffle::{jobs::sort::SortReport, keyed::KeyedReport};
 use serde::Serialize;
 

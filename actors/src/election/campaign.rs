@@ -16,7 +16,8 @@ use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::joblog::JobLogs;
 use crate::membership::{Directory, MembershipEvent};
 use crate::node::{Beats, ClusterOptions, Names, NoScheduler, NodeError, open_durable, somebody_answers};
-use crate::scheduler::{Listing, Reign, SchedulerEvent, SchedulerLink};
+use crate::protocol::scheduler::Reign;
+use crate::scheduler::{Listing, SchedulerEvent, SchedulerLink};
 use crate::shell::{Fatal, Inbox, Post};
 
 /// The bucket, and its one key.

@@ -12,7 +12,8 @@ use super::super::pushes::{Fold, Pushes};
 use super::super::window::Window;
 use super::*;
 use crate::ids::Incarnation;
-use crate::owner::{OwnerEvent, OwnerMsg};
+use crate::owner::OwnerEvent;
+use crate::protocol::owner::OwnerMsg;
 use crate::shell::{Post, PostOptions, mailbox};
 use crate::task::Place;
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::JobId;
 use crate::joblog::LogsLink;
-use crate::scheduler::{SchedulerLink, SchedulerMsg};
+use crate::protocol::scheduler::SchedulerMsg;
+use crate::scheduler::SchedulerLink;
 use crate::task::JobError;
 
 /// How long the Scheduler may take to list its jobs: one that has just begun, or has lost a node, waits until it has heard of all that

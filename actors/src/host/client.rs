@@ -11,14 +11,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::{ACTOR, CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::event::{Event, EventKind};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::Directory;
 use crate::node::{NodeError, Search, ask_scheduler, find_scheduler, pump};
-use crate::owner::{self, OwnerMsg, Why};
+use crate::protocol;
+use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::protocol::owner::{OwnerMsg, Why};
+use crate::protocol::scheduler::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
 use crate::random::Random;
-use crate::scheduler::{self, JobInfo, JobList, NodeInfo, Placement, Refusal, SchedulerMsg};
+use crate::scheduler::{self, JobList};
 use crate::shell::{AskError, Post, PostOptions, Reply, mailbox};
 
 /// A host that says nothing for so long may have lost the job, as it reports at least twice a second: it is asked where the job
@@ -193,7 +195,7 @@ impl Client {
         loop {
             let left = deadline.saturating_sub(clock.now().saturating_sub(started));
             let reign = find_scheduler(&self.bus, &self.subjects, search(left), clock).await?;
-            let scheduler = self.post.address::<SchedulerMsg>(&reign.node, scheduler::ACTOR);
+            let scheduler = self.post.address::<SchedulerMsg>(&reign.node, protocol::scheduler::ACTOR);
             match scheduler.ask(&question, left.min(ANSWER_DEADLINE)).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if clock.now().saturating_sub(started) >= deadline => return Err(error.into()),
@@ -225,7 +227,7 @@ impl Client {
     /// # Errors
     /// The Owner does not answer: its node is silent, or the job is over.
     pub async fn why(&self, job: JobId, home: &NodeId, ask: bool, deadline: Duration) -> Result<Why, ClientError> {
-        let owner = self.post.address::<OwnerMsg>(home, &owner::actor_name(job));
+        let owner = self.post.address::<OwnerMsg>(home, &protocol::owner::actor_name(job));
         Ok(owner.ask(|reply| OwnerMsg::Why { ask, reply }, deadline).await?)
     }
 
@@ -309,7 +311,7 @@ impl Client {
             }
             Err(refusal) => return Err(refusal.into()),
         };
-        let host = self.post.address::<HostMsg>(&placement.node, ACTOR);
+        let host = self.post.address::<HostMsg>(&placement.node, protocol::host::ACTOR);
         let client = self.post.node().clone();
         host.send(HostMsg::Start { spec: spec.clone(), client }).map_err(AskError::from)?;
         Ok(placement)
@@ -317,7 +319,7 @@ impl Client {
 
     fn cancel(&self, placement: &Placement, job: JobId) {
         // A host that cannot be told is silent, and the next one is told.
-        let _ = self.post.address::<HostMsg>(&placement.node, ACTOR).send(HostMsg::Cancel { job });
+        let _ = self.post.address::<HostMsg>(&placement.node, protocol::host::ACTOR).send(HostMsg::Cancel { job });
     }
 
     /// A job id that nobody else has.

@@ -10,15 +10,18 @@ use futures::future::LocalBoxFuture;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::{oneshot, watch};
 
-use super::{JobEnd, Ticket, close};
+use super::{Ticket, close};
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, OtherJobs, ProgramCall};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::joblog::Run;
 use crate::membership::Change;
 use crate::node::NodeParts;
-use crate::owner::{self, JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
-use crate::scheduler::{NodeInfo, Reign, SchedulerMsg};
+use crate::owner::{JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
+use crate::protocol;
+use crate::protocol::host::JobEnd;
+use crate::protocol::scheduler::{NodeInfo, Reign, SchedulerMsg};
+
 use crate::shell::{self, Inbox};
 use crate::task::JobError;
 
@@ -89,7 +92,7 @@ impl JobRun {
         let admission = Arc::new(admission);
         let owner = shell::spawn(
             &node.post,
-            &owner::actor_name(job),
+            &protocol::owner::actor_name(job),
             OwnerActor::new(OwnerParts {
                 post: node.post.clone(),
                 job,

@@ -1,10 +1,6 @@
 //! Host: starts the Owner and the coordinator of jobs on this node. One per node, on the arbiter of jobs.
 //!
-//! | message  | from   | answer                                         | if repeated           | if lost                  |
-//! |----------|--------|------------------------------------------------|-----------------------|--------------------------|
-//! | `Start`  | client | `Events` while it runs, `Finished` at the end  | one job, told once    | repeated by the session  |
-//! | `Resume` | Scheduler | –                                           | ignored by job        | said again after a while |
-//! | `Cancel` | client | `Finished` with `Cancelled`                    | ignored               | repeated by the session  |
+//! What it is told is in [`protocol::host`](crate::protocol::host).
 //!
 //! A job that is accepted is written down first ([`joblog`](crate::joblog)). When its host is gone, the Scheduler has another one
 //! resume it, or the client, which asks where it is by now, is there before; either way whoever opens the log runs the job.
@@ -19,31 +15,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use exobus_bus::BusError;
 use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 pub(crate) use admission::{Admission, Ticket};
 pub use client::{Client, ClientError, ClientOptions, list_jobs};
 use job::{JobRun, RunEnd};
 
-use crate::event::{Event, EventKind, EventSink, NodeFigures};
+use crate::event::{Event, EventKind, EventSink};
 use crate::futures::Futures;
 use crate::ids::{JobId, NodeId};
 use crate::joblog::{JobLogs, LogError, Opened, Run};
 use crate::node::NodeParts;
-use crate::owner::{self, OwnerMsg};
+use crate::protocol;
+use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::SchedulerMsg;
 use crate::registry::programs;
-use crate::scheduler::SchedulerMsg;
-use crate::shell::{Actor, Address, Kind, SaidBy, Scope, Wire};
-use crate::task::JobError;
 
-/// The name under which the Host of a node is registered.
-pub const ACTOR: &str = "host";
+use crate::shell::{Actor, Address, Kind, Scope};
+use crate::task::JobError;
 
 /// How often it is tried to write down how a job ended, and how long between two tries.
 const CLOSES_MAX: usize = 10;
@@ -52,69 +45,6 @@ const CLOSE_AGAIN: Duration = Duration::from_secs(1);
 /// after 10 s: so long nobody is refused.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(12);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
-
-/// A job as it is submitted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobSpec {
-    /// Its id, made by the client, so that asking twice is one job.
-    pub job: JobId,
-    /// For whom it runs.
-    pub tenant: Arc<str>,
-    /// Name and version of its program, "sort@1".
-    pub program: String,
-    /// Parameters of the program, MessagePack.
-    pub params: Bytes,
-    /// How often the client wants the figures of nodes, milliseconds; 0: every half second.
-    #[serde(default)]
-    pub sample_ms: u64,
-}
-
-impl JobSpec {
-    /// A job that runs the registered program `program`, "sum@1", with these parameters.
-    ///
-    /// # Errors
-    /// The parameters cannot be encoded.
-    pub fn of(job: JobId, program: &str, params: &impl Serialize) -> Result<Self, JobError> {
-        let params = rmp_serde::to_vec_named(params).map_err(JobError::program)?.into();
-        Ok(Self { job, tenant: "default".into(), program: program.to_owned(), params, sample_ms: 0 })
-    }
-}
-
-/// How a job ended, for its client.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobEnd {
-    /// What the program returned, MessagePack, or why there is nothing.
-    pub result: Result<Bytes, JobError>,
-    /// The last figures of each node that worked for it; counters count since the job came to the node.
-    pub nodes: BTreeMap<NodeId, NodeFigures>,
-    /// The most that the Owner's tables took, bytes.
-    pub owner_bytes: u64,
-    /// Control messages that the processes of these nodes handed over while they worked for the job; where several jobs
-    /// run, those of the others are among them.
-    pub control_messages: u64,
-}
-
-/// Everything a Host can be told.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum HostMsg {
-    /// Run a job, or go on telling of it.
-    Start {
-        /// What to run.
-        spec: JobSpec,
-        /// Whom to tell.
-        client: NodeId,
-    },
-    /// Run a job that was accepted before, as its log has it: the node that hosted it is gone.
-    Resume {
-        /// The job.
-        job: JobId,
-    },
-    /// End a job.
-    Cancel {
-        /// The job.
-        job: JobId,
-    },
-}
 
 /// What is in a Host's mailbox.
 #[derive(Debug)]
@@ -133,39 +63,6 @@ impl From<HostMsg> for HostEvent {
         Self::Wire(message)
     }
 }
-
-impl Wire for HostMsg {
-    const PROTOCOL: &'static str = "host";
-
-    fn said_by(&self) -> SaidBy<'_> {
-        match self {
-            Self::Start { client, .. } => SaidBy::Anybody(client),
-            Self::Cancel { .. } => SaidBy::AnybodyAtAll,
-            Self::Resume { .. } => SaidBy::Nodes,
-        }
-    }
-}
-
-/// Everything a client is told.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum ClientMsg {
-    /// News of a job, in order.
-    Events(Vec<Event>),
-    /// A job has ended; the last message about it.
-    Finished {
-        /// The job.
-        job: JobId,
-        /// How.
-        end: JobEnd,
-    },
-}
-
-impl Wire for ClientMsg {
-    const PROTOCOL: &'static str = "client";
-}
-
-/// The name under which a client is registered in its process.
-pub const CLIENT_ACTOR: &str = "client";
 
 /// Who listens to a job, and what who comes later must hear, too.
 #[derive(Default)]
@@ -439,25 +336,6 @@ fn causes(error: &dyn std::error::Error) -> String {
     causes.collect::<Vec<_>>().join(": ")
 }
 
-impl JobEnd {
-    /// What the program returned.
-    ///
-    /// # Errors
-    /// The job's; the program returns another type.
-    pub fn value<T: DeserializeOwned>(&self) -> Result<T, JobError> {
-        crate::futures::decode(self.result.as_ref().map_err(Clone::clone)?)
-    }
-
-    pub(crate) fn failed(error: JobError) -> Self {
-        Self::of(Err(error))
-    }
-
-    /// Of a job of which nothing else is known.
-    pub(crate) fn of(result: Result<Bytes, JobError>) -> Self {
-        Self { result, nodes: BTreeMap::new(), owner_bytes: 0, control_messages: 0 }
-    }
-}
-
 impl Host {
     fn message(&mut self, message: HostMsg, scope: &mut Scope<'_, Self>) {
         match message {
@@ -467,7 +345,8 @@ impl Host {
                 if let Some(audience) = self.jobs.get(&job) {
                     audience.lock().cancelled = true;
                 }
-                let owner = self.node.post.address::<OwnerMsg>(self.node.post.node(), &owner::actor_name(job));
+                let owner =
+                    self.node.post.address::<OwnerMsg>(self.node.post.node(), &protocol::owner::actor_name(job));
                 let _ = owner.send(OwnerMsg::Cancel);
             }
         }

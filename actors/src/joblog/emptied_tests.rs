@@ -11,7 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{Entry, JobLog, JobLogs, LogNews, Opened};
 use crate::futures::Choice;
-use crate::host::{JobEnd, JobSpec};
+use crate::protocol::host::{JobEnd, JobSpec};
+
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
 use crate::task::JobError;
 

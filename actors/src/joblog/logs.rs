@@ -15,7 +15,8 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::entry::{Entry, Past};
-use crate::host::{JobEnd, JobSpec};
+use crate::protocol::host::{JobEnd, JobSpec};
+
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::node::open_durable;
 use crate::task::JobError;

@@ -10,9 +10,9 @@
 //! | subject of the cluster | record | until |
 //! |---|---|---|
 //! | `stream.jobs.identity` | which streams these are, a random text | they are lost |
-//! | `stream.jobs.<job>.spec` | [`JobSpec`](crate::host::JobSpec): the job was accepted | the job is over |
+//! | `stream.jobs.<job>.spec` | [`JobSpec`](crate::protocol::host::JobSpec): the job was accepted | the job is over |
 //! | `stream.jobs.<job>.log` | entries, in order, some together | the job is over |
-//! | `stream.ends.<job>` | [`JobEnd`](crate::host::JobEnd): how it ended | a day |
+//! | `stream.ends.<job>` | [`JobEnd`](crate::protocol::host::JobEnd): how it ended | a day |
 //!
 //! # Promises
 //! - Any prefix of a log is a log: a tail that was lost costs the work that it told of, nothing else.

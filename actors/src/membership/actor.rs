@@ -11,12 +11,14 @@ use tokio::sync::{broadcast, mpsc};
 use tracing::{info, warn};
 
 use super::figures::{MemoryPeak, Sampler, StoreUse};
-use super::protocol::{Beat, Health, Member, MembershipMsg, is_over};
+use crate::protocol::membership::{Beat, Health, Member, MembershipMsg, is_over};
+use crate::protocol::scheduler::SchedulerMsg;
+
 use super::state::{Effect, MembershipEvent, State};
 use crate::event::NodeState;
 use crate::ids::{Incarnation, NodeId};
 use crate::node_manager::Gate;
-use crate::scheduler::{SchedulerLink, SchedulerMsg};
+use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Fatal, Post, Scope, Wire};
 use crate::transfer::network::Network;
 

@@ -22,7 +22,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::MembershipOptions;
-use super::protocol::Beat;
+use crate::protocol::membership::Beat;
+
 use crate::ids::Incarnation;
 
 /// How long a name that others have is waited for.

@@ -5,12 +5,11 @@
 //! region that several processes map, each process shows what it touched: the node's own figure has it once, and only
 //! `anonymous_bytes` of its executor processes may be added to it.
 
+use crate::protocol::membership::Figures;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
-
-use super::protocol::Figures;
 
 /// Memory of one process that counts against a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,12 +31,10 @@
 mod actor;
 pub mod claim;
 pub mod figures;
-pub mod protocol;
 pub mod state;
 
 pub use actor::{Change, Directory};
 pub(crate) use actor::{Membership, MembershipParts, Renewal, nobody_listens};
 pub(crate) use claim::{Claim, Claimant, Kept, Step};
 pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
-pub use protocol::{BEAT_BYTES_MAX, Beat, Figures, Health, Member, MembershipMsg};
 pub use state::{Effect, MembershipEvent, MembershipOptions, State};

@@ -23,9 +23,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::protocol::{Beat, Figures, Health, Member, ZOMBIES_MAX, is_over};
 use crate::ids::{Incarnation, NodeId};
-use crate::scheduler::Reign;
+use crate::protocol::membership::{Beat, Figures, Health, Member, ZOMBIES_MAX, is_over};
+use crate::protocol::scheduler::Reign;
 
 /// The times of Membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

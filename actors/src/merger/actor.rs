@@ -11,11 +11,14 @@ use tracing::debug;
 
 use super::copying::{self, Copied, Source};
 use super::event::{Look, MergerEvent, News, Take};
-use super::protocol::MergerMsg;
+use crate::protocol;
+use crate::protocol::merger::MergerMsg;
+use crate::protocol::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::owner::OwnerMsg;
+
 use super::state::{Effect, Key, State};
 use crate::ids::{JobId, NodeId, ObjectId};
-use crate::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::owner::{self, OwnerMsg};
+use crate::node_manager::Stager;
 use crate::shell::{Actor, Address, Kind, Post, Scope};
 use crate::task::Parts;
 
@@ -183,8 +186,11 @@ impl Merger {
             Effect::FoldDue { job, owner, lane, blocks, bytes, tight } => {
                 let node = self.post.node().clone();
                 let post = &self.post;
-                let address =
-                    self.owners.entry(job).or_insert_with(|| post.address(&owner, &owner::actor_name(job))).clone();
+                let address = self
+                    .owners
+                    .entry(job)
+                    .or_insert_with(|| post.address(&owner, &protocol::owner::actor_name(job)))
+                    .clone();
                 for blocks in blocks.chunks(SET_MEMBERS_PER_MESSAGE) {
                     let (node, blocks) = (node.clone(), blocks.iter().copied().collect());
                     // An Owner that cannot be reached folds nothing any more.

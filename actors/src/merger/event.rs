@@ -6,7 +6,8 @@ use exobus_store::{Block, PartMeta};
 use tokio::sync::oneshot;
 
 use super::copying::Copied;
-use super::protocol::MergerMsg;
+use crate::protocol::merger::MergerMsg;
+
 use crate::ids::{JobId, ObjectId};
 use crate::task::Parts;
 

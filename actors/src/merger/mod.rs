@@ -20,11 +20,9 @@
 mod actor;
 mod copying;
 mod event;
-mod protocol;
 mod state;
 #[cfg(test)]
 mod state_tests;
 
 pub(crate) use actor::{Merger, PushCount};
 pub(crate) use event::{Look, MergerEvent, News, Pieces, Take};
-pub use protocol::{ACTOR, MergerMsg};

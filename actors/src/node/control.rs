@@ -24,16 +24,18 @@ use super::leftovers::delete_leftovers;
 use super::naming::{Name, Names};
 use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
-use crate::host::{self, Host};
+use crate::host::Host;
 use crate::ids::{Epoch, Incarnation};
 use crate::joblog::LogsLink;
 use crate::membership::{Membership, MembershipEvent, MembershipParts, Renewal, State as MembershipState};
-use crate::merger::{self, Merger};
+use crate::merger::Merger;
 use crate::node_manager::{
-    self, ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
+    ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
 };
+use crate::protocol;
+use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 use crate::registry::{Function, functions, programs};
-use crate::scheduler::{self, NodeSpec, Reign, Scheduler, SchedulerEvent, SchedulerMsg, SchedulerOptions};
+use crate::scheduler::{Scheduler, SchedulerEvent, SchedulerOptions};
 use crate::shell::{self, Fatal, Inbox, Post, PostOptions};
 use crate::transfer::network::Network;
 
@@ -269,7 +271,7 @@ impl Running {
 
     fn alone(base: &Base, options: &NodeOptions) -> Self {
         let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), LogsLink::default());
-        let scheduler = shell::spawn(&base.post, scheduler::ACTOR, scheduler);
+        let scheduler = shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler);
         let epoch = Epoch(1);
         let _ = scheduler.send(SchedulerEvent::Reign { epoch, until: Duration::MAX, succeeds: false });
         let _ = scheduler.send(SchedulerMsg::NodeUp(node_spec(base, options)));
@@ -312,7 +314,7 @@ impl Running {
         // A candidate's is there all the time, and acts while it reigns.
         let scheduler = cluster.scheduler.then(|| {
             let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
-            shell::spawn(&base.post, scheduler::ACTOR, scheduler)
+            shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler)
         });
         let (renew, renewals) = mpsc::unbounded_channel();
         let membership = spawn_membership(base, (cluster, &options.network), scheduler.clone(), renewal, renew)?;
@@ -338,7 +340,7 @@ impl Running {
             Jobs::Apart => Some(host_apart(&parts).await?),
             #[cfg(feature = "simulation")]
             Jobs::Here => {
-                shell::spawn(&base.post, host::ACTOR, Host::new(parts.clone()));
+                shell::spawn(&base.post, protocol::host::ACTOR, Host::new(parts.clone()));
                 None
             }
         };
@@ -459,7 +461,7 @@ async fn host_apart(parts: &NodeParts) -> Result<actix_rt::Arbiter, NodeError> {
     let parts = parts.clone();
     jobs.spawn(async move {
         let post = parts.post.clone();
-        shell::spawn(&post, host::ACTOR, Host::new(parts));
+        shell::spawn(&post, protocol::host::ACTOR, Host::new(parts));
         let _ = hosting.send(());
     });
     hosted.await.map_err(|_| NodeError::Other("the arbiter of jobs did not start".into()))?;
@@ -553,10 +555,10 @@ fn offered(options: &NodeOptions) -> BTreeMap<Arc<str>, &'static Function> {
 
 fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
     let merger = Merger::new(base.post.clone(), parts.stager.clone(), base.pushes.clone());
-    let merger = shell::spawn(&base.post, merger::ACTOR, merger);
+    let merger = shell::spawn(&base.post, protocol::merger::ACTOR, merger);
     *base.merger.write() = Some(merger.clone());
     let stager = Stager { pushed: Pushed::to(merger), ..parts.stager.clone() };
-    shell::spawn_at(&base.post, node_manager::ACTOR, |inbox| {
+    shell::spawn_at(&base.post, protocol::node_manager::ACTOR, |inbox| {
         let figures = parts.figures.clone();
         let parts = NodeManagerParts {
             post: base.post.clone(),

@@ -14,8 +14,10 @@ use tracing::{debug, info, warn};
 
 use super::{ClusterOptions, JobsOver, NodeError};
 use crate::ids::{Incarnation, NodeId};
-use crate::membership::{BEAT_BYTES_MAX, Directory, MembershipEvent, MembershipMsg};
-use crate::scheduler::{NodeSpec, Reign, SchedulerLink, SchedulerMsg};
+use crate::membership::{Directory, MembershipEvent};
+use crate::protocol::membership::{BEAT_BYTES_MAX, MembershipMsg};
+use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
+use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
 
 /// How often a node tells the Scheduler that it is there.

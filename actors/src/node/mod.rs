@@ -35,13 +35,15 @@ pub(crate) use over::JobsOver;
 
 use crate::event::{EventSink, NodeFigures};
 use crate::futures::{Futures, Home};
-use crate::host::{self, Admission, JobEnd, JobSpec};
+use crate::host::{self, Admission};
 use crate::ids::JobId;
 use crate::joblog::LogsLink;
 use crate::membership::{Change, Directory};
 use crate::node_manager::{Gate, Stager};
+use crate::protocol::host::{JobEnd, JobSpec};
+use crate::protocol::scheduler::Reign;
 use crate::random::Random;
-use crate::scheduler::{Reign, SchedulerLink};
+use crate::scheduler::SchedulerLink;
 use crate::shell::{Fatal, Post};
 use crate::task::JobError;
 use exobus_store::Store;
@@ -215,10 +217,12 @@ impl Node {
 
     /// Ends a job of this node.
     pub fn cancel(&self, job: JobId) {
-        let owner =
-            self.parts.post.address::<crate::owner::OwnerMsg>(self.parts.post.node(), &crate::owner::actor_name(job));
+        let owner = self.parts.post.address::<crate::protocol::owner::OwnerMsg>(
+            self.parts.post.node(),
+            &crate::protocol::owner::actor_name(job),
+        );
         // A job that is over cannot be cancelled.
-        let _ = owner.send(crate::owner::OwnerMsg::Cancel);
+        let _ = owner.send(crate::protocol::owner::OwnerMsg::Cancel);
     }
 
     /// Waits until the node has ended by itself; the reason, when an actor panicked.

@@ -21,7 +21,8 @@ use super::base::Base;
 use super::joining::genuine_beat;
 use super::{ClusterOptions, NodeError, open_durable};
 use crate::ids::{Incarnation, NodeId};
-use crate::membership::{BEAT_BYTES_MAX, Claim, Claimant, Kept, MembershipMsg, Step, nobody_listens};
+use crate::membership::{Claim, Claimant, Kept, Step, nobody_listens};
+use crate::protocol::membership::{BEAT_BYTES_MAX, MembershipMsg};
 use crate::transfer::network::Network;
 
 /// The bucket.

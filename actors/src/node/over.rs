@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::ids::JobId;
-use crate::scheduler::protocol::JOBS_OVER_MAX;
+use crate::protocol::scheduler::JOBS_OVER_MAX;
 
 /// The latest jobs that ended on this node; clones share them. A Scheduler that succeeds another learns of them here.
 #[derive(Clone, Debug, Default)]

@@ -18,14 +18,16 @@ use self::counting::Counted;
 use super::event::NodeEvent;
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::losses::objects_of;
-use super::protocol::{NO_BYTES, NodeMsg, STOCK_PER_MESSAGE};
+use crate::protocol;
+use crate::protocol::node_manager::{NO_BYTES, NodeMsg, STOCK_PER_MESSAGE};
+use crate::protocol::owner::OwnerMsg;
+
 use super::staging::{Located, Members, Prepared, Stager, StagingDone};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
 use super::why::Trail;
 use crate::event::NodeFigures;
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::owner::{self, OwnerMsg};
 use crate::registry::{Function, VALUE_MAX_BYTES};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Inbox, Kind, Post, Scope};
@@ -160,7 +162,7 @@ impl NodeManager {
 
     fn owner(&mut self, job: JobId, node: &NodeId) -> Address<OwnerMsg> {
         let post = &self.post;
-        self.owners.entry(job).or_insert_with(|| post.address(node, &owner::actor_name(job))).clone()
+        self.owners.entry(job).or_insert_with(|| post.address(node, &protocol::owner::actor_name(job))).clone()
     }
 
     fn tell(&mut self, job: JobId, node: &NodeId, message: OwnerMsg) {
@@ -180,7 +182,7 @@ impl NodeManager {
     fn turns_away(&self, job: JobId, owner: &NodeId, run: u32) -> bool {
         let taken_over = self.is_taken_over(job, run);
         if taken_over {
-            let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));
+            let asks = self.post.address::<OwnerMsg>(owner, &protocol::owner::actor_name(job));
             let _ = asks.send(OwnerMsg::TakenOver { run: self.runs[&job] });
         }
         taken_over
@@ -458,7 +460,7 @@ impl NodeManager {
             return;
         }
         self.runs.insert(job, run);
-        let asks = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job));
+        let asks = self.post.address::<OwnerMsg>(owner, &protocol::owner::actor_name(job));
         if let Some(before) = self.owners.insert(job, asks)
             && before.node() != owner
         {

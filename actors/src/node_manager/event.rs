@@ -1,7 +1,8 @@
 //! What happens to a NodeManager: what others say, and what only its own process can say.
 
 use super::executor::Report;
-use super::protocol::NodeMsg;
+use crate::protocol::node_manager::NodeMsg;
+
 use super::staging::StagingDone;
 
 /// What is in a NodeManager's mailbox.

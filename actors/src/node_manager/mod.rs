@@ -10,7 +10,6 @@ mod event;
 mod executor;
 mod gate;
 mod losses;
-mod protocol;
 mod pushed;
 mod remote;
 mod staging;
@@ -27,14 +26,12 @@ pub(crate) use executor::{Executor, Flags};
 pub use executor::{ExecutorLink, Report, Work};
 pub(crate) use executor::{ExecutorParts, SPIN, ThreadExecutors};
 pub use gate::Gate;
-pub use protocol::{ACTOR, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
 pub(crate) use pushed::Pushed;
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
 #[cfg(feature = "simulation")]
 pub(crate) use state::{Effect, Key, NodeState, Phase};
 pub(crate) use waits::Tally;
-pub use why::{ATTEMPTS_ASKED_MAX, AttemptState, Doing};
 
 #[cfg(test)]
 mod lost_tests;

@@ -7,77 +7,12 @@ use std::time::Duration;
 
 use exobus_store::{Clock, StoreStats};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
-use crate::ids::{Attempt, NodeId, TaskId};
+use crate::ids::NodeId;
+use crate::protocol::node_manager::Doing;
 
-/// Most attempts in one question: their answer stays far below the message limit.
-pub const ATTEMPTS_ASKED_MAX: usize = 64;
 /// Most nodes that are named as those that something is fetched from.
 const NODES_NAMED_MAX: usize = 8;
-
-/// What an attempt does, or waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Doing {
-    /// The node does not have it: it was not told yet, or has just ended.
-    NotHere,
-    /// Others are before it.
-    Queued {
-        /// How many.
-        ahead: u64,
-    },
-    /// Its arguments are being made ready, and nothing in particular is waited for.
-    Staging,
-    /// The Merger is asked for what was pushed here.
-    Pushed,
-    /// Other nodes are asked for sizes and checksums of its arguments.
-    Asking {
-        /// The first of them.
-        from: Vec<NodeId>,
-    },
-    /// The store has no memory for its arguments, or loads them from disk.
-    Memory {
-        /// How many attempts on this node asked before it.
-        ahead: u64,
-        /// What arguments of tasks want there in all.
-        wanted_bytes: u64,
-        /// What the store has handed out.
-        used_bytes: u64,
-        /// What it may.
-        budget_bytes: u64,
-    },
-    /// Its arguments come from other nodes.
-    Fetching {
-        /// The first of them.
-        from: Vec<NodeId>,
-        /// How many bytes come from all of them; 0: not known.
-        bytes: u64,
-    },
-    /// Its arguments are there; the executors, or the resources that it needs, are not.
-    Ready {
-        /// How many attempts are with the executors.
-        handed: u64,
-        /// How many executors there are.
-        executors: u64,
-    },
-    /// It runs.
-    Running,
-    /// It was cancelled, and runs on until it looks.
-    Cancelled,
-}
-
-/// An attempt, for who asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptState {
-    /// The task.
-    pub task: TaskId,
-    /// Which try.
-    pub attempt: Attempt,
-    /// What it does.
-    pub doing: Doing,
-    /// For how long, milliseconds.
-    pub for_ms: u64,
-}
 
 /// What staging does at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

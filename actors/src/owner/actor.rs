@@ -9,14 +9,18 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::asking::{Reads, Unread};
-use super::chain::Why;
+use crate::protocol;
+use crate::protocol::node_manager::{LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::owner::{OwnerMsg, Why};
+use crate::protocol::scheduler::{Lease, NodeInfo, SchedulerMsg, Wait};
+
 use super::event::OwnerEvent;
 use super::figures::JobFigures;
 use super::held::Freed;
 use super::lanes::Lanes;
 use super::leasing::{Asker, Leasing};
 use super::logging::{Logging, OwnerLog};
-use super::protocol::OwnerMsg;
+
 use super::reading::Waiter;
 use super::state::{Effect, Tracker};
 use super::tables::{OwnerState, Whereabouts};
@@ -25,8 +29,8 @@ use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received
 use crate::futures::ProgramCall;
 use crate::host::Ticket;
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::node_manager::{self, LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE, Stager};
-use crate::scheduler::{Lease, NodeInfo, SchedulerLink, SchedulerMsg, Wait};
+use crate::node_manager::Stager;
+use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Kind, Living, Post, Reply, Scope};
 use crate::task::{JobError, Resources};
 
@@ -329,7 +333,7 @@ impl OwnerActor {
 
     pub(super) fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
         if !self.nodes.contains_key(node) {
-            let address = self.post.address(node, node_manager::ACTOR);
+            let address = self.post.address(node, protocol::node_manager::ACTOR);
             let (job, owner) = (self.job, self.post.node().clone());
             let sample_ms = self.events.as_ref().map_or(0, EventSink::sample_ms);
             if let Err(error) = address.send(NodeMsg::Watch { job, owner, sample_ms }) {

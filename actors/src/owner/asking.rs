@@ -13,12 +13,14 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::actor::OwnerActor;
-use super::chain::{self, Answer, AttemptFacts, Facts, Standing, Why, text};
+use super::chain::{self, Answer, AttemptFacts, Facts, text};
 use super::event::OwnerEvent;
 use super::watchdog::{Look, STALLED};
 use crate::event::EventKind;
 use crate::ids::{NodeId, ObjectId};
-use crate::node_manager::{Doing, NodeMsg};
+use crate::protocol::node_manager::{Doing, NodeMsg};
+use crate::protocol::owner::{Standing, Why};
+
 use crate::shell::{AskError, Reply, Scope};
 
 /// How long a node may take to say what it does: less than it takes to declare it dead, which may end the job.

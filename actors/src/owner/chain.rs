@@ -7,55 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::watchdog::{Moved, QUIET, STALLED};
-use crate::ids::{Attempt, JobId, NodeId, ObjectId, TaskId};
-use crate::node_manager::{AttemptState, Doing};
+use super::watchdog::{QUIET, STALLED};
+use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
+use crate::protocol::node_manager::{AttemptState, Doing};
+use crate::protocol::owner::Standing;
 
 /// Most chains of one answer.
 const CHAINS_MAX: usize = 8;
 /// Most links of a chain; stages that need each other are fewer.
 const LINKS_MAX: usize = 16;
-
-/// How it stands with a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// Something moved in the last seconds.
-    Running,
-    /// Nothing has moved for some seconds.
-    Quiet,
-    /// Nothing has moved for a minute or more.
-    Stalled,
-    /// Everything that was asked for is there, or nothing was: the program does something of its own. No stall.
-    Program,
-    /// It is over, but for the last words of some nodes.
-    Ending,
-}
-
-/// What a job waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Why {
-    /// The job.
-    pub job: JobId,
-    /// How it stands with it.
-    pub standing: Standing,
-    /// For how long nothing has moved, milliseconds.
-    pub still_ms: u64,
-    /// What has moved since it began.
-    pub moved: Moved,
-    /// Chains from the job to a cause, each link the reason of the one before it.
-    pub chains: Vec<Vec<String>>,
-}
-
-impl Why {
-    /// The chains in one line.
-    pub fn line(&self) -> String {
-        let chains: Vec<_> = self.chains.iter().map(|chain| chain.join(" <- ")).collect();
-        chains.join("; ")
-    }
-}
 
 /// What is known of a stage: all tasks of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

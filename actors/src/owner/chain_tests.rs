@@ -1,6 +1,8 @@
 //! Facts in, words out.
 
 use super::*;
+use crate::ids::JobId;
+use crate::protocol::owner::{Moved, Why};
 
 const fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

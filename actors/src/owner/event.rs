@@ -4,12 +4,14 @@ use exobus_store::Block;
 use tokio::sync::oneshot;
 
 use super::asking::Told;
-use super::protocol::OwnerMsg;
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::NodeInfo;
+
 use crate::event::NodeState;
 use crate::futures::ProgramCall;
 use crate::ids::{Incarnation, NodeId, ObjectId};
 use crate::joblog::LogNews;
-use crate::scheduler::NodeInfo;
+
 use crate::task::{JobError, Parts};
 
 /// What is in an Owner's mailbox.

@@ -8,7 +8,7 @@ use super::chain::{AttemptFacts, StageFacts};
 use super::tables::{EntrySource, OwnerState, State, Value};
 use crate::arena::Index;
 use crate::ids::NodeId;
-use crate::node_manager::ATTEMPTS_ASKED_MAX;
+use crate::protocol::node_manager::ATTEMPTS_ASKED_MAX;
 
 impl OwnerState {
     /// All stages that have tasks which are not done.

@@ -10,8 +10,10 @@ use super::actor::OwnerActor;
 use super::tables::OwnerState;
 use crate::futures::FoldDue;
 use crate::ids::{JobId, NodeId, ObjectId};
-use crate::merger::{self, MergerMsg};
-use crate::node_manager::{NO_BYTES, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol;
+use crate::protocol::merger::MergerMsg;
+use crate::protocol::node_manager::{NO_BYTES, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+
 use crate::shell::Address;
 use crate::task::Parts;
 
@@ -80,7 +82,7 @@ impl OwnerActor {
     ) {
         // From here on what it does is done for this job, whether it is given tasks or not.
         self.node(&node);
-        let merger = self.post.address(&node, merger::ACTOR);
+        let merger = self.post.address(&node, protocol::merger::ACTOR);
         let owner = self.post.node().clone();
         tell(&merger, MergerMsg::Open { job: self.job, owner, lane, ranges, fold_at });
         self.lanes.0.insert(lane, Lane { merger, news, pushed: Vec::new() });

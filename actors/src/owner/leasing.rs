@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::state::Demand;
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
-use crate::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, Shape};
+use crate::protocol::scheduler::{HeldLease, JobDemand, Lease, LeaseUse, Shape};
+
 use crate::task::Resources;
 
 /// Leases of a job, and its demand.

@@ -13,8 +13,10 @@ use super::held::{Freed, Held};
 use crate::futures::Choice;
 use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, JobLog, LogNews, Run, TaskDone};
-use crate::merger::{self, MergerMsg};
-use crate::node_manager::NodeMsg;
+use crate::protocol;
+use crate::protocol::merger::MergerMsg;
+use crate::protocol::node_manager::NodeMsg;
+
 use crate::shell::{Kind, Scope};
 use crate::task::{Consumed, JobError, Output, TaskSpec};
 
@@ -110,7 +112,7 @@ impl OwnerActor {
             self.state.resume(past);
             let job = self.job;
             for node in self.state.alive_nodes() {
-                let lanes = self.post.address::<MergerMsg>(&node, merger::ACTOR);
+                let lanes = self.post.address::<MergerMsg>(&node, protocol::merger::ACTOR);
                 // What was pushed to it was advice of an earlier run.
                 let _ = lanes.send(MergerMsg::EndJob { job });
                 self.take_stock(&node);
@@ -131,7 +133,7 @@ impl OwnerActor {
         }
         let job = self.job;
         for node in self.state.alive_nodes() {
-            let _ = self.post.address::<MergerMsg>(&node, merger::ACTOR).send(MergerMsg::EndJob { job });
+            let _ = self.post.address::<MergerMsg>(&node, protocol::merger::ACTOR).send(MergerMsg::EndJob { job });
             self.tell(&node, NodeMsg::EndJob { job });
         }
     }

@@ -25,7 +25,6 @@ mod placing;
 mod placing_tests;
 #[cfg(test)]
 mod property_tests;
-mod protocol;
 mod rare;
 mod reach;
 #[cfg(test)]
@@ -53,7 +52,6 @@ mod world_tests;
 #[cfg(feature = "simulation")]
 pub(crate) use actor::positions;
 pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
-pub use chain::{Standing, Why};
 pub(crate) use event::OwnerEvent;
 pub use exchange::Exchange;
 #[cfg(feature = "simulation")]
@@ -61,11 +59,9 @@ pub(crate) use held::{Freed, Held};
 #[cfg(feature = "simulation")]
 pub(crate) use leasing::{Asker, Leasing};
 pub(crate) use logging::OwnerLog;
-pub use protocol::{OwnerMsg, actor_name};
 #[cfg(feature = "simulation")]
 pub(crate) use state::{Effect, Tracker};
 #[cfg(feature = "simulation")]
 pub(crate) use tables::{OwnerState, Whereabouts};
-pub use watchdog::Moved;
 #[cfg(feature = "simulation")]
 pub(crate) use watchdog::{Look, Watchdog};

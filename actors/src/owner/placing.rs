@@ -11,7 +11,8 @@ use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId};
-use crate::scheduler::Wait;
+use crate::protocol::scheduler::Wait;
+
 use crate::task::{Arg, JobError, LocatedArg, Place, Resources, Source, TaskSpec};
 
 /// Arguments of at least this many bytes attract their task.

@@ -2,7 +2,8 @@
 
 use super::world_tests::{World, node};
 use crate::ids::{Attempt, TaskId};
-use crate::scheduler::{Shape, Wait};
+use crate::protocol::scheduler::{Shape, Wait};
+
 use crate::task::{FailureKind, JobError, Place, Resources, StillRunning, TaskOptions};
 
 const SECOND: u64 = 1_000_000;

@@ -27,7 +27,7 @@ use std::time::Duration;
 use super::placement::{self, NodeIndex};
 use super::reach::SetsAt;
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, Standing, State, Told, Value};
+use super::tables::{EntrySource, OwnerState, SeenCount, State, Told, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
@@ -53,8 +53,8 @@ impl OwnerState {
             let (finished, dispensable) = (before.map(|it| it.finished), before.map(|it| it.dispensable_finished));
             Told {
                 running: *running,
-                finished: Standing::seen(finished, self.counts.finished, now, 0),
-                dispensable_finished: Standing::seen(dispensable, self.dispensable_finished, now, now),
+                finished: SeenCount::seen(finished, self.counts.finished, now, 0),
+                dispensable_finished: SeenCount::seen(dispensable, self.dispensable_finished, now, now),
             }
         };
         let told = running.iter().map(told).collect();

@@ -224,20 +224,20 @@ pub(super) struct FunctionStats {
 pub(super) struct Told {
     pub(super) running: StillRunning,
     /// How many tasks have finished; since 0: none since it began, as far as is known.
-    pub(super) finished: Standing,
+    pub(super) finished: SeenCount,
     /// How many of the tasks that the job can do without have finished.
-    pub(super) dispensable_finished: Standing,
+    pub(super) dispensable_finished: SeenCount,
 }
 
 /// A count, as it stood while an attempt ran.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct SeenCount {
     pub(super) count: u64,
     /// For how long the attempt had been running when the count was first seen to be that, microseconds.
     pub(super) since: u64,
 }
 
-impl Standing {
+impl SeenCount {
     /// The same count as `before`, or another one, which was seen just now; `first`: since when the first one is taken to stand.
     pub(super) fn seen(before: Option<Self>, count: u64, now: u64, first: u64) -> Self {
         let since = match before {

@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::event::NodeFigures;
 use crate::ids::{Attempt, NodeId, TaskId};
+use crate::protocol::owner::Moved;
 use crate::task::StillRunning;
 
 /// Without progress for this long, a job says what it waits for, to those who listen to its events.
@@ -23,20 +22,6 @@ const AGAIN_MAX: Duration = Duration::from_secs(600);
 const BYTES_EXCUSE: Duration = Duration::from_secs(300);
 /// Fewer bytes than this are noise: logs and indexes are written by nodes that do nothing.
 const BYTES_MIN: u64 = 1 << 20;
-
-/// What has moved since the job began; each number rises only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Moved {
-    /// Tasks that completed.
-    pub finished: u64,
-    /// Outputs of streams that were sealed.
-    pub outputs: u64,
-    /// Attempts that were seen to run for a second or more.
-    pub begun: u64,
-    /// Bytes that the job's nodes received, spilled, loaded, read and wrote, for this job and others.
-    pub bytes: u64,
-}
 
 /// What a look at the job gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

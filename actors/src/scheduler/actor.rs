@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
+use crate::protocol;
+use crate::protocol::host::{HostMsg, JobSpec};
+use crate::protocol::node_manager::NodeMsg;
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
+
 use super::event::SchedulerEvent;
-use super::protocol::{JobInfo, NodeInfo, Placement, Refusal, SchedulerMsg};
+
 use super::state::{Effect, Event, SchedulerOptions, State};
-use crate::host::{self, HostMsg, JobSpec};
 use crate::ids::{Epoch, JobId, NodeId};
 use crate::joblog::{LogError, LogsLink};
-use crate::node_manager::{self, NodeMsg};
-use crate::owner::{self, OwnerMsg};
 use crate::shell::{Actor, Kind, Post, Reply, Scope};
 
 /// Ticks come at least this often while there are jobs.
@@ -148,7 +151,7 @@ impl Scheduler {
     }
 
     fn tell(&self, job: JobId, owner: &NodeId, message: OwnerMsg) {
-        if let Err(error) = self.post.address::<OwnerMsg>(owner, &owner::actor_name(job)).send(message) {
+        if let Err(error) = self.post.address::<OwnerMsg>(owner, &protocol::owner::actor_name(job)).send(message) {
             // The Owner has just ended, or its node is gone: JobDone or NodeDown says so.
             debug!(job_id = %job, %error, "owner not told");
         }
@@ -166,7 +169,7 @@ impl Scheduler {
             }
             Effect::EndJob { node, job } => {
                 info!(job_id = %job, node = %node, "node has something of a job that is over");
-                let manager = self.post.address::<NodeMsg>(&node, node_manager::ACTOR);
+                let manager = self.post.address::<NodeMsg>(&node, protocol::node_manager::ACTOR);
                 if let Err(error) = manager.send(NodeMsg::EndJob { job }) {
                     debug!(job_id = %job, %error, "node not told");
                 }
@@ -181,7 +184,9 @@ impl Scheduler {
             Effect::Resume { job, on } => {
                 info!(job_id = %job, node = %on, "job is to be taken up again");
                 // Where it gets lost, it is said again when nothing is heard of the job.
-                if let Err(error) = self.post.address::<HostMsg>(&on, host::ACTOR).send(HostMsg::Resume { job }) {
+                if let Err(error) =
+                    self.post.address::<HostMsg>(&on, protocol::host::ACTOR).send(HostMsg::Resume { job })
+                {
                     debug!(job_id = %job, %error, "host not told");
                 }
             }
@@ -260,7 +265,7 @@ mod tests {
 
     use super::*;
     use crate::ids::Incarnation;
-    use crate::scheduler::JobDemand;
+    use crate::protocol::scheduler::JobDemand;
     use crate::shell::{self, Inbox, PostOptions};
 
     const DEADLINE: Duration = Duration::from_secs(60);
@@ -301,7 +306,7 @@ mod tests {
             on_fatal: Box::new(|fatal| panic!("{}", fatal.reason)),
         });
         let scheduler = Scheduler::new(post.clone(), options, LogsLink::default());
-        let scheduler = shell::spawn(&post, crate::scheduler::ACTOR, scheduler);
+        let scheduler = shell::spawn(&post, crate::protocol::scheduler::ACTOR, scheduler);
         let reign = SchedulerEvent::Reign { epoch: Epoch(2), until: Duration::MAX, succeeds: true };
         scheduler.send(reign).unwrap();
         (options, scheduler)

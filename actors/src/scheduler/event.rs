@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::protocol::SchedulerMsg;
 use crate::ids::{Epoch, JobId};
+use crate::protocol::scheduler::SchedulerMsg;
 
 /// A job that is not over: which, whose, and the functions that its host must have.
 pub type UnfinishedJob = (JobId, Arc<str>, Vec<Arc<str>>);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::loan::{Loan, add, minus};
 use super::plan::{self, PlanJob, PlanNode, PlanShape};
-use super::protocol::{NodeSpec, Shape};
+use crate::protocol::scheduler::{NodeSpec, Shape};
+
 use super::state::{Node, State};
 use crate::ids::{Incarnation, JobId, LeaseId, NodeId};
 use crate::task::Resources;

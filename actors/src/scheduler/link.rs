@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::protocol::{ACTOR, SchedulerMsg};
 use crate::ids::{Epoch, NodeId};
+use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::{ACTOR, SchedulerMsg};
 use crate::shell::{Address, AskError, Post, Reply, Undeliverable};
 
 /// How long one Scheduler may take to answer before it is asked again; the question may have gone to one that is over.
@@ -20,15 +21,6 @@ const TRY: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
 /// A Scheduler that was not heard for so long does not speak: beats come every half second.
 const SPEAKS_FOR: Duration = Duration::from_secs(2);
-
-/// Who is the Scheduler, and since when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reign {
-    /// Rises from reign to reign.
-    pub epoch: Epoch,
-    /// The Scheduler's node.
-    pub node: NodeId,
-}
 
 /// The way to the Scheduler, whoever that is; clones follow together.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use exobus_bus::{Bus, BusError, Subjects, SubscribeOptions, codec};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::protocol::{JobInfo, SchedulerMsg};
+use crate::protocol::scheduler::{JobInfo, SchedulerMsg};
 use crate::shell::{Address, Post};
 
 /// The service, and its verb.

@@ -42,19 +42,14 @@ mod link;
 mod listing;
 mod loan;
 pub mod plan;
-pub mod protocol;
 pub mod state;
 mod why;
 
 pub use actor::Scheduler;
 pub use event::{SchedulerEvent, UnfinishedJob};
-pub use link::{Reign, SchedulerLink};
+pub use link::SchedulerLink;
 pub use listing::JobList;
 pub(crate) use listing::{JOBS, Listing};
-pub use protocol::{
-    ACTOR, HeldLease, JOBS_OVER_MAX, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal,
-    SchedulerMsg, Shape, Wait,
-};
 pub use state::{Effect, Event, SchedulerOptions, State};
 
 #[cfg(test)]

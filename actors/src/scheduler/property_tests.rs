@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::protocol::{JobDemand, Lease, LeaseUse, NodeSpec, Shape};
 use super::state::{Effect, Event, SchedulerOptions, State};
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
+use crate::protocol::scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Shape};
 use crate::task::Resources;
 
 /// What happens in one step of 100 ms.

@@ -29,9 +29,10 @@ use std::time::Duration;
 use super::event::UnfinishedJob;
 use super::loan::{Loan, add};
 use super::plan;
-use super::protocol::{
+use crate::protocol::scheduler::{
     HeldLease, JobDemand, JobInfo, Lease, LeaseUse, NodeInfo, NodeSpec, Placement, Refusal, SHAPES_MAX, Shape, Wait,
 };
+
 use super::why;
 use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::task::Resources;

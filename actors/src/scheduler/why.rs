@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::lend::eligible;
-use super::protocol::{NodeSpec, Shape, Wait};
+use crate::protocol::scheduler::{NodeSpec, Shape, Wait};
+
 use super::state::State;
 use crate::ids::JobId;
 use crate::task::Resources;

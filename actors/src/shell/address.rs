@@ -61,6 +61,11 @@ pub trait Wire: Serialize + DeserializeOwned + Send + 'static {
     }
 }
 
+/// The name under which the actor is registered that answers for a job: it is told when what it sent about a task could not be decoded.
+pub fn actor_of_job(job: JobId) -> String {
+    format!("owner-{job}")
+}
+
 /// The message could not be handed over: the actor has ended, or the peer's queue is full.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot send to {actor} on {node}: {reason}")]

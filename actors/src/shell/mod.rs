@@ -27,6 +27,6 @@ mod census;
 mod post;
 
 pub use actor::{Actor, Scope, mailbox, spawn, spawn_at};
-pub use address::{Address, AskError, Inbox, Reply, SaidBy, Undeliverable, Wire};
+pub use address::{Address, AskError, Inbox, Reply, SaidBy, Undeliverable, Wire, actor_of_job};
 pub(crate) use census::{Kind, Living};
 pub use post::{Fatal, Post, PostOptions};

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
-use super::address::{Address, Door, Inbox, Reply, Undeliverable, Wire};
+use super::address::{Address, Door, Inbox, Reply, Undeliverable, Wire, actor_of_job};
 use super::census::Census;
 use crate::ids::{Incarnation, JobId, NodeId, TaskId};
 
@@ -325,7 +325,7 @@ impl Post {
                 self.route(actor).and_then(|route| route.deliver(from, body)).inspect_err(|reason| {
                     let item = about(REJECTED, job, task, reason.as_bytes());
                     let from = NodeId::new(from.name());
-                    if let Err(error) = self.post_item(&from, &crate::owner::actor_name(job), item) {
+                    if let Err(error) = self.post_item(&from, &actor_of_job(job), item) {
                         warn!(node = %from, %error, "rejection not sent");
                     }
                 })

@@ -10,11 +10,15 @@ use super::dice::Dice;
 use super::oracle::Oracle;
 use super::server::Question;
 use super::store::Store;
-use crate::host::HostMsg;
+use crate::protocol::host::HostMsg;
+use crate::protocol::node_manager::{AttemptState, NodeMsg};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
+
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
-use crate::node_manager::{AttemptState, Flags, Key, NodeMsg};
-use crate::owner::OwnerMsg;
-use crate::scheduler::{NodeInfo, SchedulerLink, SchedulerMsg};
+use crate::node_manager::{Flags, Key};
+
+use crate::scheduler::SchedulerLink;
 use crate::task::{JobError, Output, Parts, TaskSpec};
 
 /// A message to an actor of a node, as it travels in a session.

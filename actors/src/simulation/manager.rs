@@ -11,12 +11,11 @@ use super::program::{Params, functions};
 use super::store::Found;
 use crate::event::NodeFigures;
 use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::node_manager::{
-    AttemptState, Doing, Effect, Flags, Key, NO_BYTES, NodeEvent, NodeMsg, NodeState, Phase, Report,
-    SET_MEMBERS_PER_MESSAGE,
-};
-use crate::owner::OwnerMsg;
-use crate::scheduler::SchedulerMsg;
+use crate::node_manager::{Effect, Flags, Key, NodeEvent, NodeState, Phase, Report};
+use crate::protocol::node_manager::{AttemptState, Doing, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::SchedulerMsg;
+
 use crate::task::{
     FailureKind, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure, TaskFigures,
     TaskSpec,

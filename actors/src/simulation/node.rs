@@ -20,12 +20,15 @@ use super::store::Store;
 use super::world::Session;
 use crate::election::state as election;
 use crate::event::NodeState;
-use crate::host::HostMsg;
+use crate::protocol::host::HostMsg;
+use crate::protocol::membership::{Beat, Figures, Health};
+use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
+
 use crate::ids::{Incarnation, JobId, NodeId};
-use crate::membership::{Beat, Effect, Figures, Health, MembershipEvent, MembershipOptions, State as Membership};
+use crate::membership::{Effect, MembershipEvent, MembershipOptions, State as Membership};
 use crate::node_manager::{Key, NodeEvent, Report};
 use crate::owner::OwnerEvent;
-use crate::scheduler::{NodeSpec, Reign, SchedulerEvent, SchedulerLink, SchedulerMsg};
+use crate::scheduler::{SchedulerEvent, SchedulerLink};
 use crate::shell::{Post, PostOptions, Reply};
 use crate::task::{Resources, TaskFailure};
 

@@ -7,7 +7,8 @@ use super::program::{Truth, meant};
 use crate::ids::{Attempt, Epoch, Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::Past;
 use crate::owner::OwnerState;
-use crate::scheduler::{Placement, Refusal};
+use crate::protocol::scheduler::{Placement, Refusal};
+
 use crate::task::{FailureKind, Loss, Output, Parts, TaskFailure, TaskSpec};
 
 /// Figures of a run.

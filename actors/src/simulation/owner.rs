@@ -21,12 +21,15 @@ use crate::event::{EventKind, NodeState};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, Notify, ProgramCall, Teller};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, Past, TaskDone};
-use crate::node_manager::{AttemptState, Doing, LOST, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol;
+use crate::protocol::node_manager::{AttemptState, Doing, LOST, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
+
 use crate::owner::{
-    Asker, Effect, Freed, Held, Leasing, Look, OwnerEvent, OwnerMsg, OwnerState, Tracker, Watchdog, Whereabouts,
-    actor_name, positions,
+    Asker, Effect, Freed, Held, Leasing, Look, OwnerEvent, OwnerState, Tracker, Watchdog, Whereabouts, positions,
 };
-use crate::scheduler::{NodeInfo, SchedulerMsg};
+
 use crate::shell::{Post, Reply, mailbox};
 use crate::task::{JobError, Output, Parts, Resources};
 
@@ -136,7 +139,7 @@ impl Owner {
         store: exobus_store::Store,
         cx: &mut Cx<'_>,
     ) -> Self {
-        let (address, inbox) = mailbox::<OwnerMsg, OwnerEvent>(post, &actor_name(job));
+        let (address, inbox) = mailbox::<OwnerMsg, OwnerEvent>(post, &protocol::owner::actor_name(job));
         let up = || infos.iter().filter(|info| info.up);
         let mut functions: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
         for info in up() {

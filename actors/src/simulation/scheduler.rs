@@ -9,13 +9,14 @@ use super::acts::{Answer, Cx, Message, Timer, Who};
 use super::program::PROGRAM;
 use super::server::{Answered, Question};
 use crate::election::state::{self as election, ElectionOptions};
-use crate::host::HostMsg;
+use crate::protocol::host::HostMsg;
+use crate::protocol::node_manager::NodeMsg;
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{Placement, Refusal, Reign, SchedulerMsg};
+
 use crate::ids::{Epoch, Incarnation, JobId, NodeId};
-use crate::node_manager::NodeMsg;
-use crate::owner::OwnerMsg;
-use crate::scheduler::{
-    Effect, Event, Placement, Refusal, Reign, SchedulerEvent, SchedulerMsg, SchedulerOptions, State,
-};
+
+use crate::scheduler::{Effect, Event, SchedulerEvent, SchedulerOptions, State};
 use crate::shell::Reply;
 
 const TICK_MAX: Duration = Duration::from_secs(1);

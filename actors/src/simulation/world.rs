@@ -23,11 +23,14 @@ use super::oracle::Oracle;
 use super::program::{Job, PROGRAM};
 use super::server::{Answered, Question, Server};
 use super::store::Store;
-use crate::host::{HostMsg, JobSpec};
+use crate::protocol::host::{HostMsg, JobSpec};
+use crate::protocol::membership::Beat;
+use crate::protocol::scheduler::SchedulerMsg;
+
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
-use crate::membership::Beat;
+
 use crate::node_manager::Key;
-use crate::scheduler::SchedulerMsg;
+
 use crate::shell::Reply;
 use crate::task::{JobError, Parts, TaskSpec};
 

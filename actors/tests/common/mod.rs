@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use exobus_actors::event::{Event, EventSink};
 use exobus_actors::futures::Futures;
-use exobus_actors::host::JobEnd;
 use exobus_actors::node::Node;
+use exobus_actors::protocol::host::JobEnd;
 use exobus_actors::task::JobError;
 use parking_lot::Mutex;
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_actors::futures::Futures;
-use exobus_actors::host::{Client, ClientOptions, JobSpec};
+use exobus_actors::host::{Client, ClientOptions};
 use exobus_actors::ids::NodeId;
 use exobus_actors::program;
+use exobus_actors::protocol::host::JobSpec;
+use exobus_actors::protocol::scheduler::SchedulerMsg;
 use exobus_actors::random::SystemRandom;
 use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_actors::scheduler::SchedulerMsg;
 use exobus_actors::shell::mailbox;
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, TaskOptions};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use exobus_actors::event::Event;
 use exobus_actors::futures::Futures;
-use exobus_actors::host::JobEnd;
 use exobus_actors::ids::NodeId;
 use exobus_actors::membership::MembershipOptions;
 use exobus_actors::node::{ClusterOptions, Node, NodeError, NodeOptions};
+use exobus_actors::protocol::host::JobEnd;
 use exobus_actors::registry::{functions, programs};
 use exobus_actors::task::JobError;
 use exobus_actors::transfer::network::{MemoryNetwork, Network};

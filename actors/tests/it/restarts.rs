@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::host::JobSpec;
 use exobus_actors::ids::{JobId, NodeId};
 use exobus_actors::joblog::LogsLink;
 use exobus_actors::node::{Node, NodeOptions};
+use exobus_actors::protocol::host::JobSpec;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, TaskOptions};

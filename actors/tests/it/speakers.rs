@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_actors::host::{Client, ClientError, ClientOptions, HostMsg};
+use exobus_actors::host::{Client, ClientError, ClientOptions};
 use exobus_actors::ids::{Incarnation, JobId, NodeId};
-use exobus_actors::membership::{Beat, Figures, MembershipMsg};
 use exobus_actors::node::Node;
+use exobus_actors::protocol::host::HostMsg;
+use exobus_actors::protocol::membership::{Beat, Figures, MembershipMsg};
+use exobus_actors::protocol::scheduler::{NodeSpec, SchedulerMsg};
 use exobus_actors::random::SystemRandom;
-use exobus_actors::scheduler::{NodeSpec, SchedulerMsg};
 use exobus_actors::shell::Reply;
 use exobus_actors::task::Resources;
 use exobus_bus::auth::Why;

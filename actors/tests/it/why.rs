@@ -10,7 +10,7 @@ use exobus_actors::event::{Event, EventKind, EventSink};
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::{JobId, NodeId};
 use exobus_actors::node::{Node, NodeOptions};
-use exobus_actors::owner::{self, OwnerMsg, Standing, Why};
+use exobus_actors::protocol::owner::{self, OwnerMsg, Standing, Why};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, Resources, TaskOptions};

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use exobus_actors::futures::Futures;
-use exobus_actors::host::JobEnd;
 use exobus_actors::ids::JobId;
 use exobus_actors::node::{Node, NodeOptions};
+use exobus_actors::protocol::host::JobEnd;
 use exobus_actors::task::JobError;
 use exobus_shuffle::Strategy;
 use exobus_shuffle::files::MANIFEST;

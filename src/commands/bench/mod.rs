@@ -10,9 +10,9 @@ mod spill;
 
 use std::io::Write as _;
 
-use exobus_actors::host::JobEnd;
 use exobus_actors::ids::NodeId;
 use exobus_actors::node::Node;
+use exobus_actors::protocol::host::JobEnd;
 use serde::Serialize;
 
 use self::programs::{BenchParams, Figures};

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use exobus_actors::{
     event::{Event, EventKind, NodeFigures, Received},
-    host::{ClientMsg, HostMsg, JobEnd, JobSpec},
     ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
-    membership::{Beat, Figures, MembershipMsg},
-    merger::MergerMsg,
-    node_manager::NodeMsg,
-    owner::OwnerMsg,
-    scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape, Wait},
+    protocol::host::{ClientMsg, HostMsg, JobEnd, JobSpec},
+    protocol::membership::{Beat, Figures, MembershipMsg},
+    protocol::merger::MergerMsg,
+    protocol::node_manager::NodeMsg,
+    protocol::owner::OwnerMsg,
+    protocol::scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
         Arg, Consumed, JobError, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning,

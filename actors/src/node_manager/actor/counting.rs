@@ -74,7 +74,8 @@ mod tests {
     use crate::event::NodeFigures;
     use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
     use crate::node_manager::NodeEvent;
-    use crate::node_manager::{ACTOR, Doubts, ExecutorLink, NodeMsg, ObjectIds, Pushed, Stager, Tally, Work};
+    use crate::node_manager::{Doubts, ExecutorLink, Pushed, Stager, Tally, Work};
+    use crate::protocol::node_manager::{ACTOR, NodeMsg, ObjectIds};
     use crate::registry::Function;
     use crate::shell::{self, Inbox, Post, PostOptions};
     use crate::task::{Resources, Returns};

@@ -12,9 +12,11 @@ use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::node_manager::event::NodeEvent;
 use crate::node_manager::state::{Key, Phase};
 use crate::node_manager::why;
-use crate::node_manager::why::{ATTEMPTS_ASKED_MAX, AttemptState, Doing, Step, Trail};
-use crate::owner::OwnerMsg;
-use crate::scheduler::{JOBS_OVER_MAX, SchedulerMsg};
+use crate::node_manager::why::{Step, Trail};
+use crate::protocol::node_manager::{ATTEMPTS_ASKED_MAX, AttemptState, Doing};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{JOBS_OVER_MAX, SchedulerMsg};
+
 use crate::shell::Scope;
 use crate::task::StillRunning;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Effect, Job, OVER_MAX, State};
 use crate::ids::{JobId, NodeId};
+use crate::protocol::scheduler::{Placement, Refusal};
 use crate::scheduler::event::UnfinishedJob;
 use crate::scheduler::plan;
-use crate::scheduler::protocol::{Placement, Refusal};
 
 impl State {
     pub(super) fn submit(

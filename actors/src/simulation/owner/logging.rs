@@ -6,7 +6,8 @@ use super::{CALL_DEADLINE, JobResult, Outcome, Owner, PAUSE, RECORD};
 use crate::futures::Choice;
 use crate::ids::NodeId;
 use crate::joblog::{Entry, LogNews};
-use crate::node_manager::NodeMsg;
+use crate::protocol::node_manager::NodeMsg;
+
 use crate::owner::{Freed, OwnerEvent};
 use crate::simulation::acts::{Cx, Timer, Who};
 use crate::simulation::server::{Answered, Question};

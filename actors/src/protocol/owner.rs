@@ -16,18 +16,18 @@
 //! | `Why`         | client       | `Why`            | answered again                     | asked again after the deadline      |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
 //!
-//! What only its own process tells it is in [`event`](super::event).
+//! What only its own process tells it is in [`OwnerEvent`](crate::owner::OwnerEvent).
 //!
 //! What a Scheduler of an older reign than the one that is followed says is dropped.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::chain::Why;
 use crate::event::{NodeFigures, Received};
 use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, TaskId};
-use crate::node_manager::ObjectIds;
-use crate::scheduler::{Lease, Wait};
+use crate::protocol::node_manager::ObjectIds;
+use crate::protocol::scheduler::{Lease, Wait};
+
 use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
 
@@ -198,7 +198,57 @@ impl Wire for OwnerMsg {
     }
 }
 
-/// The name under which the Owner of `job` is registered on its node.
-pub fn actor_name(job: JobId) -> String {
-    format!("owner-{job}")
+/// How it stands with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Something moved in the last seconds.
+    Running,
+    /// Nothing has moved for some seconds.
+    Quiet,
+    /// Nothing has moved for a minute or more.
+    Stalled,
+    /// Everything that was asked for is there, or nothing was: the program does something of its own. No stall.
+    Program,
+    /// It is over, but for the last words of some nodes.
+    Ending,
 }
+
+/// What a job waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// The job.
+    pub job: JobId,
+    /// How it stands with it.
+    pub standing: Standing,
+    /// For how long nothing has moved, milliseconds.
+    pub still_ms: u64,
+    /// What has moved since it began.
+    pub moved: Moved,
+    /// Chains from the job to a cause, each link the reason of the one before it.
+    pub chains: Vec<Vec<String>>,
+}
+
+impl Why {
+    /// The chains in one line.
+    pub fn line(&self) -> String {
+        let chains: Vec<_> = self.chains.iter().map(|chain| chain.join(" <- ")).collect();
+        chains.join("; ")
+    }
+}
+
+/// What has moved since the job began; each number rises only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Moved {
+    /// Tasks that completed.
+    pub finished: u64,
+    /// Outputs of streams that were sealed.
+    pub outputs: u64,
+    /// Attempts that were seen to run for a second or more.
+    pub begun: u64,
+    /// Bytes that the job's nodes received, spilled, loaded, read and wrote, for this job and others.
+    pub bytes: u64,
+}
+
+pub use crate::shell::actor_of_job as actor_name;

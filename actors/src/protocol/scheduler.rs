@@ -108,6 +108,15 @@ impl Wire for SchedulerMsg {
     }
 }
 
+/// Who is the Scheduler, and since when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reign {
+    /// Rises from reign to reign.
+    pub epoch: Epoch,
+    /// The Scheduler's node.
+    pub node: NodeId,
+}
+
 /// The name under which the Scheduler is registered on its node.
 pub const ACTOR: &str = "scheduler";
 

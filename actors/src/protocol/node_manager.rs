@@ -16,7 +16,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::why::AttemptState;
 use crate::ids::{Attempt, JobId, NodeId, SetId, TaskId};
 use crate::shell::{Reply, Wire};
 use crate::task::{Parts, TaskSpec};
@@ -52,7 +51,7 @@ impl ObjectIds {
 pub const SET_MEMBERS_PER_MESSAGE: usize = 4096;
 
 /// Objects of one `Stock`: 16 bytes each, and up to some 40 for what it is.
-pub(super) const STOCK_PER_MESSAGE: usize = 2048;
+pub(crate) const STOCK_PER_MESSAGE: usize = 2048;
 
 /// In `at` of [`NodeMsg::DefineSet`]: the member has no bytes.
 pub const NO_BYTES: u16 = u16::MAX;
@@ -176,6 +175,71 @@ impl Wire for NodeMsg {
             _ => None,
         }
     }
+}
+
+/// Most attempts in one question: their answer stays far below the message limit.
+pub const ATTEMPTS_ASKED_MAX: usize = 64;
+/// What an attempt does, or waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Doing {
+    /// The node does not have it: it was not told yet, or has just ended.
+    NotHere,
+    /// Others are before it.
+    Queued {
+        /// How many.
+        ahead: u64,
+    },
+    /// Its arguments are being made ready, and nothing in particular is waited for.
+    Staging,
+    /// The Merger is asked for what was pushed here.
+    Pushed,
+    /// Other nodes are asked for sizes and checksums of its arguments.
+    Asking {
+        /// The first of them.
+        from: Vec<NodeId>,
+    },
+    /// The store has no memory for its arguments, or loads them from disk.
+    Memory {
+        /// How many attempts on this node asked before it.
+        ahead: u64,
+        /// What arguments of tasks want there in all.
+        wanted_bytes: u64,
+        /// What the store has handed out.
+        used_bytes: u64,
+        /// What it may.
+        budget_bytes: u64,
+    },
+    /// Its arguments come from other nodes.
+    Fetching {
+        /// The first of them.
+        from: Vec<NodeId>,
+        /// How many bytes come from all of them; 0: not known.
+        bytes: u64,
+    },
+    /// Its arguments are there; the executors, or the resources that it needs, are not.
+    Ready {
+        /// How many attempts are with the executors.
+        handed: u64,
+        /// How many executors there are.
+        executors: u64,
+    },
+    /// It runs.
+    Running,
+    /// It was cancelled, and runs on until it looks.
+    Cancelled,
+}
+
+/// An attempt, for who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptState {
+    /// The task.
+    pub task: TaskId,
+    /// Which try.
+    pub attempt: Attempt,
+    /// What it does.
+    pub doing: Doing,
+    /// For how long, milliseconds.
+    pub for_ms: u64,
 }
 
 /// The name under which the NodeManager of a node is registered.

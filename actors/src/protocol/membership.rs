@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Incarnation, NodeId};
-use crate::scheduler::Reign;
+use crate::protocol::scheduler::Reign;
 
 /// Everything Membership can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Health {
 
 /// Whether a life of a node of which `known` is thought `health` is over: declared dead, or followed by a later one. One that said
 /// goodbye is not: what it said before may still come.
-pub(super) fn is_over(incarnation: Incarnation, known: Incarnation, health: Health) -> bool {
+pub(crate) fn is_over(incarnation: Incarnation, known: Incarnation, health: Health) -> bool {
     incarnation < known || (incarnation == known && health == Health::Dead)
 }
 

@@ -9,7 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, NodeId};
-use crate::node_manager::ObjectIds;
+use crate::protocol::node_manager::ObjectIds;
+
 use crate::shell::Wire;
 use crate::task::Parts;
 

@@ -1,0 +1,12 @@
+//! What actors say to each other, in this process or across the wire: the lowest room of the actors. Who sends to an actor imports its
+//! protocol, and nothing of its inside.
+//!
+//! Each file is the protocol of one actor: the table of its messages (who says them, what is answered, what a repeated and a lost one do), the
+//! enum, and the types that it carries. What an actor tells itself is no message: see [`Actor::Event`](crate::shell::Actor::Event).
+
+pub mod host;
+pub mod membership;
+pub mod merger;
+pub mod node_manager;
+pub mod owner;
+pub mod scheduler;
