@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use exobus_actors::{host::ClientOptions, random::SystemRandom};
+use exobus_actors::{client::ClientOptions, random::SystemRandom};
 use exobus_bus::{Bus, BusError, NatsOptions, Role, Subjects};
 use exobus_store::{Clock, SystemClock};
 use tracing::warn;

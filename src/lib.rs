@@ -29,11 +29,11 @@ pub mod temporary;
 pub mod unfinished;
 
 pub use exobus_actors::{
-    LocalBoxFuture, event,
+    LocalBoxFuture,
+    client::{Client, ClientOptions},
+    event,
     futures::{Futures, ObjectRef, ObjectSet, ObjectStream, Window},
-    host,
-    host::{Client, ClientOptions},
-    ids,
+    host, ids,
     ids::{JobId, NodeId, ObjectId, TaskId},
     inventory, isolation, node,
     node::{ClusterOptions, Node, NodeError, NodeOptions},

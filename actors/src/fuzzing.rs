@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exobus_bus::{Speaker, codec};
 use exobus_store::SystemClock;
 
-use crate::futures::Choice;
+use crate::joblog::Choice;
 use crate::protocol::host::{JobEnd, JobSpec};
 use crate::protocol::node_manager::{AttemptState, NodeMsg};
 use crate::protocol::owner::{OwnerMsg, Why};

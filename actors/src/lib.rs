@@ -2,7 +2,10 @@
 
 extern crate self as exobus_actors;
 
+mod admission;
 mod arena;
+pub mod client;
+mod durable;
 pub mod election;
 pub mod event;
 pub mod futures;
@@ -12,6 +15,7 @@ pub mod host;
 pub mod ids;
 pub mod isolation;
 pub mod joblog;
+pub mod joining;
 pub mod membership;
 pub mod merger;
 pub mod node;
@@ -47,7 +51,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 /// The bytes are no such parameters.
 #[doc(hidden)]
 pub fn decode_params<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, registry::TaskError> {
-    futures::decode(bytes).map_err(|error| registry::TaskError::fatal(format!("parameters: {error}")))
+    task::decode(bytes).map_err(|error| registry::TaskError::fatal(format!("parameters: {error}")))
 }
 
 /// Encodes what a program returned: what the macros call.

@@ -600,6 +600,49 @@ impl From<exobus_store::StoreError> for JobError {
     }
 }
 
+/// Decodes a value that a task or a program returned; nothing at all stands for `()`.
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, JobError> {
+    let nil = [0xc0];
+    rmp_serde::from_slice(if bytes.is_empty() { &nil } else { bytes }).map_err(JobError::program)
+}
+
+/// A function as a program names it: its type ties parameters and name together.
+pub trait TaskFunction {
+    /// What the function takes.
+    type Params: serde::Serialize;
+    /// What it returns, as [`Futures::get_value`](crate::futures::Futures::get_value) decodes it; `()` where it writes its output itself.
+    type Value: serde::de::DeserializeOwned;
+    /// Its name.
+    const NAME: &'static str;
+    /// Its version.
+    const VERSION: u32;
+    /// See [`Function::deterministic`](crate::registry::Function::deterministic).
+    const DETERMINISTIC: bool;
+    /// Whether it publishes what the job has made: the job's only step that cannot be taken back. A task of such a function
+    /// is handed out only when the books of all exchanges close (those of its own arguments excepted), and from then on the
+    /// job is not cancelled before the task has ended.
+    const COMMITS: bool = false;
+
+    /// "name@version", made once.
+    fn key() -> Arc<str>;
+}
+
+/// What is declared of a set that is an exchange.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Exchange {
+    /// For people: "sort.map -> sort.reduce".
+    pub name: String,
+    /// How many parts each member has.
+    pub parts: u32,
+    /// How many tasks read each part; 1 where not told otherwise.
+    pub readers: u32,
+    /// Whether parts stay when all of their readers have ended, for as long as the members are referenced.
+    pub keep: bool,
+    /// Whether all sets that declare the same are one exchange, closed when the job ends: members may be in several of
+    /// them, and each part of each member is read so often by the readers of all together.
+    pub shared: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! All counts and sizes of a shuffle, derived here and nowhere else.
 
-use exobus_actors::futures::NodeShape;
+use exobus_actors::joblog::NodeShape;
 use serde::{Deserialize, Serialize};
 
 use crate::records::RECORD_BYTES;

@@ -9,8 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use exobus_actors::host::{Client, ClientError};
-use exobus_actors::node::{NodeError, memory::store_bytes, takes_as_node};
+use exobus_actors::client::{Client, ClientError};
+use exobus_actors::joining::takes_as_node;
+use exobus_actors::node::{NodeError, memory::store_bytes};
 use exobus_bus::{Bus, BusError, Subjects, streams::Usage};
 
 use rustix::{

@@ -3,7 +3,7 @@
 use std::{io::Write, time::Duration};
 
 use exobus_actors::{
-    host::{Client, ClientError, ClientOptions, list_jobs},
+    client::{Client, ClientError, ClientOptions, list_jobs},
     protocol::owner::{Standing, Why},
     protocol::scheduler::JobInfo,
     scheduler::JobList,

@@ -20,7 +20,7 @@ mod submit;
 pub mod validate;
 
 use exobus_actors::{
-    host::ClientError,
+    client::ClientError,
     node::NodeError,
     task::{Fault, JobError},
 };

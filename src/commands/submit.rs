@@ -1,8 +1,8 @@
 //! A job on a cluster: this process only submits it and hears of it.
 
 use exobus_actors::{
+    client::{Client, ClientError},
     event::EventSink,
-    host::{Client, ClientError},
     protocol::host::{JobEnd, JobSpec},
 };
 use serde::Serialize;

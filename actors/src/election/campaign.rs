@@ -12,10 +12,11 @@ use tracing::{debug, info, warn};
 use twox_hash::XxHash3_64;
 
 use super::state::{Answer, Effect, ElectionOptions, Event, MAKE_AFTER, State};
+use crate::durable::open_durable;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::joblog::JobLogs;
+use crate::joining::{Beats, ClusterOptions, Names, NoScheduler, NodeError, somebody_answers};
 use crate::membership::{Directory, MembershipEvent};
-use crate::node::{Beats, ClusterOptions, Names, NoScheduler, NodeError, open_durable, somebody_answers};
 use crate::protocol::scheduler::Reign;
 use crate::scheduler::{Listing, SchedulerEvent, SchedulerLink};
 use crate::shell::{Fatal, Inbox, Post};

@@ -14,16 +14,15 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::call::{Notify, ProgramCall};
-use super::choices::{Choice, Choices, FoldDue, NodeShape};
+use super::choices::Choices;
 use super::home::{Home, OtherJobs};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
 use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
-use crate::owner::{Exchange, OwnerEvent};
-use crate::registry::TaskFunction;
-use crate::shell::Inbox;
-use crate::task::{Arg, Description, JobError, Output, Returns, TaskOptions};
+use crate::joblog::{Choice, FoldDue, NodeShape};
+use crate::shell::Inlet;
+use crate::task::{Arg, Description, Exchange, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
 
 /// A job's way to the cluster. Cheap to clone; lives on the arbiter of the job's Owner.
 #[derive(Clone)]
@@ -34,7 +33,7 @@ pub(crate) type CleanUp = Box<dyn FnOnce()>;
 
 struct Inner {
     job: JobId,
-    owner: Rc<Inbox<OwnerEvent>>,
+    owner: Rc<Inlet<ProgramCall>>,
     store: Store,
     functions: BTreeMap<Arc<str>, Vec<NodeId>>,
     nodes: Vec<NodeShape>,
@@ -50,7 +49,7 @@ struct Inner {
 /// What a [`Futures`] is made of.
 pub(crate) struct FuturesParts {
     pub(crate) job: JobId,
-    pub(crate) owner: Inbox<OwnerEvent>,
+    pub(crate) owner: Inlet<ProgramCall>,
     pub(crate) store: Store,
     /// Which nodes offer each function, when the job started.
     pub(crate) functions: BTreeMap<Arc<str>, Vec<NodeId>>,
@@ -541,7 +540,7 @@ impl Futures {
     }
 
     pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {
-        self.0.owner.send(OwnerEvent::Program(call)).map_err(|error| JobError::Runtime { reason: error.to_string() })
+        self.0.owner.send(call).map_err(|error| JobError::Runtime { reason: error.to_string() })
     }
 }
 
@@ -551,12 +550,6 @@ fn not_deterministic(asked: &str, logged: &Choice) -> JobError {
 
 fn encode<T: Serialize>(value: &T) -> Result<Bytes, JobError> {
     rmp_serde::to_vec_named(value).map(Bytes::from).map_err(JobError::program)
-}
-
-/// Decodes a value that a task or a program returned; nothing at all stands for `()`.
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JobError> {
-    let nil = [0xc0];
-    rmp_serde::from_slice(if bytes.is_empty() { &nil } else { bytes }).map_err(JobError::program)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl World {
         let (owner, inbox) = mailbox::<OwnerMsg, OwnerEvent>(&post, "owner");
         let futures = Futures::new(FuturesParts {
             job: JobId::from_u128(1),
-            owner,
+            owner: owner.inlet(),
             store: self.store.clone(),
             functions: BTreeMap::new(),
             nodes: vec![NodeShape { node: NodeId::new("n"), cpu_milli: seed, memory_bytes: 0 }],

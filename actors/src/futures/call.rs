@@ -5,10 +5,10 @@ use std::ops::Range;
 use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
-use super::choices::{Choice, FoldDue};
 use super::queue::Teller;
 use crate::ids::{NodeId, ObjectId, SetId, TaskId};
-use crate::owner::Exchange;
+use crate::joblog::{Choice, FoldDue};
+use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts};
 
 /// Who is told that an object exists, or never will.

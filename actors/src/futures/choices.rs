@@ -2,56 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
 use crate::ids::{NodeId, ObjectId};
-
-/// A node, as far as plans depend on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeShape {
-    /// The node.
-    pub node: NodeId,
-    /// What it lends, thousandths of a core: 1000 for each executor.
-    pub cpu_milli: u64,
-    /// Byte budget of its store.
-    pub memory_bytes: u64,
-}
-
-/// A lane, and blocks of it that are to be folded.
-pub type FoldDue = (u32, Vec<ObjectId>);
-
-/// One thing that a program learned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Choice {
-    /// These of the objects that it waited for were there first, in this order.
-    Ready(Vec<ObjectId>),
-    /// The task that makes this object was overdue, and was given up.
-    GivenUp(ObjectId),
-    /// These nodes there are.
-    Nodes(Vec<NodeShape>),
-    /// This node or these nodes hold this object.
-    Located(ObjectId, Vec<NodeId>),
-    /// These blocks of these lanes were to be folded.
-    Folds(Vec<FoldDue>),
-    /// It was this time, milliseconds since the epoch.
-    Time(u64),
-    /// A random number.
-    Random(u64),
-}
-
-impl Choice {
-    /// How many names it has: what it takes.
-    pub(crate) fn entries(&self) -> usize {
-        match self {
-            Self::Ready(objects) => objects.len(),
-            Self::GivenUp(_) => 1,
-            Self::Nodes(nodes) => nodes.len(),
-            Self::Located(_, nodes) => 1 + nodes.len(),
-            Self::Folds(folds) => folds.iter().map(|(_, blocks)| 1 + blocks.len()).sum(),
-            Self::Time(_) | Self::Random(_) => 0,
-        }
-    }
-}
+use crate::joblog::{Choice, NodeShape};
 
 /// The log: first what an earlier run learned is given again, then what is new is appended.
 ///

@@ -14,10 +14,11 @@ mod queue;
 mod reference;
 mod window;
 
+pub use crate::joblog::NodeShape;
 pub use api::Futures;
-pub(crate) use api::{FuturesParts, decode};
+pub(crate) use api::FuturesParts;
 pub use call::{Notify, ProgramCall};
-pub use choices::{Choice, Choices, FoldDue, NodeShape};
+pub use choices::Choices;
 pub use home::Home;
 pub(crate) use home::OtherJobs;
 pub use pushes::{Fold, Pushes};

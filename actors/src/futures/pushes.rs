@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use super::api::Futures;
 use super::call::ProgramCall;
-use super::choices::FoldDue;
 use super::reference::ObjectRef;
 use crate::ids::ObjectId;
+use crate::joblog::FoldDue;
 use crate::task::{JobError, Parts, Place};
 
 /// Blocks that are to be merged in a lane now.

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use super::call::ProgramCall;
 use super::queue::Told;
 use crate::ids::{ObjectId, SetId, TaskId};
-use crate::owner::OwnerEvent;
-use crate::shell::Inbox;
+use crate::shell::Inlet;
 use crate::task::{Arg, JobError, Parts, Source};
 
 /// What is released when the last clone goes.
@@ -18,7 +17,7 @@ enum Held {
 }
 
 struct Handle {
-    owner: Rc<Inbox<OwnerEvent>>,
+    owner: Rc<Inlet<ProgramCall>>,
     held: Held,
 }
 
@@ -30,7 +29,7 @@ impl Drop for Handle {
             Held::Stream(task) => ProgramCall::ReleaseStream(task),
         };
         // An Owner that is gone has released everything.
-        let _ = self.owner.send(OwnerEvent::Program(call));
+        let _ = self.owner.send(call);
     }
 }
 
@@ -44,7 +43,7 @@ pub struct ObjectRef {
 
 impl ObjectRef {
     /// Takes over a reference that the Owner has counted already.
-    pub(super) fn adopt(owner: &Rc<Inbox<OwnerEvent>>, id: ObjectId) -> Self {
+    pub(super) fn adopt(owner: &Rc<Inlet<ProgramCall>>, id: ObjectId) -> Self {
         let handle = Rc::new(Handle { owner: owner.clone(), held: Held::Object(id) });
         Self { handle, id, parts: Parts::All }
     }
@@ -90,7 +89,7 @@ pub struct ObjectSet {
 }
 
 impl ObjectSet {
-    pub(super) fn adopt(owner: &Rc<Inbox<OwnerEvent>>, id: SetId, len: usize) -> Self {
+    pub(super) fn adopt(owner: &Rc<Inlet<ProgramCall>>, id: SetId, len: usize) -> Self {
         Self { _handle: Rc::new(Handle { owner: owner.clone(), held: Held::Set(id) }), id, len }
     }
 
@@ -133,7 +132,7 @@ impl fmt::Debug for ObjectSet {
 
 /// The outputs of a streaming task, in order, as they are sealed.
 pub struct ObjectStream {
-    owner: Rc<Inbox<OwnerEvent>>,
+    owner: Rc<Inlet<ProgramCall>>,
     _handle: Rc<Handle>,
     task: TaskId,
     queue: Told<Result<Option<ObjectId>, JobError>>,
@@ -142,7 +141,7 @@ pub struct ObjectStream {
 
 impl ObjectStream {
     pub(super) fn adopt(
-        owner: &Rc<Inbox<OwnerEvent>>,
+        owner: &Rc<Inlet<ProgramCall>>,
         task: TaskId,
         queue: Told<Result<Option<ObjectId>, JobError>>,
     ) -> Self {

@@ -10,13 +10,15 @@ use futures::future::LocalBoxFuture;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::{oneshot, watch};
 
-use super::{Ticket, close};
+use super::close;
+use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink};
-use crate::futures::{Choices, Futures, FuturesParts, NodeShape, OtherJobs, ProgramCall};
+use crate::futures::{Choices, Futures, FuturesParts, OtherJobs, ProgramCall};
+use crate::host::NodeParts;
 use crate::ids::{Incarnation, JobId, NodeId};
+use crate::joblog::NodeShape;
 use crate::joblog::Run;
 use crate::membership::Change;
-use crate::node::NodeParts;
 use crate::owner::{JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
 use crate::protocol;
 use crate::protocol::host::JobEnd;
@@ -110,7 +112,7 @@ impl JobRun {
         );
         let futures = Futures::new(FuturesParts {
             job,
-            owner: owner.clone(),
+            owner: owner.inlet(),
             store: node.store.clone(),
             functions,
             nodes,

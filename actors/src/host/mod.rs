@@ -7,9 +7,10 @@
 //!
 //! A client is a peer without a store: an actor of its own receives [`ClientMsg`].
 
-mod admission;
-mod client;
 mod job;
+mod life;
+mod over;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +21,15 @@ use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
-pub(crate) use admission::{Admission, Ticket};
-pub use client::{Client, ClientError, ClientOptions, list_jobs};
 use job::{JobRun, RunEnd};
+pub(crate) use life::Life;
+pub(crate) use over::JobsOver;
+pub(crate) use parts::NodeParts;
 
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::Futures;
 use crate::ids::{JobId, NodeId};
 use crate::joblog::{JobLogs, LogError, Opened, Run};
-use crate::node::NodeParts;
 use crate::protocol;
 use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::protocol::owner::OwnerMsg;

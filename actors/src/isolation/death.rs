@@ -78,7 +78,7 @@ fn name(signal: i32) -> Option<&'static str> {
 
 /// What an attempt was given, for people who want to try it themselves.
 pub(super) fn input(spec: &TaskSpec) -> String {
-    let params = match crate::futures::decode::<serde_json::Value>(&spec.params) {
+    let params = match crate::task::decode::<serde_json::Value>(&spec.params) {
         Ok(value) => value.to_string(),
         Err(_) => format!("{} bytes", spec.params.len()),
     };

@@ -10,7 +10,7 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use super::{Entry, JobLog, JobLogs, LogNews, Opened};
-use crate::futures::Choice;
+use crate::joblog::Choice;
 use crate::protocol::host::{JobEnd, JobSpec};
 
 use crate::ids::{Incarnation, JobId, NodeId, ObjectId};

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::futures::Choice;
 use crate::ids::{NodeId, TaskId};
+use crate::joblog::Choice;
 use crate::task::{Consumed, JobError, Output};
 
 /// One thing that is known of a job.

@@ -17,8 +17,8 @@ use tracing::warn;
 use super::entry::{Entry, Past};
 use crate::protocol::host::{JobEnd, JobSpec};
 
+use crate::durable::open_durable;
 use crate::ids::{Incarnation, JobId, NodeId};
-use crate::node::open_durable;
 use crate::task::JobError;
 
 /// The streams, and what their subjects begin with.

@@ -35,6 +35,7 @@
 //! [`docs/decisions/011-the-log-of-a-job.md`]: https://github.com/exobus/exobus/blob/main/docs/decisions/011-the-log-of-a-job.md
 //! [`Bus::in_process_durable`]: exobus_bus::Bus::in_process_durable
 
+mod choice;
 mod entry;
 mod logs;
 mod writer;
@@ -42,6 +43,7 @@ mod writer;
 #[cfg(test)]
 mod emptied_tests;
 
+pub use choice::{Choice, FoldDue, NodeShape};
 pub use entry::{Entry, Past, TaskDone};
 pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
 pub(crate) use writer::JobLog;

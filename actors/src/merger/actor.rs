@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::copying::{self, Copied, Source};
-use super::event::{Look, MergerEvent, News, Take};
+use super::event::{MergerEvent, News};
+use crate::node_manager::{Look, Take};
 use crate::protocol;
 use crate::protocol::merger::MergerMsg;
 use crate::protocol::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE};

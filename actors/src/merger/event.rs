@@ -2,18 +2,16 @@
 
 use std::fmt;
 
-use exobus_store::{Block, PartMeta};
-use tokio::sync::oneshot;
+use exobus_store::PartMeta;
 
 use super::copying::Copied;
 use crate::protocol::merger::MergerMsg;
 
-use crate::ids::{JobId, ObjectId};
-use crate::task::Parts;
+use crate::node_manager::{Look, PushedCall, Take};
 
 /// What is in a Merger's mailbox.
 #[derive(Debug)]
-pub enum MergerEvent {
+pub(crate) enum MergerEvent {
     /// Somebody said this, in this process or another one.
     Wire(MergerMsg),
     /// Which of these are here? Answered when none of them is on its way.
@@ -32,33 +30,17 @@ impl From<MergerMsg> for MergerEvent {
     }
 }
 
-/// Parts of objects, as a task will read them.
-pub type Pieces = Vec<(ObjectId, Parts)>;
-
-/// See [`MergerEvent::Look`].
-#[derive(Debug)]
-pub struct Look {
-    /// The job.
-    pub job: JobId,
-    /// What is wanted.
-    pub pieces: Pieces,
-    /// Whether each is here.
-    pub answer: oneshot::Sender<Vec<bool>>,
-}
-
-/// See [`MergerEvent::Take`].
-#[derive(Debug)]
-pub struct Take {
-    /// The job.
-    pub job: JobId,
-    /// What is wanted.
-    pub pieces: Pieces,
-    /// Each of them, `None` where it is not here.
-    pub answer: oneshot::Sender<Vec<Option<Block>>>,
+impl From<PushedCall> for MergerEvent {
+    fn from(call: PushedCall) -> Self {
+        match call {
+            PushedCall::Look(look) => Self::Look(look),
+            PushedCall::Take(take) => Self::Take(take),
+        }
+    }
 }
 
 /// What happened to a copy that is being made.
-pub enum News {
+pub(crate) enum News {
     /// The directories of its pieces; `None`: its holder cannot be asked, or does not have it.
     Sized(Option<Vec<Vec<PartMeta>>>),
     /// The store has no memory for it now.

@@ -25,4 +25,4 @@ mod state;
 mod state_tests;
 
 pub(crate) use actor::{Merger, PushCount};
-pub(crate) use event::{Look, MergerEvent, News, Pieces, Take};
+pub(crate) use event::{MergerEvent, News};

@@ -8,13 +8,14 @@ use exobus_store::{EventHook, Store, StoreEvent};
 use parking_lot::RwLock;
 use tracing::{info, warn};
 
-use super::naming::Name;
-use super::{ClusterOptions, JobsOver, Life, NodeError, NodeOptions, NodeParts};
+use super::{ClusterOptions, NodeError, NodeOptions};
+use crate::admission::Admission;
 use crate::event::NodeFigures;
 use crate::futures::Home;
-use crate::host::Admission;
+use crate::host::{JobsOver, Life, NodeParts};
 use crate::isolation;
 use crate::joblog::LogsLink;
+use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{Doubts, ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};

@@ -17,16 +17,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::base::{Base, Jobs};
-use super::joining::{
-    Search, agree_on_submitters, ask_where, find_scheduler, hear_beats, keep_registered, pump, register,
-};
 use super::leftovers::delete_leftovers;
-use super::naming::{Name, Names};
-use super::{ClusterOptions, Node, NodeError, NodeOptions, NodeParts, Work};
+use super::registered::keep_registered;
+use super::{ClusterOptions, Node, NodeError, NodeOptions, Work};
 use crate::election::{Campaign, CampaignParts, Ground, second_scheduler};
-use crate::host::Host;
+use crate::host::{Host, NodeParts};
 use crate::ids::{Epoch, Incarnation};
 use crate::joblog::LogsLink;
+use crate::joining::{Name, Names, Search, agree_on_submitters, ask_where, find_scheduler, hear_beats, pump, register};
 use crate::membership::{Membership, MembershipEvent, MembershipParts, Renewal, State as MembershipState};
 use crate::merger::Merger;
 use crate::node_manager::{
@@ -486,7 +484,7 @@ async fn take_name(
                 Some(ground) => ground.names(),
                 None => Names::find(cluster).await?,
             };
-            let name = Name::take(base, cluster, names, &options.network).await?;
+            let name = Name::take((&base.post, base.data_address()), cluster, names, &options.network).await?;
             base.post.renew(name.incarnation());
             name
         }
@@ -557,7 +555,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
     let merger = Merger::new(base.post.clone(), parts.stager.clone(), base.pushes.clone());
     let merger = shell::spawn(&base.post, protocol::merger::ACTOR, merger);
     *base.merger.write() = Some(merger.clone());
-    let stager = Stager { pushed: Pushed::to(merger), ..parts.stager.clone() };
+    let stager = Stager { pushed: Pushed::to(merger.inlet()), ..parts.stager.clone() };
     shell::spawn_at(&base.post, protocol::node_manager::ACTOR, |inbox| {
         let figures = parts.figures.clone();
         let parts = NodeManagerParts {

@@ -26,7 +26,11 @@ const STORE_PER_EXECUTOR_BYTES: u64 = 8 << 20;
 /// [`NodeError::TooLittleMemory`].
 pub fn store_bytes(memory_bytes: u64) -> Result<u64, NodeError> {
     if memory_bytes < MEMORY_MIN_BYTES {
-        return Err(NodeError::TooLittleMemory { given: memory_bytes });
+        return Err(NodeError::TooLittleMemory {
+            given: memory_bytes,
+            set_aside_bytes: SET_ASIDE_BYTES,
+            least_bytes: MEMORY_MIN_BYTES,
+        });
     }
     Ok(memory_bytes - SET_ASIDE_BYTES)
 }

@@ -7,14 +7,10 @@
 
 mod base;
 mod control;
-mod durable;
-mod joining;
 mod leftovers;
-mod life;
 pub mod memory;
-mod naming;
 mod options;
-mod over;
+mod registered;
 
 use std::sync::Arc;
 
@@ -23,50 +19,23 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{mpsc, oneshot};
 
+pub use crate::joining::{ClusterOptions, NodeError};
 #[cfg(feature = "simulation")]
 pub(crate) use control::inhabit;
-pub(crate) use durable::open_durable;
-pub use joining::takes_as_node;
-pub(crate) use joining::{Beats, NoScheduler, Search, ask_scheduler, find_scheduler, pump, somebody_answers};
-pub(crate) use life::Life;
-pub(crate) use naming::Names;
-pub use options::{ClusterOptions, NodeError, NodeOptions};
-pub(crate) use over::JobsOver;
+pub use options::NodeOptions;
 
 use crate::event::{EventSink, NodeFigures};
-use crate::futures::{Futures, Home};
-use crate::host::{self, Admission};
+use crate::futures::Futures;
+use crate::host::{self, NodeParts};
 use crate::ids::JobId;
-use crate::joblog::LogsLink;
-use crate::membership::{Change, Directory};
-use crate::node_manager::{Gate, Stager};
+use crate::membership::Change;
+use crate::node_manager::Gate;
 use crate::protocol::host::{JobEnd, JobSpec};
 use crate::protocol::scheduler::Reign;
 use crate::random::Random;
-use crate::scheduler::SchedulerLink;
 use crate::shell::{Fatal, Post};
 use crate::task::JobError;
 use exobus_store::Store;
-
-/// What a job needs of the node that hosts it.
-#[derive(Clone)]
-pub(crate) struct NodeParts {
-    pub(crate) post: Post,
-    pub(crate) store: Store,
-    pub(crate) stager: Stager,
-    pub(crate) scheduler: SchedulerLink,
-    pub(crate) over: JobsOver,
-    pub(crate) life: Life,
-    pub(crate) gate: Gate,
-    pub(crate) directory: Directory,
-    /// Where jobs are logged.
-    pub(crate) logs: LogsLink,
-    /// Where jobs run that this node hosts.
-    pub(crate) home: Home,
-    pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
-    /// Which jobs may begin.
-    pub(crate) admission: Admission,
-}
 
 /// Something to do on the arbiter of jobs.
 type Work = Box<dyn FnOnce(NodeParts) -> LocalBoxFuture<'static, ()> + Send>;

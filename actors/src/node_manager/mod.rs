@@ -26,7 +26,7 @@ pub(crate) use executor::{Executor, Flags};
 pub use executor::{ExecutorLink, Report, Work};
 pub(crate) use executor::{ExecutorParts, SPIN, ThreadExecutors};
 pub use gate::Gate;
-pub(crate) use pushed::Pushed;
+pub(crate) use pushed::{Look, Pushed, PushedCall, Take};
 pub(crate) use staging::Stager;
 pub use staging::StagingDone;
 #[cfg(feature = "simulation")]

@@ -7,27 +7,61 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::staging::Piece;
-use crate::ids::JobId;
-use crate::merger::{Look, MergerEvent, Pieces, Take};
-use crate::shell::Inbox;
+use crate::ids::{JobId, ObjectId};
+use crate::shell::Inlet;
+use crate::task::Parts;
 
 /// How long the Merger may take to answer: it waits itself for copies that are on their way.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// What a node's Merger is asked by those who make arguments ready there.
+#[derive(Debug)]
+pub(crate) enum PushedCall {
+    /// Which of these are here? Answered when none of them is on its way.
+    Look(Look),
+    /// A task that has all its other memory takes these.
+    Take(Take),
+}
+
+/// Parts of objects, as a task will read them.
+pub type Pieces = Vec<(ObjectId, Parts)>;
+
+/// See [`PushedCall::Look`].
+#[derive(Debug)]
+pub struct Look {
+    /// The job.
+    pub job: JobId,
+    /// What is wanted.
+    pub pieces: Pieces,
+    /// Whether each is here.
+    pub answer: oneshot::Sender<Vec<bool>>,
+}
+
+/// See [`PushedCall::Take`].
+#[derive(Debug)]
+pub struct Take {
+    /// The job.
+    pub job: JobId,
+    /// What is wanted.
+    pub pieces: Pieces,
+    /// Each of them, `None` where it is not here.
+    pub answer: oneshot::Sender<Vec<Option<Block>>>,
+}
+
 /// The way to the Merger of this node; without one nothing is pushed here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pushed(Option<Inbox<MergerEvent>>);
+pub(crate) struct Pushed(Option<Inlet<PushedCall>>);
 
 impl Pushed {
     /// Copies that this Merger has.
-    pub(crate) fn to(merger: Inbox<MergerEvent>) -> Self {
+    pub(crate) fn to(merger: Inlet<PushedCall>) -> Self {
         Self(Some(merger))
     }
 
     /// Which of the pieces of these indices are here; waits for those that are on their way, a few seconds at most.
     /// They are not taken yet, and may be gone when they are.
     pub(super) async fn here(&self, job: JobId, pieces: &[&Piece], of: &[usize]) -> Vec<usize> {
-        let asked = self.ask(of, |answer| MergerEvent::Look(Look { job, pieces: chosen(pieces, of), answer })).await;
+        let asked = self.ask(of, |answer| PushedCall::Look(Look { job, pieces: chosen(pieces, of), answer })).await;
         let here = asked.unwrap_or_default();
         of.iter().zip(here).filter(|(_, here)| *here).map(|(index, _)| *index).collect()
     }
@@ -38,14 +72,14 @@ impl Pushed {
             return Some(Vec::new());
         }
         let asked =
-            self.ask(which, |answer| MergerEvent::Take(Take { job, pieces: chosen(pieces, which), answer })).await;
+            self.ask(which, |answer| PushedCall::Take(Take { job, pieces: chosen(pieces, which), answer })).await;
         asked?.into_iter().collect()
     }
 
     async fn ask<T>(
         &self,
         of: &[usize],
-        question: impl FnOnce(oneshot::Sender<Vec<T>>) -> MergerEvent,
+        question: impl FnOnce(oneshot::Sender<Vec<T>>) -> PushedCall,
     ) -> Option<Vec<T>> {
         let merger = self.0.as_ref().filter(|_| !of.is_empty())?;
         let (sender, answer) = oneshot::channel();

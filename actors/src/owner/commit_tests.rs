@@ -1,8 +1,8 @@
 //! Tasks that commit: what is checked before one is handed out, and when a cancel has to wait.
 
-use super::exchange::Exchange;
 use super::world_tests::{JOB, LIFE, World, node, offer, output};
 use crate::ids::{RowHash, SetId, TaskId};
+use crate::task::Exchange;
 use crate::task::{Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Source, TaskOptions};
 
 /// A world whose node can commit, and an exchange from one map to one reduce, of which the reduce has read `rows` of 10 rows.

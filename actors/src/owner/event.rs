@@ -84,3 +84,9 @@ impl From<OwnerMsg> for OwnerEvent {
         Self::Wire(message)
     }
 }
+
+impl From<ProgramCall> for OwnerEvent {
+    fn from(call: ProgramCall) -> Self {
+        Self::Program(call)
+    }
+}

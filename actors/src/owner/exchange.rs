@@ -1,25 +1,7 @@
 //! Conservation (law 1): what went into an exchange is what came out of it.
 
-use serde::{Deserialize, Serialize};
-
 use crate::ids::RowHash;
-use crate::task::{Output, Parts};
-
-/// What is declared of a set that is an exchange.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Exchange {
-    /// For people: "sort.map -> sort.reduce".
-    pub name: String,
-    /// How many parts each member has.
-    pub parts: u32,
-    /// How many tasks read each part; 1 where not told otherwise.
-    pub readers: u32,
-    /// Whether parts stay when all of their readers have ended, for as long as the members are referenced.
-    pub keep: bool,
-    /// Whether all sets that declare the same are one exchange, closed when the job ends: members may be in several of
-    /// them, and each part of each member is read so often by the readers of all together.
-    pub shared: bool,
-}
+use crate::task::{Exchange, Output, Parts};
 
 /// The books of one exchange.
 #[derive(Debug)]

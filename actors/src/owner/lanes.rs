@@ -8,8 +8,8 @@ use tracing::debug;
 
 use super::actor::OwnerActor;
 use super::tables::OwnerState;
-use crate::futures::FoldDue;
 use crate::ids::{JobId, NodeId, ObjectId};
+use crate::joblog::FoldDue;
 use crate::protocol;
 use crate::protocol::merger::MergerMsg;
 use crate::protocol::node_manager::{NO_BYTES, ObjectIds, SET_MEMBERS_PER_MESSAGE};

@@ -53,7 +53,6 @@ mod world_tests;
 pub(crate) use actor::positions;
 pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
 pub(crate) use event::OwnerEvent;
-pub use exchange::Exchange;
 #[cfg(feature = "simulation")]
 pub(crate) use held::{Freed, Held};
 #[cfg(feature = "simulation")]

@@ -1,12 +1,12 @@
 //! What mutants of the code could do unseen: tests of single decisions that nothing else held, by the file that takes them.
 
-use super::exchange::Exchange;
 use super::state::Effect;
 use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
 use crate::event::EventKind;
-use crate::futures::Choice;
 use crate::ids::{Attempt, Incarnation, SetId, TaskId};
+use crate::joblog::Choice;
 use crate::joblog::{Past, TaskDone};
+use crate::task::Exchange;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, Returns, Source,
     StillRunning, TaskFigures, TaskOptions,

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::exchange::Exchange;
 use super::tables::Whereabouts;
 use super::world_tests::{LIFE, World, node, output, whole};
 use crate::ids::{Attempt, Incarnation, ObjectId, RowHash, SetId, TaskId};
+use crate::task::Exchange;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Returns, Source, TaskOptions,
 };

@@ -15,8 +15,8 @@ use super::state::Effect;
 use super::tables::{EntrySource, OwnerState, Value};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::futures::Choice;
 use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
+use crate::joblog::Choice;
 use crate::joblog::{Past, TaskDone};
 use crate::task::Output;
 

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::exchange::Exchange;
 use super::world_tests::{JOB, World, node, output, whole};
 use crate::event::EventKind;
-use crate::futures::{Choice, NodeShape};
 use crate::ids::{Attempt, SetId, TaskId};
+use crate::joblog::{Choice, NodeShape};
 use crate::joblog::{Past, TaskDone};
+use crate::task::Exchange;
 use crate::task::{Arg, Consumed, JobError, Parts, Returns, Source, TaskOptions};
 
 fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::exchange::Exchange;
 use super::rare::{Rare, Waiter};
 use super::tables::{Object, OwnerState, Set, State, Task, Value, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts, Resources, Returns, TaskSpec};
 
 /// Who waits for an object or a stream: numbered by the program's futures.

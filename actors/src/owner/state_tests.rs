@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::exchange::Exchange;
 use super::state::{Demand, Tracker};
 use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, RowHash, SetId};
+use crate::task::Exchange;
 use crate::task::{
     Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, TaskFigures,
     TaskOptions,

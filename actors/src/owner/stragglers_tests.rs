@@ -2,7 +2,7 @@
 
 use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, SetId, TaskId};
-use crate::owner::Exchange;
+use crate::task::Exchange;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, StillRunning, TaskOptions,
 };

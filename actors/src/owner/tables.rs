@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::exchange::{Exchange, Ledger};
+use super::exchange::Ledger;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
 use super::rare::{OfObject, OfTask, Rare, Waiter};
 use super::reach::UnreachablePairs;
@@ -16,6 +16,7 @@ use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
 
 /// A node index that stands for "nowhere".

@@ -90,7 +90,7 @@ impl JobEnd {
     /// # Errors
     /// The job's; the program returns another type.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, JobError> {
-        crate::futures::decode(self.result.as_ref().map_err(Clone::clone)?)
+        crate::task::decode(self.result.as_ref().map_err(Clone::clone)?)
     }
 
     pub(crate) fn failed(error: JobError) -> Self {

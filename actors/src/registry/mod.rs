@@ -24,6 +24,7 @@ pub use roots::{Roots, RootsError};
 use crate::futures::Futures;
 use crate::ids::JobId;
 use crate::task::JobError;
+pub use crate::task::TaskFunction;
 
 /// How a function takes an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,27 +117,6 @@ pub struct Program {
 }
 
 inventory::collect!(Program);
-
-/// A function as a program names it: its type ties parameters and name together.
-pub trait TaskFunction {
-    /// What the function takes.
-    type Params: serde::Serialize;
-    /// What it returns, as [`Futures::get_value`] decodes it; `()` where it writes its output itself.
-    type Value: serde::de::DeserializeOwned;
-    /// Its name.
-    const NAME: &'static str;
-    /// Its version.
-    const VERSION: u32;
-    /// See [`Function::deterministic`].
-    const DETERMINISTIC: bool;
-    /// Whether it publishes what the job has made: the job's only step that cannot be taken back. A task of such a function
-    /// is handed out only when the books of all exchanges close (those of its own arguments excepted), and from then on the
-    /// job is not cancelled before the task has ended.
-    const COMMITS: bool = false;
-
-    /// "name@version", made once.
-    fn key() -> Arc<str>;
-}
 
 /// The functions of this binary by key.
 pub fn functions() -> &'static BTreeMap<Arc<str>, &'static Function> {

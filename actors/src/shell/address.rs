@@ -213,11 +213,15 @@ impl<E: Send + 'static> Inbox<E> {
     /// The actor has ended.
     pub fn send(&self, event: impl Into<E>) -> Result<(), Undeliverable> {
         self.post.count_message();
-        self.mailbox.send(event.into()).map_err(|_| Undeliverable {
-            node: self.post.node().clone(),
-            actor: self.actor.to_string(),
-            reason: "it has ended".to_owned(),
-        })
+        self.mailbox.send(event.into()).map_err(|_| ended(&self.post, &self.actor))
+    }
+
+    /// The same mailbox, for events of one kind.
+    pub fn inlet<C>(&self) -> Inlet<C>
+    where
+        E: From<C>,
+    {
+        Inlet { post: self.post.clone(), actor: self.actor.clone(), door: Arc::new(self.mailbox.clone()) }
     }
 
     /// The same actor, for who knows only its protocol.
@@ -229,6 +233,40 @@ impl<E: Send + 'static> Inbox<E> {
         let node = self.post.node().clone();
         Address { post: self.post.clone(), node, actor: self.actor.clone(), local: Some(local) }
     }
+}
+
+/// A way into the mailbox of an actor of this process for events of one kind: who has it knows nothing else of that actor.
+pub struct Inlet<C> {
+    post: Post,
+    actor: Arc<str>,
+    door: Arc<dyn Door<C>>,
+}
+
+impl<C> Clone for Inlet<C> {
+    fn clone(&self) -> Self {
+        Self { post: self.post.clone(), actor: self.actor.clone(), door: self.door.clone() }
+    }
+}
+
+impl<C> fmt::Debug for Inlet<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.actor, self.post.node())
+    }
+}
+
+impl<C> Inlet<C> {
+    /// Puts an event into the mailbox; order is kept between one sender and one actor.
+    ///
+    /// # Errors
+    /// The actor has ended.
+    pub fn send(&self, event: C) -> Result<(), Undeliverable> {
+        self.post.count_message();
+        if self.door.put(event) { Ok(()) } else { Err(ended(&self.post, &self.actor)) }
+    }
+}
+
+fn ended(post: &Post, actor: &str) -> Undeliverable {
+    Undeliverable { node: post.node().clone(), actor: actor.to_owned(), reason: "it has ended".to_owned() }
 }
 
 /// Where an answer of type `T` goes. Crosses the bus unchanged; answered through [`Post::answer`].

@@ -4,6 +4,7 @@
 //!   another node, the sender cannot tell.
 //! - [`Inbox`] is the mailbox of an actor of this process. Who has it can say what has no form on the wire: that time has passed, that
 //!   work which the actor began has ended, what the program of a job calls. [`Actor::Event`] is both, in one queue.
+//! - [`Inlet`] is a way into such a mailbox for events of one kind, for who is not to know the others.
 //! - [`Reply`] is carried inside a message and says where the answer goes; [`Address::ask`] makes one, sends, and
 //!   waits with a deadline.
 //! - [`Actor`] is a protocol and a `handle`; [`spawn`] runs it on the current arbiter. Events that are waiting are
@@ -27,6 +28,6 @@ mod census;
 mod post;
 
 pub use actor::{Actor, Scope, mailbox, spawn, spawn_at};
-pub use address::{Address, AskError, Inbox, Reply, SaidBy, Undeliverable, Wire, actor_of_job};
+pub use address::{Address, AskError, Inbox, Inlet, Reply, SaidBy, Undeliverable, Wire, actor_of_job};
 pub(crate) use census::{Kind, Living};
 pub use post::{Fatal, Post, PostOptions};

@@ -154,7 +154,7 @@ impl Owner {
         };
         let handle = Futures::new(FuturesParts {
             job,
-            owner: address,
+            owner: address.inlet(),
             store,
             functions,
             nodes: up().map(shape).collect(),

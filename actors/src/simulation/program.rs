@@ -14,7 +14,7 @@ use twox_hash::XxHash3_128;
 use super::dice::Dice;
 use crate::futures::{Futures, ObjectRef, Window};
 use crate::ids::{ObjectId, RowHash, SetId, TaskId};
-use crate::registry::TaskFunction;
+use crate::task::TaskFunction;
 use crate::task::{Arg, Description, JobError, Output, Parts, Place, Resources, Returns, Source, TaskOptions};
 
 /// What a task is told: how its outputs look.

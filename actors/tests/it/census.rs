@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exobus_actors::client::{Client, ClientOptions};
 use exobus_actors::futures::Futures;
-use exobus_actors::host::{Client, ClientOptions};
 use exobus_actors::ids::NodeId;
 use exobus_actors::program;
 use exobus_actors::protocol::host::JobSpec;

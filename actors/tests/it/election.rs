@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use exobus_actors::client::{Client, ClientOptions};
 use exobus_actors::futures::Futures;
-use exobus_actors::host::{Client, ClientOptions};
 use exobus_actors::ids::{Epoch, NodeId};
 use exobus_actors::node::Node;
 use exobus_actors::random::SystemRandom;

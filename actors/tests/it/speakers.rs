@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_actors::host::{Client, ClientError, ClientOptions};
+use exobus_actors::client::{Client, ClientError, ClientOptions};
 use exobus_actors::ids::{Incarnation, JobId, NodeId};
 use exobus_actors::node::Node;
 use exobus_actors::protocol::host::HostMsg;

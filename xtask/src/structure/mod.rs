@@ -214,4 +214,11 @@ mod tests {
         let twice: Vec<_> = found.findings.types.iter().filter(|(_, places)| places.len() > 1).collect();
         assert_eq!(twice, [(&"Name".to_owned(), &vec!["a.rs".to_owned(), "b.rs".to_owned()])]);
     }
+
+    /// Who sends to an actor imports its protocol, and nothing of its inside: nothing leads back.
+    #[test]
+    fn no_modules_of_the_actors_name_each_other_in_a_circle() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../actors/src/lib.rs");
+        assert_eq!(Structure::of("exobus-actors", &root).unwrap().modules.circles(), Vec::<Vec<String>>::new());
+    }
 }

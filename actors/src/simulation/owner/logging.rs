@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{CALL_DEADLINE, JobResult, Outcome, Owner, PAUSE, RECORD};
-use crate::futures::Choice;
 use crate::ids::NodeId;
+use crate::joblog::Choice;
 use crate::joblog::{Entry, LogNews};
 use crate::protocol::node_manager::NodeMsg;
 

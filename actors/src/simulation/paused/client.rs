@@ -11,8 +11,8 @@ use tracing::{debug, info};
 
 use super::LIVES_FOR;
 use super::program::{PROGRAM, Shuffle};
+use crate::client::{Client, ClientError, ClientOptions};
 use crate::event::{Event, EventKind};
-use crate::host::{Client, ClientError, ClientOptions};
 use crate::ids::JobId;
 use crate::protocol::host::{JobEnd, JobSpec};
 use crate::random::SeededRandom;

@@ -19,9 +19,10 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tracing::{Instrument as _, info_span};
 
 use super::executors::PacedExecutors;
+use crate::host::NodeParts;
 use crate::ids::NodeId;
 use crate::membership::MembershipOptions;
-use crate::node::{ClusterOptions, NodeError, NodeOptions, NodeParts, inhabit};
+use crate::node::{ClusterOptions, NodeError, NodeOptions, inhabit};
 use crate::node_manager::ExecutorLink;
 use crate::random::SeededRandom;
 use crate::shell::Fatal;

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 
 use crate::event::{Event, EventKind};
 use crate::ids::{Incarnation, JobId, NodeId};
+use crate::joining::{NodeError, Search, ask_scheduler, find_scheduler, pump};
 use crate::membership::Directory;
-use crate::node::{NodeError, Search, ask_scheduler, find_scheduler, pump};
 use crate::protocol;
 use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::protocol::owner::{OwnerMsg, Why};

@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::base::Base;
-use super::joining::genuine_beat;
-use super::{ClusterOptions, NodeError, open_durable};
+use super::asking::genuine_beat;
+use super::{ClusterOptions, NodeError};
+use crate::durable::open_durable;
 use crate::ids::{Incarnation, NodeId};
 use crate::membership::{Claim, Claimant, Kept, Step, nobody_listens};
 use crate::protocol::membership::{BEAT_BYTES_MAX, MembershipMsg};
+use crate::shell::Post;
 use crate::transfer::network::Network;
 
 /// The bucket.
@@ -115,7 +116,7 @@ impl Names {
     }
 
     /// The names of a cluster that has a Scheduler, which has made the bucket; `None` where its servers keep nothing.
-    pub(super) async fn find(cluster: &ClusterOptions) -> Result<Option<Self>, NodeError> {
+    pub(crate) async fn find(cluster: &ClusterOptions) -> Result<Option<Self>, NodeError> {
         let find = async || Self::make(&cluster.bus, &cluster.subjects, true).await;
         match open_durable(cluster.join_deadline, find).await {
             Ok(Ok(names)) => Ok(Some(names)),
@@ -177,7 +178,7 @@ impl Names {
 
 /// A name that this process has.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
+pub(crate) struct Name {
     node: NodeId,
     names: Option<Names>,
     key: String,
@@ -199,21 +200,21 @@ impl Name {
     ///
     /// # Errors
     /// `NameTaken`: another process lives under it. The bus does not answer.
-    pub(super) async fn take(
-        base: &Base,
+    pub(crate) async fn take(
+        (post, data_address): (&Post, String),
         cluster: &ClusterOptions,
         names: Option<Names>,
         network: &Arc<dyn Network>,
     ) -> Result<Self, NodeError> {
-        let (me, clock) = (base.post.node().clone(), base.post.clock().clone());
+        let (me, clock) = (post.node().clone(), post.clock().clone());
         let subject =
             cluster.subjects.node(me.as_str(), "beat").map_err(|error| NodeError::Other(error.to_string()))?;
         let mut beats = cluster.bus.subscribe(subject.into(), SubscribeOptions::small(BEAT_BYTES_MAX)).await?;
         let key = format!("node.{me}");
         let mut claim = Claim {
-            born: base.post.incarnation(),
-            incarnation: base.post.incarnation(),
-            data_address: base.data_address(),
+            born: post.incarnation(),
+            incarnation: post.incarnation(),
+            data_address,
             process: format!("process {} on {}", std::process::id(), host()),
         };
         let mut claimant = Claimant::new(cluster.membership, clock.now());
@@ -292,7 +293,7 @@ impl Name {
     }
 
     /// The life in which it was taken.
-    pub(super) fn incarnation(&self) -> Incarnation {
+    pub(crate) fn incarnation(&self) -> Incarnation {
         self.claim.incarnation
     }
 
@@ -300,7 +301,7 @@ impl Name {
     ///
     /// # Errors
     /// `NameTaken`: another process has it meanwhile.
-    pub(super) async fn renew(&mut self, incarnation: Incarnation) -> Result<(), NodeError> {
+    pub(crate) async fn renew(&mut self, incarnation: Incarnation) -> Result<(), NodeError> {
         self.claim.incarnation = incarnation;
         match self.look().await {
             Ok(Looked::Lost(holder)) => return Err(self.lost_to(holder)),
@@ -341,7 +342,7 @@ impl Name {
     }
 
     /// Looks after the name for ever, or until another process has it.
-    pub(super) async fn keep(mut self) -> NodeError {
+    pub(crate) async fn keep(mut self) -> NodeError {
         loop {
             sleep(KEEP_EVERY).await;
             match self.look().await {
@@ -354,7 +355,7 @@ impl Name {
 
     /// Gives it back, so that the next one need not wait. Its last life stays known: the others take that name for one that has left in
     /// that life, and believe no earlier one, whatever the clock of the next process says.
-    pub(super) async fn release(mut self) {
+    pub(crate) async fn release(mut self) {
         // The key may have been written again meanwhile.
         if let Ok(Looked::Ours) = self.look().await
             && let Some(names) = self.names

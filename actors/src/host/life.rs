@@ -30,7 +30,7 @@ impl Life {
     }
 
     /// Ends it, and waits for its jobs.
-    pub(super) async fn end(&self, reason: Arc<str>) {
+    pub(crate) async fn end(&self, reason: Arc<str>) {
         self.over.send_replace(Some(reason));
         let mut jobs = self.jobs.subscribe();
         // It fails when nobody is left to count.

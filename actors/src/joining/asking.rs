@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::{ClusterOptions, JobsOver, NodeError};
+use super::{ClusterOptions, NodeError};
 use crate::ids::{Incarnation, NodeId};
 use crate::membership::{Directory, MembershipEvent};
 use crate::protocol::membership::{BEAT_BYTES_MAX, MembershipMsg};
@@ -20,8 +20,6 @@ use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
 
-/// How often a node tells the Scheduler that it is there.
-const REGISTER_EVERY: Duration = Duration::from_secs(2);
 /// The question after the Scheduler.
 const WHERE: (&str, &str) = ("scheduler", "where");
 /// How often who looks for something looks again.
@@ -38,7 +36,7 @@ const PASSES_IN: Duration = Duration::from_secs(20);
 const WHERE_DEADLINE: Duration = Duration::from_millis(500);
 
 /// Hands the heartbeats of all nodes to Membership.
-pub(super) async fn hear_beats(
+pub(crate) async fn hear_beats(
     cluster: &ClusterOptions,
     post: &Post,
     membership: Inbox<MembershipEvent>,
@@ -62,7 +60,7 @@ pub(super) async fn hear_beats(
 }
 
 /// A heartbeat, if a node has sent it; `Ok(Err(_))`: one has, and it is none, or in the name of another one.
-pub(super) fn genuine_beat(
+pub(crate) fn genuine_beat(
     credentials: &Credentials,
     subjects: &Subjects,
     subject: &Subject,
@@ -137,7 +135,7 @@ async fn ask<T: DeserializeOwned>(
 ///
 /// # Errors
 /// `Denied`: a submitter would be believed by one of both only.
-pub(super) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Result<(), NodeError> {
+pub(crate) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Result<(), NodeError> {
     let Peer { node, incarnation } = bus.me();
     let as_submitter =
         bus.speaking_as(Peer { node: format!("{SUBMITTER_PREFIX}of-{node}"), incarnation: *incarnation });
@@ -145,7 +143,7 @@ pub(super) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Resul
 }
 
 /// Asks where the Scheduler is; `None`: nobody says.
-pub(super) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
+pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
     ask(bus, subjects, WHERE, refusals).await
 }
 
@@ -268,7 +266,7 @@ pub(crate) async fn ask_scheduler<T: DeserializeOwned>(
 }
 
 /// Registers and waits until the Scheduler knows this node.
-pub(super) async fn register(
+pub(crate) async fn register(
     scheduler: &SchedulerLink,
     spec: &NodeSpec,
     deadline: Duration,
@@ -292,32 +290,6 @@ pub(super) async fn register(
             return Err(other(&"it does not list this node; is the name taken?"));
         }
         sleep(LOOK_EVERY).await;
-    }
-}
-
-/// Tells the Scheduler from time to time, and each new one at once, that the node is there and which jobs ended on it.
-pub(super) async fn keep_registered(scheduler: SchedulerLink, spec: NodeSpec, over: JobsOver) {
-    let mut every = tokio::time::interval(REGISTER_EVERY);
-    let mut changes = scheduler.changes();
-    loop {
-        let another = tokio::select! {
-            biased;
-            Ok(()) = changes.changed() => true,
-            _ = every.tick() => false,
-        };
-        let Some(reign) = scheduler.reign() else { continue };
-        if another {
-            info!(node = %reign.node, epoch = reign.epoch.0, "another scheduler is followed");
-            let jobs = over.list();
-            if !jobs.is_empty()
-                && let Err(error) = scheduler.send(SchedulerMsg::JobsOver { jobs })
-            {
-                warn!(%error, "scheduler not told of jobs that are over");
-            }
-        }
-        if let Err(error) = scheduler.send(SchedulerMsg::NodeUp(spec.clone())) {
-            warn!(%error, "scheduler not told");
-        }
     }
 }
 

@@ -1,0 +1,35 @@
+//! What a Host has of its node.
+
+use std::sync::Arc;
+
+use exobus_store::Store;
+
+use super::{JobsOver, Life};
+use crate::admission::Admission;
+use crate::event::NodeFigures;
+use crate::futures::Home;
+use crate::joblog::LogsLink;
+use crate::membership::Directory;
+use crate::node_manager::{Gate, Stager};
+use crate::scheduler::SchedulerLink;
+use crate::shell::Post;
+
+/// What a job needs of the node that hosts it.
+#[derive(Clone)]
+pub(crate) struct NodeParts {
+    pub(crate) post: Post,
+    pub(crate) store: Store,
+    pub(crate) stager: Stager,
+    pub(crate) scheduler: SchedulerLink,
+    pub(crate) over: JobsOver,
+    pub(crate) life: Life,
+    pub(crate) gate: Gate,
+    pub(crate) directory: Directory,
+    /// Where jobs are logged.
+    pub(crate) logs: LogsLink,
+    /// Where jobs run that this node hosts.
+    pub(crate) home: Home,
+    pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// Which jobs may begin.
+    pub(crate) admission: Admission,
+}
