@@ -278,8 +278,13 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
     };
     Ok(match logs.open_job(&accepted, node.post.node(), node.post.incarnation()).await? {
         Opened::Ended(end) => {
-            if let Some(give_back) = programs().get(&accepted.program).and_then(|known| known.give_back) {
-                give_back(job, &accepted.params);
+            // As it was accepted, whatever the client says that asks now.
+            let spec = logs.spec(job).await?.unwrap_or(accepted);
+            match programs().get(&spec.program) {
+                Some(known) => known.give_back.into_iter().for_each(|give_back| give_back(job, &spec.params)),
+                None => {
+                    warn!(job_id = %job, program = spec.program, "what the job has taken outside is not given back")
+                }
             }
             logs.close_job(job, &end).await?;
             over(node, job);

@@ -12,14 +12,13 @@ use tracing::{info, warn};
 
 use super::figures::{MemoryPeak, Sampler, StoreUse};
 use crate::protocol::membership::{Beat, Health, Member, MembershipMsg, is_over};
-use crate::protocol::scheduler::SchedulerMsg;
 
 use super::state::{Effect, MembershipEvent, State};
 use crate::event::NodeState;
 use crate::ids::{Incarnation, NodeId};
 use crate::node_manager::Gate;
-use crate::scheduler::SchedulerLink;
-use crate::shell::{Actor, Address, Fatal, Post, Scope, Wire};
+use crate::scheduler::{SchedulerEvent, SchedulerLink};
+use crate::shell::{Actor, Fatal, Inbox, Post, SaidBy, Scope, Wire};
 use crate::transfer::network::Network;
 
 impl From<MembershipMsg> for MembershipEvent {
@@ -32,6 +31,12 @@ impl From<MembershipMsg> for MembershipEvent {
 
 impl Wire for MembershipMsg {
     const PROTOCOL: &'static str = "membership";
+
+    fn said_by(&self) -> SaidBy<'_> {
+        match self {
+            Self::Beat(beat) => SaidBy::ThatNode(&beat.node, beat.incarnation),
+        }
+    }
 }
 
 const TICK_MIN: Duration = Duration::from_millis(10);
@@ -116,7 +121,7 @@ pub(crate) struct MembershipParts {
     pub(crate) data_address: String,
     pub(crate) directory: Directory,
     /// The Scheduler of this process, where it is a candidate.
-    pub(crate) scheduler: Option<Address<SchedulerMsg>>,
+    pub(crate) scheduler: Option<Inbox<SchedulerEvent>>,
     /// Whom this node follows.
     pub(crate) link: SchedulerLink,
     /// Closed while the others may hold this node dead.
@@ -184,7 +189,7 @@ impl Membership {
         }
         if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health.is_gone()) {
             let reason = format!("{state:?} after {silent:?} of silence");
-            if let Err(error) = scheduler.send(SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason }) {
+            if let Err(error) = scheduler.send(SchedulerEvent::NodeDown { node: node.clone(), incarnation, reason }) {
                 warn!(%error, "scheduler not told of a dead node");
             }
         }

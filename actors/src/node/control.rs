@@ -594,7 +594,7 @@ fn spawn_membership(
         peak: base.peak.clone(),
         data_address: base.data_address(),
         directory: base.directory.clone(),
-        scheduler: scheduler.map(|scheduler| scheduler.address()),
+        scheduler,
         link: base.link.clone(),
         gate: base.gate.clone(),
         renewals,

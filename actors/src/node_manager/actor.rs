@@ -126,7 +126,7 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl NodeManager {
-    /// A NodeManager without tasks, at `address`.
+    /// A NodeManager without tasks, whose mailbox is `inbox`.
     pub fn new(parts: NodeManagerParts, inbox: &Inbox<NodeEvent>) -> Self {
         Self {
             incarnation: parts.post.incarnation(),

@@ -441,7 +441,7 @@ impl OwnerActor {
         self.state.entries_bytes() + self.logging.waiting_bytes()
     }
 
-    /// Says what the tables take by now, with what waits for the log; a walk over all tasks.
+    /// Says what the tables take by now, with what waits for the log; a walk over all tasks, objects and sets.
     fn count_tables(&mut self) {
         let bytes = self.state.bytes();
         self.owner_bytes_peak = self.owner_bytes_peak.max(bytes);

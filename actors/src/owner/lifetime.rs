@@ -103,7 +103,7 @@ impl OwnerState {
             }
             self.sets[index].missing += 1;
             self.sets[index].asked = false;
-            self.objects[member].awaited_by(Waiter::Set(index));
+            self.objects[member].add_waiter(Waiter::Set(index));
         }
     }
 
@@ -133,7 +133,7 @@ impl OwnerState {
                     if self.objects[object].value == Value::Here {
                         continue;
                     }
-                    self.objects[object].awaited_by(Waiter::Task(task));
+                    self.objects[object].add_waiter(Waiter::Task(task));
                     self.make_wanted(object)
                 }
                 EntrySource::Set(set) => {
@@ -206,6 +206,9 @@ impl OwnerState {
             }
             return;
         }
+        if entry.output != output {
+            entry.forget_bytes();
+        }
         (entry.output, entry.made) = (output, true);
         if known.is_none() {
             // New in its stream: readers are told once, however often it is made.
@@ -222,7 +225,7 @@ impl OwnerState {
     pub(super) fn exists(&mut self, object: Index, node: NodeIndex) {
         let entry = &mut self.objects[object];
         (entry.at, entry.value) = (node, Value::Here);
-        entry.is_lost_no_more();
+        entry.forget_loss();
         let (id, waiters) = (entry.id, entry.take_waiters());
         for waiter in waiters {
             match waiter {
@@ -274,7 +277,7 @@ impl OwnerState {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
                 EntrySource::Object(object) => {
-                    self.objects[object].awaited_no_more_by(Waiter::Task(task));
+                    self.objects[object].forget_waiter(Waiter::Task(task));
                 }
                 EntrySource::Set(set) => {
                     self.sets[set].waiters.retain(|waiter| *waiter != task);
@@ -332,7 +335,7 @@ impl OwnerState {
         }
         for position in 0..self.sets[index].members.len() {
             let member = self.sets[index].members[position];
-            self.objects[member].awaited_no_more_by(Waiter::Set(index));
+            self.objects[member].forget_waiter(Waiter::Set(index));
             self.unreference_object(member);
         }
         self.sets[index].missing = 0;
@@ -431,7 +434,7 @@ impl OwnerState {
                         Waiter::Set(set) => {
                             failing.append(&mut self.sets[set].waiters);
                             // Its maker may be submitted again: then it is missing no more.
-                            self.objects[object].awaited_by(waiter);
+                            self.objects[object].add_waiter(waiter);
                         }
                     }
                 }

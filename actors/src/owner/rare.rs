@@ -20,7 +20,7 @@ impl<T> Default for Rare<T> {
 }
 
 impl<T: Default + PartialEq> Rare<T> {
-    /// The value, unless it is the default.
+    /// The value where it is another than the default.
     pub(super) fn get(&self) -> Option<&T> {
         self.0.as_deref()
     }
@@ -35,7 +35,7 @@ impl<T: Default + PartialEq> Rare<T> {
         result
     }
 
-    /// Changes the value, unless it is the default.
+    /// Changes the value where it is another than the default.
     pub(super) fn change_if_there<R: Default>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
         if self.0.is_some() { self.change(change) } else { R::default() }
     }
@@ -70,6 +70,13 @@ pub(super) struct OfObject {
     pub(super) lost_in: u64,
 }
 
+impl OfObject {
+    /// Bytes on the heap of the list of those who wait.
+    pub(super) fn waiters_bytes(&self) -> usize {
+        if self.waiters.spilled() { self.waiters.capacity() * size_of::<Waiter>() } else { 0 }
+    }
+}
+
 /// Of a task.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct OfTask {
@@ -81,7 +88,7 @@ pub(super) struct OfTask {
     pub(super) tried: Tried,
     /// Where it is to run, since its arguments can be read there.
     pub(super) rather_at: Option<NodeIndex>,
-    /// How often attempts ended without any fault of theirs, since it completed the last time.
+    /// How often attempts ended without any fault of theirs; from 0 again when the task completes.
     pub(super) denials: u32,
     /// How often it had to run again after it was done.
     pub(super) replays: u32,

@@ -209,7 +209,7 @@ impl OwnerState {
             for member in set.members.iter().filter(|member| gone.contains(member)) {
                 set.missing += 1;
                 set.asked = false;
-                self.objects[*member].awaited_by(Waiter::Set(index));
+                self.objects[*member].add_waiter(Waiter::Set(index));
                 broken.insert(index);
             }
         }
@@ -270,7 +270,7 @@ impl OwnerState {
         };
         let Output { rows, row_hash, .. } = entry.output;
         entry.at = home;
-        entry.is_lost_no_more();
+        entry.forget_loss();
         self.effects.push(Effect::Restore { object: entry.id, bytes, rows, row_hash });
         true
     }

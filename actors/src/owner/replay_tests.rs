@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::tables::Whereabouts;
-use super::world_tests::{LIFE, World, node, output, whole};
+use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, ObjectId, RowHash, SetId, TaskId};
 use crate::task::Exchange;
 use crate::task::{
@@ -583,4 +583,31 @@ fn what_the_owner_knows_of_an_object_goes_with_it() {
     assert_eq!(world.restored, put_back, "nobody has sent any bytes of the second");
     let reader = world.submit("reader", &[whole(second)]);
     assert!(world.runs(second) && !world.runs(reader), "it is made again");
+}
+
+/// What is made again of a function that is not deterministic may be something else, as long as nobody has read it.
+#[test]
+fn the_bytes_of_what_was_made_first_are_not_put_back_for_what_was_made_next() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    for name in ["a", "b"] {
+        world.owner.offers(&node(name), LIFE, offer(&["f@1", "dice@1"]));
+    }
+    world.owner.is_at_home(&node("home"), LIFE);
+    let mut description = World::description("t", &[], at("a"));
+    (description.function, description.deterministic) = ("dice@1".into(), false);
+    let task = description.id(JOB);
+    world.owner.submit(task, description);
+    world.settle();
+    world.complete_with(task, &[output(4, 1)], &[]);
+    world.owner.values(&node("a"), task, &[(0, Bytes::from_static(b"1111"))]);
+    world.crash(&node("a"), false);
+    assert_eq!(world.restored.len(), 1);
+    world.owner.unreadable(task.output(0), &node("home"));
+    world.owner.track(task.output(0), 1);
+    world.settle();
+    let (_, made_at) = world.attempt_of(task);
+    world.complete_with(task, &[output(9, 2)], &[]);
+    assert_eq!(world.resolved[&1], Ok(()));
+    world.crash(&made_at, false);
+    assert_eq!(world.restored.len(), 1, "nobody has sent any bytes of what was made next");
 }

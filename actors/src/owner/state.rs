@@ -215,7 +215,7 @@ impl OwnerState {
             }
             self.want(task);
         }
-        self.objects[index].awaited_by(Waiter::Tracker(tracker));
+        self.objects[index].add_waiter(Waiter::Tracker(tracker));
     }
 
     /// Somebody wants to know that an object was made, and not its value: it may be gone by now.
@@ -250,10 +250,9 @@ impl OwnerState {
         match self.tasks[task].state {
             State::Done => self.effects.push(Effect::Streamed { tracker, item: Ok(None) }),
             State::Failed => {
-                if let Some(error) = self.tasks[task].failure().cloned() {
-                    self.observe(&error);
-                    self.effects.push(Effect::Streamed { tracker, item: Err(error) });
-                }
+                let error = self.tasks[task].failure().cloned().expect("a task that has failed says why");
+                self.observe(&error);
+                self.effects.push(Effect::Streamed { tracker, item: Err(error) });
             }
             State::Wanted | State::Waiting { .. } | State::Ready | State::Running => {
                 self.tasks[task].rare.change(|rare| rare.readers.push(tracker));
@@ -295,7 +294,7 @@ impl OwnerState {
                 continue;
             }
             self.sets[set].missing += 1;
-            self.objects[member].awaited_by(Waiter::Set(set));
+            self.objects[member].add_waiter(Waiter::Set(set));
             if self.objects[member].made {
                 // It is gone, and perhaps nobody reads it any more.
                 self.sets[set].asked = false;

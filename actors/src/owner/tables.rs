@@ -104,13 +104,13 @@ impl Object {
         Self { id, output, task, references, lineage: 0, at, value, accounted: false, made: false, rare }
     }
 
-    /// Somebody waits for its value.
-    pub(super) fn awaited_by(&mut self, waiter: Waiter) {
+    /// This one waits for its value.
+    pub(super) fn add_waiter(&mut self, waiter: Waiter) {
         self.rare.change(|rare| rare.waiters.push(waiter));
     }
 
-    /// Nobody is told any more who is this one.
-    pub(super) fn awaited_no_more_by(&mut self, waiter: Waiter) {
+    /// This one waits no more.
+    pub(super) fn forget_waiter(&mut self, waiter: Waiter) {
         self.rare.change_if_there(|rare| rare.waiters.retain(|other| *other != waiter));
     }
 
@@ -132,7 +132,8 @@ impl Object {
 
     /// What is known of its bytes.
     pub(super) fn kept_bytes(&self) -> Option<Bytes> {
-        self.rare.get()?.bytes.as_deref().map(Bytes::copy_from_slice)
+        let bytes = self.rare.get()?.bytes.as_deref()?;
+        (bytes.len() as u64 == self.output.bytes).then(|| Bytes::copy_from_slice(bytes))
     }
 
     pub(super) fn forget_bytes(&mut self) {
@@ -148,7 +149,7 @@ impl Object {
         self.rare.change(|rare| rare.lost_at = Some(node));
     }
 
-    pub(super) fn is_lost_no_more(&mut self) {
+    pub(super) fn forget_loss(&mut self) {
         self.rare.change_if_there(|rare| rare.lost_at = None);
     }
 }
@@ -435,7 +436,12 @@ impl OwnerState {
             .sum::<usize>();
         let of_set = |set: &Set| heap(size_of_val(&*set.members)) + heap(set.waiters.capacity() * size_of::<Index>());
         let members: usize = self.sets.iter().map(|(_, set)| of_set(set)).sum();
-        let rare: usize = self.objects.iter().map(|(_, object)| heap(object.rare.bytes())).sum();
+        let of_object = |object: &Object| {
+            let more =
+                |rare: &OfObject| heap(rare.bytes.as_ref().map_or(0, |bytes| bytes.len())) + heap(rare.waiters_bytes());
+            heap(object.rare.bytes()) + object.rare.get().map_or(0, more)
+        };
+        let rare: usize = self.objects.iter().map(|(_, object)| of_object(object)).sum();
         let ids = self.retired.capacity() * (size_of::<TaskId>() + 1) + self.by_object.capacity() * 5;
         let tables = self.tasks.bytes() + self.objects.bytes() + self.sets.bytes();
         (tables + behind + members + rare + ids) as u64

@@ -62,7 +62,7 @@ pub struct JobEnd {
     pub control_messages: u64,
 }
 
-/// Everything a Host can be told.
+/// Everything that others can tell a Host.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum HostMsg {
     /// Run a job, or go on telling of it.

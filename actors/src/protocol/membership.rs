@@ -4,14 +4,14 @@
 //! |---------|-------------------------------------|----------------|-------------------------------------|--------------------------------|
 //! | `Beat`  | Membership of every node, this one too | –           | ignored by incarnation and sequence, with whom it follows | the next one comes in 500 ms   |
 //!
-//! What only its own process tells it is an [`MembershipEvent`](super::state::MembershipEvent) that is no beat.
+//! What only its own process tells it is in [`MembershipEvent`](crate::membership::MembershipEvent), beside the beats.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Incarnation, NodeId};
 use crate::protocol::scheduler::Reign;
 
-/// Everything Membership can be told.
+/// Everything that others can tell Membership.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MembershipMsg {
     /// A node lives. Published on `node.<node>.beat`, outside sessions.

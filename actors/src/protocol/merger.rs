@@ -17,7 +17,7 @@ use crate::task::Parts;
 /// The name under which the Merger of a node is registered.
 pub const ACTOR: &str = "merger";
 
-/// Everything a Merger can be told.
+/// Everything that others can tell a Merger.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MergerMsg {
     /// Parts are going to be pushed here.

@@ -3,7 +3,6 @@
 //! | message     | from                              | answer                             | if repeated                  | if lost                                  |
 //! |-------------|-----------------------------------|------------------------------------|------------------------------|------------------------------------------|
 //! | `NodeUp`    | NodeManager, at start and every few seconds | –                        | replaces what was known      | the next one comes                       |
-//! | `NodeDown`  | Membership of the Scheduler's node | `Leases` to the jobs concerned    | ignored by incarnation       | said again until accepted                |
 //! | `SubmitJob` | client                            | `Result<Placement, Refusal>`       | same answer again            | asked again after the deadline           |
 //! | `Demand`    | Owner, on change and every second | `Leases`                           | ignored by sequence          | the next one comes; leases run out after |
 //! | `Release`   | Owner                             | –                                  | harmless                     | the next `Demand` says the same          |
@@ -28,20 +27,12 @@ use crate::ids::{Epoch, Incarnation, JobId, LeaseId, NodeId};
 use crate::shell::{Reply, SaidBy, Wire};
 use crate::task::Resources;
 
-/// Everything a Scheduler can be told.
+/// Everything that others can tell a Scheduler; what its own process tells it is in
+/// [`SchedulerEvent`](crate::scheduler::SchedulerEvent).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SchedulerMsg {
     /// A node is there, or has changed.
     NodeUp(NodeSpec),
-    /// An incarnation of a node is over.
-    NodeDown {
-        /// The node.
-        node: NodeId,
-        /// Its incarnation; later ones are not concerned.
-        incarnation: Incarnation,
-        /// For people: "silent for 3 s".
-        reason: String,
-    },
     /// A job wants a node that hosts its Owner and coordinator.
     SubmitJob {
         /// The job.
@@ -356,7 +347,6 @@ mod tests {
                 data_address: long("a"),
                 memory_bytes: u64::MAX,
             }),
-            SchedulerMsg::NodeDown { node: node.clone(), incarnation: Incarnation(u64::MAX), reason: long("r") },
             SchedulerMsg::SubmitJob { job, tenant: Arc::clone(&tenant), functions, reply: Reply::to(node.clone(), 7) },
             SchedulerMsg::Demand(JobDemand {
                 job,

@@ -62,6 +62,10 @@ impl Reigning {
     fn event(&mut self, event: SchedulerEvent) -> Option<Event> {
         match event {
             SchedulerEvent::Wire(message) => self.message(message),
+            SchedulerEvent::NodeDown { node, incarnation, reason } => {
+                info!(node = %node, reason, "node down");
+                Some(Event::NodeDown { node, incarnation })
+            }
             SchedulerEvent::Gathered | SchedulerEvent::Tick => Some(Event::Tick),
             SchedulerEvent::Unfinished(jobs) => Some(Event::Unfinished(jobs?)),
             SchedulerEvent::Reign { .. } | SchedulerEvent::StepDown | SchedulerEvent::Look => None,
@@ -71,10 +75,6 @@ impl Reigning {
     fn message(&mut self, message: SchedulerMsg) -> Option<Event> {
         Some(match message {
             SchedulerMsg::NodeUp(spec) => Event::NodeUp(spec),
-            SchedulerMsg::NodeDown { node, incarnation, reason } => {
-                info!(node = %node, reason, "node down");
-                Event::NodeDown { node, incarnation }
-            }
             SchedulerMsg::SubmitJob { job, tenant, functions, reply } => {
                 self.next_ask += 1;
                 self.asks.insert(self.next_ask, reply);

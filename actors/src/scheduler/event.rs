@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{Epoch, JobId};
+use crate::ids::{Epoch, Incarnation, JobId, NodeId};
 use crate::protocol::scheduler::SchedulerMsg;
 
 /// A job that is not over: which, whose, and the functions that its host must have.
@@ -14,6 +14,16 @@ pub type UnfinishedJob = (JobId, Arc<str>, Vec<Arc<str>>);
 pub enum SchedulerEvent {
     /// Somebody said this, in this process or another one.
     Wire(SchedulerMsg),
+    /// An incarnation of a node is over, as Membership of this node thinks: said again until it is so. Later incarnations are not
+    /// concerned.
+    NodeDown {
+        /// The node.
+        node: NodeId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// For people: "silent for 3 s".
+        reason: String,
+    },
     /// Act as the Scheduler of this epoch; or go on, where it is known.
     Reign {
         /// Which reign.

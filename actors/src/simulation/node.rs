@@ -466,9 +466,9 @@ impl Process {
                         self.tell_owner(reset, around, done);
                     }
                     if health.is_gone() {
-                        let message = SchedulerMsg::NodeDown { node: node.clone(), incarnation, reason: String::new() };
+                        let event = SchedulerEvent::NodeDown { node: node.clone(), incarnation, reason: String::new() };
                         let mut cx = cx!(self, around, done);
-                        self.life.scheduler.handle(message.into(), &mut cx);
+                        self.life.scheduler.handle(event, &mut cx);
                     }
                     let state = match health {
                         Health::Alive => NodeState::Up,

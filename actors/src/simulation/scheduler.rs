@@ -167,6 +167,7 @@ impl Reigning {
     fn event(&mut self, now: Duration, event: SchedulerEvent, cx: &mut Cx<'_>) -> Option<Event> {
         match event {
             SchedulerEvent::Wire(message) => self.message(now, message, cx),
+            SchedulerEvent::NodeDown { node, incarnation, .. } => Some(Event::NodeDown { node, incarnation }),
             SchedulerEvent::Gathered | SchedulerEvent::Tick => Some(Event::Tick),
             SchedulerEvent::Unfinished(jobs) => Some(Event::Unfinished(jobs?)),
             SchedulerEvent::Reign { .. } | SchedulerEvent::StepDown | SchedulerEvent::Look => None,
@@ -176,7 +177,6 @@ impl Reigning {
     fn message(&mut self, now: Duration, message: SchedulerMsg, cx: &mut Cx<'_>) -> Option<Event> {
         Some(match message {
             SchedulerMsg::NodeUp(spec) => Event::NodeUp(spec),
-            SchedulerMsg::NodeDown { node, incarnation, .. } => Event::NodeDown { node, incarnation },
             SchedulerMsg::SubmitJob { job, tenant, functions, reply } => {
                 self.next_ask += 1;
                 self.asks.insert(self.next_ask, reply);

@@ -95,6 +95,14 @@ pub enum FileError {
         /// The claim that is there now.
         now: Option<Box<Claim>>,
     },
+    /// A run of a job has committed, and a later one of the same job, which did not know that, has made something else.
+    #[error("{}: an earlier run of job {job} has committed it, and this one has made another: a function of the job is not deterministic", path.display())]
+    Differs {
+        /// Which file, or the manifest where there are others.
+        path: PathBuf,
+        /// The job.
+        job: JobId,
+    },
     /// Somebody has put something into the output directory of a job while that ran.
     #[error("{}: not of job {job}, which writes to this directory: it was put there meanwhile, and is left alone", path.display())]
     Foreign {

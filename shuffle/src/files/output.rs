@@ -203,7 +203,7 @@ impl OutputFile {
         self.file.set_len(bytes)?;
         self.file.sync()?;
         match self.temp_path.parent().map_or(Ok(()), sync_dir) {
-            // Another host of the job has committed, or the job has given up: its commit will find out.
+            // There is no name to keep: another host of the job has committed, or the job has given up. Its commit finds out which.
             Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             synced => synced?,
         }

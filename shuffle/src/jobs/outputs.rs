@@ -109,8 +109,17 @@ pub(crate) fn create_file(
     let folder = OutputFolder::new(output, context.job());
     let temporaries = folder.temporaries();
     context.check_path(&temporaries)?;
-    folder.make_ready()?;
-    Ok(OutputFile::create(&temporaries, name, &attempt_name(context), buffers, bytes_hint)?)
+    if context.attempt().run() > 0 {
+        // Not for attempts of the run that has committed: one of those that comes late finds nothing.
+        folder.reopen()?;
+    }
+    match OutputFile::create(&temporaries, name, &attempt_name(context), buffers, bytes_hint) {
+        // A host from which the job was taken has committed just now.
+        Err(error) if !temporaries.exists() && folder.is_whole()? => {
+            Err(TaskError::Files { retry: true, message: error.to_string() })
+        }
+        created => Ok(created?),
+    }
 }
 
 /// Ends a file of a task, with so many rows in it.

@@ -92,7 +92,6 @@ fn scheduler() -> Vec<SchedulerMsg> {
             data_address: "127.0.0.1:7400".into(),
             memory_bytes: 4 << 30,
         }),
-        SchedulerMsg::NodeDown { node: node(), incarnation: INCARNATION, reason: "silent for 3.2 s".into() },
         SchedulerMsg::SubmitJob {
             job: job(),
             tenant: "default".into(),
@@ -121,7 +120,6 @@ fn scheduler() -> Vec<SchedulerMsg> {
 fn scheduler_variant(message: &SchedulerMsg) -> &'static str {
     match message {
         SchedulerMsg::NodeUp(..) => "NodeUp",
-        SchedulerMsg::NodeDown { .. } => "NodeDown",
         SchedulerMsg::SubmitJob { .. } => "SubmitJob",
         SchedulerMsg::Demand(..) => "Demand",
         SchedulerMsg::Release { .. } => "Release",

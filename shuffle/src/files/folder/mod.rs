@@ -177,13 +177,13 @@ impl OutputFolder {
         Ok(Claimed::Now)
     }
 
-    /// Sees that the job can write its files. Where it has committed, what it wrote to is gone; its log may have lost that with the servers
-    /// and the host that noted it, and then it does its last tasks again, writes the same files again, and puts them away when it
-    /// commits again. In the folder of a job that has given up nothing is made.
+    /// Makes what the job writes to again, where it has committed: its log may have lost that with the servers and the host that noted
+    /// it; then a later run does its last tasks again, writes the same files again, and puts them away when it commits again. In a
+    /// folder that is not whole nothing is made.
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn make_ready(&self) -> Result<(), FileError> {
+    pub(crate) fn reopen(&self) -> Result<(), FileError> {
         if !self.temporaries().exists() && self.is_whole()? {
             make_dir(&self.temporaries())?;
         }
@@ -222,7 +222,8 @@ impl OutputFolder {
         Ok(Claim::read(&self.path)?.filter(|claim| claim.job == self.job))
     }
 
-    fn is_whole(&self) -> Result<bool, FileError> {
+    /// Whether the job has committed.
+    pub(crate) fn is_whole(&self) -> Result<bool, FileError> {
         match Manifest::maker(&self.path) {
             Ok(maker) => Ok(maker == Some(self.job)),
             // What the job writes it can read.
@@ -244,8 +245,21 @@ impl OutputFolder {
         (program, schema): (&str, &Schema),
         each: impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
     ) -> Result<(), E> {
+        match self.commit_once(attempt, (program, schema), &each) {
+            // A host from which the job was taken may have committed meanwhile.
+            Err(_) if self.is_whole()? => self.commit_again(&each),
+            committed => committed,
+        }
+    }
+
+    fn commit_once<E: From<FileError>>(
+        &self,
+        attempt: &str,
+        (program, schema): (&str, &Schema),
+        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.is_whole()? {
-            return Ok(self.finish()?);
+            return self.commit_again(each);
         }
         if self.own_claim()?.is_none() {
             return Err(self.claim_lost()?.into());
@@ -253,9 +267,9 @@ impl OutputFolder {
         if self.path.join(MANIFEST).symlink_metadata().is_ok() && !self.is_whole()? {
             return Err(self.foreign(MANIFEST).into());
         }
-        let read = self.has_only_own(&each)?;
+        let read = self.has_only_own(each)?;
         let draft = self.temporaries().join("manifest");
-        self.write_manifest(&draft, attempt, (program, schema), &each)?;
+        self.write_manifest(&draft, attempt, (program, schema), each)?;
         step()?;
         let mut read = read.into_iter();
         each(&mut |token| {
@@ -266,7 +280,7 @@ impl OutputFolder {
             step()
         })?;
         sync_dir(&self.path)?;
-        self.has_no_other_names(&each)?;
+        self.has_no_other_names(each)?;
         step()?;
         match place(&draft, &self.path.join(MANIFEST)).map_err(self.failed("place the manifest")) {
             Ok(Placed::Now) => {}
@@ -278,6 +292,20 @@ impl OutputFolder {
         step()?;
         sync_dir(&self.path)?;
         step()?;
+        Ok(self.finish()?)
+    }
+
+    /// The folder is whole: sees that it is so with what this run of the job has made.
+    fn commit_again<E: From<FileError>>(
+        &self,
+        each: &impl Fn(&mut dyn FnMut(&Token) -> Result<(), FileError>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut listed = Manifest::read(&self.path)?.map(|manifest| manifest.files).unwrap_or_default().into_iter();
+        let differs = |name: &str| FileError::Differs { path: self.path.join(name), job: self.job };
+        each(&mut |token| if listed.next() == Some(token.listed()) { Ok(()) } else { Err(differs(&token.name)) })?;
+        if listed.next().is_some() {
+            return Err(differs(MANIFEST).into());
+        }
         Ok(self.finish()?)
     }
 

@@ -625,8 +625,8 @@ fn a_job_that_has_committed_and_does_not_know_it_writes_its_files_and_commits_ag
     commit(&world.written(job)).unwrap();
     let folder = world.folder(job);
     assert!(!folder.temporaries().exists());
-    folder.make_ready().unwrap();
-    world.folder(other).make_ready().unwrap();
+    folder.reopen().unwrap();
+    world.folder(other).reopen().unwrap();
     assert!(!world.folder(other).temporaries().exists(), "the folder is not that job's");
     let buffers = vec![Box::new(AlignedBuffer::new(4096)) as IoBuffer];
     let file = OutputFile::create(&folder.temporaries(), "part-00000", "2", buffers, 0).unwrap();
@@ -634,9 +634,38 @@ fn a_job_that_has_committed_and_does_not_know_it_writes_its_files_and_commits_ag
     commit(&folder).unwrap();
     assert!(!folder.temporaries().exists());
     file.finish(0).unwrap();
-    folder.make_ready().unwrap();
+    folder.reopen().unwrap();
     commit_of("2", &world.written_only(job)).unwrap();
     world.is_whole_output_of(job);
+}
+
+#[test]
+fn a_run_that_has_made_something_else_than_what_the_job_has_committed_says_so_and_changes_nothing() {
+    let (world, job) = (World::new(), JobId::from_u128(1));
+    let folder = world.written(job);
+    commit(&folder).unwrap();
+    let schema = Schema::records();
+    let error = folder.commit("2", ("test", &schema), |take| {
+        (0..PARTS).try_for_each(|index| take(&Token { rows: 2, ..token(job, index) }))
+    });
+    assert!(matches!(error, Err(FileError::Differs { .. })), "{error:?}");
+    let fewer = folder.commit("2", ("test", &schema), |take| take(&token(job, 0)));
+    assert!(matches!(fewer, Err(FileError::Differs { .. })), "{fewer:?}");
+    world.is_whole_output_of(job);
+}
+
+#[test]
+fn a_commit_that_a_frozen_host_of_the_job_overtakes_anywhere_ends_well() {
+    for steps in 0.. {
+        let (world, job) = (World::new(), JobId::from_u128(1));
+        let (folder, other) = (world.written(job), world.folder(job));
+        let (outcome, overtaken) = meanwhile(steps, move || commit(&other).unwrap(), || commit(&folder));
+        outcome.unwrap();
+        world.is_whole_output_of(job);
+        if !overtaken {
+            return;
+        }
+    }
 }
 
 #[test]
@@ -644,6 +673,6 @@ fn nothing_is_made_for_a_job_that_has_given_up() {
     let (world, job) = (World::new(), JobId::from_u128(1));
     let folder = world.written(job);
     folder.withdraw(None).unwrap();
-    folder.make_ready().unwrap();
+    folder.reopen().unwrap();
     assert!(!world.path().exists());
 }
