@@ -2,7 +2,8 @@
 //! protocol, and nothing of its inside.
 //!
 //! Each file is the protocol of one actor: the table of its messages (who says them, what is answered, what a repeated and a lost one do), the
-//! enum, and the types that it carries. What an actor tells itself is no message: see [`Actor::Event`](crate::shell::Actor::Event).
+//! enum, and the types that it carries. What an actor tells itself is no message: see [`Actor::Event`](crate::shell::Actor::Event), and
+//! `OwnerEvent`, `NodeEvent`, `MergerEvent`, `SchedulerEvent`, `MembershipEvent` and `HostEvent` in their rooms.
 
 pub mod host;
 pub mod membership;
