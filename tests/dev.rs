@@ -205,7 +205,7 @@ fn every_command_goes_to_the_cluster_that_the_configuration_names() {
 fn clients_that_come_and_go_are_no_news_for_nodes() {
     let scratch = Scratch::new();
     let mut start = command(&["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1"]);
-    start.args(["--dir", &scratch.text("cluster")]).env("EXOBUS_LOG", "info,exobus_actors::node=debug");
+    start.args(["--dir", &scratch.text("cluster")]).env("EXOBUS_LOG", "info,exobus_actors::joining=debug");
     let mut cluster = Running::start(start);
     let url = url(&mut cluster);
     let work = ["bench", "shuffle", "--maps", "4000", "--partitions", "1000", "--cluster", &url, "--json"];
