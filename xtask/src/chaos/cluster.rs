@@ -19,6 +19,9 @@ use super::servers::Servers;
 /// What waits for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Within so much time a node that runs has given up what it holds of jobs that are over. One that was away when they ended asks the
+/// Scheduler every 2 s; a Scheduler that knows nothing of a job waits for 10 s, and looks into the log then.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(20);
 
 /// Who runs jobs: a host of a [`Lan`].
 pub(super) const CLIENT: &str = "client";
@@ -434,27 +437,34 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Starts what was killed once more, so that it removes what it had left on its disk, and stops everything in order: all
-    /// must end well, and nothing be left.
+    /// Starts what was killed once more, so that it removes what it had left on its disk, waits until all nodes have given up what
+    /// they hold of jobs that are over (a node that stops before that has it until its next life), and stops everything in order:
+    /// all must end well, and nothing be left.
     pub(super) fn end(self) -> Result<()> {
         let names: Vec<String> = self.nodes.borrow().iter().map(|(name, _)| name.clone()).collect();
         let runs = |name: &String| self.nodes.borrow().iter().any(|(known, child)| known == name && child.is_some());
         for name in names.iter().filter(|name| !runs(name)) {
             self.start_node(name)?;
         }
+        let given_up = wait_for(GIVEN_UP_WITHIN, || Ok(self.spilled().is_empty()));
+        given_up.with_context(|| format!("spill files are left while the nodes run: {:?}", self.spilled()))?;
         for name in &names {
             self.signal(name, Signal::TERM)?;
         }
         names.iter().try_for_each(|name| self.ends_well(name))?;
-        for entry in fs::read_dir(self.ground.path("spill")).into_iter().flatten().flatten() {
-            for file in fs::read_dir(entry.path())?.flatten() {
-                let name = file.file_name().to_string_lossy().into_owned();
-                ensure!(!name.ends_with(".spill"), "spill file {} is left", file.path().display());
-            }
-        }
+        let left = self.spilled();
+        ensure!(left.is_empty(), "spill files are left when the nodes have stopped: {left:?}");
         // Who each node is, and its index, stay for its next life.
         let _ = fs::remove_dir_all(self.ground.path("spill"));
         Ok(())
+    }
+
+    /// The spill files of all nodes.
+    fn spilled(&self) -> Vec<PathBuf> {
+        let nodes = fs::read_dir(self.ground.path("spill")).into_iter().flatten().flatten();
+        let files = nodes.flat_map(|node| fs::read_dir(node.path()).into_iter().flatten().flatten());
+        let files = files.map(|file| file.path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "spill")).collect()
     }
 }
 
@@ -518,11 +528,15 @@ fn read(events: &PathBuf) -> Events {
     Events(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
+pub(super) fn wait(done: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait_for(PATIENCE, done)
+}
+
 #[allow(clippy::disallowed_methods, reason = "what real processes take is measured in real time")]
-pub(super) fn wait(mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+fn wait_for(patience: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !done()? {
-        ensure!(begun.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        ensure!(begun.elapsed() < patience, "it did not happen within {patience:?}");
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())

@@ -67,10 +67,14 @@ fn deaths(cluster: &Cluster<'_>, victim: &str) -> Result<usize> {
     Ok(deaths)
 }
 
-/// Whether a node with this log is not fenced.
-fn is_heard(log: &str) -> bool {
+/// Whether a node with this log is not fenced, and in the cluster; where it `was_dead` to others, in the life that begins when it
+/// hears of that, which is after it is heard again.
+fn is_back(log: &str, was_dead: bool) -> bool {
     let last = |what: &str| log.rfind(what);
-    last("this node is not heard") < last("this node is heard again").max(last("joined the cluster"))
+    let joined = last("joined the cluster");
+    let is_heard = last("this node is not heard") < last("this node is heard again").max(joined);
+    let life = last("another life begins");
+    is_heard && life <= joined && (life.is_some() || !was_dead)
 }
 
 /// A node is cut off from its bus for a while, when so many hundredths of a stage are done.
@@ -103,16 +107,17 @@ fn off_the_bus(
     ensure!(since("this node is not heard")? > 0, "{victim} did not fence itself: {}", cluster.log_of(&victim)?);
     lan.heal();
     let healed = Instant::now();
-    wait(|| Ok(is_heard(&cluster.log_of(&victim)?))).context("it is heard again")?;
-    let heard = healed.elapsed();
-    ensure!(heard < HEALED_WITHIN, "{victim} was heard again only after {heard:?}");
+    let was_dead = deaths(&cluster, &victim)? > 0;
+    wait(|| Ok(is_back(&cluster.log_of(&victim)?, was_dead))).context("it is back in the cluster")?;
+    let back = healed.elapsed();
+    ensure!(back < HEALED_WITHIN, "{victim} was back in the cluster only after {back:?}");
     let lives = since("another life begins")?;
     let more = events.received_from(&victim).saturating_sub(served.get());
     let what = format!(
-        "{victim} cut off from NATS at {percent} % of {stage} for {:.1} s: {packets} packets, fenced, heard again after {:.1} s; \
+        "{victim} cut off from NATS at {percent} % of {stage} for {:.1} s: {packets} packets, fenced, back after {:.1} s; \
          others fetched {:.0} MB from it meanwhile",
         CUT_FOR.max(ended).as_secs_f64(),
-        heard.as_secs_f64(),
+        back.as_secs_f64(),
         more as f64 / 1e6
     );
     let outcome = cluster.right(&clean, &run, &events, &what)?;
@@ -278,4 +283,29 @@ pub(super) fn nothing_to_peers(ground: &Ground) -> Result<Outcome> {
 
 pub(super) fn nothing_from_peers(ground: &Ground) -> Result<Outcome> {
     off_the_peers(ground, Way::In, ("sort.map", 50))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_back;
+
+    #[test]
+    fn a_node_that_was_dead_is_back_when_its_next_life_has_joined() {
+        let mut log = String::new();
+        for (line, unless_dead, was_dead) in [
+            ("joined the cluster", true, false),
+            ("this node is not heard", false, false),
+            ("this node is heard again", true, false),
+            ("declared dead: another life begins", false, false),
+            ("joined the cluster", true, true),
+        ] {
+            log.push_str(line);
+            assert_eq!((is_back(&log, false), is_back(&log, true)), (unless_dead, was_dead), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_next_life_may_have_joined_before_it_is_heard() {
+        assert!(is_back("joined the cluster, this node is not heard, another life begins, joined the cluster", true));
+    }
 }
