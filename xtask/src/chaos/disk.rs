@@ -6,8 +6,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::NotRun;
-
 /// A file system that is mounted at a folder of the ground; it goes, and the folder with it, when this is dropped. Who uses it
 /// has to be gone before.
 pub(super) struct Disk {
@@ -16,8 +14,7 @@ pub(super) struct Disk {
     image: Option<PathBuf>,
 }
 
-fn run(program: &str, needs: &'static str, args: &[&str]) -> Result<()> {
-    NotRun::without(program, needs)?;
+fn run(program: &str, args: &[&str]) -> Result<()> {
     let output = Command::new(program).args(args).output().with_context(|| format!("run {program}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{program} {}: {}", args.join(" "), said.trim());
@@ -32,20 +29,17 @@ impl Disk {
     /// In memory, with so many mebibytes.
     pub(super) fn small(at: PathBuf, mebibytes: u32) -> Result<Self> {
         fs::create_dir(&at)?;
-        run("mount", "mount", &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "none", text(&at)?])?;
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "none", text(&at)?])?;
         Ok(Self { at, image: None })
     }
 
     /// ext4 in the file `image`, which must not be below what rows look through for what is left.
     pub(super) fn in_a_file(image: PathBuf, at: PathBuf, mebibytes: u64) -> Result<Self> {
-        if fs::metadata("/dev/loop-control").is_err() {
-            return Err(NotRun("/dev/loop-control").into());
-        }
         fs::File::create(&image)?.set_len(mebibytes << 20)?;
         fs::create_dir(&at)?;
         let disk = Self { at, image: Some(image.clone()) };
-        run("mkfs.ext4", "mkfs.ext4 (package e2fsprogs)", &["-q", "-F", text(&image)?])?;
-        run("mount", "mount", &["-o", "loop", text(&image)?, text(&disk.at)?])?;
+        run("mkfs.ext4", &["-q", "-F", text(&image)?])?;
+        run("mount", &["-o", "loop", text(&image)?, text(&disk.at)?])?;
         Ok(disk)
     }
 
@@ -57,16 +51,16 @@ impl Disk {
     pub(super) fn snapshot(&self) -> Result<PathBuf> {
         let image = self.image.as_ref().context("it is in a file")?;
         let snapshot = image.with_extension("snapshot");
-        run("cp", "cp", &["--sparse=always", text(image)?, text(&snapshot)?])?;
+        run("cp", &["--sparse=always", text(image)?, text(&snapshot)?])?;
         Ok(snapshot)
     }
 
     /// Goes on with a snapshot, as after a power cut. Nobody uses the disk any more.
     pub(super) fn go_back_to(&self, snapshot: &Path) -> Result<()> {
         let image = self.image.as_ref().context("it is in a file")?;
-        run("umount", "umount", &[text(&self.at)?])?;
+        run("umount", &[text(&self.at)?])?;
         fs::rename(snapshot, image)?;
-        run("mount", "mount", &["-o", "loop", text(image)?, text(&self.at)?])
+        run("mount", &["-o", "loop", text(image)?, text(&self.at)?])
     }
 
     /// Takes all room that is left.

@@ -1,6 +1,5 @@
 //! Where rows are run: the binary, an input with its sorted image, and the checks that hold for all rows.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -89,11 +88,6 @@ impl Run {
         let value: serde_json::Value = serde_json::from_str(line).context("read its JSON")?;
         value.get(key).cloned().with_context(|| format!("no {key} in {value}"))
     }
-}
-
-/// Whether this process may mount.
-pub fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// Runs a command to its end.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::NotRun;
 use super::cluster::{DATA_PORT, NODES};
 use super::lan::{DEVICE, Lan, thread};
 
@@ -48,7 +47,6 @@ struct Shared {
 
 impl Proxies {
     pub(super) fn start(lan: &Lan) -> Result<Self> {
-        NotRun::without("nft", "nft (package nftables)")?;
         let shared = Arc::<Shared>::default();
         let mut listeners = Vec::new();
         for node in NODES {

@@ -3,26 +3,20 @@
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
+use super::Outcome;
 use super::alone::Alone;
 use super::cluster::Cluster;
 use super::disk::copy;
 use super::flips::{Random, all_files, files};
 use super::ground::Ground;
+use super::needs::faketime;
 use super::power::still_there;
-use super::{NotRun, Outcome};
-
-/// The library of Debian's `faketime`.
-fn faketime() -> Result<PathBuf> {
-    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
-    let places = folders.chain([PathBuf::from("/usr/lib")]).map(|folder| folder.join("faketime/libfaketime.so.1"));
-    places.into_iter().find(|path| path.exists()).ok_or_else(|| NotRun("libfaketime (Debian package faketime)").into())
-}
 
 /// Hours by which the clocks of nodes are ahead when they start: that their logs show it proves that they are read.
 const AHEAD: i32 = 2;
@@ -56,7 +50,7 @@ pub(super) fn clocks_jump(ground: &Ground) -> Result<Outcome> {
         set(node, AHEAD)?;
     }
     let environment = vec![
-        ("LD_PRELOAD", faketime()?.display().to_string()),
+        ("LD_PRELOAD", faketime().context("libfaketime")?.display().to_string()),
         ("FAKETIME_TIMESTAMP_FILE", clocks.join("{name}").display().to_string()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
         ("FAKETIME_NO_CACHE", "1".to_owned()),
