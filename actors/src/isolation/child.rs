@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,7 @@ use exobus_store::{ObjectMeta, StoreError, SystemClock};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
+use super::last_path::LastPath;
 use super::wire::{
     Answer, Done, Frames, FromChild, LentArgument, LentInPlace, Run, Said, ToChild, receive_descriptors,
 };
@@ -71,7 +73,7 @@ fn serve() -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the socket is not the node's"));
     }
     // From here on stdin is at its end: functions that read from it find nothing.
-    let [region, calls, control] = receive_descriptors(stdin.as_fd())?;
+    let [region, calls, control, last_path] = receive_descriptors(stdin.as_fd())?;
     // When memory is short, this process goes before the node; where the kernel does not let it, it is as any other.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let cancels = Arc::new(Cancels::default());
@@ -82,7 +84,13 @@ fn serve() -> io::Result<()> {
     let ToChild::Start { roots } = connection.wait()? else { return Err(io::Error::other("no greeting")) };
     let roots = Roots::open(&roots).map_err(io::Error::other)?;
     let store = LentStore::map(region, connection.clone(), Arc::new(SystemClock::new()))?;
-    let mut executor = ChildExecutor { connection: connection.clone(), store, roots, states: HashMap::new() };
+    let mut executor = ChildExecutor {
+        connection: connection.clone(),
+        store,
+        roots,
+        last_path: last_path.into(),
+        states: HashMap::new(),
+    };
     connection.say(Said::Ready)?;
     loop {
         match connection.wait() {
@@ -104,6 +112,7 @@ struct ChildExecutor {
     connection: Arc<Connection>,
     store: LentStore,
     roots: Roots,
+    last_path: LastPath,
     states: HashMap<&'static str, SetupState>,
 }
 
@@ -142,7 +151,9 @@ impl ChildExecutor {
         };
         // A node that is gone ends this process.
         let mut announce = |index: u32, output: Output| drop(connection.say(Said::Yielded { index, output }));
+        let note = |path: &Path| self.last_path.note(path);
         let mut context = TaskContext::new(parts, &mut announce, state);
+        context.note_paths(&note);
         (function.call)(&mut context, &run.params)?;
         let finished = context.finish()?;
         let Finished { outputs, consumed, figures, value } = finished;

@@ -11,7 +11,7 @@
 //!
 //! What it promises:
 //! - An attempt whose process dies fails with [`ExecutorLost`](crate::task::FailureKind::ExecutorLost), which says of what it
-//!   died, of what input, and what it wrote last. What it had been lent is free again. Nothing else is lost: sealed objects are
+//!   died, of what input, which path it used last, and what it wrote last. What it had been lent is free again. Nothing else is lost: sealed objects are
 //!   not writable there.
 //! - Memory is counted in the node only (law 5): a process gets room, scratch and chunks from its executor thread, which
 //!   uses the store as it would for a function that it calls itself.
@@ -28,6 +28,7 @@
 
 mod child;
 mod death;
+mod last_path;
 mod lending;
 mod process;
 mod watch;

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tracing::{debug, info};
 
 use super::death::{self, Verdict};
+use super::last_path::LastPath;
 use super::lending::{Lending, out_of_turn};
 use super::watch::{self, Watch};
 use super::wire::{Done, Frames, FromChild, Said, ToChild, send_descriptors};
@@ -80,6 +81,9 @@ impl IsolatedExecutor {
                 let died = death::describe(verdict, status, oom_kills);
                 info!(job_id = %spec.job, task_id = %spec.id, attempt = %spec.attempt, %died, "executor process lost");
                 let mut message = format!("{died}; input: {}", death::input(spec));
+                if let Some(path) = process.last_path.read() {
+                    message.push_str(&format!("; the path that it used last: {path}"));
+                }
                 if !words.is_empty() {
                     message.push_str(&format!("; it last said: {words}"));
                 }
@@ -119,6 +123,8 @@ struct Process {
     frames: Option<Frames>,
     control: Option<UnixStream>,
     lending: Lending,
+    /// Of the attempt that runs.
+    last_path: LastPath,
     words: Arc<Words>,
     attempts: u64,
     /// How it ended, once nothing is left of it: from then on its number may be another's.
@@ -133,6 +139,7 @@ impl Process {
         let (control, control_there) = UnixStream::pair()?;
         // A process that does not listen is killed, not waited for.
         control.set_nonblocking(true)?;
+        let last_path = LastPath::new()?;
         let (said, says) = io::pipe()?;
         let mut command = Command::new(&isolation.program);
         command.args(&isolation.arguments);
@@ -149,13 +156,15 @@ impl Process {
             frames: Some(frames),
             control: Some(control),
             lending: Lending::new(store.clone()),
+            last_path,
             words: words.clone(),
             attempts: 0,
             ended: None,
         };
         // It ends when the process, and all that it started, has.
         std::thread::Builder::new().name("exobus-words".into()).spawn(move || words.listen(said))?;
-        let greeted = send_descriptors(&handshake, [store.region_fd(), calls_there.as_fd(), control_there.as_fd()]);
+        let descriptors = [store.region_fd(), calls_there.as_fd(), control_there.as_fd(), process.last_path.as_fd()];
+        let greeted = send_descriptors(&handshake, descriptors);
         drop((handshake, calls_there, control_there));
         greeted.and_then(|()| process.greet(roots, clock)).map_err(|error| {
             let (status, words) = process.end();
@@ -223,6 +232,7 @@ impl Process {
             stopped_looks: 0,
             verdict: None,
         };
+        self.last_path.clear();
         let run = self.lending.run(self.attempts, spec, args, memory);
         let exchange = (|| {
             frames.send(&ToChild::Run(Box::new(run)), &mut || watch.look())?;

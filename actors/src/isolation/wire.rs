@@ -24,8 +24,8 @@ use crate::task::{Consumed, Output, Returns, TaskFailure, TaskFigures};
 const FRAME_MAX: usize = 1 << 30;
 /// How long a side may wait before it looks whether it should go on.
 pub(super) const TICK: Duration = Duration::from_millis(20);
-/// Descriptors that come with the first message: the region, the calls, the control.
-pub(super) const DESCRIPTORS: usize = 3;
+/// Descriptors that come with the first message: the region, the calls, the control, the last path.
+pub(super) const DESCRIPTORS: usize = 4;
 
 /// What the node says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -344,7 +344,7 @@ mod tests {
     fn descriptors_arrive_and_close_on_exec() {
         let (one, other) = UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
-        send_descriptors(&one, [file.as_fd(), one.as_fd(), one.as_fd()]).unwrap();
+        send_descriptors(&one, [file.as_fd(), one.as_fd(), one.as_fd(), one.as_fd()]).unwrap();
         for descriptor in receive_descriptors(other.as_fd()).unwrap() {
             let flags = rustix::io::fcntl_getfd(&descriptor).unwrap();
             assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));

@@ -1,6 +1,7 @@
 //! What a task function sees of the world.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,6 +46,8 @@ pub struct TaskContext<'a> {
     parts: ContextParts,
     announce: Yield<'a>,
     state: Option<&'a mut super::SetupState>,
+    /// Told of each path before the function uses it.
+    note: Option<&'a dyn Fn(&Path)>,
     /// One for each output; of a stream, the one that is being made.
     made: Vec<Made>,
     /// Of a stream: what was announced.
@@ -123,12 +126,18 @@ impl<'a> TaskContext<'a> {
             parts,
             announce,
             state,
+            note: None,
             made: (0..outputs).map(|_| Made::Unwritten).collect(),
             announced: Vec::new(),
             value: None,
             consumed: Vec::new(),
             figures: TaskFigures { args_bytes, ..TaskFigures::default() },
         }
+    }
+
+    /// From now on `note` is told of each path before the function uses it.
+    pub(crate) fn note_paths(&mut self, note: &'a dyn Fn(&Path)) {
+        self.note = Some(note);
     }
 
     /// The job.
@@ -147,11 +156,15 @@ impl<'a> TaskContext<'a> {
     }
 
     /// Checks a file or folder that the task is about to read, make, rename or remove: jobs may use what is below the
-    /// roots of the node. Every function that takes paths from its parameters calls this first.
+    /// roots of the node. Every function that takes paths from its parameters calls this first, for each at the time when it uses
+    /// it: should its executor process die, the path that was checked last is in the error.
     ///
     /// # Errors
     /// [`TaskError::Files`], naming the path and the roots.
-    pub fn check_path(&self, path: &std::path::Path) -> Result<(), TaskError> {
+    pub fn check_path(&self, path: &Path) -> Result<(), TaskError> {
+        if let Some(note) = self.note {
+            note(path);
+        }
         Ok(self.parts.roots.check(path)?)
     }
 

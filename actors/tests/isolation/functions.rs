@@ -48,6 +48,25 @@ impl Ends {
     }
 }
 
+/// Paths that a function checks one after the other, and whether it aborts then, in its first attempt.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Checks {
+    pub paths: Vec<PathBuf>,
+    pub aborts: bool,
+}
+
+/// Checks these paths.
+#[task(name = "test.checks")]
+pub fn checks(context: &mut TaskContext<'_>, params: Checks) -> Result<(), TaskError> {
+    for path in &params.paths {
+        context.check_path(path)?;
+    }
+    if params.aborts && context.attempt().0 == 1 {
+        std::process::abort();
+    }
+    Ok(())
+}
+
 /// Returns the length of its argument, if it gets that far.
 #[task(name = "test.ends")]
 pub fn ends(context: &mut TaskContext<'_>, params: Ends) -> Result<u64, TaskError> {

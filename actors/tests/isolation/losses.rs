@@ -11,7 +11,7 @@ use exobus_actors::task::{FailureKind, JobError, TaskOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::run_on;
-use crate::functions::{End, Ends, ends, remembers, whereabouts};
+use crate::functions::{Checks, End, Ends, checks, ends, remembers, whereabouts};
 use crate::harness::{World, children, descriptors, isolation, line_of, lives, until};
 
 fn kill(process: &str, signal: Signal) {
@@ -50,6 +50,22 @@ fn a_function_that_ends_its_process_costs_one_attempt_and_says_of_what_it_died()
         assert!(failures[0].contains("the last words of attempt 1"), "{how:?}: {failures:?}");
         assert!(failures[0].contains("input: parameters {\"attempts\":1,"), "{how:?}: {failures:?}");
     }
+}
+
+#[test]
+fn who_dies_leaves_the_path_that_it_checked_last_and_not_one_of_an_attempt_before() {
+    let world = World::one();
+    let (result, failures) = world.run(async |futures: Futures| {
+        for (paths, aborts) in [(&["/in/other"][..], false), (&[], true), (&["/in/part-1", "/in/part-poison"], true)] {
+            let params = Checks { paths: paths.iter().map(Into::into).collect(), aborts };
+            futures.wait_all(&[futures.submit(checks, &params, &[])?]).await?;
+        }
+        Ok(())
+    });
+    result.unwrap();
+    assert_eq!(failures.len(), 2, "{failures:?}");
+    assert!(!failures[0].contains("path that it used last"), "{failures:?}");
+    assert!(failures[1].contains("; the path that it used last: /in/part-poison"), "{failures:?}");
 }
 
 #[test]
