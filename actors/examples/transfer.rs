@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use exobus_actors::transfer::{Item, TransferClient, TransferServer};
 use exobus_store::{
-    Class, Clock, Fill, ObjectId, PartMeta, Parts, RealDisk, RowHash, StageItem, StageRequest, StagedItem, Store,
+    Class, Clock, CopyId, Fill, PartMeta, Parts, RealDisk, RowHash, StageItem, StageRequest, StagedItem, Store,
     StoreOptions, SystemClock, WriterOptions,
 };
 
@@ -42,6 +42,10 @@ fn main() -> Outcome {
     }
 }
 
+fn copy(number: u128) -> CopyId {
+    CopyId::new(1, number)
+}
+
 fn store(bytes: u64) -> Result<Store, Box<dyn Error>> {
     let options = StoreOptions { memory_bytes: bytes + (64 << 20), executors: 1, ..StoreOptions::default() };
     Ok(Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new()))?)
@@ -52,7 +56,7 @@ fn serve(megabytes: usize) -> Outcome {
     let store = store(OBJECTS as u64 * megabytes as u64 * 1_000_000 + TINY as u64 * 4096)?;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut write = |id: u128, bytes: usize| -> Outcome {
-        let mut writer = store.writer(ObjectId(id), WriterOptions::new(1));
+        let mut writer = store.writer(copy(id), WriterOptions::default());
         writer.begin_part(Some(bytes as u64))?;
         for word in writer.spare()?.chunks_mut(8) {
             state ^= state << 13;
@@ -75,7 +79,7 @@ fn serve(megabytes: usize) -> Outcome {
     let raw = TcpListener::bind("127.0.0.1:0")?;
     println!("{} {}", server.address(), raw.local_addr()?);
     let serve_raw = move || {
-        let Ok(block) = store.get(&ObjectId(0), Parts::All).wait() else { return };
+        let Ok(block) = store.get(&copy(0), Parts::All).wait() else { return };
         while let Ok((mut stream, _)) = raw.accept() {
             while stream.write_all(&block).is_ok() {}
         }
@@ -158,9 +162,9 @@ fn receive_raw(address: SocketAddr) -> Result<u64, Box<dyn Error>> {
     Ok(moved)
 }
 
-fn room(here: &Store, wanted: Vec<(ObjectId, Vec<PartMeta>)>) -> Result<Vec<Fill>, Box<dyn Error>> {
+fn room(here: &Store, wanted: Vec<(CopyId, Vec<PartMeta>)>) -> Result<Vec<Fill>, Box<dyn Error>> {
     let items = wanted.into_iter().map(|(object, metas)| StageItem::Remote { object, metas }).collect();
-    let staged = here.stage(StageRequest { group: 1, items, class: Class::Arguments }).wait()?;
+    let staged = here.stage(StageRequest { items, class: Class::Arguments }).wait()?;
     let fill = |item| match item {
         StagedItem::Fill(fill) => Ok(fill),
         _ => Err("a remote item was local".into()),
@@ -172,7 +176,7 @@ fn fetch_many(client: &TransferClient, address: &str, here: &Store, in_flight: u
     let (mut under_way, mut asked, mut moved) = (VecDeque::new(), 0, 0);
     while moved < BYTES_PER_ROUND {
         while under_way.len() < in_flight {
-            let item: Item = (ObjectId(asked % OBJECTS), Parts::All);
+            let item: Item = (copy(asked % OBJECTS), Parts::All);
             asked += 1;
             let metas = client.directory(address, vec![item]).wait()?.remove(0).ok_or("not there")?;
             under_way.push_back(client.fetch(address, vec![item], room(here, vec![(item.0, metas)])?));
@@ -185,7 +189,7 @@ fn fetch_many(client: &TransferClient, address: &str, here: &Store, in_flight: u
 
 /// Many tiny objects in one request, then one after the other.
 fn tiny(meter: &Meter, client: &TransferClient, address: &str, here: &Store) -> Outcome {
-    let items: Vec<Item> = (0..TINY).map(|id| (ObjectId(OBJECTS + id), Parts::All)).collect();
+    let items: Vec<Item> = (0..TINY).map(|id| (copy(OBJECTS + id), Parts::All)).collect();
     for _ in 0..3 {
         let begun = meter.clock.now();
         let directory = client.directory(address, items.clone()).wait()?;

@@ -5,9 +5,11 @@
 //! finds nothing, not what is in the slot by now. Generations are counted modulo 32: that makes a mistake loud, not impossible. So what belongs
 //! to an entry is kept in it, and goes with it; nothing is kept beside an arena under the index of an entry of it.
 
+use std::num::NonZeroU32;
+
 /// Names an entry of an [`Arena`]. In the order of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Index(u32);
+pub(crate) struct Index(NonZeroU32);
 
 /// Bits of an index that say which entry of a slot is meant; the others are the slot.
 const GENERATION_BITS: u32 = 5;
@@ -16,16 +18,18 @@ const CHUNK: usize = 4096;
 
 impl Index {
     fn new(slot: usize, generation: u8) -> Self {
-        let slot = u32::try_from(slot).ok().filter(|slot| slot >> (u32::BITS - GENERATION_BITS) == 0);
-        Self(slot.expect("fewer than 2^27 entries") << GENERATION_BITS | u32::from(generation))
+        // Counted from 1, so that an index that may be none takes no more than one.
+        let slot = u32::try_from(slot + 1).ok().filter(|slot| slot >> (u32::BITS - GENERATION_BITS) == 0);
+        let bits = slot.expect("fewer than 2^27 entries") << GENERATION_BITS | u32::from(generation);
+        Self(NonZeroU32::new(bits).expect("slots count from 1"))
     }
 
     fn slot(self) -> usize {
-        (self.0 >> GENERATION_BITS) as usize
+        (self.0.get() >> GENERATION_BITS) as usize - 1
     }
 
     fn generation(self) -> u8 {
-        (self.0 & GENERATION_MASK) as u8
+        (self.0.get() & GENERATION_MASK) as u8
     }
 }
 

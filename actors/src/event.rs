@@ -63,7 +63,7 @@ pub enum EventKind {
     },
     /// A task runs for much longer than others of its stage, so a second attempt was placed beside the first, on the node of
     /// this event; whichever completes first wins.
-    TaskCopied {
+    TaskSpeculated {
         /// The task.
         task: TaskId,
         /// The second attempt.

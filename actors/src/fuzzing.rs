@@ -11,7 +11,7 @@ use crate::protocol::node_manager::{AttemptState, NodeMsg};
 use crate::protocol::owner::{OwnerMsg, Why};
 use crate::protocol::scheduler::{JobInfo, NodeInfo, Placement, Refusal};
 
-use crate::ids::{Incarnation, NodeId, RowHash, TaskId};
+use crate::ids::{CopyNumber, Incarnation, JobSecret, NodeId, RowHash, TaskId};
 use crate::isolation;
 use crate::joblog::{Entry, Past, TaskDone};
 
@@ -60,11 +60,17 @@ pub fn joblogs() -> Vec<Vec<u8>> {
     let node = NodeId::new("n");
     let task = TaskId::from_u128(1);
     let output = Output { bytes: 8, rows: 1, row_hash: RowHash(9) };
-    let consumed = vec![Consumed { arg: 0, read: output }];
-    let done =
-        TaskDone { task, node: node.clone(), outputs: vec![output], consumed, values: vec![(0, "value".into())] };
+    let (consumed, made_by) = (vec![Consumed { arg: 0, read: output }], vec![CopyNumber::FIRST]);
+    let done = TaskDone {
+        task,
+        node: node.clone(),
+        outputs: vec![output],
+        made_by,
+        consumed,
+        values: vec![(0, "value".into())],
+    };
     let records = [
-        codec::encode(&[Entry::Run { node }][..]),
+        codec::encode(&[Entry::Run { node, secret: JobSecret::from_u128(7) }][..]),
         codec::encode(&[Entry::Choice(Choice::Nodes(Vec::new())), Entry::Done(done)][..]),
         codec::encode(&[Entry::End(Err(JobError::program("why")))][..]),
     ];
@@ -127,10 +133,10 @@ pub fn transfer_directory(bytes: &[u8]) {
 
 /// Frames of Transfer as they are sent: seeds for the three of it.
 pub fn transfer_frames() -> [Vec<Vec<u8>>; 3] {
-    use exobus_store::{ObjectId, PartMeta, Parts};
+    use exobus_store::{CopyId, PartMeta, Parts};
     let items = [
-        wire::Item { object: ObjectId(7), parts: Parts::All },
-        wire::Item { object: ObjectId(8), parts: Parts::Range(3, 5) },
+        wire::Item { object: CopyId::new(3, 7), parts: Parts::All },
+        wire::Item { object: CopyId::new(3, 8), parts: Parts::Range(3, 5) },
     ];
     let hello = wire::encode_hello(&wire::Hello { token: b"a token", from: "n1", to: "n2" });
     let requests = [wire::Kind::Directory, wire::Kind::Read].map(|kind| wire::encode_request(kind, &items));

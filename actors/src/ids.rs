@@ -7,10 +7,11 @@
 //! ```
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use exobus_store::{Clock, SystemClock};
-pub use exobus_store::{ObjectId, RowHash};
+pub use exobus_store::{CopyId, RowHash};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -86,6 +87,11 @@ id128!(
     TaskId
 );
 id128!(
+    /// An object, as programs and lineage know it: an output of a task, or what a program put into the store. Its low 32 bits are
+    /// zero: the name of a [copy](Self::copy) has its number there.
+    ObjectId
+);
+id128!(
     /// An interned list of objects: the hash of their ids, in order.
     SetId
 );
@@ -117,7 +123,7 @@ impl JobId {
     }
 
     /// The group under which a store keeps the objects of this job.
-    pub fn group(self) -> u128 {
+    pub const fn group(self) -> u128 {
         self.0
     }
 }
@@ -128,13 +134,119 @@ impl Default for JobId {
     }
 }
 
-/// Odd, so that multiplying by it permutes the 128-bit numbers: the outputs of one task never collide.
-const OUTPUT_STRIDE: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+/// Odd, so that multiplying by it permutes the 96-bit numbers: the outputs of one task never collide.
+const OUTPUT_STRIDE: u128 = 0x7f4a_7c15_f39c_c060_5ced_c835;
 
 impl TaskId {
     /// The id of the output `index` of this task; known before the task runs.
     pub const fn output(self, index: u32) -> ObjectId {
-        ObjectId(self.0.wrapping_add(OUTPUT_STRIDE.wrapping_mul(index as u128 + 1)))
+        // Shifting cuts off what is beyond 96 bits.
+        ObjectId(
+            (self.0 >> CopyNumber::BITS).wrapping_add(OUTPUT_STRIDE.wrapping_mul(index as u128 + 1))
+                << CopyNumber::BITS,
+        )
+    }
+}
+
+impl ObjectId {
+    /// What a program puts into the store: the hash of the job's secret and of the xxh3-128 of the content.
+    pub fn of_content(secret: JobSecret, content: u128) -> Self {
+        let hash = XxHash3_128::oneshot([secret.0.to_le_bytes(), content.to_le_bytes()].as_flattened());
+        Self(hash & !CopyNumber::MASK)
+    }
+
+    /// The copy of it that has this number, in this job.
+    pub const fn copy(self, job: JobId, number: CopyNumber) -> CopyId {
+        CopyId::new(job.group(), self.0 | number.get() as u128)
+    }
+
+    /// Its name where no copy of it is meant, in this job.
+    pub(crate) const fn bare(self, job: JobId) -> CopyId {
+        CopyId::new(job.group(), self.0)
+    }
+
+    /// The object of which this is a copy, and which one; `None`: it is no name that an Owner gives.
+    pub const fn of_copy(copy: CopyId) -> (Self, Option<CopyNumber>) {
+        (Self(copy.bits & !CopyNumber::MASK), CopyNumber::of_bits((copy.bits & CopyNumber::MASK) as u32))
+    }
+}
+
+/// Which copy of an object. Each task has one counter, for all that is made of its outputs: an attempt takes the next number, and so
+/// does what is put back; so a number never means two things, and who frees a copy, however late, never frees another one (law 4).
+/// The run of the job in which it was given stands above the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CopyNumber(NonZeroU32);
+
+impl CopyNumber {
+    /// How many bits of the name of a copy are its number.
+    const BITS: u32 = 32;
+    const MASK: u128 = (1 << Self::BITS) - 1;
+    /// How many of these count within a run.
+    const COUNTER_BITS: u32 = 20;
+    /// Most copies of the outputs of a task in a run.
+    pub const PER_RUN: u32 = (1 << Self::COUNTER_BITS) - 1;
+    /// Most runs of a job.
+    pub const RUNS: u32 = 1 << (Self::BITS - Self::COUNTER_BITS);
+    /// The first one of a job.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+
+    /// The number `counted`, from 1, of a run, from 0; `None`: there is no such number.
+    pub const fn new(run: u32, counted: u32) -> Option<Self> {
+        if run >= Self::RUNS || counted == 0 || counted > Self::PER_RUN {
+            return None;
+        }
+        match NonZeroU32::new(run << Self::COUNTER_BITS | counted) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The run of the job in which it was given, from 0.
+    pub const fn run(self) -> u32 {
+        self.0.get() >> Self::COUNTER_BITS
+    }
+
+    /// The how manieth of its run it is, from 1.
+    pub const fn counted(self) -> u32 {
+        self.0.get() & Self::PER_RUN
+    }
+
+    /// As the store keeps it beside a copy ([`WriterOptions::maker`](exobus_store::WriterOptions::maker)).
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The number with these bits; `None`: there is none with them.
+    pub const fn of_bits(bits: u32) -> Option<Self> {
+        Self::new(bits >> Self::COUNTER_BITS, bits & Self::PER_RUN)
+    }
+}
+
+/// 128 random bits from which all ids of a job start: who does not know them guesses none. They stand in the job's log, so that a job
+/// that is taken up again has the same ids, and are shown nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSecret(#[serde(with = "as_bytes")] u128);
+
+impl JobSecret {
+    /// Another one than ever before.
+    pub fn new(random: &dyn Random) -> Self {
+        Self(random.next_u128())
+    }
+
+    /// The one with exactly these bits.
+    pub const fn from_u128(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn to_le_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+}
+
+impl fmt::Debug for JobSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobSecret")
     }
 }
 
@@ -199,24 +311,46 @@ impl fmt::Debug for NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
-/// Which try of a task, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-pub struct Attempt(pub u32);
+/// Which try of a task: the number of the copies that it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Attempt(CopyNumber);
 
 impl Attempt {
-    /// Each run of a job counts on from this many times its number: nobody has made so many attempts of a task, and an attempt of
-    /// an earlier run is never taken for one of this run.
-    pub const PER_RUN: u32 = 10_000;
+    /// The first one of a task.
+    pub const FIRST: Self = Self(CopyNumber::FIRST);
+
+    /// Attempt `counted`, from 1, of the first run of a job.
+    ///
+    /// # Panics
+    /// No run has so many.
+    pub const fn nth(counted: u32) -> Self {
+        Self(CopyNumber::new(0, counted).expect("a run has fewer attempts of a task"))
+    }
+
+    /// The attempt whose copies have this number.
+    pub const fn of(number: CopyNumber) -> Self {
+        Self(number)
+    }
 
     /// The run of the job that it was made in, from 0.
-    pub fn run(self) -> u32 {
-        self.0 / Self::PER_RUN
+    pub const fn run(self) -> u32 {
+        self.0.run()
+    }
+
+    /// What the copies that it makes are called.
+    pub const fn makes(self) -> CopyNumber {
+        self.0
     }
 }
 
+/// What people read: which one of its task it is; of a job that was taken up again, with the run before it, from 0.
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.run() {
+            0 => self.0.counted().fmt(f),
+            run => write!(f, "{run}.{}", self.0.counted()),
+        }
     }
 }
 
@@ -249,11 +383,43 @@ mod tests {
         let task = TaskId::from_u128(42);
         let ids: std::collections::BTreeSet<_> = (0..1000).map(|index| task.output(index)).collect();
         assert_eq!(ids.len(), 1000);
+        let last = TaskId::from_u128(u128::MAX);
+        assert!(
+            (0..1000).all(|index| last.output(index).as_u128() & CopyNumber::MASK == 0),
+            "copies have their number there"
+        );
+    }
+
+    #[test]
+    fn a_copy_names_its_object_its_run_and_its_number() {
+        let (job, object) = (JobId::from_u128(7), TaskId::from_u128(u128::MAX).output(3));
+        let number = CopyNumber::new(5, 1).unwrap();
+        assert_eq!((number.run(), number.counted()), (5, 1));
+        let copy = object.copy(job, number);
+        assert_eq!(copy.group, job.as_u128());
+        assert_eq!(ObjectId::of_copy(copy), (object, Some(number)));
+        assert_eq!((Attempt::of(number).to_string(), Attempt::FIRST.to_string()), ("5.1".to_owned(), "1".to_owned()));
+        let put = ObjectId::of_content(JobSecret::from_u128(1), 2);
+        assert_eq!(ObjectId::of_copy(put.copy(job, number)), (put, Some(number)));
+    }
+
+    #[test]
+    fn a_run_has_only_so_many_numbers_and_a_job_only_so_many_runs() {
+        let last = CopyNumber::new(CopyNumber::RUNS - 1, CopyNumber::PER_RUN).unwrap();
+        assert_eq!((last.get(), CopyNumber::of_bits(last.get())), (u32::MAX, Some(last)));
+        assert_eq!(CopyNumber::new(0, CopyNumber::PER_RUN + 1), None);
+        assert_eq!(CopyNumber::new(CopyNumber::RUNS, 1), None);
+        assert_eq!((CopyNumber::new(3, 0), CopyNumber::of_bits(3 << 20), CopyNumber::of_bits(0)), (None, None, None));
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        assert_eq!(format!("{:?}", JobSecret::from_u128(0xabc)), "JobSecret");
     }
 
     #[test]
     fn a_set_depends_on_the_order_of_its_members() {
-        let (a, b) = (ObjectId(1), ObjectId(2));
+        let [a, b] = [1, 2].map(|number| ObjectId::from_u128(number << 32));
         assert_ne!(SetId::of(&[a, b]), SetId::of(&[b, a]));
     }
 

@@ -6,20 +6,24 @@ use bytes::Bytes;
 use exobus_bus::codec;
 
 use crate::event::{Event, EventKind, NodeFigures, Received};
+use crate::protocol::copies::{CopyIds, LocatedObjects, Whereabouts};
 use crate::protocol::host::{ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::protocol::membership::MembershipMsg;
 use crate::protocol::merger::MergerMsg;
-use crate::protocol::node_manager::{NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::node_manager::{NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{HeldLease, JobDemand, Lease, NodeSpec, SchedulerMsg, Shape, Wait};
 
-use crate::ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::ids::{Attempt, CopyNumber, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId};
 
 use crate::shell::{Reply, Wire};
 use crate::task::{
-    Arg, Consumed, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure,
-    TaskFigures, TaskSpec,
+    Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns, StillRunning,
+    TaskFailure, TaskFigures, TaskSpec,
 };
+
+/// The last number that a copy can have.
+const LAST: CopyNumber = CopyNumber::new(CopyNumber::RUNS - 1, CopyNumber::PER_RUN).unwrap();
 
 fn lease(node: &NodeId, incarnation: Incarnation) -> Lease {
     Lease {
@@ -42,7 +46,7 @@ fn owner_messages(
     output: Output,
 ) -> Vec<OwnerMsg> {
     let node = || node.clone();
-    let lost = LostObject { object: ObjectId(u128::MAX), node: node(), loss: Loss::Unreachable };
+    let lost = LostObject { object: object(usize::MAX), number: LAST, node: node(), loss: Loss::Unreachable };
     let failure = TaskFailure::argument_lost("in: no such file", vec![lost; 1000]);
     let lease = lease(&node(), incarnation);
     let never = Shape { node: Some(node()), function: Some("f@1".into()), ..Shape::anywhere(Resources::cpu(1), 1) };
@@ -61,32 +65,41 @@ fn owner_messages(
         },
         OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
         OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(TaskFigures::default()) },
-        OwnerMsg::Recalled { node: node(), task, attempt },
-        OwnerMsg::Stopped { node: node(), incarnation, task, outputs: u32::MAX },
+        OwnerMsg::Recalled { node: node(), incarnation, task, attempt },
         OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
         OwnerMsg::TakenOver { run: 1 },
-        OwnerMsg::Stock {
+        OwnerMsg::Inventory {
             node: node(),
             incarnation,
-            objects: [ObjectId(1)].into_iter().collect(),
+            copies: copies(1),
+            makers: vec![u32::MAX],
             outputs: vec![Default::default()],
             last: true,
         },
+        OwnerMsg::SetUnknown { node: node(), set: SetId::from_u128(8) },
         OwnerMsg::NodeFigures {
             node: node(),
             figures: NodeFigures::default(),
             received: vec![Received { from: node(), bytes: u64::MAX, micros: u64::MAX }],
             last: true,
-            running: vec![StillRunning { task, attempt: Attempt(u32::MAX), micros: u64::MAX }; 1000],
+            running: vec![StillRunning { task, attempt: Attempt::of(LAST), micros: u64::MAX }; 1000],
         },
-        OwnerMsg::FoldDue { node: node(), lane: 1, blocks: ids(3), bytes: u64::MAX, tight: true },
+        OwnerMsg::FoldDue { node: node(), lane: 1, blocks: copies(3), bytes: u64::MAX, tight: true },
         OwnerMsg::Why { ask: true, reply: Reply::to(node(), u64::MAX) },
         OwnerMsg::Cancel,
     ]
 }
 
-fn ids(many: usize) -> ObjectIds {
-    (0..many).map(|id| ObjectId(id as u128)).collect()
+fn object(number: usize) -> ObjectId {
+    ObjectId::from_u128((number as u128) << 32)
+}
+
+fn copies(many: usize) -> CopyIds {
+    (0..many).map(|number| object(number).copy(JobId::from_u128(1), LAST)).collect()
+}
+
+fn located(many: usize, node: &NodeId) -> LocatedObjects {
+    (0..many).map(|number| (object(number), Whereabouts::At(node.clone(), LAST))).collect()
 }
 
 /// `many`: how many entries each list has.
@@ -94,25 +107,24 @@ fn merger_messages(job: JobId, node: &NodeId, many: usize) -> Vec<MergerMsg> {
     let ranges = vec![Parts::Range(0, u32::MAX); many];
     vec![
         MergerMsg::Open { job, owner: node.clone(), lane: u32::MAX, ranges, fold_at: u32::MAX },
-        MergerMsg::Push { job, lane: 0, objects: ids(many), nodes: vec![node.clone()], at: vec![0; many] },
+        MergerMsg::Push { job, lane: 0, objects: located(many, node) },
         MergerMsg::EndJob { job },
     ]
 }
 
 /// `many`: how many entries each list has.
 fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &NodeId, many: usize) -> Vec<NodeMsg> {
-    let arg = LocatedArg {
-        arg: Arg { source: Source::Object(ObjectId(4)), parts: Parts::Range(0, 1) },
-        at: Some(node.clone()),
-    };
-    let ids = || ids(many);
+    let source = LocatedSource::Object { object: object(4), at: Some((node.clone(), LAST)) };
+    let of_set = LocatedArg { source: LocatedSource::Set { set, version: u32::MAX }, parts: Parts::All };
+    let mut args = vec![LocatedArg { source, parts: Parts::Range(0, 1) }; many.min(256)];
+    args.last_mut().into_iter().for_each(|last| *last = of_set.clone());
     let spec = TaskSpec {
         job,
         id: task,
         attempt,
         function: "sort.map@1".into(),
         params: Bytes::from_static(b"\x80"),
-        args: vec![arg; many.min(256)],
+        args,
         returns: Returns::One,
         target_bytes: 0,
         resources: Resources::cpu(1000),
@@ -125,20 +137,11 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
     let (start, total) = (0, many as u32);
     vec![
         NodeMsg::Run { owner: node.clone(), spec },
-        NodeMsg::DefineSet {
-            job,
-            run: 1,
-            set,
-            start,
-            total,
-            members: ids(),
-            nodes: vec![node.clone()],
-            at: vec![0; many],
-        },
+        NodeMsg::DefineSet { job, run: 1, set, version: u32::MAX, start, total, members: located(many, node) },
         NodeMsg::Recall { job, tasks: vec![(task, attempt); many] },
         NodeMsg::Cancel { job, task, attempt },
-        NodeMsg::Free { job, run: 1, objects: ids() },
-        NodeMsg::FreeParts { job, run: 1, set, parts: Parts::Range(0, 1) },
+        NodeMsg::Free { job, copies: copies(many) },
+        NodeMsg::FreeParts { job, run: 1, set, version: u32::MAX, parts: Parts::Range(0, 1) },
         NodeMsg::EndJob { job },
         NodeMsg::Watch { job, owner: node.clone(), sample_ms: u64::MAX },
         NodeMsg::Doing { job, attempts: vec![(task, attempt); many], reply: Reply::to(node.clone(), u64::MAX) },
@@ -193,7 +196,7 @@ fn check<M: Wire + std::fmt::Debug>(message: &M) {
 
 #[test]
 fn every_message_survives_the_wire() {
-    let (node, task, attempt) = (NodeId::new("n"), TaskId::from_u128(u128::MAX), Attempt(u32::MAX));
+    let (node, task, attempt) = (NodeId::new("n"), TaskId::from_u128(u128::MAX), Attempt::of(LAST));
     let output = Output { bytes: u64::MAX, rows: u64::MAX, row_hash: RowHash(u128::MAX) };
     owner_messages(&node, Incarnation(u64::MAX), task, attempt, output).iter().for_each(check);
     node_messages(JobId::from_u128(9), task, SetId::from_u128(8), attempt, &node, 3).iter().for_each(check);
@@ -205,7 +208,7 @@ fn every_message_survives_the_wire() {
 fn the_largest_message_of_each_kind_stays_far_under_the_limit() {
     let node = NodeId::new(&"n".repeat(64));
     let (job, task, set) = (JobId::from_u128(u128::MAX), TaskId::from_u128(u128::MAX), SetId::from_u128(1));
-    for message in node_messages(job, task, set, Attempt(u32::MAX), &node, SET_MEMBERS_PER_MESSAGE) {
+    for message in node_messages(job, task, set, Attempt::of(LAST), &node, SET_MEMBERS_PER_MESSAGE) {
         let bytes = codec::encode(&message).unwrap().len();
         assert!(bytes < LIMIT_BYTES * 3 / 4, "{bytes} bytes: {:.80?}", message);
     }
@@ -238,7 +241,7 @@ fn what_hosts_clients_and_members_say_survives_the_wire() {
 fn a_task_without_arguments_is_small_on_the_wire() {
     let node = NodeId::new("n1");
     let (job, task, set) = (JobId::from_u128(1), TaskId::from_u128(2), SetId::from_u128(3));
-    let run = &node_messages(job, task, set, Attempt(1), &node, 0)[0];
+    let run = &node_messages(job, task, set, Attempt::nth(1), &node, 0)[0];
     let bytes = codec::encode(run).unwrap().len();
     assert!(bytes < 400, "{bytes} bytes");
 }

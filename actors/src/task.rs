@@ -10,7 +10,7 @@ pub use exobus_store::Parts;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::ids::{Attempt, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, JobId, JobSecret, NodeId, ObjectId, RowHash, SetId, TaskId};
 
 /// Resources in integer milli-units: `cpu` 1000 is one core. Absent means none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,22 +144,9 @@ impl Default for TaskOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// One object.
-    Object(#[serde(with = "object_bytes")] ObjectId),
+    Object(ObjectId),
     /// Every object of a set.
     Set(SetId),
-}
-
-mod object_bytes {
-    use super::ObjectId;
-    use serde::{Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(id: &ObjectId, to: S) -> Result<S::Ok, S::Error> {
-        crate::ids::as_bytes::serialize(&id.0, to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectId, D::Error> {
-        crate::ids::as_bytes::deserialize(from).map(ObjectId)
-    }
 }
 
 /// One argument: parts of an object, or of every object of a set.
@@ -189,11 +176,11 @@ pub struct Description {
 }
 
 impl Description {
-    /// The id of this task in `job` (law 2).
-    pub fn id(&self, job: JobId) -> TaskId {
+    /// The id of this task in the job with this secret (law 2).
+    pub fn id(&self, secret: JobSecret) -> TaskId {
         // Everything is length-prefixed or of fixed size, so that no two descriptions give the same bytes.
         let mut bytes = Vec::with_capacity(96 + self.params.len() + self.args.len() * 25);
-        bytes.extend_from_slice(&job.as_u128().to_le_bytes());
+        bytes.extend_from_slice(&secret.to_le_bytes());
         bytes.extend_from_slice(&(self.function.len() as u32).to_le_bytes());
         bytes.extend_from_slice(self.function.as_bytes());
         bytes.extend_from_slice(&(self.params.len() as u32).to_le_bytes());
@@ -201,7 +188,7 @@ impl Description {
         bytes.extend_from_slice(&(self.args.len() as u32).to_le_bytes());
         for arg in &self.args {
             let (kind, id) = match arg.source {
-                Source::Object(object) => (0u8, object.0),
+                Source::Object(object) => (0u8, object.as_u128()),
                 Source::Set(set) => (1, set.as_u128()),
             };
             let (start, end) = match arg.parts {
@@ -262,24 +249,61 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// Whether the task may make this object: it is one of its outputs. A stream has as many as it likes.
-    pub(crate) fn may_make(&self, object: ObjectId) -> bool {
+    /// The copy of output `index` that this attempt makes.
+    pub fn makes(&self, index: u32) -> CopyId {
+        self.id.output(index).copy(self.job, self.attempt.makes())
+    }
+
+    /// How many outputs are announced with the end of the attempt, if that is good: until then they are its node's. Those of a stream are
+    /// announced one by one.
+    pub(crate) fn announced_at_its_end(&self) -> u32 {
+        match self.returns {
+            Returns::One => 1,
+            Returns::Many(outputs) => outputs,
+            Returns::Stream => 0,
+        }
+    }
+
+    /// Whether this attempt may make this copy: it is one of its outputs. A stream has as many as it likes.
+    pub(crate) fn may_make(&self, copy: CopyId) -> bool {
         let outputs = match self.returns {
             Returns::One => 1,
             Returns::Many(outputs) => outputs,
-            Returns::Stream => return true,
+            Returns::Stream => {
+                let (_, number) = ObjectId::of_copy(copy);
+                return copy.group == self.job.group() && number == Some(self.attempt.makes());
+            }
         };
-        (0..outputs).any(|index| self.id.output(index) == object)
+        (0..outputs).any(|index| self.makes(index) == copy)
     }
 }
 
-/// An argument and the node that holds its object.
+/// An argument as a node is told of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LocatedArg {
-    /// The argument.
-    pub arg: Arg,
-    /// Where the object is; `None` for sets.
-    pub at: Option<NodeId>,
+    /// Of what.
+    pub source: LocatedSource,
+    /// Which parts.
+    pub parts: Parts,
+}
+
+/// What an argument refers to, as a node is told of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum LocatedSource {
+    /// One object.
+    Object {
+        /// The object.
+        object: ObjectId,
+        /// Which copy of it, and the node that holds it; `None`: it has no bytes, and is nowhere.
+        at: Option<(NodeId, CopyNumber)>,
+    },
+    /// Every object of a set, which was defined beforehand.
+    Set {
+        /// The set.
+        set: SetId,
+        /// Which copies of its members are meant: an older version of the set than this one is of no use.
+        version: u32,
+    },
 }
 
 /// What became of one output.
@@ -410,8 +434,9 @@ impl TaskFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostObject {
     /// The object.
-    #[serde(with = "object_bytes")]
     pub object: ObjectId,
+    /// Which copy of it: another one may be there by now.
+    pub number: CopyNumber,
     /// The node that should have it.
     pub node: NodeId,
     /// What is known of it.
@@ -653,17 +678,17 @@ mod tests {
             deterministic: true,
             commits: false,
             params: Bytes::from_static(b"p"),
-            args: vec![Arg { source: Source::Object(ObjectId(3)), parts: Parts::Range(0, 2) }],
+            args: vec![Arg { source: Source::Object(ObjectId::from_u128(3 << 32)), parts: Parts::Range(0, 2) }],
             options: TaskOptions::default(),
         }
     }
 
     #[test]
     fn the_id_follows_the_description_and_nothing_else() {
-        let job = JobId::from_u128(1);
-        let base = description().id(job);
-        assert_eq!(description().id(job), base);
-        assert_ne!(description().id(JobId::from_u128(2)), base, "job");
+        let secret = JobSecret::from_u128(1);
+        let base = description().id(secret);
+        assert_eq!(description().id(secret), base);
+        assert_ne!(description().id(JobSecret::from_u128(2)), base, "the job's secret");
         type Change = fn(&mut Description);
         let changes: [(&str, Change); 7] = [
             ("function", |d| d.function = "g@1".into()),
@@ -677,13 +702,13 @@ mod tests {
         for (what, change) in changes {
             let mut other = description();
             change(&mut other);
-            assert_ne!(other.id(job), base, "{what}");
+            assert_ne!(other.id(secret), base, "{what}");
         }
         let mut placed = description();
         placed.options.place = Place::Spread;
         placed.options.attempts = 9;
         placed.options.resources = Resources::cpu(10);
-        assert_eq!(placed.id(job), base, "placement is no part of the identity");
+        assert_eq!(placed.id(secret), base, "placement is no part of the identity");
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn sum(context: &mut TaskContext<'_>, _nothing: ()) -> Result<u64, TaskError> {
 /// Gives its parameter back; with `stuck`, the first attempt runs until it is cancelled, and then completes all the same.
 #[task(name = "test.stuck_at_first", deterministic = true)]
 fn stuck_at_first(context: &mut TaskContext<'_>, (number, stuck): (u64, bool)) -> Result<u64, TaskError> {
-    while stuck && context.attempt() == Attempt(1) && !context.cancelled() {
+    while stuck && context.attempt() == Attempt::nth(1) && !context.cancelled() {
         std::thread::yield_now();
     }
     Ok(number)
@@ -117,7 +117,9 @@ async fn a_task_that_is_stuck_is_done_by_a_second_attempt_on_the_other_node() {
     assert_eq!(value, Ok(42));
     let heard = std::mem::take(&mut *heard.lock().unwrap());
     let copied = heard.iter().find_map(|event| match &event.kind {
-        EventKind::TaskCopied { task, attempt, slow, .. } => Some((*task, *attempt, slow.clone(), event.node.clone())),
+        EventKind::TaskSpeculated { task, attempt, slow, .. } => {
+            Some((*task, *attempt, slow.clone(), event.node.clone()))
+        }
         _ => None,
     });
     let (task, attempt, slow, elsewhere) = copied.expect("a copy was started");

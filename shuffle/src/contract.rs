@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use exobus_actors::event::{EventKind, EventSink};
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::ids::{JobId, NodeId, RowHash};
+use exobus_actors::ids::{Attempt, JobId, NodeId, RowHash};
 use exobus_actors::node::Node;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
@@ -148,7 +148,7 @@ static MAPS_ENDED: AtomicU64 = AtomicU64::new(0);
 
 #[task(name = "contract.map", deterministic = true)]
 fn contract_map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
-    if params.fails_once && context.attempt().0 == 1 {
+    if params.fails_once && context.attempt() == Attempt::FIRST {
         return Err(TaskError::failed("the first attempt fails"));
     }
     let bytes = Case::records(params.keys, params.map, params.rows);

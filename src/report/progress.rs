@@ -95,7 +95,7 @@ impl Progress {
                 self.waiting = None;
                 self.stage(stage).started_ms.get_or_insert(at_ms);
             }
-            EventKind::TaskCopied { stage, slow, running_us, median_us, .. } => {
+            EventKind::TaskSpeculated { stage, slow, running_us, median_us, .. } => {
                 self.copied_tasks += 1;
                 let time = |micros: &u64| text::duration(Duration::from_micros(*micros));
                 let (running, usual) = (time(running_us), time(median_us));
@@ -311,7 +311,7 @@ mod tests {
     fn finished(bytes_in: u64) -> EventKind {
         EventKind::TaskFinished {
             task: TaskId::from_u128(1),
-            attempt: Attempt(1),
+            attempt: Attempt::nth(1),
             stage: "sort.map@1".into(),
             bytes_in,
             bytes_out: bytes_in,
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(progress.line(500), "", "nothing started, nothing to say");
         let placed = |stage: &str| EventKind::TaskPlaced {
             task: TaskId::from_u128(1),
-            attempt: Attempt(1),
+            attempt: Attempt::nth(1),
             stage: stage.into(),
         };
         progress.on(&event(900, "n1", placed("sort.sample@1")));
@@ -392,9 +392,9 @@ mod tests {
     #[test]
     fn a_task_that_runs_twice_is_told_and_counted() {
         let mut progress = Progress::default();
-        let copied = EventKind::TaskCopied {
+        let copied = EventKind::TaskSpeculated {
             task: TaskId::from_u128(1),
-            attempt: Attempt(2),
+            attempt: Attempt::nth(2),
             stage: "sort.map".into(),
             slow: NodeId::new("n1"),
             running_us: 12_000_000,
@@ -410,7 +410,7 @@ mod tests {
         let mut progress = Progress::default();
         let failed = |error: &str, last| EventKind::TaskFailed {
             task: TaskId::from_u128(1),
-            attempt: Attempt(1),
+            attempt: Attempt::nth(1),
             stage: "sort.map".into(),
             error: error.into(),
             last,

@@ -121,7 +121,7 @@ impl Timeline {
                 self.error.clone_from(error);
             }
             EventKind::StagePlanned { .. } | EventKind::TaskPlaced { .. } => {}
-            EventKind::TaskCopied { stage, slow, .. } => {
+            EventKind::TaskSpeculated { stage, slow, .. } => {
                 let text = format!("{stage} takes long on {slow}: a second attempt on {}", event.node);
                 self.marks.push(Mark { at_us: event.at_us, text });
             }

@@ -13,7 +13,7 @@ pub(crate) fn event(at_us: u64, node: &str, kind: EventKind) -> Event {
 pub(crate) fn finished(number: u128, stage: &str, executor: u32, started_us: u64, micros: u64) -> EventKind {
     EventKind::TaskFinished {
         task: TaskId::from_u128(number),
-        attempt: Attempt(1),
+        attempt: Attempt::nth(1),
         stage: stage.into(),
         bytes_in: 1000,
         bytes_out: 900,
@@ -28,7 +28,7 @@ pub(crate) fn finished(number: u128, stage: &str, executor: u32, started_us: u64
 pub(crate) fn failed(number: u128, stage: &str, started_us: u64, micros: u64) -> EventKind {
     EventKind::TaskFailed {
         task: TaskId::from_u128(number),
-        attempt: Attempt(1),
+        attempt: Attempt::nth(1),
         stage: stage.into(),
         error: "disk <gone> & \"lost\"\u{1}".into(),
         last: false,

@@ -126,7 +126,7 @@ fn attempt<W: Write>(timeline: &Timeline, slice: &Slice, events: &mut Events<'_,
     let name = &timeline.stages()[slice.stage];
     let mut args = json!({
         "task": slice.task.to_string(),
-        "attempt": slice.attempt.0,
+        "attempt": slice.attempt.makes().counted(),
         "bytes_in": slice.bytes_in,
         "bytes_out": slice.bytes_out,
         "rows": slice.rows,
@@ -165,7 +165,7 @@ fn waits<W: Write>(timeline: &Timeline, slices: &[&Slice], events: &mut Events<'
             } else {
                 free_at[lane] = to;
             }
-            let args = json!({"task": slice.task.to_string(), "attempt": slice.attempt.0});
+            let args = json!({"task": slice.task.to_string(), "attempt": slice.attempt.makes().counted()});
             let name = format!("{} waits: {}", timeline.stages()[slice.stage], WAITS[reason]);
             events.slice((pid, tid), &name, "wait", (from, to), &args)?;
         }

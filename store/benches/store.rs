@@ -6,7 +6,7 @@
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use exobus_store::{ObjectId, Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
+use exobus_store::{CopyId, Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
 
 fn touched_store() -> Store {
     let options = StoreOptions { memory_bytes: 1 << 30, ..StoreOptions::default() };
@@ -18,6 +18,15 @@ fn touched_store() -> Store {
 
 fn content(length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
+}
+
+fn copy(id: u64) -> CopyId {
+    CopyId::new(1, id.into())
+}
+
+/// What is put is called after its content.
+fn named(content: u128) -> CopyId {
+    CopyId::new(1, content)
 }
 
 fn put(criterion: &mut Criterion) {
@@ -32,7 +41,7 @@ fn put(criterion: &mut Criterion) {
                 // Another content each time; deleted again, so that memory never runs out.
                 seed += 1;
                 bytes[..8].copy_from_slice(&seed.to_le_bytes());
-                let meta = store.put(1, &bytes).expect("put");
+                let meta = store.put(&bytes, named).expect("put");
                 store.delete(&[meta.id]);
             });
         });
@@ -52,7 +61,7 @@ fn small_puts_kept(criterion: &mut Criterion) {
             |()| {
                 for seed in 0..100_000u64 {
                     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-                    black_box(store.put(1, &bytes).expect("put"));
+                    black_box(store.put(&bytes, named).expect("put"));
                 }
             },
             BatchSize::PerIteration,
@@ -64,15 +73,15 @@ fn small_puts_kept(criterion: &mut Criterion) {
 fn get(criterion: &mut Criterion) {
     let store = touched_store();
     for id in 0..100_000u64 {
-        store.put_as(ObjectId(id.into()), WriterOptions::new(1), &id.to_le_bytes(), 1, RowHash(0)).expect("put");
+        store.put_as(copy(id), WriterOptions::default(), &id.to_le_bytes(), 1, RowHash(0)).expect("put");
     }
-    let large = store.put(1, &content(100_000_000)).expect("put");
+    let large = store.put(&content(100_000_000), named).expect("put");
     let mut group = criterion.benchmark_group("get");
     let mut id = 0u64;
     group.bench_function("one of 100 000 small", |bencher| {
         bencher.iter(|| {
             id = (id + 7919) % 100_000;
-            black_box(store.get(&ObjectId(id.into()), Parts::All).wait().expect("get"));
+            black_box(store.get(&copy(id), Parts::All).wait().expect("get"));
         });
     });
     group.bench_function("100 MB", |bencher| {
@@ -88,8 +97,8 @@ fn write(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(100 * part.len() as u64));
     group.bench_function("100 parts of 100 kB", |bencher| {
         bencher.iter(|| {
-            let options = WriterOptions { bytes_hint: 10_000_000, ..WriterOptions::new(1) };
-            let mut writer = store.writer(ObjectId(1), options);
+            let options = WriterOptions { bytes_hint: 10_000_000, ..WriterOptions::default() };
+            let mut writer = store.writer(copy(1), options);
             for _ in 0..100 {
                 writer.begin_part(Some(part.len() as u64)).expect("begin");
                 writer.write(&part).expect("write");

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use exobus_store::{
-    Clock, GetFuture, ObjectId, Parts, RealDisk, Store, StoreOptions, SystemClock, WriterOptions, measure,
+    Clock, CopyId, GetFuture, Parts, RealDisk, Store, StoreOptions, SystemClock, WriterOptions, measure,
 };
 
 fn main() {
@@ -27,7 +27,8 @@ fn main() {
 
     let begun = clock.now();
     for nth in 0..count {
-        let meta = store.put_as(ObjectId(nth.into()), WriterOptions::new(1), content(nth), 0, Default::default());
+        let meta =
+            store.put_as(CopyId::new(1, nth.into()), WriterOptions::default(), content(nth), 0, Default::default());
         meta.expect("put");
     }
     let out = clock.now() - begun;
@@ -39,7 +40,7 @@ fn main() {
     let mut ahead: VecDeque<GetFuture> = VecDeque::new();
     for nth in 0..count + 64 {
         if nth < count {
-            ahead.push_back(store.get(&ObjectId(nth.into()), Parts::All));
+            ahead.push_back(store.get(&CopyId::new(1, nth.into()), Parts::All));
         }
         if nth >= 64 {
             let block = ahead.pop_front().expect("one for each").wait().expect("get");

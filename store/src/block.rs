@@ -5,7 +5,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 use crate::{
     directory::{PartSlice, byte_range},
     hold::Hold,
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     lent::LentLoan,
     meta::PartMeta,
     region::View,
@@ -14,12 +14,10 @@ use crate::{
 /// What the bytes are: the header that travels and is stored with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// Whose object it is, usually the job.
-    pub group: u128,
-    /// The object.
-    pub object: ObjectId,
-    /// Which attempt of its task made it; zero for private copies, which are never announced.
-    pub attempt: u32,
+    /// The copy.
+    pub object: CopyId,
+    /// Number of the copy that an attempt made whose bytes these are; zero for private copies, which are never announced.
+    pub maker: u32,
     /// Number of the block's first part in the object.
     pub first_part: u32,
     /// How many parts it has.
@@ -43,9 +41,8 @@ pub struct BlockHeader {
 pub struct Block {
     view: Option<View>,
     _keeper: Option<Keeper>,
-    group: u128,
-    object: ObjectId,
-    attempt: u32,
+    object: CopyId,
+    maker: u32,
     first_part: u32,
     parts: PartSlice,
 }
@@ -62,9 +59,8 @@ pub(crate) enum Keeper {
 /// Whose parts a block is about to show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    pub group: u128,
-    pub object: ObjectId,
-    pub attempt: u32,
+    pub object: CopyId,
+    pub maker: u32,
     pub first_part: u32,
 }
 
@@ -76,18 +72,18 @@ impl Block {
 
     pub(crate) fn kept(origin: Origin, parts: PartSlice, bytes: Option<(View, Keeper)>) -> Block {
         let (view, keeper) = bytes.unzip();
-        let Origin { group, object, attempt, first_part } = origin;
-        Block { view, _keeper: keeper, group, object, attempt, first_part, parts }
+        let Origin { object, maker, first_part } = origin;
+        Block { view, _keeper: keeper, object, maker, first_part, parts }
     }
 
     /// No bytes at all, of no object: what stands for an object that was never stored because it is empty.
     pub fn empty() -> Block {
-        let origin = Origin { group: 0, object: ObjectId(0), attempt: 0, first_part: 0 };
+        let origin = Origin { object: CopyId::default(), maker: 0, first_part: 0 };
         Block::new(origin, PartSlice::Many(Arc::new([]), 0..0), None)
     }
 
-    /// The object the bytes are of.
-    pub fn object(&self) -> ObjectId {
+    /// The copy the bytes are of.
+    pub fn object(&self) -> CopyId {
         self.object
     }
 
@@ -117,9 +113,8 @@ impl Block {
     /// What the bytes are.
     pub fn header(&self) -> BlockHeader {
         BlockHeader {
-            group: self.group,
             object: self.object,
-            attempt: self.attempt,
+            maker: self.maker,
             first_part: self.first_part,
             parts: self.parts.len() as u32,
             bytes: self.parts.iter().map(|part| part.bytes).sum(),

@@ -10,7 +10,7 @@ use std::hash::Hasher;
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-use crate::{ids::ObjectId, meta::PartMeta};
+use crate::meta::PartMeta;
 
 /// Piece of a large copy.
 const PIECE: usize = 2 << 10;
@@ -47,17 +47,22 @@ impl Streaming {
     }
 }
 
-/// Id of a content in a group, and its checksum, in one pass.
-pub(crate) fn id_and_checksum(group: u128, bytes: &[u8]) -> (ObjectId, u64) {
-    let hash = XxHash3_128::oneshot(bytes);
-    (ObjectId::of_hash(group, hash), if bytes.len() >= HALVES_AGREE_FROM { hash as u64 } else { of(bytes) })
+/// The xxh3-128 of a content, of which [`Store::put`](crate::Store::put) makes names.
+pub fn content_of(bytes: &[u8]) -> u128 {
+    XxHash3_128::oneshot(bytes)
 }
 
-/// Copies, and computes id and checksum on the way.
-pub(crate) fn copy_with_id(group: u128, to: &mut [u8], from: &[u8]) -> (ObjectId, u64) {
+/// The xxh3-128 of a content, and its checksum, in one pass.
+pub(crate) fn content_and_checksum(bytes: &[u8]) -> (u128, u64) {
+    let hash = XxHash3_128::oneshot(bytes);
+    (hash, if bytes.len() >= HALVES_AGREE_FROM { hash as u64 } else { of(bytes) })
+}
+
+/// Copies, and computes the xxh3-128 and the checksum on the way.
+pub(crate) fn copy_with_content(to: &mut [u8], from: &[u8]) -> (u128, u64) {
     if from.len() < PIECEWISE_FROM {
         to.copy_from_slice(from);
-        return id_and_checksum(group, from);
+        return content_and_checksum(from);
     }
     let mut hasher = XxHash3_128::new();
     for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
@@ -65,7 +70,7 @@ pub(crate) fn copy_with_id(group: u128, to: &mut [u8], from: &[u8]) -> (ObjectId
         to.copy_from_slice(from);
     }
     let hash = hasher.finish_128();
-    (ObjectId::of_hash(group, hash), hash as u64)
+    (hash, hash as u64)
 }
 
 /// The first part whose checksum does not fit `bytes`, which begin at byte `start` of the object. Parts that do not
@@ -167,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn one_pass_gives_the_same_id_and_checksum_as_two() {
+    fn one_pass_gives_the_same_hash_and_checksum_as_two() {
         let bytes: Vec<u8> = (0..1_000_000u32).map(|at| ((at * 31) >> 3) as u8).collect();
         for length in [0, 1, 16, 17, 128, 129, 239, 240, 241, 242, 1000, PIECEWISE_FROM - 1, PIECEWISE_FROM, 1_000_000]
         {
             let bytes = &bytes[..length];
-            let expected = (ObjectId::of_content(7, bytes), of(bytes));
-            assert_eq!(id_and_checksum(7, bytes), expected, "{length} bytes");
+            let expected = (XxHash3_128::oneshot(bytes), of(bytes));
+            assert_eq!(content_and_checksum(bytes), expected, "{length} bytes");
             let mut copy = vec![0; length];
-            assert_eq!(copy_with_id(7, &mut copy, bytes), expected, "{length} bytes copied");
+            assert_eq!(copy_with_content(&mut copy, bytes), expected, "{length} bytes copied");
             assert!(copy == bytes);
             let mut streaming = Streaming::new();
             bytes.chunks(777).for_each(|piece| streaming.write(piece));

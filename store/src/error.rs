@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ObjectId;
+use crate::ids::CopyId;
 
 /// Errors of the store.
 ///
@@ -29,12 +29,12 @@ pub enum StoreError {
     },
     /// There is no such sealed object here.
     #[error("object {0} is not in this store")]
-    NotFound(ObjectId),
+    NotFound(CopyId),
     /// The object has fewer parts than were asked for.
     #[error("object {object} has {count} parts, parts {from}..{to} were asked for")]
     NoSuchPart {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// First part asked for.
         from: u32,
         /// End of the parts asked for.
@@ -46,7 +46,7 @@ pub enum StoreError {
     #[error("object {object} has {span} bytes, {bytes} bytes from {offset} were asked for")]
     OutOfRange {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// Where the range begins.
         offset: u64,
         /// Its length.
@@ -56,7 +56,7 @@ pub enum StoreError {
     },
     /// An object of this id is sealed already, with other content.
     #[error("object {0} exists already with other content")]
-    Conflict(ObjectId),
+    Conflict(CopyId),
     /// More bytes at once than the whole budget has; read it as a stream instead.
     #[error("{need} bytes are needed at once, the memory budget has {capacity}; read large arguments as a stream")]
     TooLarge {
@@ -84,7 +84,7 @@ pub enum StoreError {
     #[error("part {part} of object {object} was announced with at most {announced} bytes, more were written")]
     PartTooLong {
         /// The object being written.
-        object: ObjectId,
+        object: CopyId,
         /// Number of the part.
         part: u32,
         /// What `begin_part` was told.
@@ -94,7 +94,7 @@ pub enum StoreError {
     #[error("writer of object {object} was used out of order: {what}")]
     WriterMisused {
         /// The object being written.
-        object: ObjectId,
+        object: CopyId,
         /// What was expected.
         what: &'static str,
     },
@@ -120,7 +120,7 @@ pub enum StoreError {
     #[error("object {object} part {part} is corrupt in {} at offset {offset}", .file.display())]
     Corrupt {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// The first part whose checksum does not fit.
         part: u32,
         /// The spill file, or "transfer" for bytes of another node.
@@ -132,7 +132,7 @@ pub enum StoreError {
     #[error("object {object} was lost: {reason}")]
     Lost {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// Why.
         reason: String,
     },
@@ -140,7 +140,7 @@ pub enum StoreError {
     #[error("a fill of object {object} ended after {got} of {expected} bytes")]
     Incomplete {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// Bytes that arrived.
         got: u64,
         /// Bytes of all its parts.

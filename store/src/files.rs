@@ -16,7 +16,7 @@ use std::{
 use crate::{
     alloc::PAGE,
     error::{StoreError, is_shortage},
-    ids::ObjectId,
+    ids::CopyId,
     spill::FILE_BYTES,
     table::{FileId, Place},
 };
@@ -81,7 +81,7 @@ pub(crate) enum Status {
 /// Where a block of a file belongs, for its footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRef {
-    pub object: ObjectId,
+    pub object: CopyId,
     /// Where its bytes begin in the object.
     pub start: u64,
     /// Where they begin in the file.
@@ -236,7 +236,7 @@ impl Files {
     }
 
     /// A block in the file is what an object has on disk from now on.
-    pub fn add_live(&mut self, place: Place, bytes: u64, object: ObjectId, start: u64) {
+    pub fn add_live(&mut self, place: Place, bytes: u64, object: CopyId, start: u64) {
         let entry = self.files.get_mut(&place.file).expect("a written file exists");
         entry.live += 1;
         entry.useful = true;
@@ -423,7 +423,7 @@ mod tests {
         let second = files.place(100).unwrap();
         assert_eq!((first.file, second), (second.file, Place { file: first.file, offset: FILE_BYTES - PAGE }));
         assert_ne!(files.place(1).unwrap().file, first.file);
-        files.add_live(first, 10, ObjectId(1), 0);
+        files.add_live(first, 10, CopyId::new(1, 1), 0);
         assert_eq!(files.write_ended(first.file), None);
         assert_eq!(files.write_ended(first.file), Some(FileWork::Close(first.file)));
         assert_eq!(files.drop_live(first, 10), None, "not while its footer is written");
@@ -445,7 +445,7 @@ mod tests {
     fn unused_files_are_given_up_and_those_in_use_stay() {
         let mut files = files(&["a"]);
         let live = files.place(100).unwrap();
-        files.add_live(live, 100, ObjectId(1), 0);
+        files.add_live(live, 100, CopyId::new(1, 1), 0);
         let [unused, borrowed] = [(); 2].map(|()| files.borrow().unwrap());
         assert_eq!(files.give_back(unused), None);
         assert_eq!(files.give_up_unused(), [FileWork::Unlink(unused)]);
@@ -487,7 +487,7 @@ mod tests {
         let full = || Trouble { text: "full".into(), passes: true };
         let place = files.place(1).unwrap();
         files.write_ended(place.file);
-        files.add_live(place, 1, ObjectId(1), 0);
+        files.add_live(place, 1, CopyId::new(1, 1), 0);
         // What was never written frees nothing.
         let borrowed = files.borrow().unwrap();
         assert_eq!(files.retire(0, full()), Some(vec![]));

@@ -3,7 +3,7 @@
 //! ```text
 //! blocks ... | payload, padded to 4096 | trailer, 4096 bytes
 //! payload: count u32, then for each block
-//!          object u128, group u128, attempt u32, extents of the object u32, start u64, bytes u64, offset u64,
+//!          object u128, group u128, maker u32, extents of the object u32, start u64, bytes u64, offset u64,
 //!          first part u32, parts of the object u32, count u32, and for each part of the block
 //!          offset u64, bytes u64, rows u64, row hash u128, checksum u64
 //! trailer: magic [8], payload offset u64, payload bytes u64, xxh3-64 of the payload u64, xxh3-64 of the 32 bytes before
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     alloc::PAGE,
     checksum,
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     meta::PartMeta,
     state::BlockInfo,
 };
@@ -54,9 +54,8 @@ pub(crate) struct Summary {
 /// A block that a footer lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FooterBlock {
-    pub object: ObjectId,
-    pub group: u128,
-    pub attempt: u32,
+    pub object: CopyId,
+    pub maker: u32,
     /// How many blocks the object has in all.
     pub extents: u32,
     pub start: u64,
@@ -81,9 +80,9 @@ pub(crate) fn encode(end: u64, blocks: &[BlockInfo]) -> Footer {
     let mut bytes = Vec::new();
     bytes.extend((blocks.len() as u32).to_le_bytes());
     for block in blocks {
-        bytes.extend(block.object.0.to_le_bytes());
-        bytes.extend(block.group.to_le_bytes());
-        bytes.extend(block.attempt.to_le_bytes());
+        bytes.extend(block.object.bits.to_le_bytes());
+        bytes.extend(block.object.group.to_le_bytes());
+        bytes.extend(block.maker.to_le_bytes());
         bytes.extend(block.extents.to_le_bytes());
         bytes.extend(block.start.to_le_bytes());
         bytes.extend(block.bytes.to_le_bytes());
@@ -145,10 +144,10 @@ pub(crate) fn decode(payload: &[u8], location: Location) -> Option<Vec<FooterBlo
     let count = reader.u32()?;
     let mut blocks = Vec::new();
     for _ in 0..count {
+        let (bits, group) = (reader.u128()?, reader.u128()?);
         let mut block = FooterBlock {
-            object: ObjectId(reader.u128()?),
-            group: reader.u128()?,
-            attempt: reader.u32()?,
+            object: CopyId::new(group, bits),
+            maker: reader.u32()?,
             extents: reader.u32()?,
             start: reader.u64()?,
             bytes: reader.u64()?,
@@ -211,9 +210,8 @@ mod tests {
             |offset: u64, bytes: u64| PartMeta { offset, bytes, rows: 3, row_hash: RowHash(9 << 100), checksum: 5 };
         let directory = Directory::new(&[part(0, 10), part(10, 0), part(10, 30), part(40, 0)]);
         let block = |start, bytes, offset, next_start| BlockInfo {
-            object: ObjectId(77),
-            group: 5,
-            attempt: 2,
+            object: CopyId::new(5, 77),
+            maker: 2,
             directory: directory.clone(),
             extents: 2,
             start,
@@ -234,7 +232,7 @@ mod tests {
         assert_eq!(blocks.len(), 2);
         assert_eq!((blocks[0].first_part, blocks[0].parts.len()), (0, 1));
         assert_eq!((blocks[1].first_part, blocks[1].parts.len()), (1, 3), "empty parts go with what follows");
-        assert_eq!((blocks[1].start, blocks[1].offset, blocks[1].group, blocks[1].attempt), (10, 4096, 5, 2));
+        assert_eq!((blocks[1].start, blocks[1].offset, blocks[1].object.group, blocks[1].maker), (10, 4096, 5, 2));
     }
 
     #[test]

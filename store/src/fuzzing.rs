@@ -4,7 +4,7 @@ use crate::{
     checksum,
     directory::{Directory, byte_range},
     footer::{self, Location, Summary},
-    ids::ObjectId,
+    ids::CopyId,
     meta::{ObjectMeta, PartMeta, Parts},
 };
 
@@ -49,7 +49,7 @@ pub fn part_directory(parts: &[PartMeta]) {
             let _ = byte_range(&directory.slice(range));
         }
     }
-    let meta = ObjectMeta::of(ObjectId(1), parts.into());
+    let meta = ObjectMeta::of(CopyId::new(5, 1), parts.into());
     let _ = meta.span();
 }
 
@@ -59,9 +59,8 @@ pub fn footers() -> [Vec<Vec<u8>>; 2] {
     let block = |object: u128, parts: u64| {
         let parts: Vec<_> = (0..parts).map(part).collect();
         crate::state::BlockInfo {
-            object: ObjectId(object),
-            group: 5,
-            attempt: 2,
+            object: CopyId::new(5, object),
+            maker: 2,
             directory: Directory::new(&parts),
             extents: 1,
             start: 0,

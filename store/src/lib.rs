@@ -12,7 +12,7 @@
 //! let options = StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec![spill], ..StoreOptions::default() };
 //! let store = Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new()))?;
 //!
-//! let mut writer = store.writer(exobus_store::ObjectId(1), WriterOptions::new(7));
+//! let mut writer = store.writer(exobus_store::CopyId::new(7, 1), WriterOptions::default());
 //! for row in [b"first", b"other"] {
 //!     writer.begin_part(None)?;
 //!     writer.write(row)?;
@@ -125,11 +125,12 @@ mod table;
 mod writer;
 
 pub use block::{Block, BlockHeader};
+pub use checksum::content_of;
 pub use clock::{Clock, Hold, SystemClock};
 pub use disk::{Disk, RealDisk};
 pub use error::{DirState, StoreError};
 pub use fill::Fill;
-pub use ids::{ObjectId, RowHash};
+pub use ids::{CopyId, RowHash};
 pub use meta::{ObjectMeta, PartMeta, Parts};
 pub use options::{Align, Class, EventHook, StoreEvent, StoreOptions, StoreStats, WriterOptions};
 pub use outside::Outside;

@@ -82,7 +82,7 @@ impl LoadJob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{alloc::Span, budget::Ticket, directory::PartSlice, ids::ObjectId, state::LoadTarget};
+    use crate::{alloc::Span, budget::Ticket, directory::PartSlice, ids::CopyId, state::LoadTarget};
 
     fn load(sources: Vec<Source>, bytes: u64) -> LoadJob {
         LoadJob {
@@ -90,7 +90,7 @@ mod tests {
             span: Span { offset: 0, bytes },
             bytes,
             sources,
-            object: ObjectId(0),
+            object: CopyId::new(1, 0),
             parts: PartSlice::default(),
             first_part: 0,
             start: 0,

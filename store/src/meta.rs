@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ObjectId, RowHash};
+use crate::ids::{CopyId, RowHash};
 
 /// One of the consecutive byte ranges of an object: what one consumer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct PartMeta {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectMeta {
     /// The object.
-    pub id: ObjectId,
+    pub id: CopyId,
     /// Sum of the lengths of all parts (gaps made by alignment do not count).
     pub bytes: u64,
     /// Sum of the rows of all parts.
@@ -55,7 +55,7 @@ impl PartMeta {
 
 impl ObjectMeta {
     /// Adds the parts up.
-    pub fn of(id: ObjectId, parts: Arc<[PartMeta]>) -> ObjectMeta {
+    pub fn of(id: CopyId, parts: Arc<[PartMeta]>) -> ObjectMeta {
         ObjectMeta {
             id,
             bytes: parts.iter().map(|part| part.bytes).sum(),

@@ -64,25 +64,16 @@ impl fmt::Debug for StoreOptions {
     }
 }
 
-/// How an object is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How an object is written. The default: parts begin at any byte, of a size that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterOptions {
-    /// Whose object it is, usually the job: everything of a group can be deleted at once.
-    pub group: u128,
     /// Where parts may begin.
     pub align: Align,
     /// About how many bytes the object will have, zero when that is not known. A good guess saves memory and copying;
     /// a wrong one costs nothing else.
     pub bytes_hint: u64,
-    /// Which attempt of its task makes it; kept in the block header, not interpreted.
-    pub attempt: u32,
-}
-
-impl WriterOptions {
-    /// Parts begin at any byte, size unknown, attempt zero.
-    pub fn new(group: u128) -> WriterOptions {
-        WriterOptions { group, align: Align::One, bytes_hint: 0, attempt: 0 }
-    }
+    /// Number of the copy that an attempt made whose bytes these are; kept in block header and spill footer, not interpreted.
+    pub maker: u32,
 }
 
 /// Where parts of an object may begin.
@@ -150,10 +141,8 @@ pub enum StoreEvent {
     },
     /// The only copy of an object is gone (corrupt or unreadable); it is no longer in the store.
     ObjectLost {
-        /// The object.
-        object: crate::ids::ObjectId,
-        /// Its group.
-        group: u128,
+        /// The copy.
+        object: crate::ids::CopyId,
         /// Why.
         reason: String,
     },

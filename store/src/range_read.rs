@@ -9,7 +9,7 @@ use crate::{
     disk::AlignedBuffer,
     error::StoreError,
     hold::{Held, Hold},
-    ids::ObjectId,
+    ids::CopyId,
     io,
     shared::Shared,
     state::Source,
@@ -39,7 +39,7 @@ impl RangeRead {
 /// while something is read from disk. Whoever receives the bytes verifies them: ranges need not end where parts do.
 pub struct DiskRange {
     shared: Arc<Shared>,
-    object: ObjectId,
+    object: CopyId,
     _holds: Vec<Hold>,
     /// In reverse order; `to` is the place within the range.
     sources: Vec<Source>,
@@ -124,7 +124,7 @@ impl fmt::Debug for DiskRange {
 }
 
 /// See [`Store::read_range`](crate::Store::read_range).
-pub(crate) fn open(shared: &Arc<Shared>, id: &ObjectId, offset: u64, bytes: u64) -> Result<RangeRead, StoreError> {
+pub(crate) fn open(shared: &Arc<Shared>, id: &CopyId, offset: u64, bytes: u64) -> Result<RangeRead, StoreError> {
     enum Found {
         Memory { extent: ExtentKey, at: u64 },
         Pieces { extents: Vec<ExtentKey>, sources: Vec<Source> },
@@ -137,8 +137,7 @@ pub(crate) fn open(shared: &Arc<Shared>, id: &ObjectId, offset: u64, bytes: u64)
         if range.end > object.directory.span() {
             return Err(StoreError::OutOfRange { object: *id, offset, bytes, span: object.directory.span() });
         }
-        let mut origin =
-            Origin { group: state.table.group_id(object), object: *id, attempt: object.attempt, first_part: 0 };
+        let mut origin = Origin { object: *id, maker: object.maker, first_part: 0 };
         // The parts that lie in it, where it begins with one.
         let wanted = parts.partition_point(|part| part.offset + part.bytes <= offset)
             ..parts.partition_point(|part| part.offset < range.end);

@@ -13,7 +13,7 @@ use crate::{
     error::StoreError,
     files::Trouble,
     footer::{self, FooterBlock, Location, Summary},
-    ids::ObjectId,
+    ids::CopyId,
     index::Index,
     meta::{ObjectMeta, PartMeta},
     shared::Shared,
@@ -31,7 +31,7 @@ struct Found {
 /// valid footer were being written when their process ended: nothing in them was ever announced with them, so they are
 /// deleted.
 pub(crate) fn recover(shared: &Shared) -> Result<Vec<ObjectMeta>, StoreError> {
-    let mut found: BTreeMap<ObjectId, Vec<Found>> = BTreeMap::new();
+    let mut found: BTreeMap<CopyId, Vec<Found>> = BTreeMap::new();
     let count = shared.dirs.paths().len();
     for dir in 0..count {
         let listed = shared.dirs.prepare(dir).and_then(|()| shared.dirs.spill_files(dir));
@@ -116,15 +116,12 @@ fn read_payload(file: &dyn DiskFile, location: Location, size: u64) -> io::Resul
 }
 
 /// `None`: blocks are missing, so the object is of no use; their room is free once the rest of their files is.
-fn take_over(shared: &Shared, id: ObjectId, mut found: Vec<Found>) -> Option<ObjectMeta> {
-    // Another attempt may have left blocks of the same object, which need not be the same bytes.
-    let latest = found.iter().map(|found| found.block.attempt).max();
-    found.retain(|found| Some(found.block.attempt) == latest);
+fn take_over(shared: &Shared, id: CopyId, mut found: Vec<Found>) -> Option<ObjectMeta> {
     found.sort_by_key(|found| found.block.start);
     // A block that was written again after a disk error may be there twice.
     found.dedup_by_key(|found| found.block.start);
     let first = &found.first()?.block;
-    let (group, attempt, extents, count) = (first.group, first.attempt, first.extents, first.parts_of_object);
+    let (maker, extents, count) = (first.maker, first.extents, first.parts_of_object);
     if found.len() != extents as usize {
         return None;
     }
@@ -148,6 +145,6 @@ fn take_over(shared: &Shared, id: ObjectId, mut found: Vec<Found>) -> Option<Obj
         })
         .collect();
     let directory = Directory::new(&parts);
-    let taken = shared.with(|state| state.adopt(Sealed { id, group, attempt, directory, extents: &extents }));
+    let taken = shared.with(|state| state.adopt(Sealed { id, maker, directory, extents: &extents }));
     taken.then(|| ObjectMeta::of(id, parts.into()))
 }

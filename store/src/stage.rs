@@ -17,7 +17,7 @@ use crate::{
     error::StoreError,
     fill::Fill,
     hold::{Held, Hold, Home, OwnedSpan},
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     meta::{PartMeta, Parts},
     options::Class,
     scratch::Scratch,
@@ -28,8 +28,6 @@ use crate::{
 /// What [`Store::stage`](crate::Store::stage) is asked for.
 #[derive(Clone, Debug)]
 pub struct StageRequest {
-    /// Whose task it is for; fills carry it in their header.
-    pub group: u128,
     /// What is needed at the same time.
     pub items: Vec<StageItem>,
     /// In which queue it waits.
@@ -42,14 +40,14 @@ pub enum StageItem {
     /// Parts of an object of this store, as one block: in place where they lie in memory in one piece, else loaded.
     Local {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// Which of its parts.
         parts: Parts,
     },
     /// Room for a private copy of parts that come from another node. It never becomes an object of this store.
     Remote {
         /// The object there.
-        object: ObjectId,
+        object: CopyId,
         /// Its parts that come, consecutive, with the offsets they have in the object.
         metas: Vec<PartMeta>,
     },
@@ -122,7 +120,6 @@ impl fmt::Debug for Prefetched {
 /// arguments; it then waits again, at its old place.
 pub struct StageTicket {
     shared: Arc<Shared>,
-    group: u128,
     items: Vec<StageItem>,
     /// `None`: refused at once, or over.
     waiting: Option<(Ticket, Arc<Signal>)>,
@@ -134,7 +131,7 @@ pub struct StageTicket {
 
 impl StageTicket {
     pub(crate) fn new(shared: &Arc<Shared>, request: StageRequest) -> StageTicket {
-        let StageRequest { group, items, class } = request;
+        let StageRequest { items, class } = request;
         let wanted = items
             .iter()
             .map(|item| match item {
@@ -149,7 +146,7 @@ impl StageTicket {
             Err(error) => (None, Some(error)),
         };
         let asked = shared.clock.now();
-        StageTicket { shared: shared.clone(), group, items, waiting, refused, asked, granted: None }
+        StageTicket { shared: shared.clone(), items, waiting, refused, asked, granted: None }
     }
 
     /// What the request waits for, for people: `None` when it can be claimed.
@@ -255,8 +252,8 @@ impl StageTicket {
         Block::new(described.origin, described.parts, Some((self.shared.view(offset, bytes), hold)))
     }
 
-    fn fill(&self, granted: Granted, object: ObjectId, metas: Vec<PartMeta>) -> Result<Fill, StoreError> {
-        let origin = Origin { group: self.group, object, attempt: 0, first_part: 0 };
+    fn fill(&self, granted: Granted, object: CopyId, metas: Vec<PartMeta>) -> Result<Fill, StoreError> {
+        let origin = Origin { object, maker: 0, first_part: 0 };
         let range = byte_range(&metas);
         let count = metas.len();
         let parts = PartSlice::Many(metas.into(), 0..count);

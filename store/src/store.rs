@@ -21,8 +21,8 @@ use crate::{
     disk::Disk,
     error::StoreError,
     files::Files,
-    hold::{Held, Hold},
-    ids::{ObjectId, RowHash},
+    hold::{Held, Hold, OwnedSpan},
+    ids::{CopyId, RowHash},
     io,
     lent::Place,
     meta::{ObjectMeta, PartMeta, Parts},
@@ -43,6 +43,8 @@ use crate::{
 
 /// Memory for objects beside the reserve that a store must have.
 const BLOCKS_MIN: u64 = 4 << 20;
+/// Objects of a group that are described at a time, for the same reason.
+const LISTED_AT_ONCE: usize = 64;
 /// Objects of a group that are deleted at a time, so that others get their turn with the lock.
 const DELETE_AT_ONCE: usize = 1000;
 
@@ -131,90 +133,98 @@ impl Store {
     }
 
     /// Begins an object.
-    pub fn writer(&self, id: ObjectId, options: WriterOptions) -> ObjectWriter {
+    pub fn writer(&self, id: CopyId, options: WriterOptions) -> ObjectWriter {
         LocalWriter::new(self.shared.clone(), id, options).into()
     }
 
-    /// Stores a copy of bytes as an object of one part without rows; its id is the hash of group and content, so the same
-    /// content is the same object within a group, and nobody else's.
+    /// Stores bytes as an object of one part without rows; `name` makes its name of the xxh3-128 of the content.
     ///
     /// # Errors
-    /// No memory, and no directory to write to.
-    pub fn put(&self, group: u128, bytes: &[u8]) -> Result<ObjectMeta, StoreError> {
-        let options = WriterOptions { bytes_hint: bytes.len() as u64, ..WriterOptions::new(group) };
-        self.put_bytes(None, options, bytes, 0, RowHash::default())
+    /// No memory, and no directory to write to. `Conflict` when there is an object of this name with other content.
+    pub fn put(&self, bytes: &[u8], name: impl FnOnce(u128) -> CopyId) -> Result<ObjectMeta, StoreError> {
+        let length = bytes.len() as u64;
+        let mut span = if bytes.is_empty() { None } else { self.shared.allocate(length, false) };
+        let options = WriterOptions { bytes_hint: length, ..WriterOptions::default() };
+        let (content, checksum) = match &mut span {
+            Some(span) => checksum::copy_with_content(&mut span.bytes_mut()[..bytes.len()], bytes),
+            None => checksum::content_and_checksum(bytes),
+        };
+        let id = name(content);
+        if span.is_none() && !bytes.is_empty() {
+            return self.put_to_disk(id, options, bytes, 0, RowHash::default());
+        }
+        let part = PartMeta { offset: 0, bytes: length, rows: 0, row_hash: RowHash::default(), checksum };
+        self.seal_one_part(id, options, span, part)
     }
 
-    /// Stores a copy of bytes as an object of one part with a given id, as a writer would, for small outputs.
+    /// Stores a copy of bytes as an object of one part with a given name, as a writer would, for small outputs.
     ///
     /// # Errors
-    /// As [`Store::put`]; `Conflict` when there is an object of this id with other content.
+    /// As [`Store::put`].
     pub fn put_as(
         &self,
-        id: ObjectId,
-        options: WriterOptions,
-        bytes: &[u8],
-        rows: u64,
-        row_hash: RowHash,
-    ) -> Result<ObjectMeta, StoreError> {
-        self.put_bytes(Some(id), options, bytes, rows, row_hash)
-    }
-
-    fn put_bytes(
-        &self,
-        id: Option<ObjectId>,
+        id: CopyId,
         options: WriterOptions,
         bytes: &[u8],
         rows: u64,
         row_hash: RowHash,
     ) -> Result<ObjectMeta, StoreError> {
         let length = bytes.len() as u64;
-        let by_content = id.is_none();
-        let mut owned = None;
-        let (hash, sum) = if bytes.is_empty() {
-            checksum::id_and_checksum(options.group, bytes)
-        } else {
-            match self.shared.allocate(length, false) {
-                Some(span) => {
-                    let to = owned.insert(span).bytes_mut();
-                    match id {
-                        None => checksum::copy_with_id(options.group, &mut to[..bytes.len()], bytes),
-                        Some(id) => {
-                            to[..bytes.len()].copy_from_slice(bytes);
-                            (id, checksum::of(&to[..bytes.len()]))
-                        }
-                    }
-                }
-                None => {
-                    let id = id.unwrap_or_else(|| ObjectId::of_content(options.group, bytes));
-                    let mut writer = self.writer(id, options);
-                    writer.begin_part(Some(length))?;
-                    writer.write(bytes)?;
-                    writer.end_part(rows, row_hash);
-                    return writer.seal();
-                }
-            }
-        };
-        let id = id.unwrap_or(hash);
-        let part = PartMeta { offset: 0, bytes: length, rows, row_hash, checksum: sum };
+        let mut span = None;
+        if !bytes.is_empty() {
+            let Some(room) = self.shared.allocate(length, false) else {
+                return self.put_to_disk(id, options, bytes, rows, row_hash);
+            };
+            span.insert(room).bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        }
+        let part = PartMeta { offset: 0, bytes: length, rows, row_hash, checksum: checksum::of(bytes) };
+        self.seal_one_part(id, options, span, part)
+    }
+
+    fn put_to_disk(
+        &self,
+        id: CopyId,
+        options: WriterOptions,
+        bytes: &[u8],
+        rows: u64,
+        row_hash: RowHash,
+    ) -> Result<ObjectMeta, StoreError> {
+        let mut writer = self.writer(id, options);
+        writer.begin_part(Some(bytes.len() as u64))?;
+        writer.write(bytes)?;
+        writer.end_part(rows, row_hash);
+        writer.seal()
+    }
+
+    fn seal_one_part(
+        &self,
+        id: CopyId,
+        options: WriterOptions,
+        span: Option<OwnedSpan>,
+        part: PartMeta,
+    ) -> Result<ObjectMeta, StoreError> {
         let extent =
-            owned.as_ref().map(|span| NewExtent { start: 0, bytes: length, memory: Some(span.span()), disk: None });
+            span.as_ref().map(|span| NewExtent { start: 0, bytes: part.bytes, memory: Some(span.span()), disk: None });
         let existing = self.shared.with(|state| {
-            let existing = if state.makes_way(&id, u32::MAX) { None } else { state.meta(&id) };
+            let existing = state.meta(&id);
             if existing.is_none() {
-                let directory = Directory::new(&[part]);
-                let extents = extent.as_slice();
-                state.seal(Sealed { id, group: options.group, attempt: options.attempt, directory, extents });
+                let (directory, extents) = (Directory::new(&[part]), extent.as_slice());
+                state.seal(Sealed { id, maker: options.maker, directory, extents });
             }
             existing
         });
         match existing {
             None => {
-                owned.map(|span| span.into_span());
-                Ok(ObjectMeta { id, bytes: length, rows, row_hash, parts: Arc::new([part]) })
+                span.map(|span| span.into_span());
+                Ok(ObjectMeta {
+                    id,
+                    bytes: part.bytes,
+                    rows: part.rows,
+                    row_hash: part.row_hash,
+                    parts: Arc::new([part]),
+                })
             }
-            // What was put by content is the same whatever a writer said of its rows.
-            Some(existing) if by_content || same_content(&existing.parts, &[part]) => Ok(existing),
+            Some(existing) if same_content(&existing.parts, &[part]) => Ok(existing),
             Some(_) => Err(StoreError::Conflict(id)),
         }
     }
@@ -224,28 +234,27 @@ impl Store {
     ///
     /// The future resolves to `NotFound`, `NoSuchPart`, `TooLarge`, `Corrupt`, `Disk`, `DiskFull` or `Cancelled` where
     /// that cannot be.
-    pub fn get(&self, id: &ObjectId, parts: Parts) -> GetFuture {
+    pub fn get(&self, id: &CopyId, parts: Parts) -> GetFuture {
         match self.resident(id, parts) {
             Err(error) => GetFuture::ready(Err(error)),
             Ok(Some(block)) => GetFuture::ready(Ok(block)),
             Ok(None) => {
                 let items = vec![StageItem::Local { object: *id, parts }];
-                GetFuture::waits(self.stage(StageRequest { group: 0, items, class: Class::Arguments }))
+                GetFuture::waits(self.stage(StageRequest { items, class: Class::Arguments }))
             }
         }
     }
 
     /// As [`Store::get`], but only what is in memory in one piece already: never waits, never copies.
-    pub fn try_get(&self, id: &ObjectId, parts: Parts) -> Option<Block> {
+    pub fn try_get(&self, id: &CopyId, parts: Parts) -> Option<Block> {
         self.resident(id, parts).ok().flatten()
     }
 
-    fn resident(&self, id: &ObjectId, parts: Parts) -> Result<Option<Block>, StoreError> {
+    fn resident(&self, id: &CopyId, parts: Parts) -> Result<Option<Block>, StoreError> {
         let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };
         let found = self.shared.with(|state| {
             let (key, object, parts) = state.find(id, parts)?;
-            let origin =
-                Origin { group: state.table.group_id(object), object: *id, attempt: object.attempt, first_part };
+            let origin = Origin { object: *id, maker: object.maker, first_part };
             let range = byte_range(&parts);
             if range.is_empty() {
                 return Ok(Some((origin, parts, None)));
@@ -273,7 +282,7 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound`, `NoSuchPart`; `Denied` when the first part is on disk and the window has no page.
-    pub fn reader(&self, id: &ObjectId, parts: Parts, window: Scratch) -> Result<ObjectReader, StoreError> {
+    pub fn reader(&self, id: &CopyId, parts: Parts, window: Scratch) -> Result<ObjectReader, StoreError> {
         Ok(LocalReader::open(&self.shared, id, parts, window)?.into())
     }
 
@@ -281,7 +290,7 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound`; `OutOfRange`.
-    pub fn read_range(&self, id: &ObjectId, offset: u64, bytes: u64) -> Result<RangeRead, StoreError> {
+    pub fn read_range(&self, id: &CopyId, offset: u64, bytes: u64) -> Result<RangeRead, StoreError> {
         range_read::open(&self.shared, id, offset, bytes)
     }
 
@@ -305,7 +314,7 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn pin(&self, id: &ObjectId) -> Result<Pin, StoreError> {
+    pub fn pin(&self, id: &CopyId) -> Result<Pin, StoreError> {
         let extents: Vec<ExtentKey> = self.shared.with(|state| {
             let key = state.table.key(id).ok_or(StoreError::NotFound(*id))?;
             let extents: Vec<ExtentKey> = state.table.extents_of(key).map(|(extent, _)| extent).collect();
@@ -321,7 +330,7 @@ impl Store {
     ///
     /// # Errors
     /// `Corrupt`, naming the part; `NotFound`; a disk error.
-    pub fn verify(&self, id: &ObjectId) -> Result<(), StoreError> {
+    pub fn verify(&self, id: &CopyId) -> Result<(), StoreError> {
         let meta = self.meta(id).ok_or(StoreError::NotFound(*id))?;
         let mut piece = Vec::new();
         for (nth, part) in meta.parts.iter().enumerate() {
@@ -352,17 +361,17 @@ impl Store {
     }
 
     /// The directory of an object.
-    pub fn meta(&self, id: &ObjectId) -> Option<ObjectMeta> {
+    pub fn meta(&self, id: &CopyId) -> Option<ObjectMeta> {
         self.shared.with(|state| state.meta(id))
     }
 
     /// Whether there is a sealed object of this id.
-    pub fn contains(&self, id: &ObjectId) -> bool {
+    pub fn contains(&self, id: &CopyId) -> bool {
         self.shared.with(|state| state.table.key(id).is_some())
     }
 
     /// Deletes objects. Unknown ones are ignored; bytes that somebody reads are freed afterwards.
-    pub fn delete(&self, ids: &[ObjectId]) {
+    pub fn delete(&self, ids: &[CopyId]) {
         for ids in ids.chunks(DELETE_AT_ONCE) {
             self.shared.with(|state| state.delete(ids));
         }
@@ -370,7 +379,7 @@ impl Store {
 
     /// Frees parts of objects, once: nobody will ask for them again. Their bytes go as soon as nobody reads them and the
     /// others of the same extent are released, too; asking for them later is `NotFound`. Unknown objects are ignored.
-    pub fn release_parts(&self, ids: &[ObjectId], parts: Parts) {
+    pub fn release_parts(&self, ids: &[CopyId], parts: Parts) {
         for ids in ids.chunks(DELETE_AT_ONCE) {
             self.shared.with(|state| state.release_parts(ids, parts));
         }
@@ -392,17 +401,23 @@ impl Store {
     }
 
     /// Ids of all sealed objects, in order: what a node announces after it was away.
-    pub fn ids(&self) -> Vec<ObjectId> {
+    pub fn ids(&self) -> Vec<CopyId> {
         self.shared.with(|state| state.table.ids().copied().collect())
     }
 
-    /// Ids of the sealed objects of a group, in order.
-    pub fn ids_of(&self, group: u128) -> Vec<ObjectId> {
-        self.shared.with(|state| {
-            let table = &state.table;
-            let is_of = |id: &&ObjectId| table.key(id).is_some_and(|key| table.group_id(table.object(key)) == group);
-            table.ids().filter(is_of).copied().collect()
-        })
+    /// The sealed objects of a group, in order, each with the number of the copy that an attempt made whose bytes it has
+    /// ([`WriterOptions::maker`]).
+    pub fn inventory(&self, group: u128) -> Vec<(ObjectMeta, u32)> {
+        let ids: Vec<CopyId> = self.shared.with(|state| state.table.of_group(group).map(|(id, _)| *id).collect());
+        let mut held = Vec::with_capacity(ids.len());
+        // What is deleted meanwhile is left out.
+        for ids in ids.chunks(LISTED_AT_ONCE) {
+            held.extend(self.shared.with(|state| {
+                let entry = |id: &CopyId| Some((state.meta(id)?, state.table.object(state.table.key(id)?).maker));
+                ids.iter().filter_map(entry).collect::<Vec<_>>()
+            }));
+        }
+        held
     }
 
     /// Figures of this moment.

@@ -1,7 +1,7 @@
 //! The futures API.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::home::{Home, OtherJobs};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
-use crate::ids::{JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyNumber, JobId, JobSecret, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue, NodeShape};
 use crate::shell::Inlet;
 use crate::task::{Arg, Description, Exchange, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
@@ -33,6 +33,10 @@ pub(crate) type CleanUp = Box<dyn FnOnce()>;
 
 struct Inner {
     job: JobId,
+    secret: JobSecret,
+    run: u32,
+    /// How often each content was put in this run.
+    puts: RefCell<HashMap<ObjectId, u32>>,
     owner: Rc<Inlet<ProgramCall>>,
     store: Store,
     functions: BTreeMap<Arc<str>, Vec<NodeId>>,
@@ -49,6 +53,10 @@ struct Inner {
 /// What a [`Futures`] is made of.
 pub(crate) struct FuturesParts {
     pub(crate) job: JobId,
+    /// From what all ids of the job start.
+    pub(crate) secret: JobSecret,
+    /// Which run of the job it is, from 0.
+    pub(crate) run: u32,
     pub(crate) owner: Inlet<ProgramCall>,
     pub(crate) store: Store,
     /// Which nodes offer each function, when the job started.
@@ -71,6 +79,9 @@ impl Futures {
     pub(crate) fn new(parts: FuturesParts) -> Self {
         Self(Rc::new(Inner {
             job: parts.job,
+            secret: parts.secret,
+            run: parts.run,
+            puts: RefCell::default(),
             owner: Rc::new(parts.owner),
             store: parts.store,
             functions: parts.functions,
@@ -169,7 +180,7 @@ impl Futures {
         }
         let (deterministic, commits, args) = (F::DETERMINISTIC, F::COMMITS, args.to_vec());
         let description = Description { function, deterministic, commits, params, args, options };
-        let id = description.id(self.0.job);
+        let id = description.id(self.0.secret);
         self.call(ProgramCall::Submit { id, description })?;
         Ok(id)
     }
@@ -288,10 +299,42 @@ impl Futures {
     /// # Errors
     /// The store cannot take them.
     pub fn put(&self, bytes: &[u8]) -> Result<ObjectRef, JobError> {
-        let meta = self.0.store.put(self.0.job.group(), bytes)?;
+        if bytes.is_empty() {
+            return self.put_nothing();
+        }
+        let mut given = None;
+        let meta = self.0.store.put(bytes, |content| {
+            let object = ObjectId::of_content(self.0.secret, content);
+            let number = self.next_number(object);
+            given = Some((object, number));
+            // A name that is not given: it says that there is none left.
+            number.map_or(object.bare(self.0.job), |number| object.copy(self.0.job, number))
+        })?;
+        let (object, number) = given.expect("a content that was put has a name");
+        let Some(number) = number else {
+            self.0.store.delete(&[meta.id]);
+            let reason = format!("object {object}: all {} numbers for copies of it were given", CopyNumber::PER_RUN);
+            return Err(JobError::Runtime { reason });
+        };
         let output = Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash };
-        self.call(ProgramCall::Put { object: meta.id, output })?;
-        Ok(ObjectRef::adopt(&self.0.owner, meta.id))
+        self.call(ProgramCall::Put { object, number, output })?;
+        Ok(ObjectRef::adopt(&self.0.owner, object))
+    }
+
+    /// What has no bytes is nowhere.
+    fn put_nothing(&self) -> Result<ObjectRef, JobError> {
+        let object = ObjectId::of_content(self.0.secret, exobus_store::content_of(&[]));
+        self.call(ProgramCall::Put { object, number: CopyNumber::FIRST, output: Output::default() })?;
+        Ok(ObjectRef::adopt(&self.0.owner, object))
+    }
+
+    /// Each put makes a copy with a number of its own: one may be freed while the next is made.
+    fn next_number(&self, object: ObjectId) -> Option<CopyNumber> {
+        let mut puts = self.0.puts.borrow_mut();
+        let counted = puts.entry(object).or_default();
+        let number = CopyNumber::new(self.0.run, *counted + 1)?;
+        *counted += 1;
+        Some(number)
     }
 
     /// Puts a value, as MessagePack.

@@ -64,6 +64,8 @@ impl World {
         let (owner, inbox) = mailbox::<OwnerMsg, OwnerEvent>(&post, "owner");
         let futures = Futures::new(FuturesParts {
             job: JobId::from_u128(1),
+            secret: JobSecret::from_u128(2),
+            run: 0,
             owner: owner.inlet(),
             store: self.store.clone(),
             functions: BTreeMap::new(),
@@ -80,6 +82,10 @@ impl World {
     fn at(&self, ms: u64) {
         self.wall.0.store(ms, Ordering::Relaxed);
     }
+}
+
+fn object(number: u128) -> ObjectId {
+    ObjectId::from_u128(number << 32)
 }
 
 fn program(futures: &Futures) -> (Duration, u64, Vec<NodeShape>, Duration) {
@@ -123,7 +129,7 @@ fn a_program_that_asks_for_something_else_is_told_that_it_is_not_deterministic()
 
 #[test]
 fn where_objects_are_is_learned_object_by_object_whoever_asks_first() {
-    let [a, b] = [1, 2].map(|id| (ObjectId(id), vec![NodeId::new(&format!("n{id}"))]));
+    let [a, b] = [1, 2].map(|id| (object(id), vec![NodeId::new(&format!("n{id}"))]));
     let log = vec![Choice::Located(a.0, a.1.clone()), Choice::Random(7), Choice::Located(b.0, b.1.clone())];
     let mut choices = Choices::replaying(log);
     assert_eq!(choices.located(b.0), Some(b.1), "though others come before in the log");
@@ -140,7 +146,7 @@ impl World {
     fn push(&self, futures: &Futures, said: &[(u32, Vec<ObjectId>)]) -> Folds {
         let lanes = ["a", "b"].map(|node| (Place::Node { node: NodeId::new(node), soft: true }, vec![0..3, 3..5]));
         let mut pushes = Pushes::open(futures, &lanes, 3).unwrap();
-        let blocks = (1..=4).map(|id| ObjectRef::adopt(&futures.0.owner, ObjectId(id)));
+        let blocks = (1..=4).map(|id| ObjectRef::adopt(&futures.0.owner, object(id)));
         for block in blocks.collect::<Vec<_>>() {
             pushes.push(futures, &block).unwrap();
         }
@@ -163,7 +169,7 @@ impl World {
 
 #[test]
 fn folds_are_learned_once_and_again_when_the_program_is_run_again() {
-    let (world, ids) = (World::new(), |ids: &[u128]| ids.iter().map(|id| ObjectId(*id)).collect::<Vec<_>>());
+    let (world, ids) = (World::new(), |ids: &[u128]| ids.iter().map(|id| object(*id)).collect::<Vec<_>>());
     let first = world.futures(Choices::default(), 7);
     // What was never pushed, or is folded, is of no interest.
     let learned = world.push(&first, &[(1, ids(&[3, 1, 9])), (0, ids(&[9])), (1, ids(&[3, 4]))]);
@@ -182,7 +188,7 @@ fn folds_are_learned_once_and_again_when_the_program_is_run_again() {
 
 /// Waits for an object that the program can do without.
 async fn waits(futures: &Futures) -> Result<Option<Came>, JobError> {
-    let object = ObjectRef::adopt(&futures.0.owner, ObjectId(7));
+    let object = ObjectRef::adopt(&futures.0.owner, object(7));
     let mut window = Window::new(1);
     window.track_best_effort(futures, &object)?;
     let came = window.next_came(futures).await?;
@@ -194,8 +200,8 @@ async fn waits(futures: &Futures) -> Result<Option<Came>, JobError> {
 fn asked(told: &mut mpsc::UnboundedReceiver<OwnerEvent>, outcome: Result<(), JobError>) -> Vec<&'static str> {
     let calls = std::iter::from_fn(|| told.try_recv().ok());
     let asked = calls.filter_map(|call| match call {
-        OwnerEvent::Program(ProgramCall::MayGiveUp(ObjectId(7))) => Some("may give up"),
-        OwnerEvent::Program(ProgramCall::Cancel(ObjectId(7))) => Some("cancel"),
+        OwnerEvent::Program(ProgramCall::MayGiveUp(given)) if given == object(7) => Some("may give up"),
+        OwnerEvent::Program(ProgramCall::Cancel(given)) if given == object(7) => Some("cancel"),
         OwnerEvent::Program(ProgramCall::Track { object, notify }) => {
             match notify {
                 Notify::Once(answer) => drop(answer.send(outcome.clone())),
@@ -231,11 +237,11 @@ async fn learns(
 #[tokio::test]
 async fn what_was_given_up_is_given_up_when_the_program_is_run_again() {
     let cases = [
-        (Ok(()), Came::Made(ObjectId(7)), Choice::Ready(vec![ObjectId(7)]), vec!["track", "track"]),
+        (Ok(()), Came::Made(object(7)), Choice::Ready(vec![object(7)]), vec!["track", "track"]),
         (
             Err(JobError::Cancelled),
-            Came::GivenUp(ObjectId(7)),
-            Choice::GivenUp(ObjectId(7)),
+            Came::GivenUp(object(7)),
+            Choice::GivenUp(object(7)),
             vec!["may give up", "track", "cancel"],
         ),
     ];

@@ -6,7 +6,7 @@ use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
 use super::queue::Teller;
-use crate::ids::{NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyNumber, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue};
 use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts};
@@ -34,6 +34,8 @@ pub enum ProgramCall {
     Put {
         /// The hash of the bytes.
         object: ObjectId,
+        /// Which copy of it was made.
+        number: CopyNumber,
         /// How many.
         output: Output,
     },

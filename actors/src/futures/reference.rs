@@ -76,7 +76,7 @@ impl ObjectRef {
 
 impl fmt::Debug for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ObjectRef({:032x}, {:?}, {} clones)", self.id.0, self.parts, Rc::strong_count(&self.handle))
+        write!(f, "ObjectRef({}, {:?}, {} clones)", self.id, self.parts, Rc::strong_count(&self.handle))
     }
 }
 

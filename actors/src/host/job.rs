@@ -15,7 +15,7 @@ use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::{Choices, Futures, FuturesParts, OtherJobs, ProgramCall};
 use crate::host::NodeParts;
-use crate::ids::{Incarnation, JobId, NodeId};
+use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::joblog::NodeShape;
 use crate::joblog::Run;
 use crate::membership::Change;
@@ -84,6 +84,7 @@ impl JobRun {
         let (done, ended) = oneshot::channel();
         let (settled, may_begin) = oneshot::channel();
         let (logs, runs) = log.as_ref().map_or((None, 0), |run| (Some(run.logs.clone()), run.past.runs));
+        let secret = log.as_ref().map_or_else(|| JobSecret::new(&*node.random), |run| run.head.secret());
         let mut choices = Choices::default();
         let log = log.map(|run| {
             choices = Choices::replaying(run.past.choices.clone());
@@ -112,6 +113,8 @@ impl JobRun {
         );
         let futures = Futures::new(FuturesParts {
             job,
+            secret,
+            run: runs,
             owner: owner.inlet(),
             store: node.store.clone(),
             functions,

@@ -28,7 +28,7 @@ pub(crate) use parts::NodeParts;
 
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::Futures;
-use crate::ids::{JobId, NodeId};
+use crate::ids::{JobId, JobSecret, NodeId};
 use crate::joblog::{JobLogs, LogError, Opened, Run};
 use crate::protocol;
 use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
@@ -276,28 +276,33 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
             None => return Ok(Accepted::Unknown),
         },
     };
-    Ok(match logs.open_job(&accepted, node.post.node(), node.post.incarnation()).await? {
-        Opened::Ended(end) => {
-            // As it was accepted, whatever the client says that asks now.
-            let spec = logs.spec(job).await?.unwrap_or(accepted);
-            match programs().get(&spec.program) {
-                Some(known) => known.give_back.into_iter().for_each(|give_back| give_back(job, &spec.params)),
-                None => {
-                    warn!(job_id = %job, program = spec.program, "what the job has taken outside is not given back")
+    Ok(
+        match logs
+            .open_job(&accepted, (node.post.node(), node.post.incarnation()), JobSecret::new(&*node.random))
+            .await?
+        {
+            Opened::Ended(end) => {
+                // As it was accepted, whatever the client says that asks now.
+                let spec = logs.spec(job).await?.unwrap_or(accepted);
+                match programs().get(&spec.program) {
+                    Some(known) => known.give_back.into_iter().for_each(|give_back| give_back(job, &spec.params)),
+                    None => {
+                        warn!(job_id = %job, program = spec.program, "what the job has taken outside is not given back")
+                    }
                 }
+                logs.close_job(job, &end).await?;
+                over(node, job);
+                Accepted::Over(end)
             }
-            logs.close_job(job, &end).await?;
-            over(node, job);
-            Accepted::Over(end)
-        }
-        Opened::Over(end) => {
-            // It may have been written down once more just now.
-            logs.forget(job).await?;
-            over(node, job);
-            Accepted::Over(end)
-        }
-        Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),
-    })
+            Opened::Over(end) => {
+                // It may have been written down once more just now.
+                logs.forget(job).await?;
+                over(node, job);
+                Accepted::Over(end)
+            }
+            Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),
+        },
+    )
 }
 
 /// A job is over. Who ran it may not have told the Scheduler, which may have given it a host again.

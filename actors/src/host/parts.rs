@@ -11,6 +11,7 @@ use crate::futures::Home;
 use crate::joblog::LogsLink;
 use crate::membership::Directory;
 use crate::node_manager::{Gate, Stager};
+use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::Post;
 
@@ -25,6 +26,8 @@ pub(crate) struct NodeParts {
     pub(crate) life: Life,
     pub(crate) gate: Gate,
     pub(crate) directory: Directory,
+    /// Where random numbers come from.
+    pub(crate) random: Arc<dyn Random>,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
     /// Where jobs run that this node hosts.

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use crate::task::{FailureKind, Parts, Source, TaskSpec};
+use crate::task::{FailureKind, LocatedSource, Parts, TaskSpec};
 
 /// Letters of the parameters that are shown.
 const PARAMS_SHOWN: usize = 400;
@@ -84,11 +84,11 @@ pub(super) fn input(spec: &TaskSpec) -> String {
     };
     let mut text = format!("parameters {}", shorten(&params, PARAMS_SHOWN));
     for located in spec.args.iter().take(ARGS_SHOWN) {
-        let source = match located.arg.source {
-            Source::Object(object) => format!("object {object}"),
-            Source::Set(set) => format!("set {set}"),
+        let source = match &located.source {
+            LocatedSource::Object { object, .. } => format!("object {object}"),
+            LocatedSource::Set { set, .. } => format!("set {set}"),
         };
-        let parts = match located.arg.parts {
+        let parts = match located.parts {
             Parts::All => String::new(),
             Parts::Range(from, to) => format!(" parts {from}..{to}"),
         };
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{Attempt, JobId, ObjectId, TaskId};
-    use crate::task::{Arg, LocatedArg, Resources, Returns};
+    use crate::task::{LocatedArg, Resources, Returns};
 
     #[test]
     fn who_lacked_memory_is_told_from_who_died_of_something_else() {
@@ -168,12 +168,14 @@ mod tests {
 
     #[test]
     fn input_is_parameters_and_arguments() {
-        let arg =
-            |n| LocatedArg { arg: Arg { source: Source::Object(ObjectId(n)), parts: Parts::Range(2, 3) }, at: None };
+        let arg = |number: u128| {
+            let source = LocatedSource::Object { object: ObjectId::from_u128(number << 32), at: None };
+            LocatedArg { source, parts: Parts::Range(2, 3) }
+        };
         let mut spec = TaskSpec {
             job: JobId::from_u128(1),
             id: TaskId::from_u128(2),
-            attempt: Attempt(1),
+            attempt: Attempt::nth(1),
             function: "f@1".into(),
             params: Bytes::from(rmp_serde::to_vec_named(&("a", 5)).unwrap()),
             args: vec![arg(1)],

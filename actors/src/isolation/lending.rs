@@ -6,7 +6,7 @@ use exobus_store::lent::{Desk, LentError, Loan, Place};
 use exobus_store::{Scratch, Store, StoreError, WriterOptions};
 
 use super::wire::{Answer, LentArgument, LentInPlace, Run, Said};
-use crate::ids::ObjectId;
+use crate::ids::CopyId;
 use crate::registry::{Argument, Granted, InPlace};
 use crate::task::TaskSpec;
 
@@ -102,8 +102,8 @@ impl Lending {
 }
 
 /// Whether an attempt may make an object: one of its own outputs, in its own name.
-fn may_write(spec: &TaskSpec, object: ObjectId, options: &WriterOptions) -> bool {
-    options.group == spec.job.group() && options.attempt == spec.attempt.0 && spec.may_make(object)
+fn may_write(spec: &TaskSpec, object: CopyId, options: &WriterOptions) -> bool {
+    options.maker == spec.attempt.makes().get() && spec.may_make(object)
 }
 
 /// An error for what the other side should not have said.

@@ -231,7 +231,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         params: Bytes::from_static(b"params"),
         job: JobId::from_u128(1),
         task: TaskId::from_u128(2),
-        attempt: Attempt(1),
+        attempt: Attempt::nth(1),
         returns: Returns::One,
         target_bytes: 1 << 20,
         args: vec![LentArgument::InPlace(vec![LentInPlace { number: 0, meta: None, parts: (0, 1) }])],

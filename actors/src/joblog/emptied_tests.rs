@@ -13,9 +13,10 @@ use super::{Entry, JobLog, JobLogs, LogNews, Opened};
 use crate::joblog::Choice;
 use crate::protocol::host::{JobEnd, JobSpec};
 
-use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
+use crate::ids::{Incarnation, JobId, JobSecret, NodeId, ObjectId};
 use crate::task::JobError;
 
+const SECRET: JobSecret = JobSecret::from_u128(9);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// A job stands in streams that were made anew within this time, at the latest.
 const NOTED_WITHIN: Duration = Duration::from_secs(11);
@@ -30,7 +31,7 @@ fn end() -> Entry {
 }
 
 fn learned() -> Entry {
-    Entry::Choice(Choice::GivenUp(ObjectId(1)))
+    Entry::Choice(Choice::GivenUp(ObjectId::from_u128(1 << 32)))
 }
 
 struct World {
@@ -49,7 +50,7 @@ impl World {
 
     async fn runs(logs: &JobLogs, node: &str) -> (super::Past, super::logs::Head) {
         logs.accept(&spec()).await.unwrap();
-        match logs.open_job(&spec(), &NodeId::new(node), Incarnation(1)).await.unwrap() {
+        match logs.open_job(&spec(), (&NodeId::new(node), Incarnation(1)), SECRET).await.unwrap() {
             Opened::Runs(run) => (run.past, run.head),
             Opened::Over(end) | Opened::Ended(end) => panic!("{end:?}"),
         }
@@ -65,7 +66,7 @@ impl World {
         let told = news.clone();
         let log = JobLog::start(&logs, head, move |news| told.borrow_mut().push(news)).unwrap();
         let mut world = Self { faults, bus, logs, log, news };
-        world.log.add(Entry::Run { node: NodeId::new("a") });
+        world.log.add(Entry::Run { node: NodeId::new("a"), secret: SECRET });
         assert_eq!(world.heard().await, LogNews::Durable(1));
         world
     }
@@ -159,7 +160,7 @@ async fn what_waits_to_be_written_is_counted_until_nothing_waits_for_it() {
         world.faults.set(Faults { drop: 1.0, ..Faults::default() });
         let value = vec![0; 1000];
         for _ in 0..100 {
-            world.log.add(Entry::Choice(Choice::GivenUp(ObjectId(1))));
+            world.log.add(Entry::Choice(Choice::GivenUp(ObjectId::from_u128(1 << 32))));
         }
         world.log.add(Entry::End(Ok(value.into())));
         assert!((100 * 128 + 1000..1 << 20).contains(&world.log.waiting_bytes()), "{}", world.log.waiting_bytes());
@@ -180,7 +181,7 @@ async fn a_log_that_was_begun_anew_says_how_the_job_ends() {
         world.log.add(learned());
         world.log.add(end());
         assert_eq!(world.heard().await, LogNews::Durable(3));
-        match anew.open_job(&spec(), &NodeId::new("b"), Incarnation(1)).await.unwrap() {
+        match anew.open_job(&spec(), (&NodeId::new("b"), Incarnation(1)), SECRET).await.unwrap() {
             Opened::Ended(end) => assert_eq!(end.result, Err(JobError::Cancelled)),
             opened => panic!("{opened:?}"),
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{NodeId, TaskId};
+use crate::ids::{CopyNumber, JobSecret, NodeId, TaskId};
 use crate::joblog::Choice;
 use crate::task::{Consumed, JobError, Output};
 
@@ -14,10 +14,12 @@ pub enum Entry {
     Run {
         /// The node.
         node: NodeId,
+        /// From what all ids of the job start: what the first entry says.
+        secret: JobSecret,
     },
     /// The program learned something.
     Choice(Choice),
-    /// A task completed for the first time.
+    /// A task completed: for the first time, or again, since what it had made was lost.
     Done(TaskDone),
     /// The job is over, and this is what its program returned.
     End(Result<Bytes, JobError>),
@@ -32,10 +34,28 @@ pub struct TaskDone {
     pub node: NodeId,
     /// Its outputs, in order.
     pub outputs: Vec<Output>,
+    /// For each output, the attempt that was accepted, by the number of the copies that it made.
+    pub made_by: Vec<CopyNumber>,
     /// What it read, for the books of its exchanges.
     pub consumed: Vec<Consumed>,
     /// The bytes of outputs that are small, by index.
     pub values: Vec<(u32, Bytes)>,
+}
+
+impl TaskDone {
+    /// What is known of a task that was done `before`, too, and ran again. It has read the same, and its books were kept the first time; what
+    /// the same attempt made has the same bytes.
+    pub(crate) fn after(mut self, before: Self) -> Self {
+        let same = |index: u32| self.made_by.get(index as usize) == before.made_by.get(index as usize);
+        let known: Vec<_> = before.values.into_iter().filter(|(index, _)| same(*index)).collect();
+        let news = |values: &[(u32, Bytes)], index| values.iter().all(|(known, _)| *known != index);
+        for (index, bytes) in known {
+            if news(&self.values, index) {
+                self.values.push((index, bytes));
+            }
+        }
+        Self { consumed: before.consumed, ..self }
+    }
 }
 
 /// What earlier runs of a program have left, in order.
@@ -43,6 +63,8 @@ pub struct TaskDone {
 pub struct Past {
     /// How many runs began before this one; 0: it is the first.
     pub runs: u32,
+    /// From what all ids of the job start, where it has run before.
+    pub secret: Option<JobSecret>,
     /// What they learned.
     pub choices: Vec<Choice>,
     /// What they got done.
@@ -55,7 +77,10 @@ impl Past {
     pub(crate) fn add(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             match entry {
-                Entry::Run { .. } => self.runs += 1,
+                Entry::Run { secret, .. } => {
+                    self.runs += 1;
+                    self.secret.get_or_insert(secret);
+                }
                 Entry::End(result) => self.end = Some(result),
                 Entry::Choice(choice) => self.choices.push(choice),
                 Entry::Done(done) => self.done.push(done),
@@ -71,14 +96,15 @@ mod tests {
 
     #[test]
     fn a_log_tells_what_was_begun_learned_and_done_in_order() {
-        let run = || Entry::Run { node: NodeId::new("a") };
-        let given_up = |number| Choice::GivenUp(ObjectId(number));
-        let (values, consumed, outputs) = (Vec::new(), Vec::new(), Vec::new());
-        let done = TaskDone { task: TaskId::from_u128(1), node: NodeId::new("a"), outputs, consumed, values };
+        let run = |secret| Entry::Run { node: NodeId::new("a"), secret: JobSecret::from_u128(secret) };
+        let given_up = |number: u128| Choice::GivenUp(ObjectId::from_u128(number << 32));
+        let (values, consumed, outputs, made_by) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let done = TaskDone { task: TaskId::from_u128(1), node: NodeId::new("a"), outputs, made_by, consumed, values };
         let mut past = Past::default();
-        past.add(vec![run(), Entry::Choice(given_up(1)), Entry::Done(done.clone())]);
-        past.add(vec![run(), Entry::Choice(given_up(2)), Entry::End(Ok(Bytes::from_static(b"7")))]);
+        past.add(vec![run(7), Entry::Choice(given_up(1)), Entry::Done(done.clone())]);
+        past.add(vec![run(8), Entry::Choice(given_up(2)), Entry::End(Ok(Bytes::from_static(b"7")))]);
         let choices = vec![given_up(1), given_up(2)];
-        assert_eq!(past, Past { runs: 2, choices, done: vec![done], end: Some(Ok(Bytes::from_static(b"7"))) });
+        let (secret, end) = (Some(JobSecret::from_u128(7)), Some(Ok(Bytes::from_static(b"7"))));
+        assert_eq!(past, Past { runs: 2, secret, choices, done: vec![done], end });
     }
 }

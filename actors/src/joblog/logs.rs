@@ -18,7 +18,7 @@ use super::entry::{Entry, Past};
 use crate::protocol::host::{JobEnd, JobSpec};
 
 use crate::durable::open_durable;
-use crate::ids::{Incarnation, JobId, NodeId};
+use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::task::JobError;
 
 /// The streams, and what their subjects begin with.
@@ -191,6 +191,8 @@ pub(crate) struct Head {
     pub(super) node: NodeId,
     /// What the run is called, as no other one.
     pub(super) name: String,
+    /// From what all ids of the job start.
+    pub(super) secret: JobSecret,
     /// How many runs began before.
     pub(super) runs: u32,
     /// The log's last record.
@@ -198,6 +200,11 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// From what all ids of the job start.
+    pub(crate) fn secret(&self) -> JobSecret {
+        self.secret
+    }
+
     /// Whether earlier runs are not known here, and nodes may know of some: servers were emptied.
     pub(crate) fn forgets(&self) -> bool {
         self.runs == 0 && self.last.identity.starts_with(ANEW)
@@ -330,11 +337,16 @@ impl JobLogs {
         record.map(|record| decode(job, &record)).transpose()
     }
 
-    /// Begins a run of an accepted job on `node`: whoever wrote its log before cannot any more.
+    /// Begins a run of an accepted job on a node: whoever wrote its log before cannot any more. `fresh`: its secret, where it has none yet.
     ///
     /// # Errors
     /// See [`LogError`].
-    pub async fn open_job(&self, spec: &JobSpec, node: &NodeId, incarnation: Incarnation) -> Result<Opened, LogError> {
+    pub async fn open_job(
+        &self,
+        spec: &JobSpec,
+        (node, incarnation): (&NodeId, Incarnation),
+        fresh: JobSecret,
+    ) -> Result<Opened, LogError> {
         let job = spec.job;
         let subject = self.subject(job, "log")?;
         let identity = self.identity().await?;
@@ -346,13 +358,14 @@ impl JobLogs {
             if let Some(result) = past.end.take() {
                 return Ok(Opened::Ended(Box::new(JobEnd::of(result))));
             }
-            let run = encode(&[Entry::Run { node: node.clone() }])?;
+            let secret = past.secret.unwrap_or(fresh);
+            let run = encode(&[Entry::Run { node: node.clone(), secret }])?;
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);
             let id = format!("{job}-{name}-opens-{last}");
             match append(&self.jobs, &subject, run, (Expect::LastOfSubject(last), &id), SOON).await {
                 Ok(sequence) => {
                     let last = Mark { identity, sequence };
-                    let head = Head { spec: spec.clone(), node: node.clone(), name, runs: past.runs, last };
+                    let head = Head { spec: spec.clone(), node: node.clone(), name, secret, runs: past.runs, last };
                     return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, head })));
                 }
                 // What was appended meanwhile counts, too.
@@ -372,7 +385,8 @@ impl JobLogs {
         self.accept(&head.spec).await?;
         let (job, name) = (head.spec.job, &head.name);
         // Whoever takes it up is a later run than this one for all nodes.
-        let run = encode(&vec![Entry::Run { node: head.node.clone() }; head.runs as usize + 1])?;
+        let entry = Entry::Run { node: head.node.clone(), secret: head.secret };
+        let run = encode(&vec![entry; head.runs as usize + 1])?;
         let id = format!("{job}-{name}-anew");
         let subject = self.subject(job, "log")?;
         Ok(append(&self.jobs, &subject, run, (Expect::LastOfSubject(0), &id), SOON).await?)

@@ -13,12 +13,13 @@ use super::copying::{self, Copied, Source};
 use super::event::{MergerEvent, News};
 use crate::node_manager::{Look, Take};
 use crate::protocol;
+use crate::protocol::copies::{LocatedObjects, Whereabouts};
 use crate::protocol::merger::MergerMsg;
-use crate::protocol::node_manager::{ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::node_manager::SET_MEMBERS_PER_MESSAGE;
 use crate::protocol::owner::OwnerMsg;
 
 use super::state::{Effect, Key, State};
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, JobId};
 use crate::node_manager::Stager;
 use crate::shell::{Actor, Address, Kind, Post, Scope};
 use crate::task::Parts;
@@ -83,10 +84,15 @@ impl Merger {
         }
     }
 
-    fn push(&mut self, job: JobId, lane: u32, objects: &ObjectIds, nodes: &[NodeId], at: &[u16]) {
-        for (object, at) in objects.iter().zip(at) {
-            let at = nodes.get(usize::from(*at)).filter(|node| *node != self.post.node());
-            self.state.push(job, lane, object, at.cloned());
+    fn push(&mut self, job: JobId, lane: u32, objects: &LocatedObjects) {
+        for (object, at) in objects.iter() {
+            match at {
+                Whereabouts::At(node, number) => {
+                    let at = Some(node).filter(|node| node != self.post.node());
+                    self.state.push(job, lane, object.copy(job, number), at);
+                }
+                Whereabouts::NoBytes | Whereabouts::Lost => self.state.push(job, lane, object.bare(job), None),
+            }
         }
     }
 
@@ -126,7 +132,7 @@ impl Merger {
         let _ = answer.send(taken.collect());
     }
 
-    fn take_one(&mut self, job: JobId, object: ObjectId, parts: Parts) -> Option<Block> {
+    fn take_one(&mut self, job: JobId, object: CopyId, parts: Parts) -> Option<Block> {
         let key = self.state.take(job, object, parts)?;
         let copies = self.copies.get_mut(&key)?;
         let Copied { block, mut reserved, .. } = copies.remove(&parts)?;
@@ -146,17 +152,17 @@ impl Merger {
 
     fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
         match effect {
-            Effect::Size { work, key: (job, _, object), at, ranges } => {
-                let (stager, source) = (self.stager.clone(), Source { job, object, at, ranges });
+            Effect::Size { work, key: (_, _, object), at, ranges } => {
+                let (stager, source) = (self.stager.clone(), Source { object, at, ranges });
                 self.begin(work, scope, async move {
                     let sizes = copying::sizes(&stager, &source).await;
                     News::Sized(sizes.inspect_err(|error| debug!(object_id = %object, %error, "push not sized")).ok())
                 });
             }
             Effect::Copy { work, key, at, ranges } => {
-                let (job, _, object) = key;
+                let (_, _, object) = key;
                 let metas = self.directories.remove(&key).unwrap_or_default();
-                let (stager, source) = (self.stager.clone(), Source { job, object, at, ranges });
+                let (stager, source) = (self.stager.clone(), Source { object, at, ranges });
                 let inbox = scope.inbox().clone();
                 self.begin(work, scope, async move {
                     let tell = |news| drop(inbox.send(MergerEvent::News(work, news)));
@@ -206,7 +212,7 @@ impl Merger {
             MergerMsg::Open { job, owner, lane, ranges, fold_at } => {
                 self.state.open(job, lane, owner, ranges, fold_at);
             }
-            MergerMsg::Push { job, lane, objects, nodes, at } => self.push(job, lane, &objects, &nodes, &at),
+            MergerMsg::Push { job, lane, objects } => self.push(job, lane, &objects),
             MergerMsg::EndJob { job } => {
                 self.state.end(job);
                 self.owners.remove(&job);

@@ -2,7 +2,7 @@
 
 use exobus_store::{Block, Class, PartMeta, StageItem, StageRequest, Staged, StagedItem, StoreError};
 
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, NodeId};
 use crate::node_manager::Stager;
 use crate::task::{FailureKind, Parts, TaskFailure};
 
@@ -16,8 +16,7 @@ pub struct Copied {
 
 /// Pieces of one object, and where it is.
 pub(super) struct Source {
-    pub(super) job: JobId,
-    pub(super) object: ObjectId,
+    pub(super) object: CopyId,
     pub(super) at: NodeId,
     pub(super) ranges: Vec<Parts>,
 }
@@ -38,10 +37,10 @@ pub(super) async fn copy(
     metas: Vec<Vec<PartMeta>>,
     tell: impl Fn(super::News),
 ) -> Result<Vec<Copied>, TaskFailure> {
-    let Source { job, object, at, ranges } = source;
+    let Source { object, at, ranges } = source;
     let reserve = |metas| {
         let items = vec![StageItem::Remote { object: *object, metas }];
-        stager.store.stage(StageRequest { group: job.group(), items, class: Class::Prefetch })
+        stager.store.stage(StageRequest { items, class: Class::Prefetch })
     };
     let tickets: Vec<_> = metas.into_iter().map(reserve).collect();
     if tickets.iter().any(|ticket| !ticket.has_memory()) {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, JobId, NodeId};
 use crate::task::Parts;
 
 /// Blocks that are sized or copied at a time: enough to hide a round trip, few enough that the fetches of tasks that are
@@ -17,7 +17,7 @@ const WORKS_AT_ONCE: usize = 4;
 const FOLDS_AWAITED: u64 = 4;
 
 /// A block: job, lane and object.
-pub(super) type Key = (JobId, u32, ObjectId);
+pub(super) type Key = (JobId, u32, CopyId);
 
 /// Where a block is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +66,16 @@ struct Lane {
     fold_at: usize,
     folds: u64,
     /// Blocks that are in no fold, by number ...
-    open: BTreeMap<u64, ObjectId>,
+    open: BTreeMap<u64, CopyId>,
     /// ... and those of them that are here, or of which nothing will come.
-    settled: BTreeMap<u64, ObjectId>,
+    settled: BTreeMap<u64, CopyId>,
 }
 
 /// A question that is answered when nothing of it is on its way.
 #[derive(Debug)]
 struct Look {
     job: JobId,
-    pieces: Vec<(ObjectId, Parts)>,
+    pieces: Vec<(CopyId, Parts)>,
 }
 
 /// What the Merger has to do.
@@ -93,7 +93,7 @@ pub(super) enum Effect {
     Answer { look: u64, here: Vec<bool> },
     /// Tell the job that these blocks are to be folded: so many bytes of them are here; `tight`: fewer than usual, or not
     /// all here, because memory is short.
-    FoldDue { job: JobId, owner: NodeId, lane: u32, blocks: Vec<ObjectId>, bytes: u64, tight: bool },
+    FoldDue { job: JobId, owner: NodeId, lane: u32, blocks: Vec<CopyId>, bytes: u64, tight: bool },
 }
 
 /// The table of a node.
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// An object exists, `at` another node; `None`: nothing of it has to be copied.
-    pub(super) fn push(&mut self, job: JobId, lane: u32, object: ObjectId, at: Option<NodeId>) {
+    pub(super) fn push(&mut self, job: JobId, lane: u32, object: CopyId, at: Option<NodeId>) {
         let (key, number) = ((job, lane, object), self.number());
         let Some(entry) = self.lanes.get_mut(&(job, lane)) else { return };
         if self.blocks.contains_key(&key) {
@@ -254,7 +254,7 @@ impl State {
     }
 
     /// A task is going to read these pieces, and asks which of them are here.
-    pub(super) fn look(&mut self, look: u64, job: JobId, pieces: Vec<(ObjectId, Parts)>) {
+    pub(super) fn look(&mut self, look: u64, job: JobId, pieces: Vec<(CopyId, Parts)>) {
         for (object, parts) in &pieces {
             // What has not even got its memory would keep the task waiting for it: the task has its own place in the queue.
             if let Some(key) = self.find(job, *object, *parts)
@@ -268,7 +268,7 @@ impl State {
     }
 
     /// A task takes a piece; the block that it is of, if it is here. It does without one that is on its way.
-    pub(super) fn take(&mut self, job: JobId, object: ObjectId, parts: Parts) -> Option<Key> {
+    pub(super) fn take(&mut self, job: JobId, object: CopyId, parts: Parts) -> Option<Key> {
         let key = self.find(job, object, parts)?;
         if self.blocks[&key].stage != Stage::Here {
             self.give_up(key);
@@ -285,7 +285,7 @@ impl State {
     }
 
     /// The block with this piece; where two lanes have it, the one that is here, or else may come.
-    fn find(&self, job: JobId, object: ObjectId, parts: Parts) -> Option<Key> {
+    fn find(&self, job: JobId, object: CopyId, parts: Parts) -> Option<Key> {
         let lanes = self.lanes.range((job, 0)..=(job, u32::MAX)).filter(|(_, lane)| lane.ranges.contains(&parts));
         let blocks = lanes.filter_map(|((job, lane), _)| self.blocks.get_key_value(&(*job, *lane, object)));
         let best = blocks.max_by_key(|(_, block)| match block.stage {
@@ -430,7 +430,7 @@ impl State {
         let lane = &self.lanes[&(job, number)];
         let (fold_at, here) = (lane.fold_at, lane.settled.len());
         let tight = here < fold_at;
-        let blocks: Vec<ObjectId> = if !tight {
+        let blocks: Vec<CopyId> = if !tight {
             lane.settled.values().take(fold_at).copied().collect()
         } else if !self.is_short() {
             return false;
@@ -446,7 +446,7 @@ impl State {
         true
     }
 
-    fn folded(&mut self, lane: (JobId, u32), blocks: Vec<ObjectId>, tight: bool) {
+    fn folded(&mut self, lane: (JobId, u32), blocks: Vec<CopyId>, tight: bool) {
         let members: BTreeSet<Key> = blocks.iter().map(|object| (lane.0, lane.1, *object)).collect();
         let entry = self.lanes.get_mut(&lane).expect("a lane that folds");
         entry.folds += 1;

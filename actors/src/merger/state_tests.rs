@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::state::{Effect, Key, State};
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, JobId, NodeId};
 use crate::task::Parts;
 
 const CAP: u64 = 1000;
 const JOB: JobId = JobId::from_u128(1);
 const PIECES: [Parts; 2] = [Parts::Range(0, 4), Parts::Range(4, 6)];
+
+fn copy(job: JobId, bits: u128) -> CopyId {
+    CopyId::new(job.group(), bits)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
@@ -37,10 +41,10 @@ struct World {
     sizes: BTreeMap<Key, u64>,
     /// Copies that are here.
     copies: BTreeMap<Key, BTreeMap<Parts, u64>>,
-    pushed: BTreeMap<(JobId, u32), BTreeSet<ObjectId>>,
-    folded: BTreeMap<(JobId, u32), BTreeSet<ObjectId>>,
+    pushed: BTreeMap<(JobId, u32), BTreeSet<CopyId>>,
+    folded: BTreeMap<(JobId, u32), BTreeSet<CopyId>>,
     folds: Vec<Folded>,
-    asked: BTreeMap<u64, Vec<(JobId, ObjectId, Parts)>>,
+    asked: BTreeMap<u64, Vec<(JobId, CopyId, Parts)>>,
     answers: BTreeMap<u64, Vec<bool>>,
     looks: u64,
 }
@@ -77,7 +81,7 @@ impl World {
 
     /// `bytes` of each piece.
     fn push_to(&mut self, job: JobId, lane: u32, object: u128, bytes: Option<u64>) {
-        let object = ObjectId(object);
+        let object = copy(job, object);
         self.state.push(job, lane, object, bytes.map(|_| NodeId::new("other")));
         self.sizes.entry((job, lane, object)).or_insert(bytes.unwrap_or(0));
         if let Some(pushed) = self.pushed.get_mut(&(job, lane)) {
@@ -129,7 +133,7 @@ impl World {
                         assert!(self.pushed[&(job, lane)].contains(block), "{block} was pushed");
                         assert!(folded.insert(*block), "{block} is folded once");
                     }
-                    let blocks = blocks.iter().map(|block| block.0).collect();
+                    let blocks = blocks.iter().map(|block| block.bits).collect();
                     self.folds.push(Folded { lane: (job, lane), blocks, bytes, tight });
                 }
             }
@@ -146,12 +150,12 @@ impl World {
     }
 
     fn work_on(&self, object: u128) -> u64 {
-        let mut works = self.works.iter().filter(|(_, (_, key))| key.2 == ObjectId(object));
+        let mut works = self.works.iter().filter(|(_, (_, key))| key.2.bits == object);
         *works.next().expect("it is worked on").0
     }
 
     fn is_worked_on(&self, object: u128) -> bool {
-        self.works.values().any(|(_, key)| key.2 == ObjectId(object))
+        self.works.values().any(|(_, key)| key.2.bits == object)
     }
 
     /// Ends a work well.
@@ -185,10 +189,10 @@ impl World {
     }
 
     fn look(&mut self, pieces: &[(u128, Parts)]) -> u64 {
-        self.look_of(JOB, pieces.iter().map(|(object, parts)| (ObjectId(*object), *parts)).collect())
+        self.look_of(JOB, pieces.iter().map(|(object, parts)| (copy(JOB, *object), *parts)).collect())
     }
 
-    fn look_of(&mut self, job: JobId, pieces: Vec<(ObjectId, Parts)>) -> u64 {
+    fn look_of(&mut self, job: JobId, pieces: Vec<(CopyId, Parts)>) -> u64 {
         self.looks += 1;
         self.asked.insert(self.looks, pieces.iter().map(|(object, parts)| (job, *object, *parts)).collect());
         self.state.look(self.looks, job, pieces);
@@ -197,7 +201,7 @@ impl World {
     }
 
     fn take(&mut self, job: JobId, object: u128, parts: Parts) -> bool {
-        let taken = self.state.take(job, ObjectId(object), parts);
+        let taken = self.state.take(job, copy(job, object), parts);
         if let Some(key) = taken {
             let copies = self.copies.get_mut(&key).expect("what is taken is here");
             copies.remove(&parts).expect("and this piece of it");
@@ -312,7 +316,7 @@ fn when_arguments_need_memory_what_will_be_needed_last_goes_first() {
         world.finish_all();
     }
     assert_eq!(world.folds().len(), 2);
-    let here = |world: &World| world.copies.keys().map(|key| key.2.0).collect::<Vec<_>>();
+    let here = |world: &World| world.copies.keys().map(|key| key.2.bits).collect::<Vec<_>>();
     for expected in [vec![1, 2, 3, 4], vec![1, 2, 3], vec![1, 2]] {
         world.state.tight(20);
         world.settle();
@@ -374,7 +378,7 @@ fn copies_that_nobody_asked_for_make_room_after_some_folds() {
     }
     let bytes: Vec<u64> = world.folds.iter().map(|fold| fold.bytes).collect();
     assert_eq!(bytes, [250, 250, 250, 250, 0, 250]);
-    let here: Vec<u128> = world.copies.keys().map(|key| key.2.0).collect();
+    let here: Vec<u128> = world.copies.keys().map(|key| key.2.bits).collect();
     assert_eq!(here, [1, 2, 3, 5], "the oldest went");
 }
 
@@ -404,7 +408,7 @@ fn one_job_ends_and_leaves_the_others_alone() {
         world.push_to(other, 0, object, Some(10));
     }
     world.finish_all();
-    let waits = world.look_of(other, vec![(ObjectId(0), PIECES[0])]);
+    let waits = world.look_of(other, vec![(copy(other, 0), PIECES[0])]);
     assert_eq!(world.answers[&waits], [true]);
     world.state.end(JOB);
     world.settle();
@@ -460,9 +464,10 @@ impl World {
             Step::Open { job: of, lane } => self.open(job(of), lane),
             // What is repeated is as it was.
             Step::Push { job: of, lane, object, bytes } => {
-                let known = self.sizes.get(&(job(of), lane, ObjectId(object))).copied();
+                let known = self.sizes.get(&(job(of), lane, copy(job(of), object))).copied();
                 // Folded and let go: the Owner's session tells nothing twice, so this is another block.
-                let folded = self.folded.get(&(job(of), lane)).is_some_and(|done| done.contains(&ObjectId(object)));
+                let folded =
+                    self.folded.get(&(job(of), lane)).is_some_and(|done| done.contains(&copy(job(of), object)));
                 if !folded {
                     self.push_to(job(of), lane, object, known.map_or(bytes, |known| bytes.map(|_| known)));
                 }
@@ -496,7 +501,7 @@ impl World {
                 assert!(after <= before);
             }
             Step::Look { job: of, objects } => {
-                let pieces = objects.iter().map(|object| (ObjectId(*object), PIECES[0])).collect();
+                let pieces = objects.iter().map(|object| (copy(job(of), *object), PIECES[0])).collect();
                 self.look_of(job(of), pieces);
             }
             Step::Take { job: of, object, piece } => drop(self.take(job(of), object, PIECES[piece])),

@@ -19,6 +19,7 @@ use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{Doubts, ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};
+use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
@@ -52,6 +53,7 @@ pub(super) struct Base {
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
     home: Home,
+    random: Arc<dyn Random>,
     /// The name of the node, from when this process has it.
     pub(super) name: RefCell<Option<Name>>,
     /// Whom the store tells that memory is tight, while it is there.
@@ -103,6 +105,7 @@ impl Base {
         Ok(Self {
             logs,
             home,
+            random: options.random.clone(),
             link: SchedulerLink::new(post.clone()),
             opened_at: post.clock().now(),
             post,
@@ -183,6 +186,7 @@ impl Base {
             stager,
             scheduler: self.link.clone(),
             over: self.jobs_over.clone(),
+            random: self.random.clone(),
             logs: self.logs.clone(),
             home: self.home.clone(),
             life: Life::new(),

@@ -1,5 +1,5 @@
 //! What an earlier process of this node left on its disks. Objects of jobs that are not over stay: their Owners ask what is here
-//! (`TakeStock`), and need not make them again. What belongs to jobs that are known to be over is deleted before anybody
+//! (`TakeInventory`), and need not make them again. What belongs to jobs that are known to be over is deleted before anybody
 //! hears that the node is there. A log that does not answer says nothing: then it is as with jobs that end while a node is away,
 //! the node tells the Scheduler of which jobs it has something (`SchedulerMsg::Holds`).
 

@@ -3,6 +3,11 @@
 mod counting;
 mod saying;
 
+#[cfg(test)]
+mod copies_tests;
+#[cfg(test)]
+mod test_world;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exobus_store::{Clock, Store};
+use exobus_store::{Clock, ObjectMeta, Store};
 use tracing::{debug, warn};
 
 use self::counting::Counted;
@@ -19,20 +24,21 @@ use super::event::NodeEvent;
 use super::executor::{ExecutorLink, Flags, Report, Work};
 use super::losses::objects_of;
 use crate::protocol;
-use crate::protocol::node_manager::{NO_BYTES, NodeMsg, STOCK_PER_MESSAGE};
+use crate::protocol::copies::{LocatedObjects, Whereabouts};
+use crate::protocol::node_manager::{INVENTORY_PER_MESSAGE, NodeMsg};
 use crate::protocol::owner::OwnerMsg;
 
-use super::staging::{Located, Members, Prepared, Stager, StagingDone};
+use super::staging::{Members, Prepared, Stager, StagingDone, Version};
 use super::state::{Effect, Key, NodeState, Phase};
 use super::waits::Waits;
 use super::why::Trail;
 use crate::event::NodeFigures;
-use crate::ids::{Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Incarnation, JobId, NodeId, SetId};
 use crate::registry::{Function, VALUE_MAX_BYTES};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Inbox, Kind, Post, Scope};
 use crate::task::{
-    Consumed, FailureKind, Output, Parts, Resources, Returns, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
+    Consumed, FailureKind, LocatedSource, Output, Parts, Resources, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
 };
 
 /// How often timeouts are looked after and figures are sent.
@@ -117,7 +123,7 @@ struct Running {
 /// An attempt that runs on although it was cancelled.
 struct Cancelled {
     flags: Arc<Flags>,
-    /// How many outputs it may seal before it ends.
+    /// How many outputs it may seal and have told nobody of when it ends.
     outputs: u32,
 }
 
@@ -172,8 +178,7 @@ impl NodeManager {
         }
     }
 
-    /// Whether a job is known to have begun again since this run of it: what an Owner of that run says, which may know nothing of it,
-    /// would be about objects of the same names that are another run's.
+    /// Whether a job is known to have begun again since this run of it: an Owner of that run is over, and may know nothing of it.
     fn is_taken_over(&self, job: JobId, run: u32) -> bool {
         self.runs.get(&job).is_some_and(|latest| run < *latest)
     }
@@ -224,6 +229,7 @@ impl NodeManager {
 
     fn stage(&mut self, key: Key, scope: &mut Scope<'_, Self>) {
         let now = self.clock.now();
+        self.ask_for_sets(key);
         let Some(running) = self.attempts.get_mut(&key) else { return };
         running.waited.queued_us = micros(now.saturating_sub(running.waits_since));
         let sets = |id| self.sets.get(&(key.0, id)).cloned();
@@ -231,6 +237,24 @@ impl NodeManager {
         running.trail = Some(trail.clone());
         let work = self.stager.stage(&running.spec, running.function, &sets, trail);
         scope.later(async move { Some(NodeEvent::Staged(StagingDone { key, outcome: work.await })) });
+    }
+
+    /// Asks for the sets that an attempt reads and this node does not know: it fails, and the next one finds them.
+    fn ask_for_sets(&mut self, (job, task, attempt): Key) {
+        let Some(running) = self.attempts.get(&(job, task, attempt)) else { return };
+        let known = |set, version| {
+            let known = self.sets.get(&(job, set));
+            known.is_some_and(|known| known.is_known((attempt.run(), version)))
+        };
+        let unknown = running.spec.args.iter().filter_map(|arg| match arg.source {
+            LocatedSource::Set { set, version } if !known(set, version) => Some(set),
+            LocatedSource::Set { .. } | LocatedSource::Object { .. } => None,
+        });
+        let (owner, unknown) = (running.owner.clone(), unknown.collect::<Vec<_>>());
+        for set in unknown {
+            let node = self.node();
+            self.tell(job, &owner, OwnerMsg::SetUnknown { node, set });
+        }
     }
 
     fn staged(&mut self, done: StagingDone) {
@@ -299,27 +323,21 @@ impl NodeManager {
                 let message = OwnerMsg::Yielded { node, incarnation, task, attempt, index, output };
                 match self.attempts.get(&(job, task, attempt)).map(|running| running.owner.clone()) {
                     Some(owner) => self.tell(job, &owner, message),
-                    // It was cancelled: the Owner frees what does not count.
-                    None => self.tell_of_outputs(job, task, index..index + 1, message),
+                    None => self.delete_made((job, task, attempt), index..index + 1),
                 }
             }
             Report::Finished { job, task, attempt, outcome, mut figures, value } => {
                 let key = (job, task, attempt);
                 let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
                     let outputs = self.cancelled.remove(&key).map_or(0, |cancelled| cancelled.outputs);
-                    match outcome {
-                        Ok((outputs, consumed)) => self.completed_anyway(key, outputs, consumed, figures),
-                        Err(_) if outputs > 0 => self.stopped(key, outputs),
-                        Err(_) => {}
-                    }
-                    return;
+                    return self.ended_in_vain(key, outputs, outcome, figures);
                 };
                 let TaskTiming { executor, started_us, .. } = figures.timing;
                 let ready_us = started_us.saturating_sub(micros(running.waits_since));
                 figures.timing = TaskTiming { executor, started_us, ready_us, ..running.waited };
                 match outcome {
                     Ok((outputs, consumed)) => {
-                        let values = self.small(&running.owner, task, &outputs, value);
+                        let values = self.small(&running.owner, key, &outputs, value);
                         let message = OwnerMsg::Completed {
                             node,
                             incarnation,
@@ -333,11 +351,13 @@ impl NodeManager {
                         self.tell(job, &running.owner, message);
                     }
                     Err(_) if running.timed_out => {
+                        self.delete_made(key, 0..running.spec.announced_at_its_end());
                         let message = format!("after {} ms", running.spec.timeout_ms);
                         let failure = TaskFailure::new(FailureKind::Timeout, message);
                         self.fail(key, &running.owner, failure, Some(figures));
                     }
                     Err(failure) => {
+                        self.delete_made(key, 0..running.spec.announced_at_its_end());
                         let objects = objects_of(&running.spec, &|id| self.sets.get(&(job, id)).cloned());
                         let failure = self.stager.with_losses(failure, objects.iter());
                         self.fail(key, &running.owner, failure, Some(figures));
@@ -349,7 +369,13 @@ impl NodeManager {
 
     /// The bytes of small outputs, for the job's log, and for an Owner on another node: what a job would have to begin anew for,
     /// should this node be lost, is often a few bytes that say what was written where.
-    fn small(&self, owner: &NodeId, task: TaskId, outputs: &[Output], value: Option<Bytes>) -> Vec<(u32, Bytes)> {
+    fn small(
+        &self,
+        owner: &NodeId,
+        (job, task, attempt): Key,
+        outputs: &[Output],
+        value: Option<Bytes>,
+    ) -> Vec<(u32, Bytes)> {
         if let Some(value) = value {
             return vec![(0, value)];
         }
@@ -358,7 +384,7 @@ impl NodeManager {
         }
         let small = (0..).zip(outputs).filter(|(_, output)| (1..=VALUE_MAX_BYTES as u64).contains(&output.bytes));
         let value = |(index, _): (u32, &Output)| {
-            let id = task.output(index);
+            let id = task.output(index).copy(job, attempt.makes());
             // What has several parts is put back without knowing where they end: it is made again.
             self.store.meta(&id).filter(|meta| meta.parts.len() == 1)?;
             Some((index, Bytes::copy_from_slice(&self.store.try_get(&id, Parts::All)?)))
@@ -366,34 +392,29 @@ impl NodeManager {
         small.filter_map(value).collect()
     }
 
-    /// An attempt succeeded that had been cancelled. The Owner frees what it made, not this node: an output of another
-    /// attempt may be here under the same id, and be the one that counts.
-    fn completed_anyway(&mut self, key: Key, outputs: Vec<Output>, consumed: Vec<Consumed>, figures: TaskFigures) {
-        let (node, incarnation, (job, task, attempt)) = (self.node(), self.incarnation, key);
-        let made = outputs.len() as u32;
-        let values = Vec::new();
-        let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values };
-        self.tell_of_outputs(job, task, 0..made, message);
-    }
-
-    /// An attempt that had been cancelled has stopped. It may have sealed outputs after the Owner freed what was there; as
-    /// in `completed_anyway`, only the Owner knows whether others of the same ids count.
-    fn stopped(&mut self, (job, task, _): Key, outputs: u32) {
-        let (node, incarnation) = (self.node(), self.incarnation);
-        self.tell_of_outputs(job, task, 0..outputs, OwnerMsg::Stopped { node, incarnation, task, outputs });
-    }
-
-    fn tell_of_outputs(&mut self, job: JobId, task: TaskId, outputs: Range<u32>, message: OwnerMsg) {
-        match self.owners.get(&job) {
-            // Where it cannot be told, they stay until the job ends: others of the same ids may count.
-            Some(owner) => {
-                if let Err(error) = owner.send(message) {
-                    debug!(job_id = %job, %error, "owner not told of outputs");
-                }
+    /// An attempt has ended that had been cancelled: what it has made is nobody's, and goes. Its Owner compares what it made with what
+    /// another attempt made.
+    fn ended_in_vain(
+        &mut self,
+        key: Key,
+        may_have_sealed: u32,
+        outcome: Result<(Vec<Output>, Vec<Consumed>), TaskFailure>,
+        figures: TaskFigures,
+    ) {
+        self.delete_made(key, 0..may_have_sealed);
+        let (job, task, attempt) = key;
+        if let (Ok((outputs, consumed)), Some(owner)) = (outcome, self.owners.get(&job)) {
+            let (node, incarnation, values) = (self.node(), self.incarnation, Vec::new());
+            let message = OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values };
+            if let Err(error) = owner.send(message) {
+                debug!(job_id = %job, %error, "owner not told of an attempt that it had cancelled");
             }
-            // The job is over, and with it every attempt.
-            None => self.store.delete(&outputs.map(|index| task.output(index)).collect::<Vec<_>>()),
         }
+    }
+
+    /// Deletes what an attempt has made and its Owner does not count: its copies have names of their own.
+    fn delete_made(&self, (job, task, attempt): Key, outputs: Range<u32>) {
+        self.store.delete(&outputs.map(|index| task.output(index).copy(job, attempt.makes())).collect::<Vec<_>>());
     }
 
     /// Takes an attempt back when it has not started.
@@ -407,8 +428,8 @@ impl NodeManager {
 
     fn recall(&mut self, key: Key) {
         if let Some(running) = self.take_back(key) {
-            let (node, (job, task, attempt)) = (self.node(), key);
-            self.tell(job, &running.owner, OwnerMsg::Recalled { node, task, attempt });
+            let (node, incarnation, (job, task, attempt)) = (self.node(), self.incarnation, key);
+            self.tell(job, &running.owner, OwnerMsg::Recalled { node, incarnation, task, attempt });
         }
     }
 
@@ -418,44 +439,54 @@ impl NodeManager {
         {
             // It runs on until it looks; its slot is taken until then, its result is dropped.
             running.flags.cancel();
-            // What a stream seals is told at once, others seal nothing unless they get to their end.
-            let outputs = if let Returns::Many(outputs) = running.spec.returns { outputs } else { 0 };
+            let outputs = running.spec.announced_at_its_end();
             self.cancelled.insert(key, Cancelled { flags: running.flags, outputs });
         }
     }
 
-    /// `members`: where they are, or `None` for those that are lost.
-    fn define(&mut self, set: (JobId, SetId), start: u32, total: u32, members: Vec<(ObjectId, Option<Located>)>) {
-        let entry = self.sets.entry(set).or_default();
-        let known = Arc::make_mut(entry);
-        known.total = total as usize;
-        if start == 0 {
-            // Told again: members have moved.
-            known.members.clear();
-            known.lost = None;
+    fn define(
+        &mut self,
+        (job, set): (JobId, SetId),
+        version: Version,
+        start: u32,
+        total: u32,
+        members: &LocatedObjects,
+    ) {
+        let entry = self.sets.entry((job, set)).or_default();
+        if version < entry.version {
+            return;
         }
-        let bytes = counting::set_bytes(members.len());
+        let known = Arc::make_mut(entry);
+        if version > known.version || start == 0 {
+            *known = Members { version, ..Members::default() };
+        }
+        // Though its beginning may not have been heard: it is not empty.
+        known.total = total as usize;
         if known.members.len() == start as usize {
-            for (object, located) in members {
-                if located.is_none() {
-                    known.lost = Some(object);
-                }
-                known.members.push(located.unwrap_or((object, None)));
+            for (object, at) in members.iter() {
+                known.members.push(match at {
+                    Whereabouts::At(node, number) => Some((object.copy(job, number), node)),
+                    Whereabouts::NoBytes => None,
+                    Whereabouts::Lost => {
+                        known.lost = Some(object);
+                        None
+                    }
+                });
             }
         }
-        self.grew(bytes);
+        self.grew(counting::set_bytes(members.len()));
     }
 
-    fn free_parts(&mut self, set: (JobId, SetId), parts: Parts) {
-        let Some(set) = self.sets.get(&set) else { return };
-        let here = set.members.iter().filter(|(_, at)| at.as_ref() == Some(self.post.node()));
-        let objects: Vec<_> = here.map(|(object, _)| *object).collect();
-        self.store.release_parts(&objects, parts);
+    fn free_parts(&mut self, set: (JobId, SetId), version: Version, parts: Parts) {
+        let Some(set) = self.sets.get(&set).filter(|set| set.version == version) else { return };
+        let here = set.members.iter().flatten().filter(|(_, at)| at == self.post.node());
+        let copies: Vec<_> = here.map(|(copy, _)| *copy).collect();
+        self.store.release_parts(&copies, parts);
     }
 
     /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, held the node
     /// dead, or lost the session with it.
-    fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32) {
+    fn take_inventory(&mut self, job: JobId, owner: &NodeId, run: u32) {
         if self.turns_away(job, owner, run) {
             return;
         }
@@ -469,22 +500,21 @@ impl NodeManager {
         for key in self.state.keys_of(job) {
             self.cancel(key);
             // Should it count one after all, it hands it out again.
-            let (node, (_, task, attempt)) = (self.node(), key);
-            self.tell(job, owner, OwnerMsg::Recalled { node, task, attempt });
+            let (node, incarnation, (_, task, attempt)) = (self.node(), self.incarnation, key);
+            self.tell(job, owner, OwnerMsg::Recalled { node, incarnation, task, attempt });
         }
-        let held = self.store.ids_of(job.group()).into_iter().filter_map(|object| {
-            let meta = self.store.meta(&object)?;
-            Some((object, Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash }))
-        });
-        let held: Vec<_> = held.collect();
+        let held = self.store.inventory(job.group());
         // Nothing is said, too.
-        let chunks = held.chunks(STOCK_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
+        let chunks = held.chunks(INVENTORY_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
         let count = chunks.clone().count();
-        for (index, objects) in chunks.enumerate() {
+        for (index, held) in chunks.enumerate() {
             let (node, incarnation) = (self.node(), self.incarnation);
-            let (objects, outputs) = (objects.iter().map(|it| it.0).collect(), objects.iter().map(|it| it.1).collect());
+            let copies = held.iter().map(|(meta, _)| meta.id).collect();
+            let makers = held.iter().map(|(_, maker)| *maker).collect();
+            let output = |meta: &ObjectMeta| Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash };
+            let outputs = held.iter().map(|(meta, _)| output(meta)).collect();
             let last = index + 1 == count;
-            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, outputs, last });
+            self.tell(job, owner, OwnerMsg::Inventory { node, incarnation, copies, makers, outputs, last });
         }
     }
 
@@ -535,20 +565,13 @@ impl NodeManager {
     fn message(&mut self, message: NodeMsg, scope: &mut Scope<'_, Self>) {
         match message {
             NodeMsg::Run { owner, spec } => self.run(owner, spec),
-            NodeMsg::DefineSet { job, run, .. }
-            | NodeMsg::Free { job, run, .. }
-            | NodeMsg::FreeParts { job, run, .. }
+            NodeMsg::DefineSet { job, run, .. } | NodeMsg::FreeParts { job, run, .. }
                 if self.is_taken_over(job, run) =>
             {
                 self.post.count_stale(1);
             }
-            NodeMsg::DefineSet { job, set, start, total, members, nodes, at, .. } => {
-                // LOST, like whatever else is no node of the list.
-                let locate =
-                    |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
-                let members = members.iter().zip(&at);
-                let members = members.map(|(object, at)| (object, locate(*at).map(|at| (object, at)))).collect();
-                self.define((job, set), start, total, members);
+            NodeMsg::DefineSet { job, run, set, version, start, total, members } => {
+                self.define((job, set), (run, version), start, total, &members);
             }
             NodeMsg::Recall { job, tasks } => {
                 for (task, attempt) in tasks {
@@ -556,10 +579,10 @@ impl NodeManager {
                 }
             }
             NodeMsg::Cancel { job, task, attempt } => self.cancel((job, task, attempt)),
-            NodeMsg::Free { objects, .. } => self.store.delete(&objects.iter().collect::<Vec<_>>()),
-            NodeMsg::FreeParts { job, set, parts, .. } => self.free_parts((job, set), parts),
+            NodeMsg::Free { job, copies } => self.store.delete(&copies.iter(job).collect::<Vec<_>>()),
+            NodeMsg::FreeParts { job, run, set, version, parts } => self.free_parts((job, set), (run, version), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
-            NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run),
+            NodeMsg::TakeInventory { job, owner, run } => self.take_inventory(job, &owner, run),
             NodeMsg::Doubt { nodes, .. } => {
                 let now = self.post.clock().now();
                 nodes

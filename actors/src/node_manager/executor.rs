@@ -20,7 +20,7 @@ use crate::shell::Inbox;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
 
 use super::gate::Gate;
-use super::staging::Copy;
+use super::staging::PrivateCopy;
 
 /// One attempt, ready to run.
 pub struct Work {
@@ -35,7 +35,7 @@ pub struct Work {
     /// Memory that was granted with them.
     pub memory: Granted,
     /// Copies of other nodes' objects that the arguments read; deleted when the attempt is over.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<PrivateCopy>,
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
     /// Who is told of it. When the node has begun another life by then, nobody is.
@@ -278,7 +278,7 @@ impl Executor {
     /// Runs an attempt that has started, and reports it.
     pub(crate) fn run(&mut self, work: Work, started: Duration) {
         let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
-        let reports = work.reports.clone();
+        let (spec, reports) = (work.spec.clone(), work.reports.clone());
         let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
         let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
         let (outcome, figures, value) = match outcome {
@@ -292,15 +292,22 @@ impl Executor {
         let (executor, started_us) = (self.index, started.as_micros() as u64);
         let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
         let figures = TaskFigures { micros, timing, ..figures };
-        // A NodeManager that is gone needs no reports.
-        let _ = reports.send(NodeEvent::Executor(Report::Finished { job, task, attempt, outcome, figures, value }));
+        let report = Report::Finished { job, task, attempt, outcome, figures, value };
+        if reports.send(NodeEvent::Executor(report)).is_err() {
+            // The life of the node for which it ran is over: nobody else knows of what it has made.
+            let made = (0..spec.announced_at_its_end()).map(|index| spec.makes(index));
+            self.store.delete(&made.collect::<Vec<_>>());
+        }
     }
 
     fn execute(&mut self, work: Work) -> Result<Finished, TaskFailure> {
         let Work { spec, function, args, memory, flags, reports, copies: _copies, .. } = work;
+        let store = self.store.clone();
         let mut announce = |index: u32, output: Output| {
             let report = Report::Yielded { job: spec.job, task: spec.id, attempt: spec.attempt, index, output };
-            let _ = reports.send(NodeEvent::Executor(report));
+            if reports.send(NodeEvent::Executor(report)).is_err() {
+                store.delete(&[spec.makes(index)]);
+            }
         };
         if self.kind.isolates(function, &spec) {
             let (cancelled, announce) = (&*flags.cancelled, &mut announce);

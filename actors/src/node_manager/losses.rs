@@ -7,9 +7,9 @@
 
 use exobus_store::StoreError;
 
-use super::staging::{Located, Members, Stager};
-use crate::ids::SetId;
-use crate::task::{FailureKind, Loss, LostObject, Source, TaskFailure, TaskSpec};
+use super::staging::{self, Located, Members, Stager};
+use crate::ids::{CopyId, NodeId, ObjectId, SetId};
+use crate::task::{FailureKind, LocatedSource, Loss, LostObject, TaskFailure, TaskSpec};
 
 impl Stager {
     /// The failure of an attempt that read `objects` where they are; arguments of this node that are gone make it one
@@ -23,9 +23,9 @@ impl Stager {
         if !matches!(failure.kind, FailureKind::Error | FailureKind::Final | FailureKind::Panic) {
             return failure;
         }
-        let here = objects.filter(|(_, at)| at.as_ref() == Some(&self.node));
-        let gone = here.filter(|(object, _)| !self.store.contains(object));
-        let lost = gone.map(|(object, _)| LostObject { object: *object, node: self.node.clone(), loss: Loss::Gone });
+        let here = objects.flatten().filter(|(_, at)| *at == self.node);
+        let gone = here.filter(|(copy, _)| !self.store.contains(copy));
+        let lost = gone.filter_map(|(copy, _)| lost(*copy, &self.node, Loss::Gone));
         let lost: Vec<_> = lost.take(TaskFailure::LOST_MAX).collect();
         if lost.is_empty() { failure } else { TaskFailure::argument_lost(failure.message, lost) }
     }
@@ -35,12 +35,20 @@ impl Stager {
 pub(super) fn objects_of(spec: &TaskSpec, sets: &dyn Fn(SetId) -> Option<std::sync::Arc<Members>>) -> Vec<Located> {
     let mut objects = Vec::new();
     for located in &spec.args {
-        match located.arg.source {
-            Source::Object(object) => objects.push((object, located.at.clone())),
-            Source::Set(id) => objects.extend(sets(id).iter().flat_map(|set| set.members.iter().cloned())),
+        match &located.source {
+            LocatedSource::Object { object, at } => objects.push(staging::located(spec.job, *object, at)),
+            LocatedSource::Set { set: id, .. } => {
+                objects.extend(sets(*id).iter().flat_map(|set| set.members.iter().cloned()))
+            }
         }
     }
     objects
+}
+
+/// A copy that should be on `node` and is not to be had; `None`: no Owner knows it by this name.
+pub(super) fn lost(copy: CopyId, node: &NodeId, loss: Loss) -> Option<LostObject> {
+    let (object, number) = ObjectId::of_copy(copy);
+    Some(LostObject { object, number: number?, node: node.clone(), loss })
 }
 
 pub(super) fn from_store(error: StoreError) -> TaskFailure {

@@ -10,18 +10,24 @@ use exobus_store::{ObjectMeta, RowHash, StoreOptions, SystemClock, WriterOptions
 use parking_lot::Mutex;
 
 use super::doubts::Verdict;
-use super::losses::objects_of;
+use super::losses::{self, objects_of};
 use super::remote::FetchError;
 use super::staging::{Members, Prepared, Stager};
 use super::*;
-use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::registry::{Argument, Function, Mode};
-use crate::task::{Arg, FailureKind, LocatedArg, Loss, LostObject, Parts, Returns, Source, TaskFailure, TaskSpec};
+use crate::task::{FailureKind, LocatedArg, LocatedSource, Loss, LostObject, Parts, Returns, TaskFailure, TaskSpec};
 use crate::transfer::network::{ChaosNetwork, MemoryNetwork, Network};
 use crate::transfer::{ClientOptions, PeerName, ServerOptions, TransferClient, TransferError, TransferServer};
 
 const TOKEN: &str = "a token of the tests";
 const MIB: usize = 1 << 20;
+const JOB: JobId = JobId::from_u128(1);
+
+/// The first copy of the object of this number.
+fn copy(number: u64) -> CopyId {
+    ObjectId::from_u128(u128::from(number + 1) << 32).copy(JOB, CopyNumber::FIRST)
+}
 
 fn function(modes: &'static [Mode]) -> &'static Function {
     let call = |_: &mut crate::registry::TaskContext<'_>, _: &[u8]| Ok(());
@@ -98,7 +104,7 @@ impl World {
     }
 
     /// Puts objects of a mebibyte onto a node until the first ones are on disk only; the first four.
-    fn fill(&self, node: &Node) -> Vec<ObjectId> {
+    fn fill(&self, node: &Node) -> Vec<CopyId> {
         let objects: Vec<_> = (0..24).map(|_| self.write(node).id).collect();
         node.stager.store.wait_until_idle();
         assert!(objects[..4].iter().all(|id| node.stager.store.try_get(id, Parts::All).is_none()), "on disk only");
@@ -107,8 +113,8 @@ impl World {
 
     fn write(&self, node: &Node) -> ObjectMeta {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let options = WriterOptions { bytes_hint: MIB as u64, ..WriterOptions::new(JobId::from_u128(1).group()) };
-        let mut writer = node.stager.store.writer(ObjectId(u128::from(number) + 1), options);
+        let options = WriterOptions { bytes_hint: MIB as u64, ..WriterOptions::default() };
+        let mut writer = node.stager.store.writer(copy(number), options);
         writer.begin_part(Some(MIB as u64)).unwrap();
         writer.write(&content(number)).unwrap();
         writer.end_part(1, RowHash(u128::from(number)));
@@ -120,15 +126,15 @@ fn content(number: u64) -> Vec<u8> {
     (0..MIB as u64 / 8).flat_map(|at| (number << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect()
 }
 
-fn content_of(object: ObjectId) -> Vec<u8> {
-    content(object.0 as u64 - 1)
+fn content_of(object: CopyId) -> Vec<u8> {
+    content((object.bits >> 32) as u64 - 1)
 }
 
 fn spec(args: Vec<LocatedArg>) -> TaskSpec {
     TaskSpec {
-        job: JobId::from_u128(1),
+        job: JOB,
         id: TaskId::from_u128(2),
-        attempt: Attempt(1),
+        attempt: Attempt::nth(1),
         function: "test@1".into(),
         params: bytes::Bytes::new(),
         args,
@@ -143,12 +149,22 @@ fn spec(args: Vec<LocatedArg>) -> TaskSpec {
     }
 }
 
-fn object_arg(object: ObjectId, at: &Node) -> LocatedArg {
-    LocatedArg { arg: Arg { source: Source::Object(object), parts: Parts::All }, at: Some(at.name.clone()) }
+fn object_arg(copy: CopyId, at: &NodeId) -> LocatedArg {
+    let (object, number) = ObjectId::of_copy(copy);
+    let at = Some((at.clone(), number.expect("it is a copy that an Owner asked for")));
+    LocatedArg { source: LocatedSource::Object { object, at }, parts: Parts::All }
 }
 
-fn gone(object: ObjectId, node: &Node) -> LostObject {
-    LostObject { object, node: node.name.clone(), loss: Loss::Gone }
+fn set_arg(version: u32) -> LocatedArg {
+    LocatedArg { source: LocatedSource::Set { set: SET, version }, parts: Parts::All }
+}
+
+fn lost(copy: CopyId, node: &NodeId, loss: Loss) -> LostObject {
+    losses::lost(copy, node, loss).expect("it is a copy that an Owner asked for")
+}
+
+fn gone(copy: CopyId, node: &Node) -> LostObject {
+    lost(copy, &node.name, Loss::Gone)
 }
 
 const SET: SetId = SetId::from_u128(9);
@@ -158,14 +174,10 @@ fn trail(stager: &Stager) -> why::Trail {
 }
 
 /// Stages one argument that is all of these objects.
-async fn stage_set(
-    here: &Node,
-    modes: &'static [Mode],
-    objects: &[(ObjectId, &Node)],
-) -> Result<Prepared, TaskFailure> {
-    let members: Vec<_> = objects.iter().map(|(object, node)| (*object, Some(node.name.clone()))).collect();
-    let set = Arc::new(Members { total: members.len(), members, lost: None });
-    let spec = spec(vec![LocatedArg { arg: Arg { source: Source::Set(SET), parts: Parts::All }, at: None }]);
+async fn stage_set(here: &Node, modes: &'static [Mode], objects: &[(CopyId, &Node)]) -> Result<Prepared, TaskFailure> {
+    let members: Vec<_> = objects.iter().map(|(object, node)| Some((*object, node.name.clone()))).collect();
+    let set = Arc::new(Members { total: members.len(), members, ..Members::default() });
+    let spec = spec(vec![set_arg(0)]);
     here.stager.stage(&spec, function(modes), &|id| (id == SET).then(|| set.clone()), trail(&here.stager)).await
 }
 
@@ -180,7 +192,7 @@ fn memory() -> Arc<dyn Network> {
 }
 
 /// `stage` fails, and says that exactly these are gone; they are, and are counted.
-async fn loses(here: &Node, modes: &'static [Mode], objects: &[(ObjectId, &Node)], lost: &[LostObject]) -> TaskFailure {
+async fn loses(here: &Node, modes: &'static [Mode], objects: &[(CopyId, &Node)], lost: &[LostObject]) -> TaskFailure {
     let failure = stage_set(here, modes, objects).await.err().expect("an argument is lost");
     assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
     assert!(failure.kind.retry());
@@ -201,9 +213,10 @@ async fn a_corrupt_or_unreadable_argument_of_this_node_is_lost_by_name() {
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
         // Which of the two is read first is the disk's affair.
         assert!([vec![gone(objects[0], &node)], vec![gone(objects[2], &node)]].contains(&failure.lost), "{failure}");
-        assert!(!node.stager.store.contains(&failure.lost[0].object), "it is not served again");
+        let lost = failure.lost[0].object.copy(JOB, failure.lost[0].number);
+        assert!(!node.stager.store.contains(&lost), "it is not served again");
         assert_eq!(node.stager.store.stats().lost_objects, 1);
-        let other = if failure.lost[0].object == objects[0] { objects[2] } else { objects[0] };
+        let other = if lost == objects[0] { objects[2] } else { objects[0] };
         assert_eq!(whole(&stage_set(&node, &[Mode::Whole], &[(other, &node)]).await.unwrap()), [content_of(other)]);
     }
 }
@@ -214,10 +227,11 @@ async fn a_set_of_which_a_member_is_lost_is_not_read() {
     let world = World::new(memory());
     let node = world.node("n1");
     let objects = world.fill(&node);
-    let members = vec![(objects[0], Some(node.name.clone())), (objects[1], None)];
-    let set = Arc::new(Members { total: 2, members, lost: Some(objects[1]) });
+    let members = vec![Some((objects[0], node.name.clone())), None];
+    let (missing, _) = ObjectId::of_copy(objects[1]);
+    let set = Arc::new(Members { total: 2, members, lost: Some(missing), ..Members::default() });
     let sets = |id| (id == SET).then(|| set.clone());
-    let spec = spec(vec![LocatedArg { arg: Arg { source: Source::Set(SET), parts: Parts::All }, at: None }]);
+    let spec = spec(vec![set_arg(0)]);
     for mode in [&[Mode::Whole], &[Mode::Stream], &[Mode::InPlace]] {
         assert!(node.stager.at_once(&spec, function(mode), &sets).is_none());
         let staged = node.stager.stage(&spec, function(mode), &sets, trail(&node.stager)).await;
@@ -232,7 +246,7 @@ async fn a_stream_that_turns_out_corrupt_in_a_running_task_names_its_object_what
     let node = world.node("n1");
     let objects = world.fill(&node);
     node.disk.fail(Op::Read, 0, Fault::FlipBit(99));
-    let spec = spec(vec![object_arg(objects[1], &node), object_arg(objects[2], &node)]);
+    let spec = spec(vec![object_arg(objects[1], &node.name), object_arg(objects[2], &node.name)]);
     let Prepared { args, .. } =
         node.stager.stage(&spec, function(&[Mode::Stream]), &|_| None, trail(&node.stager)).await.unwrap();
     let mut read = args.into_iter().map(|arg| {
@@ -255,7 +269,7 @@ async fn a_stream_that_turns_out_corrupt_in_a_running_task_names_its_object_what
 async fn arguments_that_another_node_does_not_have_are_all_named() {
     let world = World::new(memory());
     let (here, there) = (world.node("n1"), world.node("n2"));
-    let objects: Vec<_> = (0..100).map(|number| ObjectId(1000 + number)).collect();
+    let objects: Vec<_> = (0..100).map(|number| copy(1000 + number)).collect();
     let (has, own) = (world.write(&there).id, world.write(&here).id);
     let wanted: Vec<_> = objects.iter().map(|object| (*object, &there)).chain([(has, &there), (own, &here)]).collect();
     let lost: Vec<_> = objects.iter().map(|object| gone(*object, &there)).take(TaskFailure::LOST_MAX).collect();
@@ -334,10 +348,7 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
     let object = world.write(&there).id;
     let (address, node) = (there.address(), there.name.clone());
     drop(there);
-    let spec = spec(vec![LocatedArg {
-        arg: Arg { source: Source::Object(object), parts: Parts::All },
-        at: Some(node.clone()),
-    }]);
+    let spec = spec(vec![object_arg(object, &node)]);
     for modes in [&[Mode::Whole], &[Mode::Stream]] {
         let failure = here
             .stager
@@ -346,7 +357,7 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
             .err()
             .expect("nobody is there");
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
-        assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
+        assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
         assert!(failure.message.contains(&address.to_string()), "{failure}");
     }
 }
@@ -375,7 +386,7 @@ async fn waiting_for_memory_is_not_held_against_the_node_that_is_asked_then() {
     let broken = || {
         let peer = PeerName { node: node.to_string(), address: "there".into() };
         let error = TransferError::Interrupted { peer, bytes: 1, cause: "reset".into() };
-        FetchError::new(&node, &[(ObjectId(1), Parts::All)], error)
+        FetchError::new(&node, &[(copy(0), Parts::All)], error)
     };
     let mut patience = here.stager.patience();
     clock.1.fetch_add(60_000, Ordering::Relaxed);
@@ -418,11 +429,10 @@ async fn a_node_that_is_known_to_be_dead_is_asked_once() {
         looks.fetch_add(1, Ordering::Relaxed);
         true
     });
-    let arg = Arg { source: Source::Object(object), parts: Parts::All };
-    let spec = spec(vec![LocatedArg { arg, at: Some(node.clone()) }]);
+    let spec = spec(vec![object_arg(object, &node)]);
     let staged = here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager)).await;
     let failure = staged.err().expect("nobody is there");
-    assert_eq!(failure.lost, [LostObject { object, node, loss: Loss::Unreachable }]);
+    assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
     assert_eq!(looked.load(Ordering::Relaxed), 1, "after the first failure it was given up");
 }
 
@@ -432,8 +442,7 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     let (here, there) = (world.node("n1"), world.node("n2"));
     let object = world.write(&there).id;
     let node = there.name.clone();
-    let arg = Arg { source: Source::Object(object), parts: Parts::All };
-    let spec = spec(vec![LocatedArg { arg, at: Some(node.clone()) }]);
+    let spec = spec(vec![object_arg(object, &node)]);
     let now = || here.stager.clock.now();
     let stage = || here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager));
     here.stager.doubts.raise(&node, now());
@@ -444,7 +453,7 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     here.stager.doubts.raise(&node, now());
     for _ in 0..2 {
         let failure = stage().await.err().expect("nobody is there");
-        assert_eq!(failure.lost, [LostObject { object, node: node.clone(), loss: Loss::Unreachable }]);
+        assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
         assert!(failure.message.contains("gives no sign"), "it was asked: {failure}");
     }
     assert!(matches!(here.stager.doubts.of(&node, now()), Verdict::Wait(..)));
@@ -455,8 +464,7 @@ async fn who_waits_for_a_doubted_node_goes_on_as_soon_as_it_answers_somebody() {
     let world = World::new(memory());
     let (here, there) = (world.node("n1"), world.node("n2"));
     let object = world.write(&there).id;
-    let arg = Arg { source: Source::Object(object), parts: Parts::All };
-    let spec = spec(vec![LocatedArg { arg, at: Some(there.name.clone()) }]);
+    let spec = spec(vec![object_arg(object, &there.name)]);
     let stage = || here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager));
     // Somebody looks, and takes its time.
     let now = here.stager.clock.now();

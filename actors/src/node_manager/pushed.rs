@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::staging::Piece;
-use crate::ids::{JobId, ObjectId};
+use crate::ids::{CopyId, JobId};
 use crate::shell::Inlet;
 use crate::task::Parts;
 
@@ -24,7 +24,7 @@ pub(crate) enum PushedCall {
 }
 
 /// Parts of objects, as a task will read them.
-pub type Pieces = Vec<(ObjectId, Parts)>;
+pub type Pieces = Vec<(CopyId, Parts)>;
 
 /// See [`PushedCall::Look`].
 #[derive(Debug)]
@@ -97,5 +97,6 @@ impl Pushed {
 }
 
 fn chosen(pieces: &[&Piece], which: &[usize]) -> Pieces {
-    which.iter().map(|index| (pieces[*index].object, pieces[*index].parts)).collect()
+    let piece = |index: &usize| (pieces[*index].copy().expect("only what has bytes is pushed"), pieces[*index].parts);
+    which.iter().map(piece).collect()
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use exobus_store::{Block, PartMeta, StoreError};
 
 use super::doubts::Verdict;
-use super::losses::from_store;
-use super::staging::{Copy, Piece, Stager};
-use crate::ids::{NodeId, ObjectId};
-use crate::task::{FailureKind, Loss, LostObject, Parts, TaskFailure};
+use super::losses::{self, from_store};
+use super::staging::{PrivateCopy, Stager};
+use crate::ids::{CopyId, NodeId};
+use crate::task::{FailureKind, Loss, Parts, TaskFailure};
 use crate::transfer::{FetchItem, PeerName, TransferError};
 
 /// Heartbeats come every half second: a node that is silent for so long is suspected anyway.
@@ -34,16 +34,16 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 pub(super) struct FetchError {
     pub(super) node: NodeId,
     /// What was asked for.
-    objects: Vec<ObjectId>,
+    objects: Vec<CopyId>,
     /// Of those, what the node said it does not have or cannot read.
-    gone: Vec<ObjectId>,
+    gone: Vec<CopyId>,
     error: TransferError,
     /// Whether the node was not asked, since it is doubted and gave no sign.
     no_sign: bool,
 }
 
 impl FetchError {
-    pub(super) fn new(node: &NodeId, items: &[(ObjectId, Parts)], error: TransferError) -> Self {
+    pub(super) fn new(node: &NodeId, items: &[(CopyId, Parts)], error: TransferError) -> Self {
         let gone = Vec::from_iter(gone(&error));
         Self {
             node: node.clone(),
@@ -58,10 +58,10 @@ impl FetchError {
     pub(super) fn into_failure(self) -> TaskFailure {
         let Self { node, objects, gone, error, .. } = self;
         let message = format!("fetch from {node}: {error}");
-        let lost = |mut objects: Vec<ObjectId>, loss| {
+        let lost = |mut objects: Vec<CopyId>, loss| {
             objects.sort_unstable();
             objects.dedup();
-            let lost = objects.into_iter().map(|object| LostObject { object, node: node.clone(), loss });
+            let lost = objects.into_iter().filter_map(|copy| losses::lost(copy, &node, loss));
             TaskFailure::argument_lost(message.clone(), lost)
         };
         match error {
@@ -79,7 +79,7 @@ impl FetchError {
 }
 
 /// The object that a node says it cannot give.
-fn gone(error: &TransferError) -> Option<ObjectId> {
+fn gone(error: &TransferError) -> Option<CopyId> {
     match error {
         TransferError::Absent { object, .. } | TransferError::Failed { object, .. } => Some(*object),
         _ => None,
@@ -94,7 +94,7 @@ pub(super) struct Patience {
     /// Whether the node was seen to answer, over another connection, after one of them stood still.
     seen: bool,
     /// Objects that the node was asked to compare with their checksums, since what came did not fit them.
-    verified: Vec<ObjectId>,
+    verified: Vec<CopyId>,
 }
 
 impl Stager {
@@ -170,7 +170,7 @@ impl Stager {
     pub(super) async fn try_fetch(
         &self,
         node: &NodeId,
-        items: Vec<(ObjectId, Parts)>,
+        items: Vec<(CopyId, Parts)>,
         fills: Vec<exobus_store::Fill>,
     ) -> Result<Vec<Block>, FetchError> {
         let address = self.address(node, &items).await?;
@@ -192,7 +192,7 @@ impl Stager {
     pub(crate) async fn fetch_from(
         &self,
         node: &NodeId,
-        items: Vec<(ObjectId, Parts)>,
+        items: Vec<(CopyId, Parts)>,
         fills: Vec<exobus_store::Fill>,
     ) -> Result<Vec<Block>, TaskFailure> {
         self.try_fetch(node, items, fills).await.map_err(FetchError::into_failure)
@@ -202,7 +202,7 @@ impl Stager {
     pub(crate) async fn directories_at(
         &self,
         node: &NodeId,
-        items: Vec<(ObjectId, Parts)>,
+        items: Vec<(CopyId, Parts)>,
     ) -> Result<Vec<Option<Vec<PartMeta>>>, TaskFailure> {
         let mut patience = self.patience();
         loop {
@@ -223,15 +223,14 @@ impl Stager {
         }
     }
 
-    /// A copy of a piece, as an object of this node's store.
-    pub(super) async fn copy(&self, group: u128, piece: &Piece, node: &NodeId) -> Result<Copy, TaskFailure> {
-        let item = (piece.object, piece.parts);
+    /// A copy of parts that another node has, as an object of this node's store.
+    pub(super) async fn copy(&self, item: (CopyId, Parts), node: &NodeId) -> Result<PrivateCopy, TaskFailure> {
         let mut patience = self.patience();
         loop {
             let begun = self.clock.now();
             let copied = match self.address(node, &[item]).await {
                 Ok(address) => {
-                    let copied = self.transfer.copy_here(&self.store, &address, item, group).await;
+                    let copied = self.transfer.copy_here(&self.store, &address, item).await;
                     copied.map_err(|error| FetchError::new(node, &[item], error))
                 }
                 Err(error) => Err(error),
@@ -241,7 +240,7 @@ impl Stager {
                     self.doubts.settle(node);
                     let bytes = self.store.meta(&object).map_or(0, |meta| meta.bytes);
                     self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
-                    return Ok(Copy::new(&self.store, object));
+                    return Ok(PrivateCopy::new(&self.store, object));
                 }
                 Err(error) => self.again(&mut patience, error).await.map_err(FetchError::into_failure)?,
             }
@@ -249,7 +248,7 @@ impl Stager {
     }
 
     /// Where a node serves objects; if it is doubted, once it has given a sign that it does.
-    async fn address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
+    async fn address(&self, node: &NodeId, items: &[(CopyId, Parts)]) -> Result<PeerName, FetchError> {
         let mut known = None;
         loop {
             let ended = self.doubts.ended();
@@ -280,7 +279,7 @@ impl Stager {
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.
-    async fn told_address(&self, node: &NodeId, items: &[(ObjectId, Parts)]) -> Result<PeerName, FetchError> {
+    async fn told_address(&self, node: &NodeId, items: &[(CopyId, Parts)]) -> Result<PeerName, FetchError> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(address) = (self.addresses)(node) {

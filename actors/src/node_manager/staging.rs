@@ -8,16 +8,16 @@ use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageReque
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::doubts::Doubts;
-use super::losses::from_store;
+use super::losses::{self, from_store};
 use super::pushed::Pushed;
 use super::remote::FetchError;
 use super::state::Key;
 use super::waits::{Tally, Waits};
 use super::why::{Step, Trail};
 use super::windows::Windows;
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, CopyNumber, JobId, NodeId, ObjectId};
 use crate::registry::{Argument, Function, Granted, InPlace, Mode};
-use crate::task::{FailureKind, Loss, LostObject, Parts, Source, TaskFailure, TaskSpec};
+use crate::task::{FailureKind, LocatedSource, Loss, LostObject, Parts, TaskFailure, TaskSpec};
 use crate::transfer::TransferClient;
 
 /// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip.
@@ -40,38 +40,54 @@ impl std::fmt::Debug for StagingDone {
 pub(super) struct Prepared {
     pub(super) args: Vec<Argument>,
     pub(super) memory: Granted,
-    pub(super) copies: Vec<Copy>,
+    pub(super) copies: Vec<PrivateCopy>,
     pub(super) waits: Waits,
 }
 
-/// A copy of another node's object, made for one attempt; deleted when it is dropped.
-pub struct Copy {
+/// A copy of what another node has, made for one attempt; deleted when it is dropped.
+pub struct PrivateCopy {
     store: Store,
-    object: ObjectId,
+    name: CopyId,
 }
 
-impl Copy {
-    pub(super) fn new(store: &Store, object: ObjectId) -> Self {
-        Self { store: store.clone(), object }
+impl PrivateCopy {
+    pub(super) fn new(store: &Store, name: CopyId) -> Self {
+        Self { store: store.clone(), name }
     }
 }
 
-impl Drop for Copy {
+impl Drop for PrivateCopy {
     fn drop(&mut self) {
-        self.store.delete(&[self.object]);
+        self.store.delete(&[self.name]);
     }
 }
 
-/// An object and where it is. `None`: it has no bytes and is nowhere.
-pub(super) type Located = (ObjectId, Option<NodeId>);
+/// A copy of an object, and where it is. `None`: the object has no bytes, and is nowhere.
+pub(super) type Located = Option<(CopyId, NodeId)>;
+
+/// The copy of an object that is an argument, as an Owner names it.
+pub(super) fn located(job: JobId, object: ObjectId, at: &Option<(NodeId, CopyNumber)>) -> Located {
+    at.as_ref().map(|(node, number)| (object.copy(job, *number), node.clone()))
+}
+
+/// Which copies of its members a set means: the run of the job that says so, and its count. Compared together.
+pub(super) type Version = (u32, u32);
 
 /// The members of a set, as far as they have been told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
+    pub(super) version: Version,
     pub(super) members: Vec<Located>,
     pub(super) total: usize,
     /// One of them that is lost, and is being made again: until this is told anew, nobody can read the set.
     pub(super) lost: Option<ObjectId>,
+}
+
+impl Members {
+    /// Whether this version of the set, or a later one, is known, all of it.
+    pub(super) fn is_known(&self, version: Version) -> bool {
+        self.version >= version && self.members.len() == self.total
+    }
 }
 
 /// Where the Transfer of a node listens, as far as it is known.
@@ -99,21 +115,27 @@ pub(crate) struct Stager {
 
 /// One object of an argument.
 pub(super) struct Piece {
-    pub(super) object: ObjectId,
+    pub(super) at: Located,
     pub(super) parts: Parts,
-    pub(super) at: Option<NodeId>,
 }
 
 impl Piece {
-    fn located(&self) -> Located {
-        (self.object, self.at.clone())
+    /// The copy that is meant, where it has bytes.
+    pub(super) fn copy(&self) -> Option<CopyId> {
+        self.at.as_ref().map(|(copy, _)| *copy)
+    }
+
+    /// What is asked for on another node than `here`, and where.
+    fn elsewhere(&self, here: &NodeId) -> Option<((CopyId, Parts), &NodeId)> {
+        let (copy, node) = self.at.as_ref()?;
+        (node != here).then_some(((*copy, self.parts), node))
     }
 }
 
 /// What comes from one node.
 #[derive(Default)]
 struct Fetching {
-    items: Vec<(ObjectId, Parts)>,
+    items: Vec<(CopyId, Parts)>,
     /// Where each block belongs.
     positions: Vec<usize>,
     fills: Vec<exobus_store::Fill>,
@@ -132,7 +154,7 @@ struct Grant {
 /// Sizes and checksums of what other nodes hold.
 #[derive(Default)]
 struct Directory {
-    metas: BTreeMap<(ObjectId, Parts), Vec<PartMeta>>,
+    metas: BTreeMap<(CopyId, Parts), Vec<PartMeta>>,
     /// How long it took to ask for them.
     asking: Duration,
 }
@@ -149,8 +171,8 @@ impl Wanted {
     }
 
     /// The pieces that have bytes, and where each is.
-    fn present(&self) -> impl Iterator<Item = (&Piece, &NodeId)> {
-        self.pieces.iter().filter_map(|piece| Some((piece, piece.at.as_ref()?)))
+    fn present(&self) -> impl Iterator<Item = (CopyId, Parts, &NodeId)> {
+        self.pieces.iter().filter_map(|piece| piece.at.as_ref().map(|(copy, node)| (*copy, piece.parts, node)))
     }
 
     fn stream_if_either(&mut self) {
@@ -196,19 +218,20 @@ fn wanted(
     sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
 ) -> Result<Vec<Wanted>, TaskFailure> {
     let take_apart = |(index, located): (usize, &crate::task::LocatedArg)| {
-        let parts = located.arg.parts;
-        let pieces = match located.arg.source {
-            Source::Object(object) => vec![Piece { object, parts, at: located.at.clone() }],
-            Source::Set(id) => {
-                let set = sets(id).filter(|set| set.members.len() == set.total);
+        let parts = located.parts;
+        let pieces = match &located.source {
+            LocatedSource::Object { object, at } => vec![Piece { at: self::located(spec.job, *object, at), parts }],
+            LocatedSource::Set { set: id, version } => {
+                let set = sets(*id).filter(|set| set.is_known((spec.attempt.run(), *version)));
                 let set = set.ok_or_else(|| {
-                    TaskFailure::new(FailureKind::Error, format!("set {id} was not defined on this node"))
+                    let message = format!("set {id} is not known on this node in version {version}, and was asked for");
+                    TaskFailure::new(FailureKind::ArgumentLost, message)
                 })?;
                 if let Some(object) = set.lost {
                     let message = format!("object {object} of set {id} is lost, and not made again yet");
                     return Err(TaskFailure::new(FailureKind::ArgumentLost, message));
                 }
-                set.members.iter().map(|(object, at)| Piece { object: *object, parts, at: at.clone() }).collect()
+                set.members.iter().map(|at| Piece { at: at.clone(), parts }).collect()
             }
         };
         Ok(Wanted { mode: function.mode(index), pieces })
@@ -230,7 +253,7 @@ impl Stager {
         let wanted = wanted(spec, function, sets).ok()?;
         let resident = |piece: &Piece| match &piece.at {
             None => Some(Block::empty()),
-            Some(node) if *node == self.node => self.store.try_get(&piece.object, piece.parts),
+            Some((copy, node)) if *node == self.node => self.store.try_get(copy, piece.parts),
             Some(_) => None,
         };
         let argument = |wanted: &Wanted| match wanted.mode {
@@ -261,7 +284,8 @@ impl Stager {
         let whole_max_bytes = spec.whole_max_bytes;
         async move {
             let wanted = wanted?;
-            let objects: Vec<Located> = wanted.iter().flat_map(|wanted| &wanted.pieces).map(Piece::located).collect();
+            let objects: Vec<Located> =
+                wanted.iter().flat_map(|wanted| &wanted.pieces).map(|piece| piece.at.clone()).collect();
             let prepared = stager.prepare(job, wanted, &scratch_bytes, whole_max_bytes, &trail).await;
             prepared.map_err(|failure| stager.with_losses(failure, objects.iter()))
         }
@@ -298,10 +322,10 @@ impl Stager {
         for wanted in &wanted {
             args.push(match wanted.mode {
                 Mode::Whole | Mode::Either => Argument::Whole(blocks.by_ref().take(wanted.pieces.len()).collect()),
-                Mode::InPlace => stager.in_place(job.group(), wanted, &mut copies).await?,
+                Mode::InPlace => stager.in_place(wanted, &mut copies).await?,
                 Mode::Stream => {
                     let (asked, copied) = (stager.clock.now(), copies.len());
-                    let readers = stager.streams(job.group(), wanted, &mut ahead, &mut copies, trail).await?;
+                    let readers = stager.streams(wanted, &mut ahead, &mut copies, trail).await?;
                     if copies.len() > copied {
                         waits.fetch += stager.clock.now().saturating_sub(asked);
                     }
@@ -351,25 +375,22 @@ impl Stager {
 
     /// What lies here and stays so.
     fn lies_here(&self, wanted: &Wanted) -> Option<Argument> {
-        let object = |piece: &Piece| {
-            let object = piece.at.is_some().then_some(piece.object);
-            InPlace::new(&self.store, object, piece.parts).ok()
-        };
+        let object = |piece: &Piece| InPlace::new(&self.store, piece.copy(), piece.parts).ok();
         wanted.pieces.iter().map(object).collect::<Option<_>>().map(Argument::InPlace)
     }
 
     /// What lies here and stays so. What was made again on another node since the task was bound to this one is copied.
-    async fn in_place(&self, group: u128, wanted: &Wanted, copies: &mut Vec<Copy>) -> Result<Argument, TaskFailure> {
+    async fn in_place(&self, wanted: &Wanted, copies: &mut Vec<PrivateCopy>) -> Result<Argument, TaskFailure> {
         let mut objects = Vec::with_capacity(wanted.pieces.len());
         for piece in &wanted.pieces {
-            let (object, parts) = match &piece.at {
-                Some(node) if *node != self.node => {
-                    let copy = self.copy(group, piece, node).await?;
-                    let object = copy.object;
+            let (object, parts) = match piece.elsewhere(&self.node) {
+                Some((item, node)) => {
+                    let copy = self.copy(item, node).await?;
+                    let name = copy.name;
                     copies.push(copy);
-                    (Some(object), Parts::All)
+                    (Some(name), Parts::All)
                 }
-                at => (at.as_ref().map(|_| piece.object), piece.parts),
+                None => (piece.copy(), piece.parts),
             };
             objects.push(InPlace::new(&self.store, object, parts).map_err(from_store)?);
         }
@@ -381,7 +402,8 @@ impl Stager {
     async fn stream(&self, job: JobId, wanted: &mut [Wanted]) {
         let streamed = wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
         let pieces: Vec<_> = streamed.flat_map(|wanted| &wanted.pieces).collect();
-        drop(self.pushed.take(job, &pieces, &Vec::from_iter(0..pieces.len())).await);
+        let with_bytes = (0..pieces.len()).filter(|index| pieces[*index].at.is_some());
+        drop(self.pushed.take(job, &pieces, &Vec::from_iter(with_bytes)).await);
         wanted.iter_mut().for_each(Wanted::stream_if_either);
     }
 
@@ -398,7 +420,7 @@ impl Stager {
         let wanted = wanted.iter().filter(|wanted| wanted.is_whole());
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
-        let elsewhere = |index: &usize| pieces[*index].at.as_ref().is_some_and(|node| *node != self.node);
+        let elsewhere = |index: &usize| pieces[*index].elsewhere(&self.node).is_some();
         let mut patience = self.patience();
         let mut candidates: Vec<usize> = (0..pieces.len()).filter(elsewhere).collect();
         loop {
@@ -410,7 +432,7 @@ impl Stager {
             let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
             self.ask(directory, missing.iter().map(|index| pieces[*index]), trail).await?;
             trail.at(Step::Memory);
-            let grant = self.grant(job, &pieces, &missing, scratch_bytes, directory).await?;
+            let grant = self.grant(&pieces, &missing, scratch_bytes, directory).await?;
             if !pushed.is_empty() {
                 trail.at(Step::Pushed);
             }
@@ -453,7 +475,6 @@ impl Stager {
     /// Memory for the pieces of these indices and the scratch; what is here comes loaded.
     async fn grant(
         &self,
-        job: JobId,
         pieces: &[&Piece],
         missing: &[usize],
         scratch_bytes: &[u64],
@@ -464,14 +485,15 @@ impl Stager {
         }
         let items = missing.iter().map(|index| {
             let piece = pieces[*index];
-            match directory.get(&(piece.object, piece.parts)) {
-                Some(metas) => StageItem::Remote { object: piece.object, metas: metas.clone() },
-                None => StageItem::Local { object: piece.object, parts: piece.parts },
+            let object = piece.copy().expect("what has no bytes is not missing");
+            match directory.get(&(object, piece.parts)) {
+                Some(metas) => StageItem::Remote { object, metas: metas.clone() },
+                None => StageItem::Local { object, parts: piece.parts },
             }
         });
         let scratch_items = scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
         let items = items.chain(scratch_items).collect();
-        let request = StageRequest { group: job.group(), items, class: Class::Arguments };
+        let request = StageRequest { items, class: Class::Arguments };
         let staged = self.store.stage(request).await.map_err(|error| match error {
             StoreError::TooLarge { .. } => Unstaged::TooLarge(from_store(error)),
             error => Unstaged::Failed(from_store(error)),
@@ -485,12 +507,12 @@ impl Stager {
                 StagedItem::Ready(block) => grant.ready.extend(missing.next().map(|index| (*index, block))),
                 StagedItem::Fill(fill) => {
                     let Some(index) = missing.next() else { continue };
-                    let piece = pieces[*index];
-                    let node = piece.at.clone().expect("only objects of other nodes are filled");
-                    let entry = grant.fills.entry(node).or_default();
-                    let metas = directory.get(&(piece.object, piece.parts));
+                    let elsewhere = pieces[*index].elsewhere(&self.node);
+                    let (item, node) = elsewhere.expect("only objects of other nodes are filled");
+                    let entry = grant.fills.entry(node.clone()).or_default();
+                    let metas = directory.get(&item);
                     entry.bytes += metas.map_or(0, |metas| metas.iter().map(|meta| meta.bytes).sum());
-                    entry.items.push((piece.object, piece.parts));
+                    entry.items.push(item);
                     entry.positions.push(*index);
                     entry.fills.push(fill);
                 }
@@ -515,10 +537,10 @@ impl Stager {
         pieces: impl Iterator<Item = &Piece>,
         trail: &Trail,
     ) -> Result<(), TaskFailure> {
-        let mut remote: BTreeMap<NodeId, Vec<(ObjectId, Parts)>> = BTreeMap::new();
+        let mut remote: BTreeMap<NodeId, Vec<(CopyId, Parts)>> = BTreeMap::new();
         for piece in pieces {
-            let item = (piece.object, piece.parts);
-            if let Some(node) = piece.at.as_ref().filter(|node| **node != self.node && !known.metas.contains_key(&item))
+            if let Some((item, node)) = piece.elsewhere(&self.node)
+                && !known.metas.contains_key(&item)
             {
                 remote.entry(node.clone()).or_default().push(item);
             }
@@ -537,7 +559,7 @@ impl Stager {
             for (item, metas) in entries {
                 match metas {
                     Some(metas) => drop(known.metas.insert(item, metas)),
-                    None => lost.push(LostObject { object: item.0, node: node.clone(), loss: Loss::Gone }),
+                    None => lost.extend(losses::lost(item.0, &node, Loss::Gone)),
                 }
             }
         }
@@ -554,10 +576,11 @@ impl Stager {
         if whole_max_bytes == 0 {
             return false;
         }
-        let bytes = |piece: &Piece| match directory.metas.get(&(piece.object, piece.parts)) {
+        let known = |piece: &Piece| directory.metas.get(&(piece.copy()?, piece.parts));
+        let bytes = |piece: &Piece| match known(piece) {
             Some(metas) => metas.iter().map(|meta| meta.bytes).sum(),
             // What is missed here is an error soon enough.
-            None => InPlace::new(&self.store, piece.at.is_some().then_some(piece.object), piece.parts)
+            None => InPlace::new(&self.store, piece.copy(), piece.parts)
                 .map_or(0, |object| object.parts().iter().map(|meta| meta.bytes).sum()),
         };
         let either = wanted.iter().filter(|wanted| wanted.mode == Mode::Either);
@@ -568,22 +591,21 @@ impl Stager {
     /// started task never waits for another node.
     async fn streams(
         &self,
-        group: u128,
         wanted: &Wanted,
         ahead: &mut impl Iterator<Item = Scratch>,
-        copies: &mut Vec<Copy>,
+        copies: &mut Vec<PrivateCopy>,
         trail: &Trail,
     ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
-        let mut elsewhere = wanted.present().map(|(_, at)| at).filter(|at| **at != self.node).peekable();
+        let mut elsewhere = wanted.present().map(|(.., at)| at).filter(|at| **at != self.node).peekable();
         if elsewhere.peek().is_some() {
             trail.fetching(elsewhere, 0);
         }
-        let here = wanted.present().map(async |(piece, node)| {
+        let here = wanted.present().map(async |(copy, parts, node)| {
             if *node == self.node {
-                return Ok::<_, TaskFailure>((piece.object, piece.parts, None));
+                return Ok::<_, TaskFailure>((copy, parts, None));
             }
-            let copy = self.copy(group, piece, node).await?;
-            Ok((copy.object, Parts::All, Some(copy)))
+            let private = self.copy((copy, parts), node).await?;
+            Ok((private.name, Parts::All, Some(private)))
         });
         let mut here = futures::stream::iter(here).buffered(STREAM_COPIES_AT_ONCE);
         let mut readers = VecDeque::with_capacity(wanted.pieces.len());
@@ -596,14 +618,8 @@ impl Stager {
     }
 
     /// Copies an object of another node, for a reader of results.
-    pub(crate) async fn get(
-        &self,
-        job: JobId,
-        object: ObjectId,
-        parts: Parts,
-        at: NodeId,
-    ) -> Result<Block, TaskFailure> {
-        let piece = Piece { object, parts, at: Some(at) };
+    pub(crate) async fn get(&self, job: JobId, copy: CopyId, parts: Parts, at: NodeId) -> Result<Block, TaskFailure> {
+        let piece = Piece { at: Some((copy, at)), parts };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
         let trail = Trail::new(&self.clock);
         Ok(self.whole(job, &[wanted], &[], &mut Directory::default(), &trail).await?.0.remove(0))

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn key(n: u128) -> Key {
-        (JobId::from_u128(1), TaskId::from_u128(n), Attempt(1))
+        (JobId::from_u128(1), TaskId::from_u128(n), Attempt::nth(1))
     }
 
     fn node() -> NodeState {
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn the_attempts_of_a_job_are_listed_in_order() {
         let mut node = node();
-        let of = |job: u128, n: u128| (JobId::from_u128(job), TaskId::from_u128(n), Attempt(1));
+        let of = |job: u128, n: u128| (JobId::from_u128(job), TaskId::from_u128(n), Attempt::nth(1));
         for key in [of(1, 9), of(2, 1), of(1, 2)] {
             node.add(key, "f", Resources::cpu(1000), false, false);
         }

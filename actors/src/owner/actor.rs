@@ -10,25 +10,26 @@ use tracing::{debug, info, warn};
 
 use super::asking::{Reads, Unread};
 use crate::protocol;
-use crate::protocol::node_manager::{LOST, NO_BYTES, NodeMsg, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::node_manager::{NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use crate::protocol::owner::{OwnerMsg, Why};
 use crate::protocol::scheduler::{Lease, NodeInfo, SchedulerMsg, Wait};
 
+use super::deferred::Freed;
 use super::event::OwnerEvent;
 use super::figures::JobFigures;
-use super::held::Freed;
 use super::lanes::Lanes;
 use super::leasing::{Asker, Leasing};
 use super::logging::{Logging, OwnerLog};
 
 use super::reading::Waiter;
 use super::state::{Effect, Tracker};
-use super::tables::{OwnerState, Whereabouts};
+use super::tables::OwnerState;
 use super::watchdog::Watchdog;
 use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink, NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
-use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, Epoch, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::joblog::TaskDone;
 use crate::node_manager::Stager;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Kind, Living, Post, Reply, Scope};
@@ -91,7 +92,7 @@ pub(crate) struct OwnerActor {
     asking: bool,
     figures: JobFigures,
     figures_here: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
-    pub(super) frees: BTreeMap<NodeId, Vec<ObjectId>>,
+    pub(super) frees: BTreeMap<NodeId, Vec<CopyId>>,
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
     pub(super) lanes: Lanes,
     pub(super) logging: Logging,
@@ -123,20 +124,6 @@ pub(crate) struct OwnerActor {
 struct Ending {
     result: Result<Vec<u8>, JobError>,
     awaited: BTreeSet<NodeId>,
-}
-
-/// Each node once, and which of them is at each position; `Err`: what is said where there is none.
-pub(crate) fn positions<'a>(at: impl Iterator<Item = Result<&'a NodeId, u16>>) -> (Vec<NodeId>, Vec<u16>) {
-    let mut nodes: Vec<NodeId> = Vec::new();
-    let position = |at: Result<&NodeId, u16>| match at {
-        Err(none) => none,
-        Ok(at) => nodes.iter().position(|node| node == at).unwrap_or_else(|| {
-            nodes.push(at.clone());
-            nodes.len() - 1
-        }) as u16,
-    };
-    let at = at.map(position).collect();
-    (nodes, at)
 }
 
 impl OwnerActor {
@@ -225,8 +212,8 @@ impl OwnerActor {
         self.calls += 1;
         match call {
             ProgramCall::Submit { id, description } => self.state.submit(id, description),
-            ProgramCall::Put { object, output } => {
-                self.state.put(object, output, self.post.node(), self.post.incarnation());
+            ProgramCall::Put { object, number, output } => {
+                self.state.put((object, number), output, self.post.node(), self.post.incarnation());
             }
             ProgramCall::Track { object, notify } => {
                 let tracker = self.wait(Waiter::Notify(notify));
@@ -277,16 +264,12 @@ impl OwnerActor {
         match effect {
             Effect::DefineSet { node, set } => self.define_set(&node, set),
             Effect::Run { node, spec } => {
-                if spec.attempt > Attempt(1) {
-                    // What an earlier attempt left there goes first: a later order could hit what this one makes.
-                    self.free_held_of(&node, &spec);
-                    self.send_frees(&node);
-                }
                 let owner = self.post.node().clone();
                 let (task, attempt) = (spec.id, spec.attempt);
                 if let Err(error) = self.node(&node).send(NodeMsg::Run { owner, spec: *spec }) {
                     warn!(job_id = %self.job, task_id = %task, %error, "task not sent");
-                    let _ = scope.inbox().send(OwnerMsg::Recalled { node, task, attempt });
+                    let incarnation = self.state.life_of(&node);
+                    let _ = scope.inbox().send(OwnerMsg::Recalled { node, incarnation, task, attempt });
                 }
             }
             Effect::Recall { node, task, attempt } => self.recalls.entry(node).or_default().push((task, attempt)),
@@ -294,25 +277,27 @@ impl OwnerActor {
                 let job = self.job;
                 self.tell(&node, NodeMsg::Cancel { job, task, attempt });
             }
-            Effect::Free { node, object } => self.free_when_durable(node, Freed::Object(object)),
-            Effect::Restore { object, bytes, rows, row_hash } => {
-                self.keep_here(object);
-                let options = WriterOptions { bytes_hint: bytes.len() as u64, ..WriterOptions::new(self.job.group()) };
-                if let Err(error) = self.store.put_as(object, options, &bytes, rows, row_hash) {
-                    warn!(job_id = %self.job, object_id = %object, %error, "lost output not put back");
-                    self.state.not_restored(object);
+            Effect::Free { node, copy } => self.free_when_durable(node, Freed::Copy(copy)),
+            Effect::Restore { copy, maker, bytes, rows, row_hash } => {
+                let bytes_hint = bytes.len() as u64;
+                let options = WriterOptions { bytes_hint, maker: maker.get(), ..WriterOptions::default() };
+                if let Err(error) = self.store.put_as(copy, options, &bytes, rows, row_hash) {
+                    warn!(job_id = %self.job, copy_id = %copy, %error, "lost output not put back");
+                    self.state.not_restored(copy);
                 }
             }
-            Effect::TakeStock { node } => {
+            Effect::TakeInventory { node } => {
                 // It is another process or another life, or what it was told may be lost: it knows nothing of this job.
                 self.nodes.remove(&node);
-                self.take_stock(&node);
+                self.take_inventory(&node);
             }
             Effect::Doubt { node, of } => {
                 let message = NodeMsg::Doubt { job: self.job, nodes: of.into() };
                 self.tell(&node, message);
             }
-            Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts)),
+            Effect::FreeParts { node, set, version, parts } => {
+                self.free_when_durable(node, Freed::Parts(set, version, parts));
+            }
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, scope),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),
             Effect::Demand(demand) => {
@@ -352,20 +337,15 @@ impl OwnerActor {
     }
 
     fn define_set(&mut self, node: &NodeId, set: SetId) {
-        let members = self.state.set_members(set);
+        let (version, members) = self.state.set_members(set);
         let (job, run) = (self.job, self.state.run());
         let total = members.len() as u32;
         // A set without members is told, too: one message without any.
         let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
         for (index, chunk) in chunks.enumerate() {
-            let (nodes, at) = positions(chunk.iter().map(|(_, at)| match at {
-                Whereabouts::At(node) => Ok(node),
-                Whereabouts::NoBytes => Err(NO_BYTES),
-                Whereabouts::Lost => Err(LOST),
-            }));
-            let ids: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
+            let members = chunk.iter().cloned().collect();
             let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
-            self.tell(node, NodeMsg::DefineSet { job, run, set, start, total, members: ids, nodes, at });
+            self.tell(node, NodeMsg::DefineSet { job, run, set, version, start, total, members });
         }
     }
 
@@ -488,9 +468,9 @@ impl OwnerActor {
     }
 
     pub(super) fn send_frees(&mut self, node: &NodeId) {
-        let (job, run) = (self.job, self.state.run());
+        let job = self.job;
         for chunk in self.frees.remove(node).unwrap_or_default().chunks(SET_MEMBERS_PER_MESSAGE) {
-            self.tell(node, NodeMsg::Free { job, run, objects: chunk.iter().copied().collect() });
+            self.tell(node, NodeMsg::Free { job, copies: chunk.iter().copied().collect() });
         }
     }
 
@@ -535,12 +515,12 @@ impl OwnerActor {
     fn message(&mut self, message: OwnerMsg, scope: &mut Scope<'_, Self>) {
         match message {
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
-                let first = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
-                if node != *self.post.node() {
-                    self.state.values(&node, task, &values);
-                }
-                if first {
-                    self.note_done((&node, task), outputs, consumed, values);
+                let made_by = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
+                if let Some(made_by) = made_by {
+                    if node != *self.post.node() {
+                        self.state.values(task, attempt, &values);
+                    }
+                    self.note_done(TaskDone { task, node, outputs, made_by, consumed, values });
                 }
             }
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
@@ -550,15 +530,17 @@ impl OwnerActor {
             OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures } => {
                 self.state.failed((&node, incarnation), task, attempt, failure, figures);
             }
-            OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
-            OwnerMsg::Stopped { node, incarnation, task, outputs } => {
-                self.state.stopped((&node, incarnation), task, outputs);
+            OwnerMsg::Recalled { node, incarnation, task, attempt } => {
+                self.state.recalled((&node, incarnation), task, attempt);
             }
-            OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
+            OwnerMsg::Inventory { node, incarnation, copies, makers, outputs, last } => {
                 // What came before may have had something freed there.
                 self.flush(scope);
-                self.stock((&node, incarnation), objects.iter().zip(outputs).collect(), last);
+                let held = copies.iter(self.job).zip(makers).zip(outputs);
+                let held = held.map(|((copy, maker), output)| (copy, maker, output));
+                self.inventory((&node, incarnation), held, last);
             }
+            OwnerMsg::SetUnknown { node, set } => self.state.set_unknown(&node, set),
             // One that has ended its job has the last word.
             OwnerMsg::TakenOver { run } if run > self.state.run() && !self.is_ending() => self.taken_over(scope),
             OwnerMsg::TakenOver { .. } => {}
@@ -580,7 +562,8 @@ impl OwnerActor {
             }
             OwnerMsg::FoldDue { node, lane, blocks, bytes, tight } => {
                 let count = blocks.len() as u32;
-                if self.lanes.fold_due(lane, &blocks) {
+                let blocks = blocks.iter(self.job).map(|block| ObjectId::of_copy(block).0).collect();
+                if self.lanes.fold_due(lane, blocks) {
                     self.emit(node, EventKind::FoldDue { blocks: count, bytes, tight });
                 }
             }
@@ -624,14 +607,11 @@ impl Actor for OwnerActor {
             OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerEvent::Log(news) => self.log_news(news, scope),
             OwnerEvent::Settle => self.logging.settle(),
-            OwnerEvent::Unreadable { object, parts, node, answer } => {
-                // What was put back meanwhile is no longer lost.
-                if node != *self.post.node() || !self.store.contains(&object) {
-                    self.state.unreadable(object, &node);
-                }
+            OwnerEvent::Unreadable { copy, parts, answer } => {
+                self.state.unreadable(copy);
                 // Not at once: what is put back is there only when that has been done.
                 let tracker = self.wait(Waiter::Get { parts, answer });
-                self.state.track(object, tracker);
+                self.state.track(ObjectId::of_copy(copy).0, tracker);
             }
             OwnerEvent::Told(told) => self.told(told),
             OwnerEvent::Close => {

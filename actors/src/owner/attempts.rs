@@ -1,19 +1,17 @@
 //! What nodes report: attempts that succeeded, failed or came back. Those that died with their node are in `replay`.
 //!
-//! Two attempts of a task make objects of the same ids, so only the Owner deletes what an attempt that does not count has
-//! made: it alone knows whether the object of that id on that node is the one that does. Two attempts are never live on
-//! one node, messages to a node arrive in order, and what an ended attempt made beside a live one on its node goes, or
-//! stays, with that one.
+//! What an attempt makes are copies with a number of its own. Until its node has told the Owner of one, it is the node's, which deletes
+//! what an attempt has made in vain; from then on the Owner's, which frees what does not count.
 
 use std::collections::BTreeSet;
 
 use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Effect;
-use super::tables::{ArgEntry, EntrySource, NOWHERE, OwnerState, State, Value};
+use super::tables::{ArgEntry, EntrySource, OwnerState, Set, State};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
+use crate::ids::{Attempt, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
 use crate::task::{Consumed, FailureKind, JobError, Output, Parts, Resources, TaskFailure, TaskFigures};
 
 /// How often a task may be denied memory: each time, others have ended in between.
@@ -39,30 +37,28 @@ impl OwnerState {
         }
     }
 
-    /// An attempt succeeded. The first valid one wins; whether this one did, as the first of its task ever.
+    /// An attempt succeeded. The first valid one wins; which attempt has made each output that counts now, if this one did.
     pub(crate) fn completed(
         &mut self,
-        (from, incarnation): (&NodeId, Incarnation),
+        from: (&NodeId, Incarnation),
         id: TaskId,
         attempt: Attempt,
         outputs: &[Output],
         consumed: &[Consumed],
         figures: TaskFigures,
-    ) -> bool {
-        let node = self.node_index(from, incarnation);
-        let Some(task) = self.find_task(id) else {
-            (0..)
-                .zip(outputs)
-                .for_each(|(index, output)| self.found_or_freed((node, incarnation), id.output(index), *output));
-            return false;
+    ) -> Option<Vec<CopyNumber>> {
+        let node = self.admit(from)?;
+        let (from, _) = from;
+        let live = self.find_task(id).filter(|task| self.tasks[*task].live.contains(&(attempt, node)));
+        let Some(task) = live else {
+            (0..outputs.len() as u32).for_each(|index| self.free_unless_it_counts(from, id.output(index), attempt));
+            self.late_completion(id, outputs);
+            return None;
         };
-        if !self.end_attempt(task, attempt, node, incarnation) {
-            self.late_completion(task, node, outputs);
-            return false;
-        }
+        self.end_attempt(task, attempt, node);
         self.cancel_attempts(task);
         self.counts.finished += 1;
-        self.dispensable_finished += u64::from(self.tasks[task].dispensable);
+        self.counts.dispensable_finished += u64::from(self.tasks[task].dispensable);
         self.learn(self.tasks[task].function, figures.micros);
         self.tell_finished(from, task, attempt, outputs, consumed, figures);
         self.account(task, consumed);
@@ -72,12 +68,12 @@ impl OwnerState {
             // An earlier attempt had announced more.
             let function = self.function(task).name.to_string();
             self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
-            return false;
+            return None;
         }
-        let first = !self.tasks[task].counted;
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
-            self.seal(task, index as u32, *output, node);
+            self.seal(task, index as u32, *output, (node, attempt.makes()));
         }
+        let made_by = self.made_by(task, attempt);
         for tracker in self.tasks[task].take_readers() {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
@@ -88,7 +84,15 @@ impl OwnerState {
         self.unreference_args(task);
         self.ask_again_for_what_is_gone(task);
         self.retire_if_unused(task);
-        first
+        Some(made_by)
+    }
+
+    /// Which attempt has made each output of a task of which `attempt` was accepted: what it announced before the others may be of an
+    /// earlier one.
+    fn made_by(&self, task: Index, attempt: Attempt) -> Vec<CopyNumber> {
+        let id = self.tasks[task].id;
+        let made_by = |index: u32| self.objects[self.object_of(id.output(index))?].maker();
+        (0..self.tasks[task].outputs).map(|index| made_by(index).unwrap_or(attempt.makes())).collect()
     }
 
     /// What an attempt of a stream has announced may be lost, or freed to be made again, before it ends: it does not make it twice, so who
@@ -98,7 +102,7 @@ impl OwnerState {
         let awaited = |index: u32| {
             let object = self.object_of(id.output(index))?;
             let object = &self.objects[object];
-            (object.has_waiters() && object.value == Value::Freed).then_some(())
+            (object.has_waiters() && object.copy.is_missing()).then_some(())
         };
         if (0..self.tasks[task].outputs).any(|index| awaited(index).is_some()) {
             self.want(task);
@@ -134,100 +138,62 @@ impl OwnerState {
     /// A streaming attempt sealed output `index`.
     pub(crate) fn yielded(
         &mut self,
-        (from, incarnation): (&NodeId, Incarnation),
+        from: (&NodeId, Incarnation),
         id: TaskId,
         attempt: Attempt,
         index: u32,
         output: Output,
     ) {
-        let node = self.node_index(from, incarnation);
+        let Some(node) = self.admit(from) else { return };
+        let (from, _) = from;
         let live = self.find_task(id).filter(|task| self.tasks[*task].live.contains(&(attempt, node)));
         match live {
             // An attempt after the first one gives again what was announced.
-            Some(task) if index <= self.tasks[task].outputs => self.seal(task, index, output, node),
-            Some(_) => {}
-            None => self.found_or_freed((node, incarnation), id.output(index), output),
+            Some(task) if index <= self.tasks[task].outputs => {
+                self.seal(task, index, output, (node, attempt.makes()));
+            }
+            Some(_) | None => {
+                self.free_unless_it_counts(from, id.output(index), attempt);
+            }
+        }
+    }
+
+    /// An attempt that does not count any more has made this. What it announced of a stream before that may count.
+    fn free_unless_it_counts(&mut self, node: &NodeId, object: ObjectId, attempt: Attempt) {
+        if self.that_counts(object, attempt.makes()).is_none() {
+            let copy = object.copy(self.job, attempt.makes());
+            self.effects.push(Effect::Free { node: node.clone(), copy });
         }
     }
 
     /// An attempt failed; `figures` where it ran.
     pub(crate) fn failed(
         &mut self,
-        (from, incarnation): (&NodeId, Incarnation),
+        from: (&NodeId, Incarnation),
         id: TaskId,
         attempt: Attempt,
         failure: TaskFailure,
         figures: Option<TaskFigures>,
     ) {
-        let node = self.node_index(from, incarnation);
+        let Some(node) = self.admit(from) else { return };
+        let (from, _) = from;
         let Some(task) = self.find_task(id) else { return };
-        if !self.end_attempt(task, attempt, node, incarnation) {
+        if !self.end_attempt(task, attempt, node) {
             return;
         }
-        self.free_leftovers(task, node);
         if failure.kind != FailureKind::Cancelled {
             self.attempt_failed(task, attempt, from, failure, figures);
-        }
-    }
-
-    /// An attempt that had been ended has stopped, and may have sealed outputs since what it had left was freed.
-    pub(crate) fn stopped(&mut self, (from, incarnation): (&NodeId, Incarnation), id: TaskId, outputs: u32) {
-        let node = self.node_index(from, incarnation);
-        match self.find_task(id) {
-            Some(task) => self.free_leftovers(task, node),
-            None => self.free_outputs(node, id, outputs),
-        }
-    }
-
-    /// Frees outputs of a task that nobody remembers.
-    fn free_outputs(&mut self, node: NodeIndex, id: TaskId, outputs: u32) {
-        // What the log remembers may be submitted yet.
-        let unknown = (0..outputs).map(|index| id.output(index)).filter(|object| !self.resumed.is_at(*object, node));
-        let node = &self.nodes[usize::from(node)].id;
-        let free: Vec<_> = unknown.map(|object| Effect::Free { node: node.clone(), object }).collect();
-        self.effects.extend(free);
-    }
-
-    /// A node has an output of a task that was not submitted by this run: if the log has it, it is as good as one that the node had said
-    /// that it holds, and says yet.
-    fn found_or_freed(&mut self, (node, incarnation): (NodeIndex, Incarnation), object: ObjectId, output: Output) {
-        let view = &self.nodes[usize::from(node)];
-        if view.incarnation != incarnation || !view.alive {
-            // That life is over. What its node still has it says when it is asked.
-            return;
-        }
-        if !self.found(object, node, output) {
-            let node = self.nodes[usize::from(node)].id.clone();
-            self.effects.push(Effect::Free { node, object });
-        }
-    }
-
-    /// Frees what attempts that do not count may have left on a node where one of them has just ended.
-    fn free_leftovers(&mut self, task: Index, node: NodeIndex) {
-        for index in 0..self.tasks[task].outputs {
-            self.free_unless_needed(task, node, index);
-        }
-    }
-
-    fn free_unless_needed(&mut self, task: Index, node: NodeIndex, index: u32) {
-        let entry = &self.tasks[task];
-        let object = entry.id.output(index);
-        let known = self.object_of(object).map(|object| &self.objects[object]);
-        let counts = known.is_some_and(|known| known.value == Value::Here && known.at == node);
-        if !counts && entry.live.iter().all(|(_, at)| *at != node) {
-            let node = self.nodes[usize::from(node)].id.clone();
-            self.effects.push(Effect::Free { node, object });
         }
     }
 
     /// An attempt ended without a fault of its own, and does not count. Memory being tight never fails a job (law 5): the task
     /// goes behind those that hold the memory now; and nor do arguments that are lost. Only when it happens again and again
     /// is something wrong with the task.
-    fn not_its_fault(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: &TaskFailure) -> bool {
+    fn not_its_fault(&mut self, task: Index, node: &NodeId, failure: &TaskFailure) -> bool {
         if !matches!(failure.kind, FailureKind::Denied | FailureKind::ArgumentLost) {
             return false;
         }
-        self.arguments_lost(task, attempt, node, failure);
+        self.arguments_lost(task, node, failure);
         if !self.tasks[task].live.is_empty() {
             // The other attempt goes on.
             return true;
@@ -252,7 +218,7 @@ impl OwnerState {
         failure: TaskFailure,
         figures: Option<TaskFigures>,
     ) {
-        if self.not_its_fault(task, attempt, node, &failure) {
+        if self.not_its_fault(task, node, &failure) {
             return;
         }
         let again = match failure.kind {
@@ -289,13 +255,10 @@ impl OwnerState {
     }
 
     /// An attempt that had not started was given back.
-    pub(crate) fn recalled(&mut self, node: &NodeId, id: TaskId, attempt: Attempt) {
-        let Some(index) = self.known_node(node) else { return };
-        let incarnation = self.nodes[usize::from(index)].incarnation;
-        if let Some(task) = self.find_task(id)
-            && self.end_attempt(task, attempt, index, incarnation)
+    pub(crate) fn recalled(&mut self, from: (&NodeId, Incarnation), id: TaskId, attempt: Attempt) {
+        if let (Some(node), Some(task)) = (self.admit(from), self.find_task(id))
+            && self.end_attempt(task, attempt, node)
         {
-            self.free_leftovers(task, index);
             self.given_back(task);
         }
     }
@@ -307,8 +270,8 @@ impl OwnerState {
             self.tasks[task].recalled = true;
             self.await_args(task, true);
         } else {
-            // Nor does a copy.
-            self.set_copied(task, false);
+            // Nor does a speculative one.
+            self.set_speculated(task, false);
         }
     }
 
@@ -325,16 +288,7 @@ impl OwnerState {
     }
 
     /// Takes a live attempt out of the books; false when it was not live.
-    pub(super) fn end_attempt(
-        &mut self,
-        task: Index,
-        attempt: Attempt,
-        node: NodeIndex,
-        incarnation: Incarnation,
-    ) -> bool {
-        if self.nodes[usize::from(node)].incarnation != incarnation {
-            return false;
-        }
+    pub(super) fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex) -> bool {
         let live = &mut self.tasks[task].live;
         let Some(position) = live.iter().position(|entry| *entry == (attempt, node)) else { return false };
         live.remove(position);
@@ -352,25 +306,22 @@ impl OwnerState {
 
     /// No attempt of the task is wanted any more.
     pub(super) fn cancel_attempts(&mut self, task: Index) {
-        self.set_copied(task, false);
+        self.set_speculated(task, false);
         for (attempt, node) in std::mem::take(&mut self.tasks[task].live) {
             self.leave(task, node);
             let (at, id) = (self.nodes[usize::from(node)].id.clone(), self.tasks[task].id);
             self.effects.push(Effect::Cancel { node: at, task: id, attempt });
-            self.free_leftovers(task, node);
         }
     }
 
     /// An attempt that had been ended completed: if another one has won, the rows must be the same.
-    fn late_completion(&mut self, task: Index, node: NodeIndex, outputs: &[Output]) {
-        let id = self.tasks[task].id;
-        let mut differs = false;
-        for (index, output) in (0..).zip(outputs) {
+    fn late_completion(&mut self, id: TaskId, outputs: &[Output]) {
+        let Some(task) = self.find_task(id).filter(|task| self.function(*task).deterministic) else { return };
+        let differs = (0..).zip(outputs).any(|(index, output)| {
             let winner = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            differs |= winner.is_some_and(|winner| winner.value == Value::Here && winner.output != *output);
-            self.free_unless_needed(task, node, index);
-        }
-        if differs && self.function(task).deterministic {
+            winner.is_some_and(|winner| winner.is_here() && winner.output != *output)
+        });
+        if differs {
             let function = self.function(task).name.to_string();
             self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
         }
@@ -410,17 +361,26 @@ impl OwnerState {
                 ledger.consumed(parts, members, read);
             }
             if ledger.read_once() && parts != Parts::All {
-                // What has no bytes is still there when its node is not.
-                let is_there = |at: &NodeIndex| *at != NOWHERE && self.nodes[usize::from(*at)].alive;
-                let here = self.sets[set].members.iter().map(|member| self.objects[*member].at);
-                let holders: BTreeSet<_> = here.filter(is_there).collect();
-                for node in holders {
+                for node in self.spend(set) {
                     self.define_set(set, node);
-                    let (node, set) = (self.nodes[usize::from(node)].id.clone(), self.sets[set].id);
-                    self.effects.push(Effect::FreeParts { node, set, parts });
+                    let (node, Set { id, version, .. }) = (self.nodes[usize::from(node)].id.clone(), &self.sets[set]);
+                    self.effects.push(Effect::FreeParts { node, set: *id, version: *version, parts });
                 }
             }
         }
+    }
+
+    /// Parts of all members of a set are freed, wherever they are; the nodes that hold some.
+    fn spend(&mut self, set: Index) -> BTreeSet<NodeIndex> {
+        let mut holders = BTreeSet::new();
+        for member in &self.sets[set].members {
+            let object = &mut self.objects[*member];
+            object.copy.spend();
+            self.resumed.spend(object.id);
+            // What has no bytes is still there when its node is not.
+            holders.extend(object.holder().filter(|at| self.nodes[usize::from(*at)].alive));
+        }
+        holders
     }
 
     fn learn(&mut self, function: u32, micros: u64) {

@@ -85,7 +85,8 @@ pub(super) fn why(facts: &Facts) -> (Standing, Vec<Vec<String>>) {
         found.push((facts.still, links));
     }
     for (object, node, time) in &facts.reads {
-        let mut links = vec![format!("the program reads object {:08x} of {node} for {}", short(object.0), text(*time))];
+        let mut links =
+            vec![format!("the program reads object {:08x} of {node} for {}", short(object.as_u128()), text(*time))];
         links.extend(silent(facts, node));
         found.push((*time, links));
     }

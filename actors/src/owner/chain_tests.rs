@@ -16,14 +16,14 @@ fn attempt(number: u128, stage: &str, node: &str) -> AttemptFacts {
     AttemptFacts {
         stage: stage.into(),
         task: TaskId::from_u128(number << 96),
-        attempt: Attempt(2),
+        attempt: Attempt::nth(2),
         node: NodeId::new(node),
     }
 }
 
 fn state(number: u128, doing: Doing, seconds: u64) -> AttemptState {
     let task = TaskId::from_u128(number << 96);
-    AttemptState { task, attempt: Attempt(2), doing, for_ms: seconds * 1000 }
+    AttemptState { task, attempt: Attempt::nth(2), doing, for_ms: seconds * 1000 }
 }
 
 /// A merge runs, or waits, on n2; 37 of 40 are done.
@@ -188,7 +188,7 @@ fn what_nobody_makes_is_said() {
 #[test]
 fn a_result_that_is_read_from_a_silent_node_is_said() {
     let mut facts = Facts { still: at(90), asks: 1, ..Facts::default() };
-    facts.reads.push((ObjectId(0xabc << 96), NodeId::new("n3"), at(80)));
+    facts.reads.push((ObjectId::from_u128(0xabc << 96), NodeId::new("n3"), at(80)));
     facts.suspected.insert(NodeId::new("n3"), at(2));
     let whole = "the program reads object 00000abc of n3 for 80 s <- node n3 suspected since 2 s";
     assert_eq!(line(&facts), (Standing::Stalled, whole.into()));

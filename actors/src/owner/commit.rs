@@ -33,7 +33,7 @@ impl OwnerState {
     pub(crate) fn is_committing(&self) -> bool {
         let runs = |(index, task): (Index, &Task)| task.state == State::Running && self.commits(index);
         let is_open = |(_, task): (Index, &Task)| !matches!(task.state, State::Done | State::Failed);
-        self.functions.iter().any(|function| function.commits) && self.tasks.iter().any(runs)
+        self.functions.entries.iter().any(|function| function.commits) && self.tasks.iter().any(runs)
             || self.committed && !self.tasks.iter().any(is_open)
     }
 

@@ -1,6 +1,6 @@
 //! Tasks that commit: what is checked before one is handed out, and when a cancel has to wait.
 
-use super::world_tests::{JOB, LIFE, World, node, offer, output};
+use super::world_tests::{LIFE, SECRET, World, node, offer, output};
 use crate::ids::{RowHash, SetId, TaskId};
 use crate::task::Exchange;
 use crate::task::{Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Source, TaskOptions};
@@ -29,7 +29,7 @@ fn commit(world: &mut World, reduce: TaskId) -> TaskId {
     let args = [Arg { source: Source::Set(set), parts: Parts::All }];
     let plain = World::description("commit", &args, TaskOptions::default());
     let description = Description { function: "commit@1".into(), commits: true, ..plain };
-    let id = description.id(JOB);
+    let id = description.id(SECRET);
     world.owner.submit(id, description);
     world.owner.track(id.output(0), 1);
     world.settle();
@@ -74,7 +74,7 @@ fn a_job_is_committing_from_when_the_task_runs_until_its_attempt_fails_or_other_
     let commit = commit(&mut world, reduce);
     assert!(world.owner.is_committing());
     let (attempt, at) = world.attempt_of(commit);
-    world.owner.recalled(&at, commit, attempt);
+    world.owner.recalled((&at, LIFE), commit, attempt);
     assert!(!world.owner.is_committing(), "it was given back");
     world.running.clear();
     world.settle();

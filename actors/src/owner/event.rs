@@ -9,7 +9,7 @@ use crate::protocol::scheduler::NodeInfo;
 
 use crate::event::NodeState;
 use crate::futures::ProgramCall;
-use crate::ids::{Incarnation, NodeId, ObjectId};
+use crate::ids::{CopyId, Incarnation, NodeId};
 use crate::joblog::LogNews;
 
 use crate::task::{JobError, Parts};
@@ -60,14 +60,12 @@ pub(crate) enum OwnerEvent {
     Log(LogNews),
     /// Nodes had their time to say what they hold.
     Settle,
-    /// An object that the program wants could not be read where it is.
+    /// A copy of an object that the program wants could not be read where it is.
     Unreadable {
-        /// The object.
-        object: ObjectId,
+        /// The copy.
+        copy: CopyId,
         /// The parts that are wanted.
         parts: Parts,
-        /// Where it should be.
-        node: NodeId,
         /// Whom to give it.
         answer: oneshot::Sender<Result<Block, JobError>>,
     },

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::chain::{AttemptFacts, StageFacts};
-use super::tables::{EntrySource, OwnerState, State, Value};
+use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::ids::NodeId;
 use crate::protocol::node_manager::ATTEMPTS_ASKED_MAX;
@@ -40,7 +40,7 @@ impl OwnerState {
             }
         }
         stages.retain(|_, facts| facts.waiting + facts.ready + facts.running > 0);
-        for function in &self.functions {
+        for function in &self.functions.entries {
             if let Some(facts) = stages.get_mut(&function.stage) {
                 facts.done += function.stats.times.len();
             }
@@ -51,7 +51,7 @@ impl OwnerState {
     /// The stage that makes an object which is not there, unless nothing will make it.
     fn maker(&self, object: Index) -> Option<Arc<str>> {
         let object = &self.objects[object];
-        let task = object.task.filter(|_| object.value != Value::Here)?;
+        let task = object.task.filter(|_| !object.is_here())?;
         let task = &self.tasks[task];
         let makes = matches!(task.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         makes.then(|| self.functions[task.function as usize].stage.clone())

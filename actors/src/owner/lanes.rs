@@ -11,8 +11,9 @@ use super::tables::OwnerState;
 use crate::ids::{JobId, NodeId, ObjectId};
 use crate::joblog::FoldDue;
 use crate::protocol;
+use crate::protocol::copies::Whereabouts;
 use crate::protocol::merger::MergerMsg;
-use crate::protocol::node_manager::{NO_BYTES, ObjectIds, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::node_manager::SET_MEMBERS_PER_MESSAGE;
 
 use crate::shell::Address;
 use crate::task::Parts;
@@ -21,7 +22,7 @@ struct Lane {
     merger: Address<MergerMsg>,
     news: mpsc::UnboundedSender<FoldDue>,
     /// Objects and where they are, that the Merger has not been told of.
-    pushed: Vec<(ObjectId, Option<NodeId>)>,
+    pushed: Vec<(ObjectId, Whereabouts)>,
 }
 
 /// The lanes of a job.
@@ -31,8 +32,7 @@ pub(super) struct Lanes(BTreeMap<u32, Lane>);
 impl Lanes {
     /// Notes an object for these lanes, if it exists: what does not is not pushed.
     pub(super) fn push(&mut self, state: &OwnerState, object: ObjectId, lanes: Range<u32>) {
-        let Some((output, node)) = state.lookup(object) else { return };
-        let at = (output.bytes > 0).then_some(node);
+        let Some(at) = state.where_is(object) else { return };
         for (_, lane) in self.0.range_mut(lanes) {
             lane.pushed.push((object, at.clone()));
         }
@@ -42,16 +42,15 @@ impl Lanes {
     pub(super) fn send(&mut self, job: JobId) {
         for (number, lane) in &mut self.0 {
             for chunk in std::mem::take(&mut lane.pushed).chunks(SET_MEMBERS_PER_MESSAGE) {
-                let objects: ObjectIds = chunk.iter().map(|(object, _)| *object).collect();
-                let (nodes, at) = super::actor::positions(chunk.iter().map(|(_, at)| at.as_ref().ok_or(NO_BYTES)));
-                tell(&lane.merger, MergerMsg::Push { job, lane: *number, objects, nodes, at });
+                let objects = chunk.iter().cloned().collect();
+                tell(&lane.merger, MergerMsg::Push { job, lane: *number, objects });
             }
         }
     }
 
     /// Hands a fold on; whether anybody is interested.
-    pub(super) fn fold_due(&self, lane: u32, blocks: &ObjectIds) -> bool {
-        self.0.get(&lane).is_some_and(|entry| entry.news.send((lane, blocks.iter().collect())).is_ok())
+    pub(super) fn fold_due(&self, lane: u32, blocks: Vec<ObjectId>) -> bool {
+        self.0.get(&lane).is_some_and(|entry| entry.news.send((lane, blocks)).is_ok())
     }
 
     /// The job is over.

@@ -2,12 +2,14 @@
 
 use smallvec::SmallVec;
 
+use super::copy::Copy;
 use super::exchange::Ledger;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{ArgEntry, Books, EntrySource, Object, OwnerState, Set, State, Value, marker};
+use super::tables::{ArgEntry, Books, EntrySource, Object, OwnerState, Set, State, marker};
 use crate::arena::Index;
+use crate::ids::CopyNumber;
 use crate::task::{Arg, JobError, Output, Source};
 
 /// Whether what went into an exchange is what came out of it.
@@ -29,7 +31,7 @@ impl OwnerState {
     pub(super) fn resolve_args(&self, args: &[Arg]) -> Result<Box<[ArgEntry]>, JobError> {
         let resolve = |arg: &Arg| {
             let source = match arg.source {
-                Source::Object(id) => self.object_of(id).map(EntrySource::Object).ok_or(id.0),
+                Source::Object(id) => self.object_of(id).map(EntrySource::Object).ok_or(id.as_u128()),
                 Source::Set(id) => self.by_set.get(&id).copied().map(EntrySource::Set).ok_or(id.as_u128()),
             };
             let released = |id| JobError::program(format!("argument {id:032x} was released"));
@@ -94,11 +96,11 @@ impl OwnerState {
             return;
         }
         // Nobody had referenced it: its members' values may be gone, and are wanted again; or they have moved.
-        self.sets[index].defined.clear();
+        self.set_changed(index);
         for position in 0..self.sets[index].members.len() {
             let member = self.sets[index].members[position];
             self.objects[member].references += 1;
-            if self.objects[member].value == Value::Here {
+            if self.objects[member].is_here() {
                 continue;
             }
             self.sets[index].missing += 1;
@@ -114,7 +116,7 @@ impl OwnerState {
         }
         for position in 0..self.sets[index].members.len() {
             let member = &self.objects[self.sets[index].members[position]];
-            if member.value != Value::Here
+            if !member.is_here()
                 && let Some(task) = member.task
             {
                 self.want(task);
@@ -125,12 +127,12 @@ impl OwnerState {
     /// Counts what is missing, asks for it, and makes the task ready when nothing is; `front`: before all others.
     pub(super) fn await_args(&mut self, task: Index, front: bool) {
         let mut missing = 0;
-        self.set_copied(task, false);
+        self.set_speculated(task, false);
         self.tasks[task].state = State::Waiting { missing: u32::MAX };
         for position in 0..self.tasks[task].args.len() {
             let failed = match self.tasks[task].args[position].source {
                 EntrySource::Object(object) => {
-                    if self.objects[object].value == Value::Here {
+                    if self.objects[object].is_here() {
                         continue;
                     }
                     self.objects[object].add_waiter(Waiter::Task(task));
@@ -175,9 +177,9 @@ impl OwnerState {
         let (id, outputs, mut gone) = (self.tasks[task].id, self.tasks[task].outputs, false);
         for index in 0..outputs {
             if let Some(object) = self.object_of(id.output(index))
-                && self.objects[object].value == Value::Freed
+                && self.objects[object].copy.is_missing()
             {
-                self.objects[object].value = Value::Pending;
+                self.objects[object].copy = self.objects[object].copy.wanted();
                 gone = true;
             }
         }
@@ -186,8 +188,8 @@ impl OwnerState {
         }
     }
 
-    /// Output `index` of `task` exists, on `node`.
-    pub(super) fn seal(&mut self, task: Index, index: u32, output: Output, node: NodeIndex) {
+    /// Attempt `number` of `task` has made output `index`, on `node`.
+    pub(super) fn seal(&mut self, task: Index, index: u32, output: Output, (node, number): (NodeIndex, CopyNumber)) {
         let id = self.tasks[task].id.output(index);
         let known = self.object_of(id);
         let object = known.unwrap_or_else(|| {
@@ -197,18 +199,14 @@ impl OwnerState {
         if !self.same_again(object, output) {
             return;
         }
+        if !self.function(task).deterministic {
+            self.do_without_others(task, number);
+        } else if self.objects[object].is_here() {
+            // Made again together with another output of its task.
+            return self.free_copy(object, node, number);
+        }
         let entry = &mut self.objects[object];
-        if entry.value == Value::Here {
-            // Made again together with another output of its task: the old copy serves.
-            if entry.at != node {
-                let node = self.nodes[usize::from(node)].id.clone();
-                self.effects.push(Effect::Free { node, object: id });
-            }
-            return;
-        }
-        if entry.output != output {
-            entry.forget_bytes();
-        }
+        entry.forget_bytes();
         (entry.output, entry.made) = (output, true);
         if known.is_none() {
             // New in its stream: readers are told once, however often it is made.
@@ -218,14 +216,23 @@ impl OwnerState {
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
             }
         }
-        self.exists(object, node);
+        self.exists(object, node, number, false);
     }
 
-    /// An object has a value, on `node`: who waits for it is told.
-    pub(super) fn exists(&mut self, object: Index, node: NodeIndex) {
+    /// All that counts of what a task has made is of one attempt, where another one may give another result.
+    fn do_without_others(&mut self, task: Index, attempt: CopyNumber) {
+        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
+        let outputs = (0..outputs).filter_map(|index| self.object_of(id.output(index)));
+        let of_another = |object: &Index| self.objects[*object].maker().is_some_and(|maker| maker != attempt);
+        let others: Vec<Index> = outputs.filter(of_another).collect();
+        others.iter().for_each(|object| self.objects[*object].forget_bytes());
+        self.do_without(&others);
+    }
+
+    /// This copy of an object counts from now on, parts of which may be freed: who waits for it is told.
+    pub(super) fn exists(&mut self, object: Index, node: NodeIndex, number: CopyNumber, spent: bool) {
         let entry = &mut self.objects[object];
-        (entry.at, entry.value) = (node, Value::Here);
-        entry.forget_loss();
+        entry.copy = Copy::At { node, number, spent };
         let (id, waiters) = (entry.id, entry.take_waiters());
         for waiter in waiters {
             match waiter {
@@ -243,10 +250,9 @@ impl OwnerState {
 
     /// A member that a set lacked is there.
     fn has_a_member_more(&mut self, set: Index, member: Index) {
+        self.set_changed(set);
         let entry = &mut self.sets[set];
         entry.missing -= 1;
-        // Made again it may be elsewhere.
-        entry.defined.clear();
         let waiters = if entry.missing == 0 { std::mem::take(&mut entry.waiters) } else { Vec::new() };
         self.enter(set, member);
         waiters.into_iter().for_each(|task| self.one_less_missing(task));
@@ -290,23 +296,29 @@ impl OwnerState {
         let object = &mut self.objects[index];
         object.references -= 1;
         if object.references == 0 {
-            if object.value == Value::Here {
+            if object.is_here() {
                 self.free_value(index);
             } else {
+                // Should the last copy come back, nobody needs it.
+                object.copy = object.copy.without_last();
                 self.drop_if_unused(index);
             }
         }
     }
 
     fn free_value(&mut self, index: Index) {
-        let object = &mut self.objects[index];
-        object.forget_bytes();
-        object.value = Value::Freed;
-        if object.output.bytes > 0 {
-            let (node, object) = (self.nodes[usize::from(object.at)].id.clone(), object.id);
-            self.effects.push(Effect::Free { node, object });
+        if let Some((node, copy)) = self.copy_that_counts(index) {
+            self.effects.push(Effect::Free { node, copy });
         }
+        self.objects[index].forget_bytes();
+        self.objects[index].copy = Copy::None;
         self.drop_if_unused(index);
+    }
+
+    /// Frees a copy of an object that does not count.
+    pub(super) fn free_copy(&mut self, object: Index, node: NodeIndex, number: CopyNumber) {
+        let (node, copy) = (self.nodes[usize::from(node)].id.clone(), self.objects[object].id.copy(self.job, number));
+        self.effects.push(Effect::Free { node, copy });
     }
 
     /// Drops an object that nobody references or remembers, with its task when that was the last.
@@ -323,6 +335,8 @@ impl OwnerState {
 
     fn remove_object(&mut self, index: Index) {
         let Some(object) = self.objects.remove(index) else { return };
+        // Copies of it that are found from now on are nobody's.
+        self.resumed.forget(object.id);
         if let Ok(entry) = self.by_object.find_entry(super::tables::object_hash(object.id), |other| *other == index) {
             entry.remove();
         }
@@ -363,7 +377,7 @@ impl OwnerState {
         if !matches!(entry.state, State::Done | State::Failed) {
             return;
         }
-        let (id, state, outputs, attempts) = (entry.id, entry.state, entry.outputs, entry.attempts);
+        let (id, state, outputs, numbers) = (entry.id, entry.state, entry.outputs, entry.numbers);
         let mut unused = SmallVec::<[Index; 2]>::new();
         for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
             let Some(index) = self.object_of(output) else { continue };
@@ -377,10 +391,12 @@ impl OwnerState {
             self.remove_object(object);
         }
         match state {
-            State::Done => self.retired.insert(id),
-            _ => self.abandoned.insert(id),
+            State::Done => self.ended.done.insert(id),
+            _ => self.ended.failed.insert(id),
         };
-        self.attempts_before = self.attempts_before.max(attempts);
+        if numbers > 1 {
+            self.ended.numbers.insert(id, numbers);
+        }
         let removed = self.tasks.remove(task);
         for entry in removed.into_iter().flat_map(|task| task.args) {
             self.forget(entry.source);

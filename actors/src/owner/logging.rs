@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::actor::{JobOutcome, OwnerActor};
+use super::deferred::{DeferredFrees, Freed};
 use super::event::OwnerEvent;
-use super::held::{Freed, Held};
-use crate::ids::{Incarnation, NodeId, ObjectId, TaskId};
+use crate::ids::{CopyId, Incarnation, NodeId};
 use crate::joblog::Choice;
 use crate::joblog::{Entry, JobLog, LogNews, Run, TaskDone};
 use crate::protocol;
@@ -18,10 +18,10 @@ use crate::protocol::merger::MergerMsg;
 use crate::protocol::node_manager::NodeMsg;
 
 use crate::shell::{Kind, Scope};
-use crate::task::{Consumed, JobError, Output, TaskSpec};
+use crate::task::{JobError, Output};
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
-const STOCK_DEADLINE: Duration = Duration::from_secs(3);
+const INVENTORY_DEADLINE: Duration = Duration::from_secs(3);
 
 /// The log of a job that is about to run.
 pub(crate) struct OwnerLog {
@@ -37,7 +37,7 @@ pub(super) struct Logging {
     begins: Option<OwnerLog>,
     log: Option<JobLog>,
     /// What waits until it is durable.
-    held: Held<Result<Vec<u8>, JobError>>,
+    deferred: DeferredFrees<Result<Vec<u8>, JobError>>,
     /// Nodes that are to say what they hold, and who waits for that.
     awaited: BTreeSet<NodeId>,
     settled: Option<oneshot::Sender<()>>,
@@ -56,7 +56,7 @@ impl Logging {
 
     /// Bytes that wait to be written, or to be freed when that is done.
     pub(super) fn waiting_bytes(&self) -> u64 {
-        self.log.as_ref().map_or(0, JobLog::waiting_bytes) + self.held.bytes()
+        self.log.as_ref().map_or(0, JobLog::waiting_bytes) + self.deferred.bytes()
     }
 
     /// Another Scheduler has begun.
@@ -76,7 +76,6 @@ impl Logging {
 
     /// A node that is dead need not be waited for.
     pub(super) fn answers_no_more(&mut self, node: &NodeId) {
-        self.held.answers_no_more(node);
         self.heard(node);
     }
 
@@ -115,10 +114,10 @@ impl OwnerActor {
                 let lanes = self.post.address::<MergerMsg>(&node, protocol::merger::ACTOR);
                 // What was pushed to it was advice of an earlier run.
                 let _ = lanes.send(MergerMsg::EndJob { job });
-                self.take_stock(&node);
+                self.take_inventory(&node);
                 self.logging.awaited.insert(node);
             }
-            scope.after(STOCK_DEADLINE, OwnerEvent::Settle);
+            scope.after(INVENTORY_DEADLINE, OwnerEvent::Settle);
         }
         if self.logging.awaited.is_empty() {
             self.logging.settle();
@@ -139,23 +138,19 @@ impl OwnerActor {
     }
 
     /// Asks a node what it holds of the job.
-    pub(super) fn take_stock(&mut self, node: &NodeId) {
+    pub(super) fn take_inventory(&mut self, node: &NodeId) {
         let (job, owner, run) = (self.job, self.post.node().clone(), self.state.run());
-        // What is freed before it is asked is gone when it answers.
-        self.send_frees(node);
-        self.logging.held.asked(node);
-        self.tell(node, NodeMsg::TakeStock { job, owner, run });
+        self.tell(node, NodeMsg::TakeInventory { job, owner, run });
     }
 
     /// What a node says that it holds of the job, or a part of that.
-    pub(super) fn stock(
+    pub(super) fn inventory(
         &mut self,
         (node, incarnation): (&NodeId, Incarnation),
-        objects: Vec<(ObjectId, Output)>,
+        held: impl Iterator<Item = (CopyId, u32, Output)>,
         last: bool,
     ) {
-        let objects = self.logging.held.stock(node, objects, last);
-        self.state.stock(node, incarnation, objects.into_iter());
+        self.state.inventory((node, incarnation), held);
         if last {
             self.logging.heard(node);
         }
@@ -165,28 +160,19 @@ impl OwnerActor {
         self.logging.add(Entry::Choice(choice));
     }
 
-    /// A task has completed for the first time.
-    pub(super) fn note_done(
-        &mut self,
-        (node, task): (&NodeId, TaskId),
-        outputs: Vec<Output>,
-        consumed: Vec<Consumed>,
-        values: Vec<(u32, Bytes)>,
-    ) {
-        if self.logging.log.is_none() {
-            return;
-        }
-        self.logging.add(Entry::Done(TaskDone { task, node: node.clone(), outputs, consumed, values }));
+    /// An attempt of a task was accepted.
+    pub(super) fn note_done(&mut self, done: TaskDone) {
+        self.logging.add(Entry::Done(done));
     }
 
     /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
     pub(super) fn end_when_durable(&mut self, result: Result<Vec<u8>, JobError>, scope: &mut Scope<'_, Self>) {
-        let Logging { log, held, .. } = &mut self.logging;
+        let Logging { log, deferred, .. } = &mut self.logging;
         match log {
-            _ if held.is_ending() => {}
+            _ if deferred.is_ending() => {}
             Some(log) => {
                 log.add(Entry::End(result.clone().map(Bytes::from)));
-                held.end(log.position(), result);
+                deferred.end(log.position(), result);
             }
             None => self.end(result, scope),
         }
@@ -195,39 +181,23 @@ impl OwnerActor {
     /// Frees something as soon as everything that was noted by now is durable: the completion of who read it last is.
     pub(super) fn free_when_durable(&mut self, node: NodeId, freed: Freed) {
         let log = self.logging.log.as_ref().map_or((0, 0), |log| (log.position(), log.durable()));
-        if let Some((node, freed)) = self.logging.held.free(log, node, freed) {
+        if let Some((node, freed)) = self.logging.deferred.free(log, node, freed) {
             self.free_now(node, freed);
         }
     }
 
     fn free_now(&mut self, node: NodeId, freed: Freed) {
         match freed {
-            Freed::Object(object) => self.frees.entry(node).or_default().push(object),
-            Freed::Parts(set, parts) => {
+            Freed::Copy(copy) => self.frees.entry(node).or_default().push(copy),
+            Freed::Parts(set, version, parts) => {
                 let (job, run) = (self.job, self.state.run());
-                self.tell(&node, NodeMsg::FreeParts { job, run, set, parts });
+                self.tell(&node, NodeMsg::FreeParts { job, run, set, version, parts });
             }
         }
     }
 
-    /// Frees what waits for this on a node, durable or not, and has the names of what a task makes there next.
-    pub(super) fn free_held_of(&mut self, node: &NodeId, spec: &TaskSpec) {
-        let may_hold = |set| self.state.has_member_of(set, spec.id);
-        let freed = self.logging.held.in_the_way(node, spec, may_hold);
-        freed.into_iter().for_each(|(node, freed)| self.free_now(node, freed));
-    }
-
-    /// An object is put into the store here now: leftovers of its name that were to be freed are not any more.
-    pub(super) fn keep_here(&mut self, object: ObjectId) {
-        let here = self.post.node().clone();
-        self.logging.held.keep(&here, object);
-        if let Some(frees) = self.frees.get_mut(&here) {
-            frees.retain(|freed| *freed != object);
-        }
-    }
-
-    fn free_held(&mut self, up_to: u64) {
-        let freed = self.logging.held.durable(up_to);
+    fn free_deferred(&mut self, up_to: u64) {
+        let freed = self.logging.deferred.durable(up_to);
         freed.into_iter().for_each(|(node, freed)| self.free_now(node, freed));
     }
 
@@ -237,8 +207,8 @@ impl OwnerActor {
                 if let Some(log) = &mut self.logging.log {
                     log.became_durable(position);
                 }
-                self.free_held(position);
-                if let Some(result) = self.logging.held.last_word(position) {
+                self.free_deferred(position);
+                if let Some(result) = self.logging.deferred.last_word(position) {
                     self.end(result, scope);
                 }
             }

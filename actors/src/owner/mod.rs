@@ -7,11 +7,12 @@ mod chain;
 mod commit;
 #[cfg(test)]
 mod commit_tests;
+mod copy;
+mod deferred;
 mod event;
 mod exchange;
 mod facts;
 mod figures;
-mod held;
 mod lanes;
 mod leasing;
 mod lifetime;
@@ -49,18 +50,16 @@ mod watchdog;
 #[cfg(test)]
 mod world_tests;
 
-#[cfg(feature = "simulation")]
-pub(crate) use actor::positions;
 pub(crate) use actor::{JobOutcome, OwnerActor, OwnerParts};
-pub(crate) use event::OwnerEvent;
 #[cfg(feature = "simulation")]
-pub(crate) use held::{Freed, Held};
+pub(crate) use deferred::{DeferredFrees, Freed};
+pub(crate) use event::OwnerEvent;
 #[cfg(feature = "simulation")]
 pub(crate) use leasing::{Asker, Leasing};
 pub(crate) use logging::OwnerLog;
 #[cfg(feature = "simulation")]
 pub(crate) use state::{Effect, Tracker};
 #[cfg(feature = "simulation")]
-pub(crate) use tables::{OwnerState, Whereabouts};
+pub(crate) use tables::OwnerState;
 #[cfg(feature = "simulation")]
 pub(crate) use watchdog::{Look, Watchdog};

@@ -1,15 +1,15 @@
 //! What mutants of the code could do unseen: tests of single decisions that nothing else held, by the file that takes them.
 
 use super::state::Effect;
-use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
+use super::world_tests::{JOB, LIFE, SECRET, World, node, offer, output, whole};
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, SetId, TaskId};
 use crate::joblog::Choice;
 use crate::joblog::{Past, TaskDone};
 use crate::task::Exchange;
 use crate::task::{
-    Arg, Consumed, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, Returns, Source,
-    StillRunning, TaskFigures, TaskOptions,
+    Arg, Consumed, FailureKind, JobError, Loss, Output, Parts, Place, Resources, Returns, Source, StillRunning,
+    TaskFigures, TaskOptions,
 };
 
 fn at(name: &str) -> TaskOptions {
@@ -62,17 +62,17 @@ fn what_nobody_holds_any_more_when_it_is_made_is_not_made_again() {
 }
 
 #[test]
-fn only_the_first_completion_of_a_task_is_new_to_the_log() {
+fn the_log_names_the_attempt_whose_outputs_count_also_when_a_task_ran_again() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    assert_eq!(world.log.len(), 1);
     world.crash(&node("a"), false);
     world.owner.track(task.output(0), 1);
     world.settle();
     world.complete(task);
     assert_eq!(world.resolved[&1], Ok(()));
-    assert_eq!(world.log.len(), 1, "it has it already");
+    let made_by = world.log.iter().map(|done| done.made_by.clone());
+    assert_eq!(Vec::from_iter(made_by), [1, 2].map(|attempt| vec![Attempt::nth(attempt).makes()]));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_people_are_told_of_a_task_that_is_done() {
         ..TaskFigures::default()
     };
     let consumed = [Consumed { arg: 0, read: output(300, 30) }, Consumed { arg: 1, read: output(0, 2) }];
-    world.owner.completed((&node("a"), LIFE), task, Attempt(1), &[output(8, 1)], &consumed, figures);
+    world.owner.completed((&node("a"), LIFE), task, Attempt::nth(1), &[output(8, 1)], &consumed, figures);
     let told = world.owner.flush().into_iter().find_map(|effect| match effect {
         Effect::Event { at, kind: EventKind::TaskFinished { task, stage, bytes_in, bytes_out, rows, .. } } => {
             Some((at, task, stage, bytes_in, bytes_out, rows))
@@ -104,7 +104,7 @@ fn an_output_of_a_stream_that_comes_too_early_is_not_announced() {
     let task = world.submit_with("s", &[], options);
     world.owner.track_stream(task, 5);
     for index in [0, 2] {
-        world.owner.yielded((&node("n"), LIFE), task, Attempt(1), index, output(8, 1));
+        world.owner.yielded((&node("n"), LIFE), task, Attempt::nth(1), index, output(8, 1));
     }
     world.settle();
     assert_eq!(world.streamed[&5], [Ok(Some(task.output(0)))]);
@@ -114,8 +114,8 @@ fn an_output_of_a_stream_that_comes_too_early_is_not_announced() {
 fn what_a_stream_that_nobody_knows_yields_is_freed() {
     let mut world = World::new(&[("n", 1)]);
     let task = TaskId::from_u128(77);
-    world.stored.insert((node("n"), task.output(0)));
-    world.owner.yielded((&node("n"), LIFE), task, Attempt(1), 0, output(8, 1));
+    world.keep(&node("n"), task.output(0), 1);
+    world.owner.yielded((&node("n"), LIFE), task, Attempt::nth(1), 0, output(8, 1));
     world.settle();
     assert_eq!(world.freed, [(node("n"), task.output(0))]);
 }
@@ -140,7 +140,7 @@ fn attempts_that_were_given_back_are_no_tries() {
     for _ in 0..5 {
         let (attempt, at) = world.attempt_of(task);
         world.running.clear();
-        world.owner.recalled(&at, task, attempt);
+        world.owner.recalled((&at, LIFE), task, attempt);
         world.settle();
     }
     world.fail(task, FailureKind::Error);
@@ -212,16 +212,16 @@ fn what_a_stream_has_announced_and_a_set_lacks_is_made_by_another_attempt() {
     let mut world = World::new(&[("a", 1), ("b", 2)]);
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("b") });
     world.owner.track_stream(task, 1);
-    world.stored.insert((node("b"), task.output(0)));
-    world.owner.yielded((&node("b"), LIFE), task, Attempt(1), 0, output(8, 10));
+    world.keep(&node("b"), task.output(0), 1);
+    world.owner.yielded((&node("b"), LIFE), task, Attempt::nth(1), 0, output(8, 10));
     world.settle();
     let set = SetId::of(&[task.output(0)]);
     world.owner.make_set(set, &[task.output(0)], None);
     let reader = world.submit_with("reader", &[Arg { source: Source::Set(set), parts: Parts::All }], at("a"));
     let (attempt, _) = world.attempt_of(reader);
-    world.lose_argument(reader, attempt, LostObject { object: task.output(0), node: node("b"), loss: Loss::Gone });
+    world.lose_argument(reader, attempt, world.lost(task.output(0), node("b"), Loss::Gone));
     world.complete_with(task, &[output(8, 10)], &[]);
-    assert_eq!(world.attempt_of(task).0, Attempt(2), "the set lacks it");
+    assert_eq!(world.attempt_of(task).0, Attempt::nth(2), "the set lacks it");
 }
 
 #[test]
@@ -231,14 +231,14 @@ fn a_node_that_was_called_dead_by_mistake_is_back_in_the_same_life_with_what_it_
     world.complete(done);
     world.owner.node_dead(&node("a"), LIFE);
     world.settle();
-    assert_eq!((world.owner.is_alive(&node("a")), world.owner.lookup(done.output(0))), (false, None));
+    assert_eq!((world.owner.is_alive(&node("a")), world.lookup(done.output(0))), (false, None));
     world.owner.node_up(&node("a"), Incarnation(0));
     world.settle();
     assert!(!world.owner.is_alive(&node("a")), "that was said of an earlier life");
     world.owner.node_up(&node("a"), LIFE);
     world.settle();
     assert!(world.owner.is_alive(&node("a")));
-    assert_eq!(world.owner.lookup(done.output(0)), Some((output(8, 1), node("a"))), "it was asked");
+    assert_eq!(world.lookup(done.output(0)), Some((output(8, 1), node("a"))), "it was asked");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_session_of_an_earlier_life_or_with_a_dead_node_is_no_news() {
     world.complete(done);
     world.owner.session_reset(&node("a"), Incarnation(0));
     assert_eq!(world.owner.flush(), []);
-    assert!(world.owner.lookup(done.output(0)).is_some(), "what it holds it still holds");
+    assert!(world.lookup(done.output(0)).is_some(), "what it holds it still holds");
     world.crash(&node("a"), true);
     world.owner.session_reset(&node("a"), LIFE);
     assert_eq!(world.owner.flush(), [], "it will be asked when it is back");
@@ -280,16 +280,13 @@ fn what_was_lost_first_is_old_news_also_when_more_was_lost_since() {
     });
     let args = maps.map(whole);
     let reader = world.submit_with("reader", &args, at("b"));
+    let old = world.lost(maps[0].output(0), node("a"), Loss::Gone);
     for (name, map) in ["other0", "other1"].into_iter().zip(maps) {
         let other = world.submit_with(name, &[whole(map)], at("b"));
-        world.lose_argument(other, Attempt(1), LostObject { object: map.output(0), node: node("a"), loss: Loss::Gone });
+        world.lose_argument(other, Attempt::nth(1), world.lost(map.output(0), node("a"), Loss::Gone));
         world.complete(map);
     }
-    world.lose_argument(
-        reader,
-        Attempt(1),
-        LostObject { object: maps[0].output(0), node: node("a"), loss: Loss::Gone },
-    );
+    world.lose_argument(reader, Attempt::nth(1), old);
     assert!(!world.runs(maps[0]), "it was made again since the reader was told where it is");
     assert!(world.runs(reader));
 }
@@ -302,15 +299,15 @@ fn what_was_lost_before_an_attempt_began_is_no_old_news_for_it() {
         world.complete(map);
         map
     });
-    let lost = |map: TaskId| LostObject { object: map.output(0), node: node("a"), loss: Loss::Gone };
+    let lost = |world: &World, map: TaskId| world.lost(map.output(0), node("a"), Loss::Gone);
     let first = world.submit_with("first", &[whole(maps[0])], at("b"));
-    world.lose_argument(first, Attempt(1), lost(maps[0]));
+    world.lose_argument(first, Attempt::nth(1), lost(&world, maps[0]));
     world.complete(maps[0]);
     let reader = world.submit_with("reader", &maps.map(whole), at("b"));
     let second = world.submit_with("second", &[whole(maps[1])], at("b"));
-    world.lose_argument(second, Attempt(1), lost(maps[1]));
+    world.lose_argument(second, Attempt::nth(1), lost(&world, maps[1]));
     world.complete(maps[1]);
-    world.lose_argument(reader, Attempt(1), lost(maps[0]));
+    world.lose_argument(reader, Attempt::nth(1), lost(&world, maps[0]));
     assert!(world.runs(maps[0]), "it was told where this one is after it had been made again");
 }
 
@@ -337,10 +334,11 @@ fn what_the_program_cannot_be_given_is_made_again_where_the_program_is() {
     world.owner.is_at_home(&node("home"), LIFE);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    world.owner.unreadable(task.output(0), &node("home"));
+    let another = task.output(0).copy(JOB, Attempt::nth(2).makes());
+    world.owner.unreadable(another);
     world.settle();
-    assert_eq!(world.freed, [], "it is not there");
-    world.owner.unreadable(task.output(0), &node("a"));
+    assert_eq!(world.freed, [], "that copy does not count");
+    world.unreadable(task.output(0));
     world.owner.track(task.output(0), 1);
     world.settle();
     assert_eq!(world.freed, [(node("a"), task.output(0))]);
@@ -353,13 +351,14 @@ fn what_a_node_of_an_earlier_life_or_a_dead_one_says_that_it_holds_is_not_taken(
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
     world.crash(&node("a"), true);
-    let held = || std::iter::once((task.output(0), output(8, 1)));
-    world.owner.stock(&node("a"), LIFE, held());
-    assert_eq!(world.owner.lookup(task.output(0)), None, "it is dead");
+    let copy = task.output(0).copy(JOB, Attempt::nth(1).makes());
+    let held = || std::iter::once((copy, 1, output(8, 1)));
+    world.owner.inventory((&node("a"), LIFE), held());
+    assert_eq!(world.lookup(task.output(0)), None, "it is dead");
     world.stored.clear();
     world.restart(&node("a"));
-    world.owner.stock(&node("a"), LIFE, held());
-    assert_eq!(world.owner.lookup(task.output(0)), None, "that was the life before");
+    world.owner.inventory((&node("a"), LIFE), held());
+    assert_eq!(world.lookup(task.output(0)), None, "that was the life before");
 }
 
 /// It answers after it was asked, and works meanwhile.
@@ -369,24 +368,24 @@ fn what_counts_and_what_is_being_made_stays_when_its_node_says_what_it_holds() {
     let done = world.submit_with("done", &[], at("a"));
     world.complete(done);
     let several = world.submit_with("several", &[], TaskOptions { returns: Returns::Many(2), ..at("a") });
-    world.stored.insert((node("a"), several.output(0)));
-    world.stock(&node("a"));
+    world.keep(&node("a"), several.output(0), 1);
+    world.inventory(&node("a"));
     assert_eq!(world.freed, []);
     world.complete_with(several, &[output(8, 1); 2], &[]);
-    assert_eq!(world.owner.lookup(done.output(0)).map(|(_, at)| at), Some(node("a")));
+    assert_eq!(world.lookup(done.output(0)).map(|(_, at)| at), Some(node("a")));
 }
 
 #[test]
-fn what_was_lost_with_one_node_is_not_taken_from_another() {
+fn a_copy_that_did_not_count_is_not_taken_for_one_that_was_lost() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    // What an attempt left there that did not count.
+    // What another attempt left there, that did not count.
     world.crash(&node("b"), true);
-    world.stored.insert((node("b"), task.output(0)));
+    world.keep(&node("b"), task.output(0), 7);
     world.crash(&node("a"), true);
     world.restart(&node("b"));
-    assert_eq!(world.owner.lookup(task.output(0)), None);
+    assert_eq!(world.lookup(task.output(0)), None);
     assert_eq!(world.freed, [(node("b"), task.output(0))]);
 }
 
@@ -401,7 +400,7 @@ fn what_is_found_again_of_an_exchange_is_kept_as_long_as_nobody_had_read_of_it()
     assert!(world.runs(reader) && world.runs(maps[0]) | !world.runs(reduce));
     world.restart(&node("a"));
     assert_eq!(world.freed, [], "it is whole");
-    assert_eq!(world.owner.lookup(maps[0].output(0)).map(|(_, at)| at), Some(node("a")));
+    assert_eq!(world.lookup(maps[0].output(0)).map(|(_, at)| at), Some(node("a")));
     assert!(!world.runs(maps[0]));
 }
 
@@ -442,7 +441,7 @@ fn what_may_differ_the_second_time_may_not_where_the_first_was_read() {
         }
         let mut description = World::description("dice", &[], at("a"));
         (description.function, description.deterministic) = ("dice@1".into(), false);
-        let task = description.id(JOB);
+        let task = description.id(SECRET);
         world.owner.submit(task, description);
         world.settle();
         let set = SetId::of(&[task.output(0)]);
@@ -495,7 +494,7 @@ fn the_death_of_a_third_node_does_not_send_a_task_back_where_it_cannot_read() {
     let reader = world.submit_with("reader", &[whole(first)], TaskOptions { place: Place::Spread, ..at("b") });
     let (attempt, here) = world.attempt_of(reader);
     let there = if here == node("a") { return } else { node("a") };
-    let lost = LostObject { object: first.output(0), node: there, loss: Loss::Unreachable };
+    let lost = world.lost(first.output(0), there, Loss::Unreachable);
     world.lose_argument(reader, attempt, lost);
     let rather_at = |world: &World| {
         let tasks = world.owner.tasks.iter();
@@ -557,29 +556,30 @@ fn a_task_whose_next_node_is_gone_waits_in_no_queue_of_that_node() {
 // resume.rs
 
 fn done(task: TaskId, at: &str, made: &[Output]) -> TaskDone {
-    TaskDone { task, node: node(at), outputs: made.to_vec(), consumed: Vec::new(), values: Vec::new() }
+    let made_by = vec![Attempt::nth(1).makes(); made.len()];
+    TaskDone { task, node: node(at), outputs: made.to_vec(), made_by, consumed: Vec::new(), values: Vec::new() }
 }
 
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
     world.owner.is_at_home(&node("home"), LIFE);
-    world.owner.resume(Past { runs: 1, choices, done, end: None });
+    world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
     world
 }
 
 fn task(name: &str) -> TaskId {
-    World::description(name, &[], TaskOptions::default()).id(JOB)
+    World::description(name, &[], TaskOptions::default()).id(SECRET)
 }
 
 #[test]
 fn a_node_that_nobody_has_named_is_asked_when_it_comes_up() {
     let map = task("map");
     let mut world = resumed(&[("a", 1)], vec![done(map, "a", &[output(8, 1)])], Vec::new());
-    world.stored.insert((node("late"), map.output(0)));
+    world.keep(&node("late"), map.output(0), 1);
     world.owner.node_up(&node("late"), LIFE);
     world.settle();
     world.submit("map", &[]);
-    assert_eq!(world.owner.lookup(map.output(0)), Some((output(8, 1), node("late"))));
+    assert_eq!(world.lookup(map.output(0)), Some((output(8, 1), node("late"))));
     // In a first run it can have nothing.
     let mut world = World::new(&[("a", 1)]);
     world.owner.node_up(&node("late"), LIFE);
@@ -590,8 +590,8 @@ fn a_node_that_nobody_has_named_is_asked_when_it_comes_up() {
 fn what_a_life_of_a_node_had_said_that_it_holds_is_not_taken_from_the_next() {
     let map = task("map");
     let mut world = resumed(&[("a", 1), ("b", 1)], vec![done(map, "b", &[output(8, 1)])], Vec::new());
-    world.stored.insert((node("b"), map.output(0)));
-    world.stock(&node("b"));
+    world.keep(&node("b"), map.output(0), 1);
+    world.inventory(&node("b"));
     world.crash(&node("b"), false);
     world.restart(&node("b"));
     world.submit("map", &[]);
@@ -604,11 +604,11 @@ fn what_a_life_of_a_node_had_said_that_it_holds_is_not_taken_from_the_next() {
 fn what_the_log_has_is_kept_though_another_node_dies() {
     let map = task("map");
     let mut world = resumed(&[("a", 1), ("b", 1)], vec![done(map, "b", &[output(8, 1)])], Vec::new());
-    world.stored.insert((node("b"), map.output(0)));
-    world.stock(&node("b"));
+    world.keep(&node("b"), map.output(0), 1);
+    world.inventory(&node("b"));
     world.crash(&node("a"), false);
     world.submit("map", &[]);
-    assert_eq!(world.owner.lookup(map.output(0)), Some((output(8, 1), node("b"))));
+    assert_eq!(world.lookup(map.output(0)), Some((output(8, 1), node("b"))));
 }
 
 #[test]
@@ -616,13 +616,13 @@ fn of_two_nodes_that_hold_the_same_the_first_is_believed() {
     let map = task("map");
     let mut world = resumed(&[("a", 1), ("b", 1)], vec![done(map, "a", &[output(8, 1)])], Vec::new());
     for name in ["b", "a"] {
-        world.stored.insert((node(name), map.output(0)));
-        world.stock(&node(name));
+        world.keep(&node(name), map.output(0), 1);
+        world.inventory(&node(name));
     }
-    world.stock(&node("b"));
+    world.inventory(&node("b"));
     assert_eq!(world.freed, [(node("a"), map.output(0))]);
     world.submit("map", &[]);
-    assert_eq!(world.owner.lookup(map.output(0)), Some((output(8, 1), node("b"))));
+    assert_eq!(world.lookup(map.output(0)), Some((output(8, 1), node("b"))));
 }
 
 #[test]
@@ -656,7 +656,7 @@ fn an_owner_knows_which_run_of_the_job_it_is() {
     assert_eq!(World::new(&[]).owner.run(), 0);
     for runs in [1, 2, 7] {
         let mut world = World::new(&[]);
-        world.owner.resume(Past { runs, choices: Vec::new(), done: Vec::new(), end: None });
+        world.owner.resume(Past { runs, secret: None, choices: Vec::new(), done: Vec::new(), end: None });
         assert_eq!(world.owner.run(), runs);
     }
 }
@@ -672,7 +672,7 @@ fn a_node_with_another_slot_keeps_what_is_queued_there() {
     (0..4).for_each(|number| {
         world.submit(&format!("queued {number}"), &[]);
     });
-    world.owner.still_running(&node("a"), &[StillRunning { task: slow, attempt: Attempt(1), micros: 20_000_000 }]);
+    world.owner.still_running(&node("a"), &[StillRunning { task: slow, attempt: Attempt::nth(1), micros: 20_000_000 }]);
     world.settle();
     assert_eq!(world.recalled, [], "one slot is held, one is not");
 }
@@ -691,11 +691,7 @@ fn those_that_fail_with_another_one_when_something_is_lost_fail_once() {
         world.complete_with(maker, &[output(8, 1); 2], &[]);
         let reads_other = Arg { source: Source::Object(maker.output(1)), parts: Parts::All };
         let reader = world.submit("reader", &[reads_other]);
-        world.lose_argument(
-            reader,
-            Attempt(1),
-            LostObject { object: maker.output(1), node: node("a"), loss: Loss::Gone },
-        );
+        world.lose_argument(reader, Attempt::nth(1), world.lost(maker.output(1), node("a"), Loss::Gone));
         assert!(world.runs(maker), "it makes the other one again");
         (0..3).for_each(|number| {
             world.submit(&format!("fill{number}"), &[]);

@@ -18,8 +18,14 @@ impl OwnerState {
             return;
         }
         let lacked = |(_, function): &(usize, &Function)| !functions.contains(&function.name);
-        self.nodes[index].lacks =
-            self.functions.iter().enumerate().filter(lacked).map(|(function, _)| function as FunctionIndex).collect();
+        self.nodes[index].lacks = self
+            .functions
+            .entries
+            .iter()
+            .enumerate()
+            .filter(lacked)
+            .map(|(function, _)| function as FunctionIndex)
+            .collect();
         self.nodes[index].functions = Some(functions);
         self.scarcity();
     }
@@ -53,16 +59,16 @@ impl OwnerState {
 
     /// The function, where some node lacks it.
     pub(super) fn if_scarce(&self, function: FunctionIndex) -> Option<FunctionIndex> {
-        self.scarce.contains(&function).then_some(function)
+        self.functions.scarce.contains(&function).then_some(function)
     }
 
     /// Puts waiting tasks into the queues that are theirs now, when that has changed.
     fn scarcity(&mut self) {
         let scarce: BTreeSet<_> = self.nodes.iter().flat_map(|node| node.lacks.iter().copied()).collect();
-        if scarce == self.scarce {
+        if scarce == self.functions.scarce {
             return;
         }
-        self.scarce = scarce;
+        self.functions.scarce = scarce;
         self.queue_anew();
     }
 

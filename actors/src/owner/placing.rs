@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 use super::placement::{self, Key, NodeIndex, Wish};
 use super::reach::SetsAt;
 use super::state::{Demand, Effect};
-use super::tables::{EntrySource, OwnerState, State};
+use super::tables::{EntrySource, OwnerState, Set, State};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, NodeId};
+use crate::ids::{Attempt, NodeId, SetId};
 use crate::protocol::scheduler::Wait;
 
-use crate::task::{Arg, JobError, LocatedArg, Place, Resources, Source, TaskSpec};
+use crate::task::{JobError, LocatedArg, LocatedSource, Place, Resources, TaskSpec};
 
 /// Arguments of at least this many bytes attract their task.
 const ATTRACTIVE_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ impl OwnerState {
                 let (function, mean) = (entry.function, self.functions[entry.function as usize].stats.mean_micros);
                 let wish = self.wish(task);
                 let kept_from = self.kept_from(task, &mut sets);
-                let (nodes, shapes) = (&self.nodes, &self.shapes);
+                let (nodes, shapes) = (&self.nodes, &self.options.shapes);
                 let Some(node) = placement::choose(nodes, shapes, key.shape, function, mean, &wish, &kept_from) else {
                     break;
                 };
@@ -57,7 +57,7 @@ impl OwnerState {
         if !self.ready.is_empty() {
             return;
         }
-        let load: Vec<_> = self.nodes.iter().map(|node| node.load(&self.shapes)).collect();
+        let load: Vec<_> = self.nodes.iter().map(|node| node.load(&self.options.shapes)).collect();
         let idles = |index: &usize| {
             let node = &self.nodes[*index];
             node.alive && node.full_ticks == 0 && !node.leased.0.is_empty() && load[*index] < 1000
@@ -89,7 +89,7 @@ impl OwnerState {
         if let Some(reason) = self.why_no_function(key, tasks) {
             return Some(reason);
         }
-        let needs = &self.shapes[usize::from(key.shape)];
+        let needs = &self.options.shapes[usize::from(key.shape)];
         if let Some(node) = key.pinned {
             return Some(format!("{tasks} tasks wait for {needs} on node {}", self.nodes[usize::from(node)].id));
         }
@@ -104,7 +104,7 @@ impl OwnerState {
         let Some(index) = self.known_node(node) else { return Resources::default() };
         let mut in_use = Resources::default();
         for ((shape, _), tasks) in &self.nodes[usize::from(index)].in_flight {
-            for (name, milli) in &self.shapes[usize::from(*shape)].0 {
+            for (name, milli) in &self.options.shapes[usize::from(*shape)].0 {
                 *in_use.0.entry(name.clone()).or_default() += milli * tasks;
             }
         }
@@ -115,7 +115,7 @@ impl OwnerState {
 
     /// It can run, and no attempt of it does.
     pub(super) fn make_ready(&mut self, task: Index, front: bool) {
-        self.set_copied(task, false);
+        self.set_speculated(task, false);
         self.tasks[task].state = State::Ready;
         self.ready.push(self.key(task), task, front);
     }
@@ -151,10 +151,11 @@ impl OwnerState {
         let mut bytes_at: SmallVec<[(u64, NodeIndex); 4]> = SmallVec::new();
         for arg in &self.tasks[task].args {
             if let EntrySource::Object(index) = arg.source {
-                let object = &self.objects[index];
-                match bytes_at.iter_mut().find(|(_, node)| *node == object.at) {
-                    Some((bytes, _)) => *bytes += object.output.bytes,
-                    None => bytes_at.push((object.output.bytes, object.at)),
+                let Some(at) = self.objects[index].holder() else { continue };
+                let more = self.objects[index].output.bytes;
+                match bytes_at.iter_mut().find(|(_, node)| *node == at) {
+                    Some((bytes, _)) => *bytes += more,
+                    None => bytes_at.push((more, at)),
                 }
             }
         }
@@ -173,8 +174,9 @@ impl OwnerState {
         self.launch(task, node);
     }
 
-    /// One more attempt of a task.
-    pub(super) fn launch(&mut self, task: Index, node: NodeIndex) -> Attempt {
+    /// One more attempt of a task; `None`: it cannot have one more, and the job fails.
+    pub(super) fn launch(&mut self, task: Index, node: NodeIndex) -> Option<Attempt> {
+        let attempt = Attempt::of(self.next_number(task)?);
         for position in 0..self.tasks[task].args.len() {
             if let EntrySource::Set(set) = self.tasks[task].args[position].source {
                 self.define_set(set, node);
@@ -182,8 +184,7 @@ impl OwnerState {
         }
         let key = self.key(task);
         let entry = &mut self.tasks[task];
-        entry.attempts += 1;
-        let (attempt, function) = (Attempt(entry.attempts), entry.function);
+        let function = entry.function;
         entry.live.push((attempt, node));
         let view = &mut self.nodes[usize::from(node)];
         *view.in_flight.entry((key.shape, function)).or_default() += 1;
@@ -195,7 +196,7 @@ impl OwnerState {
         let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage };
         self.effects.push(Effect::Event { at: node.clone(), kind });
         self.effects.push(Effect::Run { node, spec });
-        attempt
+        Some(attempt)
     }
 
     fn spec(&self, task: Index, attempt: Attempt) -> TaskSpec {
@@ -204,11 +205,13 @@ impl OwnerState {
         let args = entry.args.iter().map(|arg| match arg.source {
             EntrySource::Object(index) => {
                 let object = &self.objects[index];
-                let at = self.holder(object);
-                LocatedArg { arg: Arg { source: Source::Object(object.id), parts: arg.parts }, at }
+                let at = object.copy.at().filter(|_| object.output.bytes > 0);
+                let at = at.map(|(node, number)| (self.nodes[usize::from(node)].id.clone(), number));
+                LocatedArg { source: LocatedSource::Object { object: object.id, at }, parts: arg.parts }
             }
             EntrySource::Set(index) => {
-                LocatedArg { arg: Arg { source: Source::Set(self.sets[index].id), parts: arg.parts }, at: None }
+                let Set { id, version, .. } = self.sets[index];
+                LocatedArg { source: LocatedSource::Set { set: id, version }, parts: arg.parts }
             }
         });
         TaskSpec {
@@ -233,6 +236,13 @@ impl OwnerState {
         if self.sets[set].defined.insert(node) {
             let node = self.nodes[usize::from(node)].id.clone();
             self.effects.push(Effect::DefineSet { node, set: self.sets[set].id });
+        }
+    }
+
+    /// A node does not know a set that it should: it is told again before the next attempt that reads it.
+    pub(crate) fn set_unknown(&mut self, node: &NodeId, set: SetId) {
+        if let (Some(node), Some(set)) = (self.known_node(node), self.by_set.get(&set)) {
+            self.sets[*set].defined.remove(&node);
         }
     }
 
@@ -268,7 +278,7 @@ impl OwnerState {
 
     fn slots(&self, key: Key, slots: u64) -> Demand {
         Demand {
-            resources: self.shapes[usize::from(key.shape)].clone(),
+            resources: self.options.shapes[usize::from(key.shape)].clone(),
             node: key.pinned.map(|node| self.nodes[usize::from(node)].id.clone()),
             function: key.function.map(|function| self.functions[function as usize].name.clone()),
             slots,

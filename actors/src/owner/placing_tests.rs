@@ -1,6 +1,6 @@
 //! What is queued where: taken back from where it waits for nothing, and placed elsewhere.
 
-use super::world_tests::{World, node};
+use super::world_tests::{LIFE, World, node};
 use crate::ids::{Attempt, TaskId};
 use crate::protocol::scheduler::{Shape, Wait};
 
@@ -30,7 +30,7 @@ fn a_second_passes(world: &mut World, running: TaskId) {
     for (task, attempt) in std::mem::take(&mut world.recalled) {
         assert_ne!(task, running, "it has been said that this one runs");
         let (at, _) = world.running.remove(&(task, attempt)).expect("what is asked for is there");
-        world.owner.recalled(&at, task, attempt);
+        world.owner.recalled((&at, LIFE), task, attempt);
         world.settle();
     }
 }
@@ -55,8 +55,8 @@ fn what_cannot_go_elsewhere_is_left_and_does_not_stand_for_what_can() {
     let (stuck, soft) = (submit(&mut world, "0", "a", true), submit(&mut world, "1", "a", true));
     let pinned = submit(&mut world, "2", "a", false);
     a_second_passes(&mut world, stuck);
-    assert_eq!(world.attempt_of(soft), (Attempt(2), node("b")));
-    assert_eq!(world.attempt_of(pinned), (Attempt(1), node("a")), "it was not asked for");
+    assert_eq!(world.attempt_of(soft), (Attempt::nth(2), node("b")));
+    assert_eq!(world.attempt_of(pinned), (Attempt::nth(1), node("a")), "it was not asked for");
 }
 
 #[test]
@@ -67,14 +67,14 @@ fn a_node_whose_tasks_are_all_bound_to_it_does_not_stand_before_another() {
     }
     let (runs, queued) = (submit(&mut world, "3", "b", true), submit(&mut world, "4", "b", true));
     a_second_passes(&mut world, runs);
-    assert_eq!(world.attempt_of(queued), (Attempt(2), node("c")));
+    assert_eq!(world.attempt_of(queued), (Attempt::nth(2), node("c")));
 }
 
 #[test]
 fn what_was_denied_memory_keeps_its_place() {
     let (mut world, tasks) = queued_on_one_of_two();
     world.fail(tasks[2], FailureKind::Denied);
-    assert_eq!(world.attempt_of(tasks[2]), (Attempt(2), node("a")));
+    assert_eq!(world.attempt_of(tasks[2]), (Attempt::nth(2), node("a")));
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn what_was_taken_back_goes_where_it_likes_to_be_when_that_idles() {
         world.complete(*task);
     }
     world.running.clear();
-    world.owner.recalled(&at, tasks[2], attempt);
+    world.owner.recalled((&at, LIFE), tasks[2], attempt);
     world.settle();
-    assert_eq!(world.attempt_of(tasks[2]), (Attempt(2), node("a")));
+    assert_eq!(world.attempt_of(tasks[2]), (Attempt::nth(2), node("a")));
 }
 
 #[test]

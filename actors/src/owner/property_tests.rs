@@ -1,12 +1,11 @@
 //! Random programs on random nodes that die, come back, lose objects and speak late.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::state::Tracker;
-use super::tables::{Object, Value};
-use super::world_tests::{JOB, World, output, outputs_of};
+use super::world_tests::{SECRET, World, output};
 use crate::ids::{Attempt, ObjectId, SetId, TaskId};
 use crate::task::{
     Arg, Description, FailureKind, Loss, LostObject, Parts, Returns, Source, StillRunning, TaskOptions, TaskSpec,
@@ -30,8 +29,6 @@ enum Step {
     Slow(prop::sample::Index),
     /// An attempt that was cancelled completes.
     Late(prop::sample::Index),
-    /// An attempt that was cancelled stops.
-    Stop(prop::sample::Index),
     /// A node dies, and what it held with it, or not.
     Crash(prop::sample::Index, bool),
     /// A node comes back.
@@ -55,7 +52,6 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any().prop_map(Step::Release),
         2 => any().prop_map(Step::Slow),
         1 => any().prop_map(Step::Late),
-        1 => any().prop_map(Step::Stop),
         1 => (any(), proptest::bool::ANY).prop_map(|(node, keeps)| Step::Crash(node, keeps)),
         2 => any().prop_map(Step::Restart),
         1 => any().prop_map(Step::Reset),
@@ -83,15 +79,15 @@ impl Held {
 /// Completes an attempt with all its outputs.
 fn complete_all(world: &mut World, (task, attempt): (TaskId, Attempt)) {
     let (_, spec) = world.running.get(&(task, attempt)).unwrap_or_else(|| &world.zombies[&(task, attempt)]);
-    let outputs = outputs_of(spec) as usize;
+    let outputs = if let Returns::Many(outputs) = spec.returns { outputs as usize } else { 1 };
     world.complete_attempt(task, attempt, &vec![output(8, 1); outputs], &[]);
 }
 
 /// Whether what the Owner thinks exists does.
 fn what_counts_is_stored(world: &World) -> bool {
-    let here = world.owner.objects.iter().filter(|(_, object)| object.value == Value::Here);
-    let place = |object: &Object| (world.owner.holder(object).expect("it has bytes"), object.id);
-    here.map(|(_, object)| place(object)).all(|place| world.stored.contains(&place))
+    let here = world.owner.objects.iter().filter(|(_, object)| object.is_here()).map(|(index, _)| index);
+    let mut copies = here.map(|object| world.owner.copy_that_counts(object).expect("it has bytes"));
+    copies.all(|copy| world.stored.contains_key(&copy))
 }
 
 fn drop_held(world: &mut World, held: Held) {
@@ -109,7 +105,7 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             let returns = if outputs == 1 { Returns::One } else { Returns::Many(outputs) };
             let options = TaskOptions { returns, ..TaskOptions::default() };
             let description = World::description(&format!("t{}", submitted.len()), &args, options);
-            let id = description.id(JOB);
+            let id = description.id(SECRET);
             submitted.push(description.clone());
             world.owner.submit(id, description);
             held.extend((0..outputs).map(|index| Held::Object(id.output(index))));
@@ -119,7 +115,7 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             let again: Vec<_> = submitted.iter().filter(|description| description.args.is_empty()).collect();
             if !again.is_empty() {
                 let description = again[at.index(again.len())].clone();
-                let id = description.id(JOB);
+                let id = description.id(SECRET);
                 let outputs = match description.options.returns {
                     Returns::Many(n) => n,
                     _ => 1,
@@ -153,7 +149,8 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
         Step::Recall(at) => {
             if let Some((task, attempt)) = world.any_running(&at) {
                 let (at, _) = world.running.remove(&(task, attempt)).unwrap();
-                world.owner.recalled(&at, task, attempt);
+                let life = world.life(&at);
+                world.owner.recalled((&at, life), task, attempt);
             }
         }
         Step::Slow(at) => {
@@ -168,12 +165,6 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
                 complete_all(world, attempt);
             }
         }
-        Step::Stop(at) => {
-            if !world.zombies.is_empty() {
-                let attempt = *world.zombies.keys().nth(at.index(world.zombies.len())).unwrap();
-                world.stop(attempt);
-            }
-        }
         Step::Crash(at, keeps) => world.crash_one(&at, keeps),
         Step::Restart(at) => world.restart_one(&at),
         Step::Reset(at) => world.reset_one(&at),
@@ -181,21 +172,17 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
             let reads = |spec: &TaskSpec| !spec.args.is_empty();
             let reading: Vec<_> =
                 world.running.iter().filter(|(_, (_, spec))| reads(spec)).map(|(key, _)| *key).collect();
-            let stored: Vec<_> = world.stored.iter().cloned().collect();
+            let stored: Vec<_> = world.stored.keys().cloned().collect();
             if !reading.is_empty() && !stored.is_empty() {
                 let (task, attempt) = reading[attempt.index(reading.len())];
-                let (node, object) = stored[object.index(stored.len())].clone();
-                let loss = if object.0 % 2 == 0 { Loss::Gone } else { Loss::Unreachable };
-                // Of who was told where things were before some were lost, the Owner believes nothing: then it is not so.
-                let old = world
-                    .owner
-                    .find_task(task)
-                    .and_then(|task| world.owner.tasks[task].rare.get())
-                    .is_some_and(|rare| rare.reading.iter().any(|(known, _)| *known == attempt));
-                if loss == Loss::Gone && !old {
-                    world.stored.remove(&(node.clone(), object));
+                let (node, copy) = stored[object.index(stored.len())].clone();
+                let loss = if (copy.bits >> 32) % 2 == 0 { Loss::Gone } else { Loss::Unreachable };
+                if loss == Loss::Gone {
+                    world.stored.remove(&(node.clone(), copy));
                 }
-                world.lose_argument(task, attempt, LostObject { object, node, loss });
+                let (object, number) = ObjectId::of_copy(copy);
+                let number = number.expect("an attempt made it, or the Owner put it back");
+                world.lose_argument(task, attempt, LostObject { object, number, node, loss });
             }
         }
         Step::Cancel(at) => {
@@ -252,7 +239,7 @@ proptest! {
         prop_assert_eq!(&world.failed, &None);
         prop_assert_eq!(world.owner.sizes(), (0, 0, 0));
         prop_assert_eq!(world.owner.counts().running, 0);
-        prop_assert_eq!(world.owner.copies, 0);
-        prop_assert_eq!(world.stored, BTreeSet::new());
+        prop_assert_eq!(world.owner.counts.speculated, 0);
+        prop_assert_eq!(world.stored, BTreeMap::new());
     }
 }

@@ -6,7 +6,7 @@ use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Tracker;
 use crate::arena::Index;
-use crate::ids::Attempt;
+use crate::ids::CopyNumber;
 use crate::task::JobError;
 
 /// A value that takes memory only while it is not the default.
@@ -62,12 +62,8 @@ pub(super) enum Waiter {
 pub(super) struct OfObject {
     /// Who waits for its value.
     pub(super) waiters: SmallVec<[Waiter; 1]>,
-    /// Its bytes, where they are few and on another node than the Owner's.
-    pub(super) bytes: Option<Box<[u8]>>,
-    /// The node with which it was lost; it has not been made again since.
-    pub(super) lost_at: Option<NodeIndex>,
-    /// Which loss of the job took it the last time, counted from 1.
-    pub(super) lost_in: u64,
+    /// Its bytes, where they are few and on another node than the Owner's, and the attempt that made them.
+    pub(super) bytes: Option<(CopyNumber, Box<[u8]>)>,
 }
 
 impl OfObject {
@@ -92,8 +88,6 @@ pub(super) struct OfTask {
     pub(super) denials: u32,
     /// How often it had to run again after it was done.
     pub(super) replays: u32,
-    /// Attempts under way that were told where arguments were which have been lost since, and the first such loss of the job.
-    pub(super) reading: SmallVec<[(Attempt, u64); 1]>,
 }
 
 #[cfg(test)]
@@ -103,7 +97,7 @@ mod tests {
     #[test]
     fn what_is_as_it_always_was_takes_no_memory() {
         let mut rare = Rare::<OfObject>::default();
-        assert!(rare.change_if_there(|of| of.lost_at.take()).is_none() && rare.bytes() == 0);
+        assert!(rare.change_if_there(|of| of.bytes.take()).is_none() && rare.bytes() == 0);
         rare.change(|of| of.waiters.push(Waiter::Tracker(1)));
         assert!(rare.get().is_some_and(|of| of.waiters.len() == 1) && rare.bytes() > 0);
         rare.change(|of| of.waiters.clear());

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::placement::NodeIndex;
 use super::state::Effect;
-use super::tables::{EntrySource, Object, OwnerState, Value};
+use super::tables::{EntrySource, OwnerState};
 use crate::arena::Index;
 use crate::ids::NodeId;
 use crate::task::{Loss, LostObject};
@@ -118,8 +118,8 @@ impl OwnerState {
         self.rather_run(task, best);
         let mut given_up: BTreeMap<NodeIndex, Vec<Index>> = BTreeMap::new();
         for object in self.objects_of_args(task) {
-            let Object { at, value, task: maker, .. } = self.objects[object];
-            if let Some(maker) = maker.filter(|_| value == Value::Here && self.unreachable.has(best, at)) {
+            let (at, maker) = (self.objects[object].holder(), self.objects[object].task);
+            if let (Some(at), Some(maker)) = (at.filter(|at| self.unreachable.has(best, *at)), maker) {
                 self.rather_run(maker, best);
                 given_up.entry(at).or_default().push(object);
             }
@@ -169,7 +169,7 @@ impl OwnerState {
     fn candidates(&self, task: Index) -> impl Iterator<Item = NodeIndex> {
         let (function, shape) = (self.tasks[task].function, self.key(task).shape);
         let nodes = self.nodes.iter().zip(0..);
-        nodes.filter(move |(node, _)| node.takes(function, shape, &self.shapes)).map(|(_, index)| index)
+        nodes.filter(move |(node, _)| node.takes(function, shape, &self.options.shapes)).map(|(_, index)| index)
     }
 
     fn hidden(&self, from: NodeIndex, held_at: &HeldAt) -> Hidden {
@@ -180,9 +180,9 @@ impl OwnerState {
     fn held_of(&self, objects: impl Iterator<Item = Index>) -> HeldAt {
         let mut held_at = HeldAt::new();
         for object in objects.map(|object| &self.objects[object]) {
-            if object.value == Value::Here && object.output.bytes > 0 {
+            if let Some(at) = object.holder() {
                 let irreplaceable = u64::from(object.task.is_none());
-                add(&mut held_at, object.at, Held { irreplaceable, bytes: object.output.bytes });
+                add(&mut held_at, at, Held { irreplaceable, bytes: object.output.bytes });
             }
         }
         held_at

@@ -1,8 +1,8 @@
 //! Nodes that live and do not reach each other.
 
 use super::world_tests::{LIFE, World, node, output, whole};
-use crate::ids::{Attempt, NodeId, ObjectId, SetId, TaskId};
-use crate::task::{Arg, Loss, LostObject, Parts, Place, Source, TaskOptions};
+use crate::ids::{Attempt, CopyNumber, NodeId, ObjectId, SetId, TaskId};
+use crate::task::{Arg, Loss, Parts, Place, Source, TaskOptions};
 
 fn placed(name: &str, soft: bool) -> TaskOptions {
     TaskOptions { place: Place::Node { node: node(name), soft }, ..TaskOptions::default() }
@@ -17,7 +17,7 @@ fn made(world: &mut World, name: &str, at: &str) -> TaskId {
 /// The reader of an object could not fetch it from there; the task's node then.
 fn cannot_reach(world: &mut World, reader: TaskId, object: ObjectId, there: &str) -> Option<NodeId> {
     let (attempt, _) = world.attempt_of(reader);
-    let lost = LostObject { object, node: node(there), loss: Loss::Unreachable };
+    let lost = world.lost(object, node(there), Loss::Unreachable);
     world.lose_argument(reader, attempt, lost);
     world.runs(reader).then(|| world.attempt_of(reader).1)
 }
@@ -113,8 +113,8 @@ fn what_a_bound_task_cannot_reach_is_made_again_there() {
 fn what_the_program_put_is_read_where_it_can_be() {
     let mut world = World::new(&[("home", 1), ("a", 1), ("b", 1)]);
     world.owner.is_at_home(&node("home"), LIFE);
-    let object = ObjectId(77);
-    world.owner.put(object, output(8, 0), &node("home"), LIFE);
+    let object = ObjectId::from_u128(77 << 32);
+    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), LIFE);
     let reads = [Arg { source: Source::Object(object), parts: Parts::All }];
     let reader = world.submit_with("reader", &reads, placed("a", true));
     let elsewhere = cannot_reach(&mut world, reader, object, "home");
@@ -122,6 +122,6 @@ fn what_the_program_put_is_read_where_it_can_be() {
     // One that can go nowhere else asks there again.
     let bound = world.submit_with("bound", &reads, placed("a", false));
     assert_eq!(cannot_reach(&mut world, bound, object, "home"), Some(node("a")));
-    assert_eq!(world.attempt_of(bound).0, Attempt(2));
+    assert_eq!(world.attempt_of(bound).0, Attempt::nth(2));
     assert_eq!((world.failed.clone(), world.freed.len()), (None, 0));
 }

@@ -79,7 +79,7 @@ impl OwnerActor {
         answer: oneshot::Sender<Result<Block, JobError>>,
         scope: &mut Scope<'_, Self>,
     ) {
-        let Some((output, node)) = self.state.lookup(object) else {
+        let Some((output, node, copy)) = self.state.lookup(object) else {
             // Released, or lost since it was found: whoever waits is told, or waits on.
             let tracker = self.wait(Waiter::Get { parts, answer });
             return self.state.track(object, tracker);
@@ -92,9 +92,9 @@ impl OwnerActor {
             let read = self.reads.begin(object, &node, self.now());
             return scope.later(async move {
                 let _read = read;
-                match stager.get(job, object, parts, node.clone()).await {
+                match stager.get(job, copy, parts, node).await {
                     Err(failure) if failure.kind == FailureKind::ArgumentLost => {
-                        return Some(OwnerEvent::Unreadable { object, parts, node, answer });
+                        return Some(OwnerEvent::Unreadable { copy, parts, answer });
                     }
                     Err(failure) => drop(answer.send(Err(JobError::Store { message: failure.to_string() }))),
                     Ok(block) => drop(answer.send(Ok(block))),
@@ -102,14 +102,14 @@ impl OwnerActor {
                 None
             });
         }
-        match self.store.try_get(&object, parts) {
+        match self.store.try_get(&copy, parts) {
             Some(block) => drop(answer.send(Ok(block))),
             None => {
-                let block = self.store.get(&object, parts);
+                let block = self.store.get(&copy, parts);
                 scope.later(async move {
                     match block.await {
                         Err(error) if error.is_lost() => {
-                            return Some(OwnerEvent::Unreadable { object, parts, node, answer });
+                            return Some(OwnerEvent::Unreadable { copy, parts, answer });
                         }
                         block => drop(answer.send(block.map_err(JobError::from))),
                     }

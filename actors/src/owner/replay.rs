@@ -10,8 +10,8 @@
 //! | an argument is not where it should be, or corrupt | that copy is lost; the attempt does not count |
 //! | an argument's node cannot be reached for seconds | the task goes where its arguments can be read ([`reach`](super::reach)) |
 //! | a small output is lost | the Owner has its bytes ([`bytes`](super::rare::OfObject::bytes)) and puts them into its own store |
-//! | a task runs again whose arguments' parts were freed as they were read | those arguments are lost as well: they come whole or not at all, whoever says later that it has them |
-//! | a node is back | it says what it holds: what is missing is taken, the rest is freed |
+//! | a task runs again whose arguments' parts were freed as they were read | copies that are spent are done without, and not taken back: its arguments come whole or not at all |
+//! | a node is back | it says what it holds: the copies that went with it are taken, if somebody needs them, the rest is freed |
 //!
 //! What is made again must be what it was: rows, bytes and hash of an output are compared with those of the first time
 //! (law 4), for streams output by output. Books are kept once: a task that counted does not count again.
@@ -20,13 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::copy::Copy;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{EntrySource, NOWHERE, OwnerState, State, Value};
+use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
 use crate::task::{FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, TaskFailure};
 
 /// How often the outputs of one task may be lost. Each time, a node or a disk has failed; more is no accident.
@@ -45,11 +46,11 @@ impl OwnerState {
     }
 
     /// The bytes of small outputs that a completion brought.
-    pub(crate) fn values(&mut self, node: &NodeId, task: TaskId, values: &[(u32, Bytes)]) {
+    pub(crate) fn values(&mut self, task: TaskId, attempt: Attempt, values: &[(u32, Bytes)]) {
         for (index, bytes) in values {
-            // Of an attempt that does not count there is no such object, or it is elsewhere.
-            if let Some((object, _)) = self.object_at(task.output(*index), node) {
-                self.objects[object].keep_bytes(bytes);
+            // Of an attempt that does not count no copy does.
+            if let Some((object, _)) = self.that_counts(task.output(*index), attempt.makes()) {
+                self.objects[object].keep_bytes(attempt.makes(), bytes);
             }
         }
     }
@@ -68,7 +69,7 @@ impl OwnerState {
     /// A node is there: back from the dead, or in a new life. What it still has may spare work.
     pub(crate) fn node_up(&mut self, node: &NodeId, incarnation: Incarnation) {
         // One that is new may have worked for an earlier run.
-        if self.attempts_from > 0 {
+        if self.numbering.run > 0 {
             self.may_be_dead(node);
         }
         let Some(index) = self.known_node(node) else { return };
@@ -80,13 +81,13 @@ impl OwnerState {
         // The same life may be called dead by mistake, and come back.
         view.alive = true;
         if std::mem::take(&mut view.lost) {
-            self.effects.push(Effect::TakeStock { node: node.clone() });
+            self.effects.push(Effect::TakeInventory { node: node.clone() });
         }
     }
 
     /// The session with a node was made anew: an unknown end of what this life of it was told, and of what it said, is lost.
     /// So no attempt there counts (none of them has failed), what it holds is lost until it says that it has it. Sessions are
-    /// made anew with a new life, which holds little; were that so with others, stock should be taken first.
+    /// made anew with a new life, which holds little; were that so with others, an inventory should be taken first.
     pub(crate) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
         let Some(index) = self.known_node(node) else { return };
         let view = &self.nodes[usize::from(index)];
@@ -102,15 +103,14 @@ impl OwnerState {
             Some((task.id, *attempt))
         });
         for (id, attempt) in live.collect::<Vec<_>>() {
-            // What it has made is not freed: the node may say that it has just what is missing.
             if let Some(task) = self.find_task(id)
-                && self.end_attempt(task, attempt, index, incarnation)
+                && self.end_attempt(task, attempt, index)
             {
                 self.given_back(task);
             }
         }
         self.holdings_lost(index);
-        self.effects.push(Effect::TakeStock { node: node.clone() });
+        self.effects.push(Effect::TakeInventory { node: node.clone() });
     }
 
     /// Everything that a life of a node had is gone.
@@ -127,9 +127,8 @@ impl OwnerState {
         });
         let id = self.nodes[usize::from(node)].id.clone();
         for (task, attempt) in running.collect::<Vec<_>>() {
-            let incarnation = self.nodes[usize::from(node)].incarnation;
             // A task may have ended with an earlier one of this list.
-            if self.tasks.get(task).is_some() && self.end_attempt(task, attempt, node, incarnation) {
+            if self.tasks.get(task).is_some() && self.end_attempt(task, attempt, node) {
                 let failure = TaskFailure::new(FailureKind::NodeLost, id.to_string());
                 self.attempt_failed(task, attempt, &id, failure, None);
             }
@@ -149,13 +148,10 @@ impl OwnerState {
         for (_, set) in self.sets.iter_mut() {
             set.defined.remove(&node);
         }
-        let here = self.objects.iter().filter(|(_, object)| object.at == node && object.value == Value::Here);
-        let lost: Vec<Index> = here.filter(|(_, object)| object.output.bytes > 0).map(|(index, _)| index).collect();
+        let here = self.objects.iter().filter(|(_, object)| object.holder() == Some(node));
+        let lost: Vec<Index> = here.map(|(index, _)| index).collect();
         self.tell_lost(node, &lost);
-        for object in &lost {
-            self.objects[*object].was_lost_at(node);
-        }
-        self.lose(&lost);
+        self.lose(&lost, Copy::lost_with_its_node);
     }
 
     fn tell_lost(&mut self, node: NodeIndex, lost: &[Index]) {
@@ -170,7 +166,7 @@ impl OwnerState {
     /// Tasks that were bound to a node are no longer: what bound them, objects that lie there, is gone with it.
     fn unpin(&mut self, node: NodeIndex) {
         let (id, mut unpinned) = (self.nodes[usize::from(node)].id.clone(), self.retried_no_more_at(node));
-        for entry in self.options.iter_mut().filter(|entry| entry.key.pinned == Some(node)) {
+        for entry in self.options.entries.iter_mut().filter(|entry| entry.key.pinned == Some(node)) {
             (entry.key.pinned, unpinned) = (None, true);
             entry.options.place = Place::Node { node: id.clone(), soft: true };
         }
@@ -179,30 +175,26 @@ impl OwnerState {
         }
     }
 
-    /// These objects have no value any more: who waits for them waits again, and nodes that know sets with them are told
-    /// anew. Small ones are put back at once.
-    pub(super) fn lose(&mut self, lost: &[Index]) {
+    /// These objects have no value any more, and what becomes of their copies `left` says: who waits for them waits again, and nodes that
+    /// know sets with them are told anew. Small ones are put back at once.
+    fn lose(&mut self, lost: &[Index], left: impl Fn(Copy) -> Copy) {
         let moved: BTreeSet<Index> = lost.iter().copied().collect();
         let mut gone = BTreeSet::new();
         for object in &moved {
             if self.restore(*object) {
                 continue;
             }
-            let entry = &mut self.objects[*object];
-            (entry.value, entry.at) = (Value::Freed, NOWHERE);
+            self.objects[*object].copy = left(self.objects[*object].copy);
             gone.insert(*object);
         }
         if moved.is_empty() {
             return;
         }
-        self.losses += 1;
-        for object in &moved {
-            self.objects[*object].rare.change(|rare| rare.lost_in = self.losses);
-        }
-        let (mut holding, mut broken) = (BTreeSet::new(), BTreeSet::new());
-        for (index, set) in self.sets.iter_mut().filter(|(_, set)| set.members.iter().any(|it| moved.contains(it))) {
-            holding.insert(index);
-            set.defined.clear();
+        let mut broken = BTreeSet::new();
+        let holding = self.sets.iter().filter(|(_, set)| set.members.iter().any(|it| moved.contains(it)));
+        for index in holding.map(|(index, _)| index).collect::<Vec<_>>() {
+            self.set_changed(index);
+            let set = &mut self.sets[index];
             if set.references == 0 {
                 continue;
             }
@@ -229,7 +221,6 @@ impl OwnerState {
                 self.await_args(task, false);
             }
         }
-        self.note_readers(&moved, &holding);
         for object in gone {
             if let Some(entry) = self.objects.get(object).filter(|entry| entry.task.is_none()) {
                 let id = entry.id;
@@ -240,46 +231,43 @@ impl OwnerState {
         }
     }
 
-    /// Attempts under way that were told where these objects, and the members of these sets, were: what they say of them later is old.
-    fn note_readers(&mut self, moved: &BTreeSet<Index>, sets: &BTreeSet<Index>) {
-        let reads = |source: &EntrySource| match source {
-            EntrySource::Object(object) => moved.contains(object),
-            EntrySource::Set(set) => sets.contains(set),
-        };
-        for (_, task) in self.tasks.iter_mut() {
-            let live = |attempt: &Attempt| task.live.iter().any(|(live, _)| live == attempt);
-            task.rare.change_if_there(|rare| rare.reading.retain(|(attempt, _)| live(attempt)));
-            if task.live.is_empty() || !task.args.iter().any(|arg| reads(&arg.source)) {
-                continue;
+    /// These copies are done without, on a node that may well live: they are freed, and not taken back.
+    pub(super) fn do_without(&mut self, objects: &[Index]) {
+        for object in objects {
+            if let Some((node, copy)) = self.copy_that_counts(*object) {
+                self.effects.push(Effect::Free { node, copy });
             }
-            task.rare.change(|rare| {
-                for (attempt, _) in &task.live {
-                    if rare.reading.iter().all(|(known, _)| known != attempt) {
-                        rare.reading.push((*attempt, self.losses));
-                    }
-                }
-            });
         }
+        self.lose(objects, |_| Copy::None);
     }
 
     /// Puts a small output back whose bytes the Owner knows.
     fn restore(&mut self, object: Index) -> bool {
-        let entry = &mut self.objects[object];
-        let (Some(home), Some(bytes)) = (self.home.filter(|home| *home != entry.at), entry.kept_bytes()) else {
-            return false;
-        };
-        let Output { rows, row_hash, .. } = entry.output;
-        entry.at = home;
-        entry.forget_loss();
-        self.effects.push(Effect::Restore { object: entry.id, bytes, rows, row_hash });
+        let entry = &self.objects[object];
+        let lost_at = entry.copy.at().map(|(node, _)| node);
+        let Some(home) = self.home.filter(|home| Some(*home) != lost_at) else { return false };
+        self.put_back(object, home)
+    }
+
+    /// Puts a small output into the Owner's own store, where its bytes are known: another copy, of what the same attempt made.
+    pub(super) fn put_back(&mut self, object: Index, home: NodeIndex) -> bool {
+        let entry = &self.objects[object];
+        let (Some(task), Some((maker, bytes))) = (entry.task, entry.kept_bytes()) else { return false };
+        let (id, Output { rows, row_hash, .. }) = (entry.id, entry.output);
+        let Some(number) = self.next_number(task) else { return false };
+        self.objects[object].copy = Copy::At { node: home, number, spent: false };
+        self.resumed.forget(id);
+        let copy = id.copy(self.job, number);
+        self.effects.push(Effect::Restore { copy, maker, bytes, rows, row_hash });
         true
     }
 
     /// The Owner could not put it back.
-    pub(crate) fn not_restored(&mut self, object: ObjectId) {
-        if let Some(index) = self.object_of(object) {
+    pub(crate) fn not_restored(&mut self, copy: CopyId) {
+        let (object, number) = ObjectId::of_copy(copy);
+        if let Some((index, _)) = number.and_then(|number| self.that_counts(object, number)) {
             self.objects[index].forget_bytes();
-            self.lose(&[index]);
+            self.lose(&[index], |_| Copy::None);
         }
     }
 
@@ -339,14 +327,14 @@ impl OwnerState {
         Some(JobError::Task {
             task: entry.id,
             function: self.stage(task).to_string(),
-            attempt: Attempt(entry.attempts),
+            attempt: Attempt::of(CopyNumber::new(self.numbering.run, entry.numbers).unwrap_or(CopyNumber::FIRST)),
             node: "several nodes".to_owned(),
             failure: Box::new(TaskFailure::new(FailureKind::ArgumentLost, message)),
         })
     }
 
-    /// Tasks that read parts of an exchange once and are to run again find these parts freed, on nodes that are well: the
-    /// objects that they are of are made again, too.
+    /// Tasks that read parts of an exchange once and are to run again find these parts freed, on nodes that are well, and on those that come
+    /// back: the objects that they are of are made again, too.
     fn take_back_what_was_read(&mut self, wanted: &[Index]) {
         let mut members = BTreeSet::new();
         for task in wanted {
@@ -361,132 +349,125 @@ impl OwnerState {
                 }
             }
         }
-        let whole = |object: &Index| {
-            let object = &self.objects[*object];
-            object.value == Value::Here && object.output.bytes > 0
-        };
-        let read: Vec<Index> = members.into_iter().filter(whole).collect();
-        for object in &read {
-            let object = &self.objects[*object];
-            let (node, object) = (self.nodes[usize::from(object.at)].id.clone(), object.id);
-            self.effects.push(Effect::Free { node, object });
+        for member in &members {
+            self.resumed.whole_or_none(self.objects[*member].id);
+        }
+        // What has no bytes lacks none.
+        members.retain(|member| self.objects[*member].copy.is_spent() && self.objects[*member].output.bytes > 0);
+        let (here, not_here): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|member| self.objects[*member].is_here());
+        for member in not_here {
+            self.objects[member].copy = self.objects[member].copy.without_last();
         }
         // Their bytes at the Owner are of no use to who wants them where they were.
-        read.iter().for_each(|object| self.objects[*object].forget_bytes());
-        self.lose(&read);
+        here.iter().for_each(|member| self.objects[*member].forget_bytes());
+        self.do_without(&here);
     }
 
     /// An attempt on `node` did not find arguments.
-    pub(super) fn arguments_lost(&mut self, task: Index, attempt: Attempt, node: &NodeId, failure: &TaskFailure) {
-        let reading = self.tasks[task].rare.change_if_there(|rare| {
-            let at = rare.reading.iter().position(|(known, _)| *known == attempt)?;
-            Some(rare.reading.remove(at).1)
-        });
-        let lost_in = |object: Index| self.objects[object].rare.get().map_or(0, |rare| rare.lost_in);
-        // It was told where they were before they were lost and made again.
-        let old = |object| reading.is_some_and(|first| lost_in(object) >= first);
-        let known = |lost: &&LostObject| self.object_of(lost.object).is_some_and(|object| !old(object));
-        let lost: Vec<&LostObject> = failure.lost.iter().filter(known).collect();
+    pub(super) fn arguments_lost(&mut self, task: Index, node: &NodeId, failure: &TaskFailure) {
+        // It may have been told of copies that have been lost, and made again, since.
+        let counts = |lost: &&LostObject| self.that_counts(lost.object, lost.number).is_some();
+        let lost: Vec<&LostObject> = failure.lost.iter().filter(counts).collect();
         let (unreachable, lost): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.loss == Loss::Unreachable);
         let mut gone = match unreachable.as_slice() {
             [] => BTreeMap::new(),
             unreachable => self.out_of_reach(task, node, unreachable),
         };
         for lost in &lost {
-            if let Some((object, at)) = self.object_at(lost.object, &lost.node) {
+            if let Some((object, at)) = self.that_counts(lost.object, lost.number) {
                 gone.entry(at).or_default().push(object);
             }
         }
         gone.into_iter().for_each(|(at, objects)| self.give_up(at, &objects));
     }
 
-    /// The program could not be given an object that should be on `node`.
-    pub(crate) fn unreadable(&mut self, object: ObjectId, node: &NodeId) {
-        if let Some((index, at)) = self.object_at(object, node) {
+    /// The program could not be given this copy of an object.
+    pub(crate) fn unreadable(&mut self, copy: CopyId) {
+        let (object, number) = ObjectId::of_copy(copy);
+        if let Some((index, at)) = number.and_then(|number| self.that_counts(object, number)) {
             self.out_of_our_reach(index, at);
             self.give_up(at, &[index]);
         }
     }
 
-    fn object_at(&self, object: ObjectId, node: &NodeId) -> Option<(Index, NodeIndex)> {
-        let (index, at) = (self.object_of(object)?, self.known_node(node)?);
-        let entry = &self.objects[index];
-        (entry.value == Value::Here && entry.at == at).then_some((index, at))
+    /// An object and the node of its copy with this number, if that is the one that counts.
+    pub(super) fn that_counts(&self, object: ObjectId, number: CopyNumber) -> Option<(Index, NodeIndex)> {
+        let index = self.object_of(object)?;
+        self.objects[index].copy.at().filter(|(_, counts)| *counts == number).map(|(at, _)| (index, at))
     }
 
     /// Copies on a node that may well live are done without.
     fn give_up(&mut self, at: NodeIndex, objects: &[Index]) {
         self.tell_lost(at, objects);
-        for object in objects {
-            let (node, object) = (self.nodes[usize::from(at)].id.clone(), self.objects[*object].id);
-            self.effects.push(Effect::Free { node, object });
-        }
-        self.lose(objects);
+        self.do_without(objects);
     }
 
-    /// What a node that is back holds of this job. What is missing is taken, if it is what was missed; what is not needed, or is
-    /// elsewhere, is freed.
-    pub(crate) fn stock(
+    /// What a node that is back holds of this job: copies, for each the one that an attempt made whose bytes it has, and what it is. What
+    /// is missing is taken; what does not count is freed.
+    pub(crate) fn inventory(
         &mut self,
-        node: &NodeId,
-        incarnation: Incarnation,
-        objects: impl Iterator<Item = (ObjectId, Output)>,
+        from: (&NodeId, Incarnation),
+        held: impl Iterator<Item = (CopyId, u32, Output)>,
     ) {
-        let Some(at) = self.known_node(node) else { return };
-        if self.nodes[usize::from(at)].incarnation != incarnation || !self.nodes[usize::from(at)].alive {
-            return;
-        }
-        let spoiled = self.read_in_part();
-        for (id, output) in objects {
-            let known = self.object_of(id).filter(|object| self.objects[*object].value != Value::Here);
-            if let Some(object) = known.filter(|object| spoiled.contains(object)) {
-                self.resumed.is_gone(id);
-                if !self.is_being_made(object, at) {
-                    self.effects.push(Effect::Free { node: node.clone(), object: id });
-                }
-                continue;
-            }
-            if self.found(id, at, output) {
-                continue;
-            }
-            let Some(object) = self.object_of(id) else {
-                self.effects.push(Effect::Free { node: node.clone(), object: id });
-                continue;
-            };
-            let entry = &self.objects[object];
-            let missing = entry.value != Value::Here && entry.made && entry.lost_at() == Some(at);
-            let missing = missing && entry.output == output;
-            if missing && entry.references > 0 {
-                self.exists(object, at);
-                if let Some(task) = self.objects[object].task {
-                    self.unless_still_wanted(task);
-                }
-            } else if (entry.value != Value::Here || entry.at != at) && !self.is_being_made(object, at) {
-                self.effects.push(Effect::Free { node: node.clone(), object: id });
+        let Some(at) = self.admit(from) else { return };
+        let (node, _) = from;
+        for (copy, maker, output) in held {
+            let (object, number) = ObjectId::of_copy(copy);
+            let maker = CopyNumber::of_bits(maker);
+            let kept = number.is_some_and(|number| self.takes_back(object, (at, number), maker, output));
+            if !kept {
+                self.effects.push(Effect::Free { node: node.clone(), copy });
             }
         }
     }
 
-    /// Whether an attempt on a node is going to make an object.
-    fn is_being_made(&self, object: Index, at: NodeIndex) -> bool {
-        let maker = self.objects[object].task;
-        maker.is_some_and(|task| self.tasks[task].live.iter().any(|(_, live)| *live == at))
+    /// A node has a copy of an object; whether that counts, now or still.
+    fn takes_back(
+        &mut self,
+        id: ObjectId,
+        (at, number): (NodeIndex, CopyNumber),
+        maker: Option<CopyNumber>,
+        output: Output,
+    ) -> bool {
+        // Another run of the job has begun, which made it: this one is over, and knows nothing of it.
+        if number.run() > self.numbering.run {
+            return true;
+        }
+        let Some(object) = self.object_of(id) else { return self.found(id, (at, number), maker, output) };
+        let entry = &self.objects[object];
+        if entry.copy.at() == Some((at, number)) {
+            return true;
+        }
+        let being_made = |task: Index| self.tasks[task].live.iter().any(|(live, _)| live.makes() == number);
+        if entry.task.is_some_and(being_made) {
+            return true;
+        }
+        let wanted = entry.output == output && entry.references > 0 && !self.mixes(object, maker);
+        if entry.copy.was(number) && wanted {
+            let spent = entry.copy.is_spent();
+            self.is_back(object, at, number, spent);
+            return true;
+        }
+        self.found(id, (at, number), maker, output)
     }
 
-    /// Members of exchanges that are read once of which tasks that run again had read parts: copies that are found now lack these.
-    fn read_in_part(&mut self) -> BTreeSet<Index> {
-        let again = |state| !matches!(state, State::Done | State::Failed);
-        let readers = self.tasks.iter().filter(|(_, task)| task.counted && again(task.state));
-        let args = readers.flat_map(|(_, task)| task.args.iter()).filter(|arg| arg.parts != Parts::All);
-        let sets: BTreeSet<Index> =
-            args.filter_map(|arg| if let EntrySource::Set(set) = arg.source { Some(set) } else { None }).collect();
-        let mut members = BTreeSet::new();
-        for set in sets {
-            if self.ledger(set).is_some_and(|ledger| ledger.read_once()) {
-                members.extend(self.sets[set].members.iter().copied());
-            }
+    /// Whether something counts of what the maker of an object has made which is not of this attempt, and need not be the same.
+    pub(super) fn mixes(&self, object: Index, maker: Option<CopyNumber>) -> bool {
+        let Some(task) = self.objects[object].task.filter(|task| !self.function(*task).deterministic) else {
+            return false;
+        };
+        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
+        let outputs = (0..outputs).filter_map(|index| self.object_of(id.output(index)));
+        outputs.filter_map(|output| self.objects[output].maker()).any(|counts| Some(counts) != maker)
+    }
+
+    /// A copy that counted, or is as good, is there: what was being done to make another one ends.
+    pub(super) fn is_back(&mut self, object: Index, at: NodeIndex, number: CopyNumber, spent: bool) {
+        self.exists(object, at, number, spent);
+        if let Some(task) = self.objects.get(object).and_then(|object| object.task) {
+            self.unless_still_wanted(task);
         }
-        members
     }
 
     /// Ends a replay when everything that it was for is back.
@@ -496,7 +477,7 @@ impl OwnerState {
         let replaying = matches!(entry.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            object.is_some_and(|object| object.references > 0 && object.value != Value::Here)
+            object.is_some_and(|object| object.references > 0 && !object.is_here())
         };
         // Only of what was complete once is it known that nothing else is to come.
         if !replaying || !counted || (0..outputs).any(missing) {
@@ -508,10 +489,8 @@ impl OwnerState {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
         for index in 0..outputs {
-            if let Some(object) = self.object_of(id.output(index))
-                && self.objects[object].value == Value::Pending
-            {
-                self.objects[object].value = Value::Freed;
+            if let Some(object) = self.object_of(id.output(index)) {
+                self.objects[object].copy = self.objects[object].copy.given_up();
             }
         }
         self.unreference_args(task);

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
-use super::tables::Whereabouts;
-use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
-use crate::ids::{Attempt, Incarnation, ObjectId, RowHash, SetId, TaskId};
+use super::world_tests::{JOB, LIFE, SECRET, World, node, offer, output, whole};
+use crate::ids::{Attempt, CopyNumber, Incarnation, ObjectId, RowHash, SetId, TaskId};
+use crate::protocol::copies::Whereabouts;
 use crate::task::Exchange;
 use crate::task::{
-    Arg, Consumed, FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Returns, Source, TaskOptions,
+    Arg, Consumed, FailureKind, JobError, LocatedSource, Loss, Output, Parts, Place, Returns, Source, TaskFigures,
+    TaskOptions,
 };
 
 fn at(name: &str) -> TaskOptions {
@@ -45,7 +46,7 @@ fn tasks_of_a_dead_node_run_elsewhere() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let task = world.submit_with("t", &[], at("a"));
     world.crash(&node("a"), false);
-    assert_eq!(world.attempt_of(task), (Attempt(2), node("b")));
+    assert_eq!(world.attempt_of(task), (Attempt::nth(2), node("b")));
     world.complete(task);
     assert_eq!(world.failed, None);
 }
@@ -61,7 +62,7 @@ fn what_another_attempt_has_made_is_not_taken_for_what_was_lost() {
         world.restart(&node("a"));
         let next = world.submit("next", &[whole(done)]);
         assert_eq!((world.runs(done), world.runs(next)), (foreign, !foreign));
-        assert_eq!(world.stored.contains(&(node("a"), done.output(0))), !foreign, "it is freed");
+        assert_eq!(world.holds(&node("a"), done.output(0)), !foreign, "it is freed");
     }
 }
 
@@ -71,15 +72,19 @@ fn what_was_lost_with_a_session_is_handed_out_and_asked_again_and_is_no_failure(
     let done = world.submit_with("done", &[], at("a"));
     world.complete(done);
     let under_way = world.submit_with("under way", &[], TaskOptions { attempts: 1, ..at("a") });
-    assert_eq!(world.attempt_of(under_way), (Attempt(1), node("a")));
+    assert_eq!(world.attempt_of(under_way), (Attempt::nth(1), node("a")));
     world.owner.session_reset(&node("a"), Incarnation(0));
     world.settle();
-    assert_eq!(world.attempt_of(under_way).0, Attempt(1), "that was an earlier life");
+    assert_eq!(world.attempt_of(under_way).0, Attempt::nth(1), "that was an earlier life");
     world.owner.session_reset(&node("a"), LIFE);
     // Whatever the node does with it does not count any more.
-    world.running.remove(&(under_way, Attempt(1)));
+    world.running.remove(&(under_way, Attempt::nth(1)));
     world.settle();
-    assert_eq!(world.attempt_of(under_way), (Attempt(2), node("a")), "its one try is not used up, its slot not gone");
+    assert_eq!(
+        world.attempt_of(under_way),
+        (Attempt::nth(2), node("a")),
+        "its one try is not used up, its slot not gone"
+    );
     let next = world.submit("next", &[whole(done)]);
     assert!(world.runs(next) && !world.runs(done), "the node has said that it has it");
     [under_way, next].into_iter().for_each(|task| world.complete(task));
@@ -95,13 +100,13 @@ fn a_session_with_a_later_life_of_a_node_ends_the_life_before() {
     let under_way = world.submit_with("under way", &[], at("a"));
     let (life, a) = (Incarnation(LIFE.0 + 1), node("a"));
     world.nodes.get_mut(&a).unwrap().1 = life;
-    world.stored.retain(|(at, _)| *at != a);
+    world.stored.retain(|(at, _), _| *at != a);
     world.running.clear();
     world.owner.session_reset(&a, life);
     world.settle();
     assert_eq!(
         world.attempt_of(under_way),
-        (Attempt(2), node("b")),
+        (Attempt::nth(2), node("b")),
         "the new life has nothing, and is lent to nobody yet"
     );
     world.complete(under_way);
@@ -171,10 +176,11 @@ fn tasks_that_wait_for_a_slot_wait_for_their_arguments_again() {
     assert!(world.runs(direct));
     world.complete(direct);
     let (_, spec) = world.running.values().find(|(_, spec)| spec.id == reduce).expect("it runs");
-    assert_eq!(spec.args[0].arg, part(set, 0));
+    let LocatedSource::Set { set: told, .. } = spec.args[0].source else { panic!("{:?}", spec.args) };
+    assert_eq!((told, spec.args[0].parts), (set, Parts::one(0)));
     assert_eq!(
-        world.owner.set_members(set).iter().map(|(_, at)| at.clone()).collect::<Vec<_>>(),
-        vec![Whereabouts::At(node("b")); 2]
+        world.owner.set_members(set).1.iter().map(|(_, at)| at.clone()).collect::<Vec<_>>(),
+        [2, 1].map(|attempt| Whereabouts::At(node("b"), Attempt::nth(attempt).makes()))
     );
 }
 
@@ -206,13 +212,14 @@ fn a_node_that_is_told_of_a_set_while_a_member_is_lost_is_told_that_it_is_lost()
     let mut world = World::new(&[("a", 3), ("b", 3)]);
     let (maps, set) = two_maps(&mut world);
     let reduces = [0, 1].map(|n| world.submit_with(&format!("reduce{n}"), &[part(set, n)], at("a")));
-    let unreadable = LostObject { object: maps[1].output(0), node: node("b"), loss: Loss::Gone };
+    let unreadable = world.lost(maps[1].output(0), node("b"), Loss::Gone);
     let reader = world.submit_with("reader", &[whole(maps[1])], at("b"));
-    world.lose_argument(reader, Attempt(1), unreadable);
+    world.lose_argument(reader, Attempt::nth(1), unreadable);
     assert!(world.runs(maps[1]), "it is made again");
     world.complete_with(reduces[0], &[output(8, 1)], &[read(8)]);
     let told = &world.defined[&(node("a"), set)];
-    assert_eq!(told.iter().map(|(_, at)| at).collect::<Vec<_>>(), [&Whereabouts::At(node("a")), &Whereabouts::Lost]);
+    let here = Whereabouts::At(node("a"), Attempt::nth(1).makes());
+    assert_eq!(told.1.iter().map(|(_, at)| at).collect::<Vec<_>>(), [&here, &Whereabouts::Lost]);
     // Who reads it then cannot, and waits until it is there.
     world.fail(reduces[1], FailureKind::ArgumentLost);
     assert!(!world.runs(reduces[1]));
@@ -242,17 +249,17 @@ fn a_stream_goes_on_where_it_was_and_must_say_the_same_again() {
         let task = world.submit_with("stream", &[], options);
         world.owner.track_stream(task, 1);
         let seal = |world: &mut World, attempt, name: &str, index, rows| {
-            world.stored.insert((node(name), task.output(index)));
-            world.owner.yielded((&node(name), LIFE), task, Attempt(attempt), index, output(8, rows));
+            world.keep(&node(name), task.output(index), attempt);
+            world.owner.yielded((&node(name), LIFE), task, Attempt::nth(attempt), index, output(8, rows));
             world.settle();
         };
         seal(&mut world, 1, "a", 0, 10);
         seal(&mut world, 1, "a", 1, 11);
         world.owner.release_object(task.output(0));
         world.crash(&node("a"), false);
-        assert_eq!(world.attempt_of(task), (Attempt(2), node("b")));
+        assert_eq!(world.attempt_of(task), (Attempt::nth(2), node("b")));
         seal(&mut world, 2, "b", 0, 10);
-        assert!(!world.stored.contains(&(node("b"), task.output(0))), "nobody needs it again");
+        assert!(!world.holds(&node("b"), task.output(0)), "nobody needs it again");
         seal(&mut world, 2, "b", 1, if honest { 11 } else { 12 });
         seal(&mut world, 2, "b", 2, 13);
         let announced: Vec<_> = world.streamed[&1].iter().map(|item| item.clone().unwrap().unwrap()).collect();
@@ -262,7 +269,7 @@ fn a_stream_goes_on_where_it_was_and_must_say_the_same_again() {
             let all = [10, 11, 13].map(|rows| output(8, rows));
             world.complete_with(task, &all, &[]);
             assert_eq!(world.streamed[&1].last(), Some(&Ok(None)));
-            assert_eq!(world.owner.lookup(task.output(1)).map(|(_, at)| at), Some(node("b")));
+            assert_eq!(world.lookup(task.output(1)).map(|(_, at)| at), Some(node("b")));
         }
     }
 }
@@ -303,19 +310,19 @@ fn what_a_stream_has_announced_and_is_lost_before_it_ends_is_made_by_another_att
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("b") });
     world.owner.track_stream(task, 1);
     let seal = |world: &mut World, attempt| {
-        world.stored.insert((node("b"), task.output(0)));
-        world.owner.yielded((&node("b"), LIFE), task, Attempt(attempt), 0, output(8, 10));
+        world.keep(&node("b"), task.output(0), 1);
+        world.owner.yielded((&node("b"), LIFE), task, Attempt::nth(attempt), 0, output(8, 10));
         world.settle();
     };
     seal(&mut world, 1);
     let reader = world.submit_with("reader", &[whole(task)], at("a"));
     let (attempt, reader_at) = world.attempt_of(reader);
     assert_eq!(reader_at, node("a"), "the stream goes on meanwhile");
-    world.stored.remove(&(node("b"), task.output(0)));
-    world.lose_argument(reader, attempt, LostObject { object: task.output(0), node: node("b"), loss: Loss::Gone });
-    assert!(!world.runs(reader) && world.attempt_of(task).0 == Attempt(1));
+    world.stored.clear();
+    world.lose_argument(reader, attempt, world.lost(task.output(0), node("b"), Loss::Gone));
+    assert!(!world.runs(reader) && world.attempt_of(task).0 == Attempt::nth(1));
     world.complete_with(task, &[output(8, 10)], &[]);
-    assert_eq!(world.attempt_of(task).0, Attempt(2), "it had said it, and does not say it twice");
+    assert_eq!(world.attempt_of(task).0, Attempt::nth(2), "it had said it, and does not say it twice");
     seal(&mut world, 2);
     assert!(world.runs(reader));
     world.complete(reader);
@@ -330,7 +337,7 @@ fn a_stream_that_ends_earlier_the_second_time_fails_the_job() {
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("a") });
     world.owner.track_stream(task, 1);
     for index in 0..2 {
-        world.owner.yielded((&node("a"), LIFE), task, Attempt(1), index, output(8, 10));
+        world.owner.yielded((&node("a"), LIFE), task, Attempt::nth(1), index, output(8, 10));
     }
     world.settle();
     world.crash(&node("a"), false);
@@ -346,9 +353,9 @@ fn an_argument_that_is_gone_is_made_again_and_costs_the_reader_no_attempt() {
     let options = TaskOptions { attempts: 1, ..at("b") };
     let second = world.submit_with("second", &[whole(first)], options);
     for attempt in 1..4 {
-        let holder = world.owner.lookup(first.output(0)).unwrap().1;
-        let lost = LostObject { object: first.output(0), node: holder, loss: Loss::Gone };
-        world.lose_argument(second, Attempt(attempt), lost);
+        let holder = world.lookup(first.output(0)).unwrap().1;
+        let lost = world.lost(first.output(0), holder, Loss::Gone);
+        world.lose_argument(second, Attempt::nth(attempt), lost);
         assert!(world.runs(first) && !world.runs(second));
         world.complete(first);
         assert!(world.runs(second));
@@ -363,13 +370,14 @@ fn an_old_complaint_about_an_object_that_has_moved_changes_nothing() {
     let first = world.submit_with("first", &[], at("a"));
     world.complete(first);
     let readers = ["r1", "r2"].map(|name| world.submit_with(name, &[whole(first)], at("b")));
-    let lost = LostObject { object: first.output(0), node: node("a"), loss: Loss::Gone };
-    world.lose_argument(readers[0], Attempt(1), lost.clone());
+    let lost = world.lost(first.output(0), node("a"), Loss::Gone);
+    world.lose_argument(readers[0], Attempt::nth(1), lost.clone());
     world.complete(first);
-    world.lose_argument(readers[1], Attempt(1), lost.clone());
+    world.lose_argument(readers[1], Attempt::nth(1), lost.clone());
     assert!(!world.runs(first), "it is there");
     assert!(world.runs(readers[0]) && world.runs(readers[1]));
-    world.lose_argument(readers[0], Attempt(2), lost);
+    let new = world.lost(first.output(0), node("a"), Loss::Gone);
+    world.lose_argument(readers[0], Attempt::nth(2), new);
     assert!(world.runs(first), "what is said of the new one is not old");
 }
 
@@ -379,28 +387,29 @@ fn a_small_output_is_put_back_instead_of_made_again() {
     world.owner.is_at_home(&node("home"), LIFE);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    world.owner.values(&node("a"), task, &[(0, Bytes::from_static(b"8 bytes!"))]);
+    world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"8 bytes!"))]);
     world.crash(&node("a"), false);
-    assert_eq!(world.owner.lookup(task.output(0)), Some((output(8, 1), node("home"))));
-    assert!(world.stored.contains(&(node("home"), task.output(0))));
+    assert_eq!(world.lookup(task.output(0)), Some((output(8, 1), node("home"))));
+    assert!(world.holds(&node("home"), task.output(0)));
     world.restart(&node("a"));
     // The disk of the Owner is full, say.
-    world.owner.not_restored(task.output(0));
+    let (.., put_back) = world.owner.lookup(task.output(0)).unwrap();
+    world.owner.not_restored(put_back);
     world.owner.track(task.output(0), 1);
     world.settle();
     assert!(world.runs(task), "then it is made again");
 }
 
 #[test]
-fn bytes_of_another_length_or_from_another_node_are_not_taken_for_an_output() {
+fn bytes_of_another_length_or_of_an_attempt_that_does_not_count_are_not_taken_for_an_output() {
     let mut world = World::new(&[("home", 0), ("a", 1), ("b", 1)]);
     world.owner.is_at_home(&node("home"), LIFE);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
-    world.owner.values(&node("a"), task, &[(0, Bytes::from_static(b"short"))]);
-    world.owner.values(&node("b"), task, &[(0, Bytes::from_static(b"8 bytes!"))]);
+    world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"short"))]);
+    world.owner.values(task, Attempt::nth(2), &[(0, Bytes::from_static(b"8 bytes!"))]);
     world.crash(&node("a"), false);
-    assert_eq!(world.owner.lookup(task.output(0)), None);
+    assert_eq!(world.lookup(task.output(0)), None);
 }
 
 #[test]
@@ -423,8 +432,9 @@ fn a_node_that_is_back_gives_what_is_missing_and_ends_the_replay() {
     world.restart(&node("a"));
     assert_eq!(world.resolved[&2], Ok(()), "it is there again");
     assert!(!world.runs(kept), "and is not made a second time");
-    assert_eq!(world.owner.lookup(kept.output(0)).map(|(_, at)| at), Some(node("a")));
-    let left: Vec<_> = world.stored.iter().filter(|(at, _)| *at == node("a")).map(|(_, object)| *object).collect();
+    assert_eq!(world.lookup(kept.output(0)).map(|(_, at)| at), Some(node("a")));
+    let here = world.stored.keys().filter(|(at, _)| *at == node("a"));
+    let left: Vec<_> = here.map(|(_, copy)| ObjectId::of_copy(*copy).0).collect();
     assert_eq!(left, [kept.output(0)], "what is not needed goes");
 }
 
@@ -438,8 +448,8 @@ fn a_new_life_of_a_node_ends_the_old_one_though_nobody_called_it_dead() {
     world.stored.clear();
     world.owner.node_up(&node("a"), Incarnation(2));
     world.settle();
-    assert_eq!(world.owner.lookup(done.output(0)), None);
-    assert_eq!(world.attempt_of(running), (Attempt(2), node("b")));
+    assert_eq!(world.lookup(done.output(0)), None);
+    assert_eq!(world.attempt_of(running), (Attempt::nth(2), node("b")));
     world.owner.node_dead(&node("a"), LIFE);
     world.settle();
     assert!(world.owner.is_alive(&node("a")), "that was the life before");
@@ -472,7 +482,7 @@ fn outputs_that_are_lost_again_and_again_end_the_job_with_the_task() {
             break;
         }
         let attempt = world.attempt_of(second).0;
-        let lost = LostObject { object: first.output(0), node: node("a"), loss: Loss::Gone };
+        let lost = world.lost(first.output(0), node("a"), Loss::Gone);
         world.lose_argument(second, attempt, lost);
         if world.runs(first) {
             world.complete(first);
@@ -520,10 +530,10 @@ fn a_long_chain_is_replayed_without_a_deep_stack() {
 fn an_object_that_the_program_put_cannot_be_made_again() {
     let mut world = World::new(&[("home", 1), ("a", 1)]);
     world.owner.is_at_home(&node("home"), LIFE);
-    let object = ObjectId(77);
-    world.owner.put(object, output(8, 0), &node("home"), LIFE);
+    let object = ObjectId::from_u128(77 << 32);
+    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), LIFE);
     let reader = world.submit_with("reader", &[Arg { source: Source::Object(object), parts: Parts::All }], at("a"));
-    world.lose_argument(reader, Attempt(1), LostObject { object, node: node("home"), loss: Loss::Gone });
+    world.lose_argument(reader, Attempt::nth(1), world.lost(object, node("home"), Loss::Gone));
     assert!(matches!(&world.failed, Some(JobError::Store { message }) if message.contains("is lost")));
 }
 
@@ -570,12 +580,11 @@ fn what_the_owner_knows_of_an_object_goes_with_it() {
     world.owner.is_at_home(&node("home"), LIFE);
     let first = world.submit_with("first", &[], at("a"));
     world.complete_with(first, &[output(4, 1)], &[]);
-    world.owner.values(&node("a"), first, &[(0, Bytes::from_static(b"1111"))]);
+    world.owner.values(first, Attempt::nth(1), &[(0, Bytes::from_static(b"1111"))]);
     world.crash(&node("a"), false);
-    let put_back = [(first.output(0), Bytes::from_static(b"1111"))];
+    let put_back = [(first.output(0).copy(JOB, Attempt::nth(2).makes()), Bytes::from_static(b"1111"))];
     assert_eq!(world.restored, put_back, "its node is gone, its bytes are not");
-    world.owner.unreadable(first.output(0), &node("home"));
-    world.settle();
+    world.unreadable(first.output(0));
     world.release(first);
     let second = world.submit_with("second", &[], at("b"));
     world.complete_with(second, &[output(8, 1)], &[]);
@@ -595,14 +604,14 @@ fn the_bytes_of_what_was_made_first_are_not_put_back_for_what_was_made_next() {
     world.owner.is_at_home(&node("home"), LIFE);
     let mut description = World::description("t", &[], at("a"));
     (description.function, description.deterministic) = ("dice@1".into(), false);
-    let task = description.id(JOB);
+    let task = description.id(SECRET);
     world.owner.submit(task, description);
     world.settle();
     world.complete_with(task, &[output(4, 1)], &[]);
-    world.owner.values(&node("a"), task, &[(0, Bytes::from_static(b"1111"))]);
+    world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"1111"))]);
     world.crash(&node("a"), false);
     assert_eq!(world.restored.len(), 1);
-    world.owner.unreadable(task.output(0), &node("home"));
+    world.unreadable(task.output(0));
     world.owner.track(task.output(0), 1);
     world.settle();
     let (_, made_at) = world.attempt_of(task);
@@ -610,4 +619,136 @@ fn the_bytes_of_what_was_made_first_are_not_put_back_for_what_was_made_next() {
     assert_eq!(world.resolved[&1], Ok(()));
     world.crash(&made_at, false);
     assert_eq!(world.restored.len(), 1, "nobody has sent any bytes of what was made next");
+}
+
+/// A stream that runs again is ended when all that was missing is back; what it had announced until then counts, and its end comes late.
+#[test]
+fn what_a_stream_has_announced_that_is_ended_since_the_rest_is_back_stays() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let options = TaskOptions { returns: Returns::Stream, ..at("a") };
+    let task = world.submit_with("stream", &[], options);
+    world.owner.track_stream(task, 1);
+    let seal = |world: &mut World, attempt, name: &str, index| {
+        world.keep(&node(name), task.output(index), attempt);
+        world.owner.yielded((&node(name), LIFE), task, Attempt::nth(attempt), index, output(8, 10));
+        world.settle();
+    };
+    [0, 1].into_iter().for_each(|index| seal(&mut world, 1, "a", index));
+    world.complete_with(task, &[output(8, 10); 2], &[]);
+    world.crash(&node("a"), true);
+    // Only the second is still there when the node comes back.
+    world.stored.retain(|(_, copy), _| ObjectId::of_copy(*copy).0 == task.output(1));
+    [0, 1].into_iter().for_each(|index| world.owner.track(task.output(index), u64::from(index) + 2));
+    world.settle();
+    assert_eq!(world.attempt_of(task), (Attempt::nth(2), node("b")));
+    seal(&mut world, 2, "b", 0);
+    world.restart(&node("a"));
+    assert_eq!(world.cancelled, [(task, Attempt::nth(2))], "nothing is missing any more");
+    let figures = TaskFigures::default();
+    world.owner.completed((&node("b"), LIFE), task, Attempt::nth(2), &[output(8, 10); 2], &[], figures);
+    world.settle();
+    let places = [0, 1].map(|index| world.lookup(task.output(index)).map(|(_, at)| at));
+    assert_eq!(places, [Some(node("b")), Some(node("a"))]);
+    assert!(world.holds(&node("b"), task.output(0)), "{:?}", world.freed);
+}
+
+#[test]
+fn a_node_that_does_not_know_a_set_is_told_again_before_the_next_attempt() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let (_, set) = two_maps(&mut world);
+    let reduce = world.submit_with("reduce", &[part(set, 0)], at("a"));
+    let told = world.defined.remove(&(node("a"), set)).expect("it was told before the attempt");
+    world.owner.set_unknown(&node("a"), set);
+    // The world looks whether a node that is to run a task knows its sets.
+    world.fail(reduce, FailureKind::ArgumentLost);
+    assert_eq!(world.attempt_of(reduce), (Attempt::nth(2), node("a")));
+    assert_eq!(world.defined[&(node("a"), set)], told);
+    assert_eq!(world.owner.counts().failed_attempts, 0);
+}
+
+/// A world in which a function may give another result each time, and a task of it.
+fn dice(nodes: &[(&str, u64)], name: &str, options: TaskOptions) -> (World, TaskId) {
+    let mut world = World::new(nodes);
+    world.nodes.keys().cloned().collect::<Vec<_>>().iter().for_each(|node| {
+        world.owner.offers(node, LIFE, offer(&["f@1", "dice@1"]));
+    });
+    let mut description = World::description(name, &[], options);
+    (description.function, description.deterministic) = ("dice@1".into(), false);
+    let task = description.id(SECRET);
+    world.owner.submit(task, description);
+    world.settle();
+    (world, task)
+}
+
+/// What the Owner knows of the bytes of an output is of the attempt that counts, and nothing of another one is put back.
+#[test]
+fn bytes_that_another_attempt_made_are_not_put_back_where_all_is_made_again() {
+    let (mut world, task) = dice(
+        &[("home", 0), ("a", 1), ("b", 1)],
+        "t",
+        TaskOptions { returns: Returns::Many(2), ..TaskOptions::default() },
+    );
+    world.owner.is_at_home(&node("home"), LIFE);
+    let made = [output(4, 1), output(100, 1)];
+    world.complete_with(task, &made, &[]);
+    world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"1111"))]);
+    world.unreadable(task.output(1));
+    world.owner.track(task.output(1), 1);
+    world.settle();
+    world.complete_with(task, &made, &[]);
+    assert_eq!(world.restored, [], "all of it is of the second attempt");
+    let second = vec![Attempt::nth(2).makes(); 2];
+    assert_eq!((world.log.last().map(|done| &done.made_by), world.stored.len()), (Some(&second), 2));
+    assert!(world.stored.values().all(|maker| *maker == Attempt::nth(2).makes()));
+}
+
+/// Of a stream that may give another result, what was made first is not mixed with what is made again.
+#[test]
+fn a_stream_that_may_give_another_result_is_of_one_attempt_though_a_node_comes_back() {
+    let options = TaskOptions { returns: Returns::Stream, ..at("a") };
+    let (mut world, task) = dice(&[("a", 1), ("b", 1)], "stream", options);
+    let seal = |world: &mut World, attempt, name: &str, index| {
+        world.keep(&node(name), task.output(index), attempt);
+        world.owner.yielded((&node(name), LIFE), task, Attempt::nth(attempt), index, output(8, 10));
+        world.settle();
+    };
+    world.owner.track_stream(task, 1);
+    [0, 1].into_iter().for_each(|index| seal(&mut world, 1, "a", index));
+    world.complete_with(task, &[output(8, 10); 2], &[]);
+    world.crash(&node("a"), true);
+    [0, 1].into_iter().for_each(|index| world.owner.track(task.output(index), u64::from(index) + 2));
+    world.settle();
+    seal(&mut world, 2, "b", 0);
+    world.restart(&node("a"));
+    assert!(world.runs(task), "what is back is of another attempt than what counts");
+    seal(&mut world, 2, "b", 1);
+    world.complete_with(task, &[output(8, 10); 2], &[]);
+    assert!(world.stored.values().all(|maker| *maker == Attempt::nth(2).makes()), "{:?}", world.stored);
+    assert_eq!((world.stored.len(), &world.failed), (2, &None));
+}
+
+/// Nodes keep what they know of a set when its last reference is gone.
+#[test]
+fn a_set_that_is_made_again_has_a_later_version() {
+    let mut world = World::new(&[("a", 1), ("b", 1)]);
+    let map = world.submit_with("map", &[], at("a"));
+    let set = SetId::of(&[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], None);
+    world.complete(map);
+    let (before, _) = world.owner.set_members(set);
+    world.owner.release_set(set);
+    world.settle();
+    assert_eq!(world.owner.set_members(set), (0, Vec::new()), "it is forgotten");
+    world.owner.make_set(set, &[map.output(0)], None);
+    assert!(world.owner.set_members(set).0 > before);
+}
+
+/// It is over, and has not heard of it: what it does not know of may count for the next one.
+#[test]
+fn an_owner_frees_no_copies_of_a_later_run() {
+    let mut world = World::new(&[("a", 1)]);
+    let later = TaskId::from_u128(77).output(0).copy(JOB, CopyNumber::new(1, 1).unwrap());
+    world.stored.insert((node("a"), later), CopyNumber::FIRST);
+    world.inventory(&node("a"));
+    assert_eq!(world.freed, []);
 }

@@ -5,51 +5,74 @@
 //! values are taken, in this order, from a node that says that it holds them, from the log, where they are small, or they are
 //! like values that were lost with a node: made again when somebody needs them.
 //!
-//! Nodes say what they hold before the program begins; what is of a task in the log is kept until it is submitted, what is of
-//! no task that anybody knows is freed.
+//! Nodes say what they hold before the program begins. The log names, for each output, the attempt that was accepted: a copy of what that
+//! one made is kept until the task is submitted, one for each output. Whatever else is found is freed on sight, and what was done and not
+//! logged is done again.
 
 use std::collections::{HashMap, HashSet};
 
 use super::placement::{NodeIndex, NodeView};
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, Value};
+use super::tables::{EntrySource, OwnerState};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
+use crate::ids::{CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::Choice;
 use crate::joblog::{Past, TaskDone};
-use crate::task::Output;
+use crate::task::{JobError, Output};
 
 /// What earlier runs have left and this one has not come to yet.
 #[derive(Debug, Default)]
 pub(super) struct Resumed {
     /// Tasks that completed.
     tasks: HashMap<TaskId, TaskDone>,
-    /// What they made that has bytes, and a node that has said that it holds it.
-    outputs: HashMap<ObjectId, (Output, Option<NodeIndex>)>,
+    /// What they made that has bytes.
+    outputs: HashMap<ObjectId, Made>,
     /// Makers of these are going to be cancelled: they must not complete before.
     cancelled: HashSet<ObjectId>,
+}
+
+/// An output of a task that the log says was done.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    output: Output,
+    /// The attempt that was accepted.
+    by: CopyNumber,
+    /// A copy of what that one made, and a node that has said that it holds it.
+    found: Option<(NodeIndex, CopyNumber)>,
+    /// Parts of all copies were freed, since they had been read.
+    spent: bool,
 }
 
 impl Resumed {
     /// A life of a node is over.
     pub(super) fn node_lost(&mut self, node: NodeIndex) {
-        self.outputs.values_mut().filter(|(_, at)| *at == Some(node)).for_each(|(_, at)| *at = None);
+        let there = |made: &&mut Made| made.found.is_some_and(|(at, _)| at == node);
+        self.outputs.values_mut().filter(there).for_each(|made| made.found = None);
     }
 
     /// What the log says of an object whose task has not been submitted.
     #[cfg(test)]
     pub(super) fn logged(&self, object: ObjectId) -> Option<Output> {
-        self.outputs.get(&object).map(|(output, _)| *output)
+        self.outputs.get(&object).map(|made| made.output)
     }
 
-    /// Whether an object is where a node has said that it holds it, and its task has not been submitted.
-    pub(super) fn is_at(&self, object: ObjectId, node: NodeIndex) -> bool {
-        self.outputs.get(&object).is_some_and(|(_, at)| *at == Some(node))
+    /// Parts of an object are freed, wherever copies of it are.
+    pub(super) fn spend(&mut self, object: ObjectId) {
+        if let Some(made) = self.outputs.get_mut(&object) {
+            made.spent = true;
+        }
     }
 
-    /// An object of an earlier run is of no use where it was found.
-    pub(super) fn is_gone(&mut self, object: ObjectId) {
+    /// A copy of this object is of use only if it is whole.
+    pub(super) fn whole_or_none(&mut self, object: ObjectId) {
+        if self.outputs.get(&object).is_some_and(|made| made.spent) {
+            self.outputs.remove(&object);
+        }
+    }
+
+    /// Copies of this object that are found from now on are of no use.
+    pub(super) fn forget(&mut self, object: ObjectId) {
         self.outputs.remove(&object);
     }
 
@@ -62,7 +85,11 @@ impl Resumed {
 impl OwnerState {
     /// The job was run before. Nodes that are named and not known by now are held to be dead.
     pub(crate) fn resume(&mut self, past: Past) {
-        self.attempts_from = past.runs.saturating_mul(Attempt::PER_RUN);
+        self.numbering.run = past.runs;
+        if self.numbering.run >= CopyNumber::RUNS {
+            let reason = format!("the job was begun {} times, and no number is left for another run", CopyNumber::RUNS);
+            self.effects.push(Effect::Fail(JobError::Runtime { reason }));
+        }
         for choice in &past.choices {
             match choice {
                 Choice::GivenUp(object) => drop(self.resumed.cancelled.insert(*object)),
@@ -72,8 +99,12 @@ impl OwnerState {
         }
         for done in past.done {
             self.may_be_dead(&done.node);
-            let outputs = (0..).zip(&done.outputs).filter(|(_, output)| output.bytes > 0);
-            self.resumed.outputs.extend(outputs.map(|(index, output)| (done.task.output(index), (*output, None))));
+            let made = (0..).zip(done.outputs.iter().zip(&done.made_by)).filter(|(_, (output, _))| output.bytes > 0);
+            self.resumed.outputs.extend(made.map(|(index, (output, by))| {
+                (done.task.output(index), Made { output: *output, by: *by, found: None, spent: false })
+            }));
+            let before = self.resumed.tasks.remove(&done.task);
+            let done = before.map_or(done.clone(), |before| done.after(before));
             self.resumed.tasks.insert(done.task, done);
         }
     }
@@ -89,7 +120,7 @@ impl OwnerState {
 
     /// Which run of the job this is, from 0.
     pub(crate) fn run(&self) -> u32 {
-        Attempt(self.attempts_from).run()
+        self.numbering.run
     }
 
     /// What the log has of a task that is submitted now.
@@ -110,13 +141,11 @@ impl OwnerState {
             let Some(object) = self.object_of(done.task.output(index)) else { continue };
             let entry = &mut self.objects[object];
             (entry.output, entry.made) = (*output, true);
-            if output.bytes > 0 {
-                entry.was_lost_at(at);
-            }
         }
         for (index, bytes) in &done.values {
-            if let Some(object) = self.object_of(done.task.output(*index)) {
-                self.objects[object].keep_bytes(bytes);
+            let by = done.made_by.get(*index as usize);
+            if let Some((object, by)) = self.object_of(done.task.output(*index)).zip(by) {
+                self.objects[object].keep_bytes(*by, bytes);
             }
         }
         self.enter_what_was_read(task);
@@ -151,40 +180,49 @@ impl OwnerState {
     /// Gives an object of an earlier run its value back, where it can be had without making it again and somebody holds it.
     pub(super) fn find_again(&mut self, object: Index) {
         let entry = &self.objects[object];
-        let (id, Output { bytes, rows, row_hash }) = (entry.id, entry.output);
-        if entry.value != Value::Freed || !entry.made || entry.references == 0 {
+        let (id, bytes) = (entry.id, entry.output.bytes);
+        if entry.is_here() || !entry.made || entry.references == 0 {
             return;
         }
-        let found = self.resumed.outputs.get(&id).and_then(|(_, at)| *at);
-        let found = found.filter(|at| self.nodes[usize::from(*at)].alive);
-        match (found, self.home, entry.kept_bytes()) {
-            (Some(at), ..) => {
+        let made = self.resumed.outputs.get(&id);
+        let found = made.and_then(|made| Some((made.found?, made.spent)));
+        let found = found.filter(|((at, _), _)| self.nodes[usize::from(*at)].alive);
+        match (found, self.home) {
+            (Some(((at, number), spent)), _) => {
                 self.resumed.outputs.remove(&id);
-                self.exists(object, at);
+                self.is_back(object, at, number, spent);
             }
-            (None, Some(home), _) if bytes == 0 => self.exists(object, home),
-            (None, Some(home), Some(bytes)) => {
-                self.effects.push(Effect::Restore { object: id, bytes, rows, row_hash });
-                self.exists(object, home);
+            // Nothing of it was ever anywhere.
+            (None, Some(home)) if bytes == 0 => self.is_back(object, home, CopyNumber::FIRST, false),
+            (None, Some(home)) => {
+                if self.put_back(object, home)
+                    && let Some((at, number)) = self.objects[object].copy.at()
+                {
+                    self.is_back(object, at, number, false);
+                }
             }
-            _ => {}
+            (None, None) => {}
         }
     }
 
-    /// A node holds an object; whether it is of an earlier run, and is kept.
-    pub(super) fn found(&mut self, id: ObjectId, at: NodeIndex, output: Output) -> bool {
-        let Some((logged, slot)) = self.resumed.outputs.get_mut(&id) else { return false };
-        // Another attempt has made it, of a task that is not deterministic, and nobody has heard of that one.
-        if *logged != output {
+    /// A node holds a copy of an object, of what this attempt made; whether that is one of an earlier run, and is kept.
+    pub(super) fn found(
+        &mut self,
+        id: ObjectId,
+        copy: (NodeIndex, CopyNumber),
+        by: Option<CopyNumber>,
+        output: Output,
+    ) -> bool {
+        let Some(made) = self.resumed.outputs.get_mut(&id) else { return false };
+        if Some(made.by) != by || made.output != output {
             return false;
         }
         // What a node that is gone had said is worth nothing.
-        let before = slot.filter(|before| self.nodes[usize::from(*before)].alive).unwrap_or(at);
-        *slot = Some(before);
-        let first = before == at;
-        let Some(object) = self.object_of(id) else { return first };
+        let kept = made.found.filter(|(before, _)| self.nodes[usize::from(*before)].alive).unwrap_or(copy);
+        made.found = Some(kept);
+        let Some(object) = self.object_of(id) else { return kept == copy };
         self.find_again(object);
         self.resumed.outputs.remove(&id);
-        self.objects.get(object).is_some_and(|object| object.value == Value::Here && object.at == at)
+        self.objects.get(object).is_some_and(|object| object.copy.at() == Some(copy))
     }
 }

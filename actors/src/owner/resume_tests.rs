@@ -3,41 +3,46 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::world_tests::{JOB, World, node, output, whole};
+use super::world_tests::{JOB, SECRET, World, node, output, whole};
 use crate::event::EventKind;
-use crate::ids::{Attempt, SetId, TaskId};
+use crate::ids::{Attempt, CopyNumber, SetId, TaskId};
 use crate::joblog::{Choice, NodeShape};
 use crate::joblog::{Past, TaskDone};
 use crate::task::Exchange;
 use crate::task::{Arg, Consumed, JobError, Parts, Returns, Source, TaskOptions};
 
 fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {
-    TaskDone { task, node: node(at), outputs: vec![output(8, 1); outputs], consumed: Vec::new(), values: Vec::new() }
+    let (outputs, made_by) = (vec![output(8, 1); outputs], vec![Attempt::nth(1).makes(); outputs]);
+    TaskDone { task, node: node(at), outputs, made_by, consumed: Vec::new(), values: Vec::new() }
 }
 
 /// A world whose job was run before.
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
     world.owner.is_at_home(&node("home"), super::world_tests::LIFE);
-    world.owner.resume(Past { runs: 1, choices, done, end: None });
+    world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
     world
 }
 
 fn task(name: &str, args: &[Arg]) -> TaskId {
-    World::description(name, args, TaskOptions::default()).id(JOB)
+    World::description(name, args, TaskOptions::default()).id(SECRET)
 }
 
 #[test]
 fn what_was_done_does_not_run_and_what_reads_it_does_where_it_is() {
     let map = task("map", &[]);
     let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1)], Vec::new());
-    world.stored.insert((node("a"), map.output(0)));
-    world.stock(&node("a"));
+    world.keep(&node("a"), map.output(0), 1);
+    world.inventory(&node("a"));
     assert_eq!(world.submit("map", &[]), map);
     let reduce = world.submit("reduce", &[whole(map)]);
     assert!(!world.runs(map) && world.runs(reduce));
-    assert_eq!(world.attempt_of(reduce).0, Attempt(10_001), "attempts of the run before have other numbers");
-    assert_eq!(world.owner.lookup(map.output(0)), Some((output(8, 1), node("a"))));
+    assert_eq!(
+        world.attempt_of(reduce).0,
+        Attempt::of(CopyNumber::new(1, 1).unwrap()),
+        "that of the run before has another number"
+    );
+    assert_eq!(world.lookup(map.output(0)), Some((output(8, 1), node("a"))));
     assert_eq!(world.owner.counts().finished, 1);
 }
 
@@ -70,7 +75,7 @@ fn a_small_value_comes_from_the_log() {
     world.settle();
     assert_eq!(world.resolved[&1], Ok(()));
     assert!(world.running.is_empty());
-    assert!(world.stored.contains(&(node("home"), map.output(0))));
+    assert!(world.holds(&node("home"), map.output(0)));
 }
 
 #[test]
@@ -81,8 +86,8 @@ fn what_a_node_holds_of_no_task_that_anybody_knows_is_freed_and_what_comes_late_
     world.owner.track(map.output(0), 1);
     world.settle();
     assert!(world.runs(map), "nobody has it, as far as is known");
-    world.stored.extend([(node("a"), map.output(0)), (node("a"), lost.output(0))]);
-    world.stock(&node("a"));
+    [map, lost].iter().for_each(|made| world.keep(&node("a"), made.output(0), 1));
+    world.inventory(&node("a"));
     assert_eq!(world.freed, [(node("a"), lost.output(0))], "its completion was not logged");
     assert_eq!(world.resolved[&1], Ok(()));
     assert!(!world.runs(map), "it need not be made again");
@@ -102,75 +107,91 @@ fn a_task_that_was_cancelled_waits_for_that() {
     assert!(world.runs(merge), "submitted again it is another task");
 }
 
-/// An attempt of the run before ends after its Owner, and its node says so before it says what it holds.
+/// The log names the attempt that was accepted: what it made, wherever it is, and nothing that another one has made.
 #[test]
-fn what_an_attempt_of_the_run_before_makes_again_is_taken_for_what_was_lost() {
-    let options = TaskOptions { returns: Returns::Stream, ..TaskOptions::default() };
-    let (map, unknown) = (task("map", &[]), task("unknown", &[]));
-    let stream = World::description("stream", &[], options.clone()).id(JOB);
-    let past = vec![done(map, "gone", 1), done(stream, "gone", 2)];
-    let mut world = resumed(&[("a", 1)], past, Vec::new());
-    let from = (&node("a"), super::world_tests::LIFE);
-    let made = [map.output(0), stream.output(0), stream.output(1), unknown.output(0)];
-    world.stored.extend(made.map(|object| (node("a"), object)));
-    let figures = Default::default();
-    for id in [map, unknown] {
-        assert!(!world.owner.completed(from, id, Attempt(1), &[output(8, 1)], &[], figures));
+fn only_what_the_accepted_attempt_made_is_taken_up() {
+    let map = task("map", &[]);
+    for (made_by, taken) in [(1, true), (2, false)] {
+        let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
+        world.keep(&node("a"), map.output(0), made_by);
+        world.inventory(&node("a"));
+        assert_eq!(world.freed.is_empty(), taken, "it is freed on sight");
+        world.submit("map", &[]);
+        let reduce = world.submit("reduce", &[whole(map)]);
+        assert_eq!((world.runs(map), world.runs(reduce)), (!taken, taken));
     }
-    for index in 0..2 {
-        world.owner.yielded(from, stream, Attempt(1), index, output(8, 1));
-    }
-    world.owner.stopped(from, stream, 2);
-    world.settle();
-    assert_eq!(world.freed, [(node("a"), unknown.output(0))], "only of that the log knows nothing");
-    world.stock(&node("a"));
-    world.submit("map", &[]);
-    world.submit_with("stream", &[], options);
-    world.owner.track_stream(stream, 1);
-    let reduce = world.submit("reduce", &[whole(map)]);
-    assert!(!world.runs(map) && world.runs(reduce));
-    assert_eq!(world.owner.lookup(stream.output(1)), Some((output(8, 1), node("a"))));
 }
 
+/// A copy that was put back has a number of its own, and keeps that of its maker.
 #[test]
-fn what_a_life_that_is_over_had_made_again_is_not_taken() {
+fn a_copy_that_was_put_back_is_taken_up_by_its_maker() {
     let map = task("map", &[]);
     let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
-    let life = super::world_tests::LIFE;
-    let a = node("a");
-    world.owner.node_up(&a, crate::ids::Incarnation(life.0 + 1));
-    world.owner.completed((&a, life), map, Attempt(1), &[output(8, 1)], &[], Default::default());
-    world.owner.node_dead(&a, crate::ids::Incarnation(life.0 + 1));
+    let put_back = map.output(0).copy(JOB, Attempt::nth(5).makes());
+    world.stored.insert((node("a"), put_back), Attempt::nth(1).makes());
+    world.inventory(&node("a"));
+    world.submit("map", &[]);
+    assert_eq!(world.owner.lookup(map.output(0)), Some((output(8, 1), node("a"), put_back)));
+}
+
+/// Whatever an attempt of the run before says after its Owner is over: its node deletes what it has made.
+#[test]
+fn what_an_attempt_of_the_run_before_says_does_not_count() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
+    let from = (&node("a"), super::world_tests::LIFE);
+    world.keep(&node("a"), map.output(0), 2);
+    let made_by = world.owner.completed(from, map, Attempt::nth(2), &[output(8, 1)], &[], Default::default());
+    world.owner.yielded(from, map, Attempt::nth(2), 0, output(8, 1));
     world.settle();
-    assert_eq!(world.freed, []);
-    world.owner.stock(&node("b"), life, std::iter::empty());
+    assert_eq!((made_by, &world.freed[..]), (None, &[(node("a"), map.output(0))][..]));
     world.submit("map", &[]);
     world.owner.track(map.output(0), 1);
     world.settle();
-    assert_eq!(world.owner.lookup(map.output(0)), None);
+    assert!(world.runs(map));
+}
+
+/// It was put back from the log, read, and is over: a copy that a node says late that it has is nobody's.
+#[test]
+fn a_copy_that_is_found_when_its_object_is_over_is_freed() {
+    let map = task("map", &[]);
+    let logged = TaskDone { values: vec![(0, Bytes::from_static(b"8 bytes!"))], ..done(map, "a", 1) };
+    let mut world = resumed(&[("a", 1)], vec![logged], Vec::new());
+    world.submit("map", &[]);
+    world.release(map);
+    world.keep(&node("a"), map.output(0), 1);
+    world.inventory(&node("a"));
+    assert_eq!(world.stored, std::collections::BTreeMap::new());
 }
 
 #[test]
-fn what_an_attempt_of_the_run_before_makes_otherwise_is_freed() {
+fn what_a_task_that_ran_again_has_made_is_known_with_what_was_known_before() {
     let map = task("map", &[]);
-    let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
-    world.stored.insert((node("a"), map.output(0)));
-    let from = (&node("a"), super::world_tests::LIFE);
-    world.owner.completed(from, map, Attempt(1), &[output(8, 2)], &[], Default::default());
+    let before = TaskDone { values: vec![(0, Bytes::from_static(b"8 bytes!"))], ..done(map, "a", 2) };
+    let again = |attempt| {
+        let made_by = vec![Attempt::nth(1).makes(), Attempt::nth(attempt).makes()];
+        TaskDone { made_by, consumed: vec![Consumed::default()], ..done(map, "b", 2) }.after(before.clone())
+    };
+    assert_eq!((again(2).values, again(2).consumed), (before.values.clone(), Vec::new()), "the first is as it was");
+    let other = TaskDone { made_by: vec![Attempt::nth(2).makes(); 2], ..done(map, "b", 2) };
+    assert_eq!(other.after(before).values, Vec::new());
+}
+
+#[test]
+fn a_job_is_not_begun_more_often_than_there_are_numbers_for() {
+    let mut world = World::new(&[("a", 1)]);
+    world.owner.resume(Past { runs: CopyNumber::RUNS, ..Past::default() });
     world.settle();
-    assert_eq!(world.freed, [(node("a"), map.output(0))]);
-    world.submit("map", &[]);
-    let reduce = world.submit("reduce", &[whole(map)]);
-    assert!(world.runs(map) && !world.runs(reduce));
+    assert!(matches!(&world.failed, Some(JobError::Runtime { reason }) if reason.contains("4096 times")));
 }
 
 #[test]
 fn outputs_of_a_stream_that_was_done_are_told_in_order_and_are_where_they_were() {
     let options = TaskOptions { returns: Returns::Stream, ..TaskOptions::default() };
-    let stream = World::description("stream", &[], options.clone()).id(JOB);
+    let stream = World::description("stream", &[], options.clone()).id(SECRET);
     let mut world = resumed(&[("a", 1)], vec![done(stream, "a", 3)], Vec::new());
-    world.stored.extend((0..3).map(|index| (node("a"), stream.output(index))));
-    world.stock(&node("a"));
+    (0..3).for_each(|index| world.keep(&node("a"), stream.output(index), 1));
+    world.inventory(&node("a"));
     world.submit_with("stream", &[], options);
     world.owner.track_stream(stream, 1);
     world.settle();
@@ -178,7 +199,7 @@ fn outputs_of_a_stream_that_was_done_are_told_in_order_and_are_where_they_were()
     assert_eq!(told, [Some(stream.output(0)), Some(stream.output(1)), Some(stream.output(2)), None]);
     assert!(world.running.is_empty());
     for index in 0..3 {
-        assert_eq!(world.owner.lookup(stream.output(index)), Some((output(8, 1), node("a"))));
+        assert_eq!(world.lookup(stream.output(index)), Some((output(8, 1), node("a"))));
         world.owner.release_object(stream.output(index));
     }
     world.owner.release_stream(stream);
@@ -216,7 +237,7 @@ fn patience() -> TaskOptions {
 }
 
 fn patient(name: &str, args: &[Arg]) -> TaskId {
-    World::description(name, args, patience()).id(JOB)
+    World::description(name, args, patience()).id(SECRET)
 }
 
 /// A shuffle: what the program submits, always the same.
@@ -327,9 +348,9 @@ impl Shuffle {
             next.owner.offers(node, *life, super::world_tests::offer(&["f@1"]));
         }
         next.lend();
-        next.owner.resume(Past { runs, choices: Vec::new(), done: log, end: None });
+        next.owner.resume(Past { runs, done: log, ..Past::default() });
         for node in living.iter().map(|(node, _)| node).chain([&node("home")]) {
-            next.stock(node);
+            next.inventory(node);
         }
         self.begin(&mut next);
         next
@@ -391,6 +412,6 @@ proptest! {
         }
         prop_assert_eq!(&world.failed, &None);
         prop_assert_eq!(world.owner.sizes(), (0, 0, 0));
-        prop_assert_eq!(&world.stored, &std::collections::BTreeSet::new());
+        prop_assert_eq!(&world.stored, &std::collections::BTreeMap::new());
     }
 }

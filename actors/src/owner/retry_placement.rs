@@ -93,7 +93,7 @@ impl OwnerState {
             tried.executors_lost.iter().chain(&tried.disks_full).copied().collect()
         });
         let (shape, function) = (self.key(task).shape, self.tasks[task].function);
-        let need = &self.shapes[usize::from(shape)];
+        let need = &self.options.shapes[usize::from(shape)];
         let fits = |index: &NodeIndex| {
             let view = &self.nodes[usize::from(*index)];
             let room = view.leased.times(need) > 0 && !view.leased.0.is_empty() || view.could_lend.times(need) > 0;
@@ -101,7 +101,7 @@ impl OwnerState {
         };
         let order = |index: &NodeIndex| {
             let view = &self.nodes[usize::from(*index)];
-            (view.full_ticks > 0, view.load(&self.shapes))
+            (view.full_ticks > 0, view.load(&self.options.shapes))
         };
         (0..self.nodes.len() as NodeIndex).filter(fits).min_by_key(order)
     }

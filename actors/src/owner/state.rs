@@ -1,7 +1,7 @@
 //! The truth about a job: tasks, objects, sets, references, attempts. Pure: what happened goes in, effects come out.
 //!
 //! Life of a task: *waiting* for arguments -> *ready* for a slot -> *running* (one or more live attempts) -> *done*, or
-//! *failed*. Life of an object: *pending* -> *here* (on a node) -> *freed*.
+//! *failed*. Life of the value of an object: see [`Copy`].
 //!
 //! An object has two counts. *References* (handles of the program, sets, tasks that have not completed) keep its value;
 //! *lineage* (tasks and sets whose own outputs or members could be asked for again) keeps its description. When both
@@ -17,11 +17,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::copy::Copy;
 use super::rare::{Rare, Waiter};
-use super::tables::{Object, OwnerState, Set, State, Task, Value, marker};
+use super::tables::{ArgEntry, Object, OwnerState, Set, State, Task, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::protocol::copies::Whereabouts;
 use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts, Resources, Returns, TaskSpec};
 
@@ -52,16 +54,16 @@ pub(crate) enum Effect {
     Recall { node: NodeId, task: TaskId, attempt: Attempt },
     /// End an attempt.
     Cancel { node: NodeId, task: TaskId, attempt: Attempt },
-    /// Delete an object.
-    Free { node: NodeId, object: ObjectId },
-    /// Put an object into the Owner's own store, from the bytes that the Owner has.
-    Restore { object: ObjectId, bytes: Bytes, rows: u64, row_hash: RowHash },
-    /// Ask a node which objects of the job it holds.
-    TakeStock { node: NodeId },
+    /// Delete a copy.
+    Free { node: NodeId, copy: CopyId },
+    /// Put a copy into the Owner's own store, from the bytes that the Owner has and this attempt made.
+    Restore { copy: CopyId, maker: CopyNumber, bytes: Bytes, rows: u64, row_hash: RowHash },
+    /// Ask a node which copies of the job it holds.
+    TakeInventory { node: NodeId },
     /// Tell a node that one of these could not fetch from the other.
     Doubt { node: NodeId, of: [NodeId; 2] },
-    /// Delete parts of a set's members.
-    FreeParts { node: NodeId, set: SetId, parts: Parts },
+    /// Delete parts of the copies that a version of a set means.
+    FreeParts { node: NodeId, set: SetId, version: u32, parts: Parts },
     /// An object that somebody waits for is there, or never will be.
     Resolved { tracker: Tracker, object: ObjectId, outcome: Result<(), JobError> },
     /// A stream went on: the next object, or its end.
@@ -86,10 +88,10 @@ impl OwnerState {
             Err(error) => return self.effects.push(Effect::Fail(error)),
         };
         let logged = self.done_before(id);
-        let completed_before = self.retired.remove(&id) || logged.is_some();
+        let completed_before = self.ended.done.remove(&id) || logged.is_some();
         // Attempts of its earlier life may still run: their numbers are not used again.
-        let again = completed_before || self.abandoned.remove(&id);
-        let attempts = self.attempts_from.max(if again { self.attempts_before } else { 0 });
+        let again = completed_before || self.ended.failed.remove(&id);
+        let numbers = if again { self.ended.numbers.remove(&id).unwrap_or(1) } else { 0 };
         let (function, options) = (self.intern_function(&description), self.intern_options(description.options));
         let returns = self.options[options as usize].options.returns;
         let outputs = match returns {
@@ -104,14 +106,14 @@ impl OwnerState {
             function,
             options,
             outputs,
-            attempts,
+            numbers,
             tries: 0,
             recalled: false,
             dispensable: false,
             counted: completed_before && logged.is_none(),
             state: if completed_before { State::Done } else { State::Waiting { missing: u32::MAX } },
             live: SmallVec::new(),
-            copied: false,
+            speculated: false,
             rare: Rare::default(),
         });
         for index in 0..outputs {
@@ -119,7 +121,7 @@ impl OwnerState {
             let references = u32::from(returns != Returns::Stream);
             let object = self.add_object(Object::pending(id.output(index), task, references));
             if completed_before {
-                self.objects[object].value = Value::Freed;
+                self.objects[object].copy = Copy::None;
             }
         }
         if returns != Returns::One {
@@ -140,6 +142,11 @@ impl OwnerState {
 
     fn submit_again(&mut self, task: Index, description: &Description) {
         let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
+        if !self.describes(task, description) {
+            let (known, name) = (self.function(task).name.clone(), &description.function);
+            let error = JobError::program(format!("two descriptions have the id {id}: one of {known}, one of {name}"));
+            return self.effects.push(Effect::Fail(error));
+        }
         if self.is_stream(task) {
             if let Some(marker) = self.object_of(marker(id)) {
                 self.objects[marker].references += 1;
@@ -169,32 +176,44 @@ impl OwnerState {
         }
     }
 
-    /// The program put `output` under `object`; it gets one reference.
-    pub(crate) fn put(&mut self, object: ObjectId, output: Output, node: &NodeId, incarnation: Incarnation) {
+    /// Whether this is the description of a task, as far as it is kept: the salt is in the id alone.
+    fn describes(&self, task: Index, description: &Description) -> bool {
+        let (entry, known) = (&self.tasks[task], &self.options[self.tasks[task].options as usize].options);
+        let same = |args: Box<[ArgEntry]>| entry.state == State::Failed || args == entry.args;
+        self.function(task).name == description.function
+            && *entry.params == *description.params
+            && (known.returns, known.target_bytes) == (description.options.returns, description.options.target_bytes)
+            && entry.args.len() == description.args.len()
+            && self.resolve_args(&description.args).map_or(true, same)
+    }
+
+    /// The program put a copy of `object` on its node; it gets one reference.
+    pub(crate) fn put(
+        &mut self,
+        (object, number): (ObjectId, CopyNumber),
+        output: Output,
+        node: &NodeId,
+        incarnation: Incarnation,
+    ) {
         let at = self.node_index(node, incarnation);
         match self.object_of(object) {
+            // The same content was put before, and is there still.
+            Some(known) if self.objects[known].is_here() => {
+                self.objects[known].references += 1;
+                if output.bytes > 0 {
+                    self.free_copy(known, at, number);
+                }
+            }
             Some(known) => {
-                let entry = &mut self.objects[known];
-                entry.references += 1;
-                // The same content was put before and freed: now it is there again.
-                (entry.value, entry.at, entry.output, entry.made) = (Value::Here, at, output, true);
+                self.objects[known].references += 1;
+                (self.objects[known].output, self.objects[known].made) = (output, true);
+                self.exists(known, at, number, false);
             }
             None => {
-                let value = Value::Here;
+                let copy = Copy::At { node: at, number, spent: false };
                 let (references, lineage, task) = (1, 0, None);
                 let (accounted, made, rare) = (false, true, Rare::default());
-                self.add_object(Object {
-                    id: object,
-                    output,
-                    task,
-                    references,
-                    lineage,
-                    at,
-                    value,
-                    accounted,
-                    made,
-                    rare,
-                });
+                self.add_object(Object { id: object, output, task, references, lineage, copy, accounted, made, rare });
             }
         }
     }
@@ -202,10 +221,10 @@ impl OwnerState {
     /// Somebody waits for an object.
     pub(crate) fn track(&mut self, object: ObjectId, tracker: Tracker) {
         let Some(index) = self.object_of(object) else {
-            let outcome = Err(JobError::program(format!("object {:032x} was released", object.0)));
+            let outcome = Err(JobError::program(format!("object {object} was released")));
             return self.effects.push(Effect::Resolved { tracker, object, outcome });
         };
-        if self.objects[index].value == Value::Here {
+        if self.objects[index].is_here() {
             return self.effects.push(Effect::Resolved { tracker, object, outcome: Ok(()) });
         }
         if let Some(task) = self.objects[index].task {
@@ -269,10 +288,10 @@ impl OwnerState {
         }
         let known: Vec<_> = members.iter().map_while(|member| self.object_of(*member)).collect();
         if known.len() < members.len() {
-            let error = JobError::program(format!("set member {:032x} was released", members[known.len()].0));
+            let error = JobError::program(format!("set member {} was released", members[known.len()]));
             return self.effects.push(Effect::Fail(error));
         }
-        let books = self.books(exchange);
+        let (books, version) = (self.books(exchange), self.next_version());
         let set = self.sets.insert(Set {
             id,
             members: known.into(),
@@ -281,6 +300,7 @@ impl OwnerState {
             missing: 0,
             asked: true,
             books,
+            version,
             defined: BTreeSet::new(),
             waiters: Vec::new(),
         });
@@ -289,7 +309,7 @@ impl OwnerState {
             let member = self.sets[set].members[position];
             self.objects[member].references += 1;
             self.objects[member].lineage += 1;
-            if self.objects[member].value == Value::Here {
+            if self.objects[member].is_here() {
                 self.enter(set, member);
                 continue;
             }
@@ -343,12 +363,19 @@ impl OwnerState {
 
     /// Nodes that hold an object; empty while it does not exist.
     pub(crate) fn locations(&self, object: ObjectId) -> Vec<NodeId> {
-        self.lookup(object).map(|(_, node)| node).into_iter().collect()
+        self.lookup(object).map(|(_, node, _)| node).into_iter().collect()
+    }
+
+    /// Where an object that exists is.
+    pub(crate) fn where_is(&self, object: ObjectId) -> Option<Whereabouts> {
+        let object = &self.objects[self.object_of(object)?];
+        object.is_here().then(|| self.whereabouts(object))
     }
 
     /// Size and place of an object that exists.
-    pub(crate) fn lookup(&self, object: ObjectId) -> Option<(Output, NodeId)> {
+    pub(crate) fn lookup(&self, object: ObjectId) -> Option<(Output, NodeId, CopyId)> {
         let object = &self.objects[self.object_of(object)?];
-        (object.value == Value::Here).then(|| (object.output, self.nodes[usize::from(object.at)].id.clone()))
+        let (node, number) = object.copy.at()?;
+        Some((object.output, self.nodes[usize::from(node)].id.clone(), object.id.copy(self.job, number)))
     }
 }

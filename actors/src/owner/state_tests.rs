@@ -1,14 +1,12 @@
 //! The Owner's tables without a runtime: what happened in, effects out.
 
-use std::collections::BTreeSet;
-
 use super::state::{Demand, Tracker};
-use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
-use crate::ids::{Attempt, Incarnation, NodeId, RowHash, SetId};
+use super::world_tests::{LIFE, SECRET, World, node, offer, output, whole};
+use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId};
 use crate::task::Exchange;
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, TaskFigures,
-    TaskOptions,
+    Arg, Consumed, Description, FailureKind, JobError, LocatedSource, Output, Parts, Place, Resources, Returns, Source,
+    TaskFigures, TaskOptions,
 };
 
 #[test]
@@ -19,8 +17,10 @@ fn a_task_runs_when_its_arguments_exist() {
     assert!(world.runs(first) && !world.runs(second));
     world.complete(first);
     assert!(world.runs(second));
-    let (_, spec) = &world.running[&(second, Attempt(1))];
-    assert_eq!(spec.args[0].at, Some(node("n")), "it is told where the argument is");
+    let (_, spec) = &world.running[&(second, Attempt::nth(1))];
+    let LocatedSource::Object { at: told, .. } = &spec.args[0].source else { panic!("{:?}", spec.args) };
+    let counts = Attempt::nth(1).makes();
+    assert_eq!(told, &Some((node("n"), counts)), "it is told where the argument is, and which copy of it");
 }
 
 #[test]
@@ -77,12 +77,15 @@ fn failed_attempts_are_repeated_three_times_and_then_everybody_is_told() {
     let dependent = world.submit("d", &[whole(task)]);
     world.owner.track(dependent.output(0), 1);
     for attempt in 1..=3 {
-        assert_eq!(world.attempt_of(task).0, Attempt(attempt));
+        assert_eq!(world.attempt_of(task).0, Attempt::nth(attempt));
         world.fail(task, FailureKind::Error);
     }
     assert!(!world.runs(task) && !world.runs(dependent));
     let error = world.resolved[&1].clone().unwrap_err();
-    assert!(matches!(&error, JobError::Task { task: failed, attempt: Attempt(3), .. } if *failed == task), "{error}");
+    assert!(
+        matches!(&error, JobError::Task { task: failed, attempt, .. } if (*failed, *attempt) == (task, Attempt::nth(3))),
+        "{error}"
+    );
     assert_eq!(world.owner.close(), Ok(()), "the failure was seen");
 }
 
@@ -118,11 +121,11 @@ fn messages_of_ended_attempts_and_older_lives_are_dropped() {
     world.owner.completed((&node("n"), LIFE), task, old, &[output(8, 1)], &[], figures);
     world.settle();
     assert!(world.runs(task), "the second attempt goes on");
-    world.owner.completed((&node("n"), Incarnation(0)), task, Attempt(2), &[output(8, 1)], &[], figures);
+    world.owner.completed((&node("n"), Incarnation(0)), task, Attempt::nth(2), &[output(8, 1)], &[], figures);
     world.settle();
-    assert!(world.owner.lookup(task.output(0)).is_none(), "an older life of the node completes nothing");
+    assert!(world.lookup(task.output(0)).is_none(), "an older life of the node completes nothing");
     world.complete(task);
-    assert!(world.owner.lookup(task.output(0)).is_some());
+    assert!(world.lookup(task.output(0)).is_some());
 }
 
 #[test]
@@ -130,12 +133,12 @@ fn a_second_completion_with_other_rows_fails_the_job() {
     let mut world = World::new(&[("n", 2)]);
     let task = world.submit("t", &[]);
     world.complete_with(task, &[output(8, 1)], &[]);
-    world.stored.insert((node("m"), task.output(0)));
-    world.owner.completed((&node("m"), LIFE), task, Attempt(9), &[output(8, 1)], &[], TaskFigures::default());
+    world.keep(&node("m"), task.output(0), 9);
+    world.owner.completed((&node("m"), LIFE), task, Attempt::nth(9), &[output(8, 1)], &[], TaskFigures::default());
     world.settle();
     assert_eq!(world.failed, None);
     assert_eq!(world.freed, [(node("m"), task.output(0))], "the second copy goes");
-    world.owner.completed((&node("m"), LIFE), task, Attempt(9), &[output(8, 2)], &[], TaskFigures::default());
+    world.owner.completed((&node("m"), LIFE), task, Attempt::nth(9), &[output(8, 2)], &[], TaskFigures::default());
     world.settle();
     assert!(matches!(world.failed, Some(JobError::NonDeterministic { .. })));
 }
@@ -147,12 +150,12 @@ fn a_recalled_attempt_does_not_count() {
     for _ in 0..5 {
         let (attempt, at) = world.attempt_of(task);
         world.running.clear();
-        world.owner.recalled(&at, task, attempt);
+        world.owner.recalled((&at, LIFE), task, attempt);
         world.settle();
     }
-    assert_eq!(world.attempt_of(task).0, Attempt(6), "numbers are never used twice");
+    assert_eq!(world.attempt_of(task).0, Attempt::nth(6), "numbers are never used twice");
     world.complete(task);
-    assert!(world.owner.lookup(task.output(0)).is_some());
+    assert!(world.lookup(task.output(0)).is_some());
 }
 
 #[test]
@@ -163,32 +166,106 @@ fn cancelling_ends_attempts_and_submitting_again_is_a_new_one() {
     world.owner.track(dependent.output(0), 1);
     world.owner.cancel(task);
     world.settle();
-    assert_eq!(world.cancelled, [(task, Attempt(1))]);
+    assert_eq!(world.cancelled, [(task, Attempt::nth(1))]);
     assert_eq!(world.resolved[&1], Err(JobError::Cancelled));
     world.submit("t", &[]);
-    assert_eq!(world.attempt_of(task).0, Attempt(2));
+    assert_eq!(world.attempt_of(task).0, Attempt::nth(2));
     assert_eq!(world.owner.close(), Ok(()));
 }
 
+/// Its node deletes what it has made; what it had told of before it was cancelled is freed, by a name that nothing else has.
 #[test]
-fn what_a_cancelled_attempt_seals_before_it_stops_is_freed_unless_another_one_counts() {
+fn what_an_attempt_that_was_cancelled_has_told_of_is_freed_and_what_counts_stays() {
     let mut world = World::new(&[("n", 1)]);
-    let several = TaskOptions { returns: Returns::Many(3), ..TaskOptions::default() };
-    let task = world.submit_with("t", &[], several.clone());
+    let task = world.submit("t", &[]);
     world.owner.cancel(task);
     world.settle();
-    world.stop((task, Attempt(1)));
-    assert_eq!(world.freed, [1, 2].map(|index| (node("n"), task.output(index))));
-    assert_eq!(world.stored, BTreeSet::new());
+    world.submit("t", &[]);
+    world.complete(task);
+    let (.., counts) = world.owner.lookup(task.output(0)).unwrap();
+    world.keep(&node("n"), task.output(0), 1);
+    let figures = TaskFigures::default();
+    world.owner.completed((&node("n"), LIFE), task, Attempt::nth(1), &[output(8, 1)], &[], figures);
+    world.settle();
+    assert_eq!(world.freed, [(node("n"), task.output(0))]);
+    assert_eq!(Vec::from_iter(world.stored.keys()), [&(node("n"), counts)]);
+}
 
-    // Submitted again, and made there, before the next one stops.
-    world.submit_with("t", &[], several.clone());
-    world.owner.cancel(task);
+/// Ids have 96 bits, and a program may have two descriptions with one id: they are found, not mixed.
+#[test]
+fn another_description_with_the_id_of_a_task_fails_the_job() {
+    let described =
+        |name: &str, returns| World::description(name, &[], TaskOptions { returns, ..TaskOptions::default() });
+    let of_function = |mut description: crate::task::Description| {
+        description.function = "g@1".into();
+        description
+    };
+    let others = [
+        (described("other", Returns::One), false),
+        (described("t", Returns::Many(2)), false),
+        (of_function(described("t", Returns::One)), false),
+        (described("t", Returns::One), true),
+    ];
+    for (other, same) in others {
+        let mut world = World::new(&[("n", 1)]);
+        let task = world.submit("t", &[]);
+        world.owner.submit(task, other);
+        world.settle();
+        let found = matches!(&world.failed, Some(error) if error.to_string().contains("two descriptions have the id"));
+        assert_eq!(found, !same, "{:?}", world.failed);
+    }
+}
+
+/// The last word on numbers: they are never used twice, so there is an end of them.
+#[test]
+fn a_task_that_has_used_up_its_numbers_fails_the_job_in_those_words() {
+    let mut world = World::new(&[("home", 0), ("a", 1)]);
+    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.numbering.most = 3;
+    let options = TaskOptions { attempts: 100, ..TaskOptions::default() };
+    let task = world.submit_with("t", &[], options);
+    world.fail(task, FailureKind::Error);
+    world.complete(task);
+    world.owner.values(task, Attempt::nth(2), &[(0, bytes::Bytes::from_static(b"8 bytes!"))]);
+    world.crash(&node("a"), false);
+    assert_eq!((world.restored.len(), &world.failed), (1, &None), "what was put back has the third");
+    world.unreadable(task.output(0));
+    world.restart(&node("a"));
+    world.owner.track(task.output(0), 1);
     world.settle();
-    world.submit_with("t", &[], several);
-    world.complete_with(task, &[output(8, 1); 3], &[]);
-    world.stop((task, Attempt(2)));
-    assert_eq!(world.stored.len(), 3, "what counts stays");
+    let Some(JobError::Runtime { reason }) = &world.failed else { panic!("{:?}", world.failed) };
+    assert!(reason.contains("all 3 numbers for copies of its outputs were given"), "{reason}");
+}
+
+/// Of a function that may give another result each time, what counts is of one attempt; of one that does not, what is there serves.
+#[test]
+fn all_outputs_of_a_task_that_may_give_another_result_come_from_one_attempt() {
+    for deterministic in [false, true] {
+        let mut world = World::new(&[("a", 2), ("b", 1)]);
+        for name in ["a", "b"] {
+            world.owner.offers(&node(name), LIFE, offer(&["f@1", "dice@1"]));
+        }
+        let options = TaskOptions { returns: Returns::Many(2), ..TaskOptions::default() };
+        let mut description = World::description("t", &[], options);
+        (description.function, description.deterministic) = ("dice@1".into(), deterministic);
+        let task = description.id(SECRET);
+        world.owner.submit(task, description);
+        world.settle();
+        let first = [output(8, 1), output(8, 2)];
+        world.complete_with(task, &first, &[]);
+        world.unreadable(task.output(0));
+        world.owner.track(task.output(0), 1);
+        world.settle();
+        let again = if deterministic { first } else { [output(8, 3), output(8, 4)] };
+        world.complete_with(task, &again, &[]);
+        let numbers = [0, 1].map(|index| {
+            let (made, _, copy) = world.owner.lookup(task.output(index)).unwrap();
+            assert_eq!(made, again[index as usize]);
+            ObjectId::of_copy(copy).1.unwrap().counted()
+        });
+        assert_eq!(numbers, if deterministic { [2, 1] } else { [2, 2] });
+        assert_eq!((world.stored.len(), &world.failed), (2, &None), "the others are freed");
+    }
 }
 
 #[test]
@@ -361,7 +438,7 @@ fn tasks_that_lack_a_node_hold_up_no_others() {
     world.owner.offers(&node("bare"), LIFE, offer(&["g@1"]));
     let stuck = world.submit("stuck", &[]);
     let description = Description { function: "g@1".into(), ..World::description("t", &[], TaskOptions::default()) };
-    let id = description.id(JOB);
+    let id = description.id(SECRET);
     world.owner.submit(id, description);
     world.settle();
     assert!(world.runs(id) && !world.runs(stuck));
@@ -411,15 +488,15 @@ fn a_node_that_comes_back_under_another_life_unnoticed_has_lost_its_attempts() {
     world.owner.leases(&[(node("a"), Incarnation(2), Resources::cpu(1000))]);
     world.owner.offers(&node("a"), Incarnation(2), offer(&["f@1"]));
     world.settle();
-    assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, Attempt(2))], "made again");
+    assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, Attempt::nth(2))], "made again");
     // What the life before says in the end does not count.
     let output = Output { bytes: 1, rows: 1, row_hash: RowHash(1) };
     let figures = TaskFigures::default();
-    world.owner.completed((&node("a"), LIFE), task, Attempt(1), &[output], &[], figures);
-    world.owner.completed((&node("a"), LIFE), task, Attempt(2), &[output], &[], figures);
+    world.owner.completed((&node("a"), LIFE), task, Attempt::nth(1), &[output], &[], figures);
+    world.owner.completed((&node("a"), LIFE), task, Attempt::nth(2), &[output], &[], figures);
     world.settle();
     assert!(!world.resolved.contains_key(&tracker));
-    world.owner.completed((&node("a"), Incarnation(2)), task, Attempt(2), &[output], &[], figures);
+    world.owner.completed((&node("a"), Incarnation(2)), task, Attempt::nth(2), &[output], &[], figures);
     world.settle();
     assert_eq!(world.resolved.get(&tracker), Some(&Ok(())));
 }

@@ -8,13 +8,12 @@
 //!   done;
 //! - only where the function is declared deterministic and the task allows it, and not for streams: what a stream has
 //!   announced cannot be taken back;
-//! - only onto slots that idle while no task waits, one copy a task, and at most one in [`RUNNING_PER_COPY`] attempts that
+//! - only onto slots that idle while no task waits, one second attempt a task, and at most one in [`RUNNING_PER_SPECULATION`] attempts that
 //!   run, or one;
 //! - **never on a node where an attempt of the task is live.** What made the first one slow (a disk, a neighbour) would make
-//!   the second one slow, and two attempts would write objects of the same ids into one store. So on a single node
-//!   nothing is copied.
+//!   the second one slow. So on a single node there is no second attempt.
 //!
-//! Attempts side by side count as one try: a copy never makes a task fail that would not have failed without it.
+//! Attempts side by side count as one try: a second attempt never makes a task fail that would not have failed without it.
 //!
 //! What can do without a task need not wait for it: a program says which tasks those are (the merges of a push-based shuffle,
 //! whose inputs can be reduced as they are), and where none of them has finished for [`QUIET`], those whose attempts have all
@@ -27,7 +26,7 @@ use std::time::Duration;
 use super::placement::{self, NodeIndex};
 use super::reach::SetsAt;
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, SeenCount, State, Told, Value};
+use super::tables::{EntrySource, OwnerState, SeenCount, State, Told};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
@@ -38,7 +37,7 @@ const TIMES_MEDIAN: u64 = 3;
 /// So many tasks of a function must be done before their median says something.
 const DONE_MIN: u64 = 5;
 /// There is one copy at most for so many attempts that run.
-const RUNNING_PER_COPY: u64 = 10;
+const RUNNING_PER_SPECULATION: u64 = 10;
 /// What has run on for so long while no task of the job finished is overdue, where there is no median.
 const STANDSTILL: Duration = Duration::from_secs(10);
 /// As long as tasks that can be done without finish so often, those that take longer are waited for.
@@ -54,7 +53,7 @@ impl OwnerState {
             Told {
                 running: *running,
                 finished: SeenCount::seen(finished, self.counts.finished, now, 0),
-                dispensable_finished: SeenCount::seen(dispensable, self.dispensable_finished, now, now),
+                dispensable_finished: SeenCount::seen(dispensable, self.counts.dispensable_finished, now, now),
             }
         };
         let told = running.iter().map(told).collect();
@@ -65,16 +64,18 @@ impl OwnerState {
         for straggler in running {
             let Some(task) = self.live_task(straggler, node) else { continue };
             let Some(median_us) = self.too_long(task, straggler.micros) else { continue };
-            if !self.may_copy(task) {
+            if !self.may_speculate(task) {
                 continue;
             }
             let (shape, function) = (self.key(task).shape, self.tasks[task].function);
             let mut not = self.kept_from(task, &mut SetsAt::new());
             not.push(node);
-            let Some(idle) = placement::idle(&self.nodes, &self.shapes, shape, function, &not) else { continue };
-            self.set_copied(task, true);
-            let attempt = self.launch(task, idle);
-            let kind = EventKind::TaskCopied {
+            let Some(idle) = placement::idle(&self.nodes, &self.options.shapes, shape, function, &not) else {
+                continue;
+            };
+            let Some(attempt) = self.launch(task, idle) else { return };
+            self.set_speculated(task, true);
+            let kind = EventKind::TaskSpeculated {
                 task: straggler.task,
                 attempt,
                 stage: self.stage(task),
@@ -95,7 +96,7 @@ impl OwnerState {
     fn linger(&mut self, node: NodeIndex, attempts: u64) {
         let view = &mut self.nodes[usize::from(node)];
         view.lingering = attempts;
-        if attempts > 0 && view.is_stuck(&self.shapes) {
+        if attempts > 0 && view.is_stuck(&self.options.shapes) {
             self.recall(node, &self.held(node));
         }
     }
@@ -164,17 +165,17 @@ impl OwnerState {
         told.iter().find(|told| told.running.task == task && told.running.attempt == attempt)
     }
 
-    fn may_copy(&self, task: Index) -> bool {
+    fn may_speculate(&self, task: Index) -> bool {
         let entry = &self.tasks[task];
         let options = &self.options[entry.options as usize].options;
         let allowed = options.speculate && options.returns != Returns::Stream && self.key(task).pinned.is_none();
-        let copies_max = (self.counts.running / RUNNING_PER_COPY).max(1);
+        let speculated_max = (self.counts.running / RUNNING_PER_SPECULATION).max(1);
         allowed
             && self.function(task).deterministic
             && entry.state == State::Running
             && entry.live.len() == 1
-            && !entry.copied
-            && self.copies < copies_max
+            && !entry.speculated
+            && self.counts.speculated < speculated_max
             && self.ready.is_empty()
             && self.args_are_here(task)
     }
@@ -183,7 +184,7 @@ impl OwnerState {
     /// without bytes.
     fn args_are_here(&self, task: Index) -> bool {
         self.tasks[task].args.iter().all(|arg| match arg.source {
-            EntrySource::Object(object) => self.objects[object].value == Value::Here,
+            EntrySource::Object(object) => self.objects[object].is_here(),
             EntrySource::Set(set) => self.sets[set].missing == 0,
         })
     }

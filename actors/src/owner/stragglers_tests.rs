@@ -1,6 +1,6 @@
 //! Second attempts of tasks that take too long: when there is one, and what becomes of both.
 
-use super::world_tests::{JOB, LIFE, World, node, offer, output, whole};
+use super::world_tests::{LIFE, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, SetId, TaskId};
 use crate::task::Exchange;
 use crate::task::{
@@ -8,8 +8,8 @@ use crate::task::{
 };
 
 const SECOND: u64 = 1_000_000;
-const FIRST: Attempt = Attempt(1);
-const COPY: Attempt = Attempt(2);
+const FIRST: Attempt = Attempt::nth(1);
+const COPY: Attempt = Attempt::nth(2);
 
 /// `done` tasks took a second each, the last one runs: on the first node, the others being as idle.
 fn world_with(nodes: &[(&str, u64)], done: usize, micros: u64, options: TaskOptions) -> (World, TaskId) {
@@ -142,7 +142,7 @@ fn a_function_that_is_not_declared_deterministic_is_not_copied_and_not_compared(
     let submit = |world: &mut World, name: &str| {
         let mut description = World::description(name, &[], TaskOptions::default());
         (description.function, description.deterministic) = ("dice@1".into(), false);
-        let task = description.id(JOB);
+        let task = description.id(SECRET);
         world.owner.submit(task, description);
         world.settle();
         task
@@ -211,10 +211,10 @@ fn whichever_completes_first_wins_and_the_other_leaves_nothing() {
         world.complete_attempt(task, winner, &[output(8, 1)], &[]);
         assert_eq!(world.resolved[&1], Ok(()));
         assert_eq!(world.cancelled, [(task, loser)]);
-        let of = |attempt: Attempt| at[attempt.0 as usize - 1].clone();
+        let of = |attempt: Attempt| at[attempt.makes().counted() as usize - 1].clone();
         assert_eq!(world.owner.locations(task.output(0)), [of(winner)]);
         world.complete_attempt(task, loser, &[output(8, 1)], &[]);
-        assert_eq!(world.freed, [(of(loser), task.output(0))], "and only there");
+        assert_eq!(Vec::from_iter(world.stored.values()), [&winner.makes()], "its node deletes what the loser made");
         assert_eq!(world.owner.counts().running, 0);
         world.release(task);
         assert!(world.stored.is_empty());
@@ -257,7 +257,7 @@ fn as_long_as_one_attempt_runs_the_failure_of_the_other_costs_nothing() {
             assert_eq!(world.copied.len(), 1, "{kind:?}: and no second copy");
             for attempt in 3..=4 {
                 world.fail(task, FailureKind::Error);
-                assert_eq!(world.attempt_of(task).0, Attempt(attempt), "{kind:?}: three tries, as without a copy");
+                assert_eq!(world.attempt_of(task).0, Attempt::nth(attempt), "{kind:?}: three tries, as without a copy");
             }
             world.fail(task, FailureKind::Error);
             assert!(matches!(world.owner.close(), Err(JobError::Task { .. })));
@@ -279,11 +279,11 @@ fn the_death_of_either_node_costs_only_what_ran_there() {
     for (dies, goes_on) in [(FIRST, COPY), (COPY, FIRST)] {
         let (mut world, task, at) = copied();
         world.running.remove(&(task, dies));
-        world.owner.node_dead(&at[dies.0 as usize - 1], LIFE);
+        world.owner.node_dead(&at[dies.makes().counted() as usize - 1], LIFE);
         world.settle();
         assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, goes_on)]);
         world.complete(task);
-        assert!(world.owner.lookup(task.output(0)).is_some());
+        assert!(world.lookup(task.output(0)).is_some());
         assert_eq!((world.failed, world.owner.counts().running), (None, 0));
     }
 }
@@ -292,11 +292,11 @@ fn the_death_of_either_node_costs_only_what_ran_there() {
 fn a_copy_that_is_given_back_costs_nothing_and_there_may_be_another() {
     let (mut world, task, at) = copied();
     world.running.remove(&(task, COPY));
-    world.owner.recalled(&at[1], task, COPY);
+    world.owner.recalled((&at[1], LIFE), task, COPY);
     world.settle();
     assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, FIRST)]);
     runs_for(&mut world, task, 10 * SECOND);
-    assert_eq!(world.copied.last(), Some(&(task, Attempt(3), at[1].clone())));
+    assert_eq!(world.copied.last(), Some(&(task, Attempt::nth(3), at[1].clone())));
 }
 
 #[test]
@@ -322,13 +322,16 @@ fn a_loser_that_completes_late_takes_nothing_from_a_later_attempt_on_its_node() 
         world.submit("slow", &[]);
         world.owner.track(task.output(0), 1);
         world.settle();
-        let third = Attempt(3);
+        let third = Attempt::nth(3);
         assert_eq!(world.running[&(task, third)].0, at[0], "next to the first one");
         for attempt in if loser_first { [FIRST, third] } else { [third, FIRST] } {
             world.complete_attempt(task, attempt, &[output(8, 1)], &[]);
-            // Even while the third one runs: it may have sealed its object, and its word be on the way.
-            assert!(world.stored.contains(&(at[0].clone(), task.output(0))));
         }
+        assert_eq!(
+            Vec::from_iter(world.stored.values()),
+            [&third.makes()],
+            "what the first one made is gone, and only that"
+        );
         assert_eq!(world.resolved[&1], Ok(()));
         world.release(task);
         assert!(world.stored.is_empty());
@@ -347,7 +350,7 @@ fn a_node_whose_executors_are_held_by_ended_attempts_gets_nothing_and_gives_back
     assert_eq!(world.recalled.len(), there.len());
     for (task, attempt) in std::mem::take(&mut world.recalled) {
         world.running.remove(&(task, attempt));
-        world.owner.recalled(&at[0], task, attempt);
+        world.owner.recalled((&at[0], LIFE), task, attempt);
         world.settle();
     }
     assert!(world.running.values().all(|(at_node, _)| *at_node == at[1]));
@@ -387,7 +390,7 @@ fn an_overdue_task_that_can_be_done_without_is_given_up_and_what_it_makes_late_i
     assert_eq!(world.cancelled.len(), 1, "once");
     world.complete_attempt(task, FIRST, &[output(8, 1)], &[]);
     assert!(world.stored.is_empty());
-    assert_eq!(world.owner.lookup(task.output(0)), None);
+    assert_eq!(world.lookup(task.output(0)), None);
     world.complete(quick);
     assert_eq!(world.owner.close(), Ok(()), "nobody has to be told of it");
 }
@@ -407,7 +410,7 @@ fn what_is_needed_or_in_time_or_has_a_fresh_copy_is_not_given_up() {
     runs_for(&mut world, task, 3 * SECOND);
     assert_eq!(world.cancelled, [], "it takes no longer than others");
     world.complete(task);
-    assert!(world.owner.lookup(task.output(0)).is_some());
+    assert!(world.lookup(task.output(0)).is_some());
 
     let (mut world, task, at) = copied();
     may_give_up(&mut world, &[task]);

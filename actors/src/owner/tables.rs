@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
+use super::copy::Copy;
 use super::exchange::Ledger;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
 use super::rare::{OfObject, OfTask, Rare, Waiter};
@@ -15,12 +16,10 @@ use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
-use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::protocol::copies::Whereabouts;
 use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
-
-/// A node index that stands for "nowhere".
-pub(super) const NOWHERE: NodeIndex = NodeIndex::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -35,21 +34,14 @@ pub(super) enum State {
     Failed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    Pending,
-    Here,
-    Freed,
-}
-
 /// An argument with its source resolved to a table index.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ArgEntry {
     pub(super) source: EntrySource,
     pub(super) parts: Parts,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntrySource {
     Object(Index),
     Set(Index),
@@ -63,8 +55,9 @@ pub(super) struct Task {
     pub(super) function: u32,
     pub(super) options: u32,
     pub(super) outputs: u32,
-    /// Attempts made, recalled ones too: an old message never fits a new attempt.
-    pub(super) attempts: u32,
+    /// How many numbers were given in this run: to attempts, recalled ones too, and to what was put back. An old message never fits
+    /// a new attempt.
+    pub(super) numbers: u32,
     /// Attempts that count against the limit.
     pub(super) tries: u32,
     /// Taken back from the queue of a node, and not placed since.
@@ -76,7 +69,7 @@ pub(super) struct Task {
     pub(super) state: State,
     pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
     /// It has been given a second attempt beside one that runs.
-    pub(super) copied: bool,
+    pub(super) speculated: bool,
     pub(super) rare: Rare<OfTask>,
 }
 
@@ -87,8 +80,8 @@ pub(super) struct Object {
     pub(super) task: Option<Index>,
     pub(super) references: u32,
     pub(super) lineage: u32,
-    pub(super) at: NodeIndex,
-    pub(super) value: Value,
+    /// Which copy of it counts.
+    pub(super) copy: Copy,
     /// Whether the exchanges it belongs to have counted it.
     pub(super) accounted: bool,
     /// Whether `output` is known: it was made once.
@@ -98,10 +91,26 @@ pub(super) struct Object {
 
 impl Object {
     pub(super) fn pending(id: ObjectId, task: Index, references: u32) -> Self {
-        let (task, value) = (Some(task), Value::Pending);
-        let output = Output::default();
-        let (at, rare) = (NOWHERE, Rare::default());
-        Self { id, output, task, references, lineage: 0, at, value, accounted: false, made: false, rare }
+        let (task, copy) = (Some(task), Copy::None.wanted());
+        let (output, rare) = (Output::default(), Rare::default());
+        Self { id, output, task, references, lineage: 0, copy, accounted: false, made: false, rare }
+    }
+
+    /// Whether its value can be had.
+    pub(super) fn is_here(&self) -> bool {
+        self.copy.is_here()
+    }
+
+    /// The attempt that made the copy that counts.
+    pub(super) fn maker(&self) -> Option<CopyNumber> {
+        let (_, number) = self.copy.at()?;
+        // What was put back has a number of its own, and was put back from these.
+        Some(self.kept_bytes().map_or(number, |(maker, _)| maker))
+    }
+
+    /// The node with its bytes, where it has some.
+    pub(super) fn holder(&self) -> Option<NodeIndex> {
+        self.copy.at().map(|(node, _)| node).filter(|_| self.output.bytes > 0)
     }
 
     /// This one waits for its value.
@@ -123,34 +132,22 @@ impl Object {
         self.rare.get().is_some_and(|rare| !rare.waiters.is_empty())
     }
 
-    /// The bytes of the value are known: should its node be lost, they are there still. Others than those of `output` are not taken.
-    pub(super) fn keep_bytes(&mut self, bytes: &[u8]) {
+    /// The bytes that an attempt made are known: should its node be lost, they are there still. Others than those of `output` are not
+    /// taken.
+    pub(super) fn keep_bytes(&mut self, maker: CopyNumber, bytes: &[u8]) {
         if self.output.bytes == bytes.len() as u64 {
-            self.rare.change(|rare| rare.bytes = Some(bytes.into()));
+            self.rare.change(|rare| rare.bytes = Some((maker, bytes.into())));
         }
     }
 
-    /// What is known of its bytes.
-    pub(super) fn kept_bytes(&self) -> Option<Bytes> {
-        let bytes = self.rare.get()?.bytes.as_deref()?;
-        (bytes.len() as u64 == self.output.bytes).then(|| Bytes::copy_from_slice(bytes))
+    /// What is known of its bytes, and which attempt made them.
+    pub(super) fn kept_bytes(&self) -> Option<(CopyNumber, Bytes)> {
+        let (maker, bytes) = self.rare.get()?.bytes.as_ref()?;
+        (bytes.len() as u64 == self.output.bytes).then(|| (*maker, Bytes::copy_from_slice(bytes)))
     }
 
     pub(super) fn forget_bytes(&mut self) {
         self.rare.change_if_there(|rare| rare.bytes = None);
-    }
-
-    /// The node with which its value was lost, as long as that has not been made again.
-    pub(super) fn lost_at(&self) -> Option<NodeIndex> {
-        self.rare.get()?.lost_at
-    }
-
-    pub(super) fn was_lost_at(&mut self, node: NodeIndex) {
-        self.rare.change(|rare| rare.lost_at = Some(node));
-    }
-
-    pub(super) fn forget_loss(&mut self) {
-        self.rare.change_if_there(|rare| rare.lost_at = None);
     }
 }
 
@@ -176,7 +173,9 @@ pub(super) struct Set {
     /// Whether all missing members have been asked for.
     pub(super) asked: bool,
     pub(super) books: Books,
-    /// Nodes that know the members, or will when they have handled what was sent.
+    /// Which copies of its members are meant, and where they are, as nodes are told: another version whenever that changes.
+    pub(super) version: u32,
+    /// Nodes that know this version, or will when they have handled what was sent.
     pub(super) defined: BTreeSet<NodeIndex>,
     /// Tasks that wait until nothing is missing.
     pub(super) waiters: Vec<Index>,
@@ -260,6 +259,68 @@ pub(crate) struct Counts {
     /// Tasks that were done and ran again, since what they had made was gone.
     pub(crate) replayed: u64,
     pub(crate) running: u64,
+    /// Running tasks that have been given a second attempt.
+    pub(super) speculated: u64,
+    /// Tasks that have finished and that the program could have done without.
+    pub(super) dispensable_finished: u64,
+}
+
+/// Tasks that nobody refers to any more: no more than their ids is known.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub(super) done: HashSet<TaskId>,
+    /// Failed or cancelled.
+    pub(super) failed: HashSet<TaskId>,
+    /// How many numbers a task of either kind was given, where that was more than one.
+    pub(super) numbers: HashMap<TaskId, u32>,
+}
+
+/// From where to where the numbers of copies count.
+#[derive(Debug)]
+pub(super) struct Numbering {
+    /// Which run of the job this is, from 0.
+    pub(super) run: u32,
+    /// Most numbers that a task can be given in a run.
+    pub(super) most: u32,
+}
+
+/// Options of tasks, each once, and what tasks need.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub(super) entries: Vec<OptionsEntry>,
+    index: HashMap<TaskOptions, u32>,
+    pub(super) shapes: Vec<Resources>,
+}
+
+impl std::ops::Index<usize> for Options {
+    type Output = OptionsEntry;
+
+    fn index(&self, index: usize) -> &OptionsEntry {
+        &self.entries[index]
+    }
+}
+
+/// Functions of which the job has tasks.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    pub(super) entries: Vec<Function>,
+    index: HashMap<Arc<str>, FunctionIndex>,
+    /// Those that some node lacks.
+    pub(super) scarce: BTreeSet<FunctionIndex>,
+}
+
+impl std::ops::Index<usize> for Functions {
+    type Output = Function;
+
+    fn index(&self, index: usize) -> &Function {
+        &self.entries[index]
+    }
+}
+
+impl std::ops::IndexMut<usize> for Functions {
+    fn index_mut(&mut self, index: usize) -> &mut Function {
+        &mut self.entries[index]
+    }
 }
 
 /// The tables of one job.
@@ -271,56 +332,31 @@ pub(crate) struct OwnerState {
     pub(super) sets: Arena<Set>,
     pub(super) by_object: HashTable<Index>,
     pub(super) by_set: BTreeMap<SetId, Index>,
+    set_versions: u32,
     /// Books that several sets share.
     pub(super) shared_books: BTreeMap<Arc<Exchange>, Ledger>,
-    pub(super) retired: HashSet<TaskId>,
-    /// Tasks that failed or were cancelled, and that nobody refers to.
-    pub(super) abandoned: HashSet<TaskId>,
-    /// No task of either kind has made more attempts.
-    pub(super) attempts_before: u32,
-    /// Attempts of earlier runs have numbers up to this one.
-    pub(super) attempts_from: u32,
+    pub(super) ended: Ended,
+    pub(super) numbering: Numbering,
     /// What earlier runs have left.
     pub(super) resumed: Resumed,
     /// The node of the Owner itself, once it has said so.
     pub(super) home: Option<NodeIndex>,
     /// Tasks in the state `Wanted`.
     pub(super) wanted: Vec<Index>,
-    /// How often something was lost.
-    pub(super) losses: u64,
     pub(super) unreachable: UnreachablePairs,
-    /// How many running tasks have been given a second attempt.
-    pub(super) copies: u64,
-    /// How many tasks have finished that the program could have done without.
-    pub(super) dispensable_finished: u64,
     /// Final failures that nobody has been told of.
     pub(super) unobserved: BTreeMap<TaskId, JobError>,
-    pub(super) functions: Vec<Function>,
-    pub(super) function_index: HashMap<Arc<str>, FunctionIndex>,
+    pub(super) functions: Functions,
     /// A task that publishes what the job has made has completed.
     pub(super) committed: bool,
-    pub(super) options: Vec<OptionsEntry>,
-    pub(super) option_index: HashMap<TaskOptions, u32>,
-    pub(super) shapes: Vec<Resources>,
+    pub(super) options: Options,
     pub(super) nodes: Vec<NodeView>,
-    /// Functions that some node lacks.
-    pub(super) scarce: BTreeSet<FunctionIndex>,
     pub(super) ready: ReadyQueues,
     pub(super) demanded: BTreeMap<Key, u64>,
     pub(super) counts: Counts,
     /// An exchange that did not balance when it was released; told when the program ends well.
     pub(super) unbalanced: Option<JobError>,
     pub(super) effects: Vec<Effect>,
-}
-
-/// Where a member of a set is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Whereabouts {
-    At(NodeId),
-    /// It has no bytes, so it is nowhere.
-    NoBytes,
-    /// It has bytes, and they are nowhere just now. Who is told so must not take it for one without.
-    Lost,
 }
 
 impl OwnerState {
@@ -332,27 +368,19 @@ impl OwnerState {
             sets: Arena::default(),
             by_object: HashTable::new(),
             by_set: BTreeMap::new(),
+            set_versions: 0,
             shared_books: BTreeMap::new(),
-            retired: HashSet::new(),
-            abandoned: HashSet::new(),
-            attempts_before: 0,
-            attempts_from: 0,
+            ended: Ended::default(),
+            numbering: Numbering { run: 0, most: CopyNumber::PER_RUN },
             resumed: Resumed::default(),
             home: None,
             wanted: Vec::new(),
-            losses: 0,
             unreachable: UnreachablePairs::default(),
-            copies: 0,
-            dispensable_finished: 0,
             unobserved: BTreeMap::new(),
-            functions: Vec::new(),
-            function_index: HashMap::new(),
+            functions: Functions::default(),
             committed: false,
-            options: Vec::new(),
-            option_index: HashMap::new(),
-            shapes: Vec::new(),
+            options: Options::default(),
             nodes: Vec::new(),
-            scarce: BTreeSet::new(),
             ready: ReadyQueues::default(),
             demanded: BTreeMap::new(),
             counts: Counts::default(),
@@ -371,26 +399,55 @@ impl OwnerState {
         self.counts
     }
 
-    /// Members of a set and where each is, by position.
-    pub(crate) fn set_members(&self, set: SetId) -> Vec<(ObjectId, Whereabouts)> {
-        let Some(set) = self.by_set.get(&set) else { return Vec::new() };
+    /// Members of a set and where each is, by position, and which version that is.
+    pub(crate) fn set_members(&self, set: SetId) -> (u32, Vec<(ObjectId, Whereabouts)>) {
+        let Some(set) = self.by_set.get(&set) else { return (0, Vec::new()) };
         let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
-        members.map(|object| (object.id, self.whereabouts(object))).collect()
+        (self.sets[*set].version, members.map(|object| (object.id, self.whereabouts(object))).collect())
     }
 
-    fn whereabouts(&self, object: &Object) -> Whereabouts {
-        match self.holder(object) {
-            Some(node) => Whereabouts::At(node),
-            None if object.output.bytes > 0 => Whereabouts::Lost,
-            None => Whereabouts::NoBytes,
+    /// Where an object is.
+    pub(super) fn whereabouts(&self, object: &Object) -> Whereabouts {
+        match object.copy.at() {
+            _ if object.output.bytes == 0 => Whereabouts::NoBytes,
+            Some((node, number)) => Whereabouts::At(self.nodes[usize::from(node)].id.clone(), number),
+            None => Whereabouts::Lost,
         }
     }
 
-    /// Whether an output of this task is a member of a set.
-    pub(crate) fn has_member_of(&self, set: SetId, task: TaskId) -> bool {
-        let Some(set) = self.by_set.get(&set) else { return false };
-        let maker = |member: &Index| self.objects[*member].task.map(|task| self.tasks[task].id);
-        self.sets[*set].members.iter().any(|member| maker(member) == Some(task))
+    /// Which copies of its members a set means, or where they are, has changed.
+    pub(super) fn set_changed(&mut self, set: Index) {
+        let version = self.next_version();
+        let set = &mut self.sets[set];
+        set.version = version;
+        set.defined.clear();
+    }
+
+    /// Versions of all sets are counted together: a set that is made anew has a later one than nodes may know of it.
+    pub(super) fn next_version(&mut self) -> u32 {
+        self.set_versions += 1;
+        self.set_versions
+    }
+
+    /// The next number for a copy of what a task makes; `None`: there is none left, and the job fails.
+    pub(super) fn next_number(&mut self, task: Index) -> Option<CopyNumber> {
+        let (most, next) = (self.numbering.most, self.tasks[task].numbers + 1);
+        let number = CopyNumber::new(self.numbering.run, next).filter(|number| number.counted() <= most);
+        if number.is_some() {
+            self.tasks[task].numbers = next;
+            return number;
+        }
+        let (id, stage) = (self.tasks[task].id, self.stage(task));
+        let reason = format!("{stage} (task {id}): all {most} numbers for copies of its outputs were given");
+        self.effects.push(Effect::Fail(JobError::Runtime { reason }));
+        None
+    }
+
+    /// The copy of an object that counts, by the name that nodes know, and its node; `None` where it has no bytes, too.
+    pub(super) fn copy_that_counts(&self, object: Index) -> Option<(NodeId, CopyId)> {
+        let object = &self.objects[object];
+        let (node, number) = object.copy.at().filter(|_| object.output.bytes > 0)?;
+        Some((self.nodes[usize::from(node)].id.clone(), object.id.copy(self.job, number)))
     }
 
     /// The books of a set, where it is an exchange.
@@ -416,10 +473,6 @@ impl OwnerState {
         }
     }
 
-    pub(super) fn holder(&self, object: &Object) -> Option<NodeId> {
-        (object.output.bytes > 0 && object.at != NOWHERE).then(|| self.nodes[usize::from(object.at)].id.clone())
-    }
-
     /// Bytes of the entries alone, which are quickly counted.
     pub(crate) fn entries_bytes(&self) -> u64 {
         (self.tasks.bytes() + self.objects.bytes() + self.sets.bytes()) as u64
@@ -437,12 +490,13 @@ impl OwnerState {
         let of_set = |set: &Set| heap(size_of_val(&*set.members)) + heap(set.waiters.capacity() * size_of::<Index>());
         let members: usize = self.sets.iter().map(|(_, set)| of_set(set)).sum();
         let of_object = |object: &Object| {
-            let more =
-                |rare: &OfObject| heap(rare.bytes.as_ref().map_or(0, |bytes| bytes.len())) + heap(rare.waiters_bytes());
+            let more = |rare: &OfObject| {
+                heap(rare.bytes.as_ref().map_or(0, |(_, bytes)| bytes.len())) + heap(rare.waiters_bytes())
+            };
             heap(object.rare.bytes()) + object.rare.get().map_or(0, more)
         };
         let rare: usize = self.objects.iter().map(|(_, object)| of_object(object)).sum();
-        let ids = self.retired.capacity() * (size_of::<TaskId>() + 1) + self.by_object.capacity() * 5;
+        let ids = self.ended.done.capacity() * (size_of::<TaskId>() + 1) + self.by_object.capacity() * 5;
         let tables = self.tasks.bytes() + self.objects.bytes() + self.sets.bytes();
         (tables + behind + members + rare + ids) as u64
     }
@@ -485,6 +539,19 @@ impl OwnerState {
         }
     }
 
+    /// Which life of a node is known.
+    pub(crate) fn life_of(&self, node: &NodeId) -> Incarnation {
+        self.known_node(node).map_or(Incarnation(0), |node| self.nodes[usize::from(node)].incarnation)
+    }
+
+    /// Who says something of attempts and copies, if that counts: the life of the node that is known, or a later one, which is known from
+    /// now on. What a life that is over says, or a node that is held dead, is dropped: it is asked what it has when it is back.
+    pub(super) fn admit(&mut self, (node, incarnation): (&NodeId, Incarnation)) -> Option<NodeIndex> {
+        let index = self.node_index(node, incarnation);
+        let view = &self.nodes[usize::from(index)];
+        (view.incarnation == incarnation && view.alive).then_some(index)
+    }
+
     pub(super) fn node_index(&mut self, id: &NodeId, incarnation: Incarnation) -> NodeIndex {
         if let Some(index) = self.known_node(id) {
             let node = &self.nodes[usize::from(index)];
@@ -499,33 +566,33 @@ impl OwnerState {
                 node.alive = true;
                 node.functions = None;
                 if std::mem::take(&mut node.lost) {
-                    self.effects.push(Effect::TakeStock { node: id.clone() });
+                    self.effects.push(Effect::TakeInventory { node: id.clone() });
                 }
             }
             return index;
         }
         self.nodes.push(NodeView::new(id.clone(), incarnation));
         // It may have worked for an earlier run.
-        if self.attempts_from > 0 && incarnation != Incarnation(0) {
-            self.effects.push(Effect::TakeStock { node: id.clone() });
+        if self.numbering.run > 0 && incarnation != Incarnation(0) {
+            self.effects.push(Effect::TakeInventory { node: id.clone() });
         }
         (self.nodes.len() - 1) as NodeIndex
     }
 
     pub(super) fn intern_function(&mut self, description: &Description) -> FunctionIndex {
         let name = &description.function;
-        if let Some(index) = self.function_index.get(name) {
+        if let Some(index) = self.functions.index.get(name) {
             return *index;
         }
-        let index = self.functions.len() as FunctionIndex;
-        self.functions.push(Function {
+        let index = self.functions.entries.len() as FunctionIndex;
+        self.functions.entries.push(Function {
             name: name.clone(),
             stage: name.split('@').next().unwrap_or_default().into(),
             deterministic: description.deterministic,
             commits: description.commits,
             stats: FunctionStats::default(),
         });
-        self.function_index.insert(name.clone(), index);
+        self.functions.index.insert(name.clone(), index);
         self.look_for(index);
         index
     }
@@ -541,10 +608,10 @@ impl OwnerState {
     }
 
     /// Whether a running task has a second attempt.
-    pub(super) fn set_copied(&mut self, task: Index, copied: bool) {
-        match (std::mem::replace(&mut self.tasks[task].copied, copied), copied) {
-            (false, true) => self.copies += 1,
-            (true, false) => self.copies -= 1,
+    pub(super) fn set_speculated(&mut self, task: Index, speculated: bool) {
+        match (std::mem::replace(&mut self.tasks[task].speculated, speculated), speculated) {
+            (false, true) => self.counts.speculated += 1,
+            (true, false) => self.counts.speculated -= 1,
             _ => {}
         }
     }
@@ -552,7 +619,7 @@ impl OwnerState {
     pub(super) fn intern_options(&mut self, mut options: TaskOptions) -> u32 {
         // The salt is in the id already; keeping it would make a table entry of every salted task.
         options.salt = 0;
-        if let Some(index) = self.option_index.get(&options) {
+        if let Some(index) = self.options.index.get(&options) {
             return *index;
         }
         let shape = self.intern_shape(&options.resources);
@@ -564,27 +631,28 @@ impl OwnerState {
             // What would bind it to a dead node is gone with that.
             *soft = pinned.is_none();
         }
-        let index = self.options.len() as u32;
-        self.options.push(OptionsEntry { options: kept, key: Key { pinned, shape, function: None } });
-        self.option_index.insert(options, index);
+        let index = self.options.entries.len() as u32;
+        self.options.entries.push(OptionsEntry { options: kept, key: Key { pinned, shape, function: None } });
+        self.options.index.insert(options, index);
         index
     }
 
     pub(super) fn intern_shape(&mut self, resources: &Resources) -> Shape {
-        if let Some(index) = self.shapes.iter().position(|shape| shape == resources) {
+        if let Some(index) = self.options.shapes.iter().position(|shape| shape == resources) {
             return index as Shape;
         }
-        self.shapes.push(resources.clone());
-        (self.shapes.len() - 1) as Shape
+        self.options.shapes.push(resources.clone());
+        (self.options.shapes.len() - 1) as Shape
     }
 }
 
 pub(super) fn object_hash(id: ObjectId) -> u64 {
-    // Ids are hashes already; fold the halves.
-    (id.0 as u64) ^ ((id.0 >> 64) as u64)
+    // Ids are hashes already, but for their low 32 bits.
+    (id.as_u128() >> 64) as u64
 }
 
 /// The entry that stands for a task with several outputs, or a stream of them, as a whole.
 pub(super) fn marker(task: TaskId) -> ObjectId {
-    ObjectId(!task.as_u128())
+    // Shifted so that the bits of a copy's number are zero, as in every id of an object.
+    ObjectId::from_u128(!(task.as_u128() >> 32) << 32)
 }

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn whatever_work_brings_about_is_progress() {
         let (node, one) = (NodeId::new("n"), TaskId::from_u128(1));
-        let running = |attempt| [StillRunning { task: one, attempt: Attempt(attempt), micros: 1_000_000 }];
+        let running = |attempt| [StillRunning { task: one, attempt: Attempt::nth(attempt), micros: 1_000_000 }];
         type Work<'a> = &'a dyn Fn(&mut Watchdog) -> u64;
         let kinds: [(&str, Work<'_>); 4] = [
             ("a completion", &|_| 1),
@@ -199,7 +199,7 @@ mod tests {
     fn what_is_repeated_is_no_progress() {
         let mut dog = Watchdog::new(at(0));
         let node = NodeId::new("n");
-        let running = [StillRunning { task: TaskId::from_u128(1), attempt: Attempt(1), micros: 1_000_000 }];
+        let running = [StillRunning { task: TaskId::from_u128(1), attempt: Attempt::nth(1), micros: 1_000_000 }];
         dog.look(at(0), 5, 3);
         let mut seen = Vec::new();
         for second in 1..100 {

@@ -7,16 +7,20 @@ use bytes::Bytes;
 use proptest::sample::Index;
 
 use super::state::{Demand, Effect, Tracker};
-use super::tables::{OwnerState, Whereabouts};
+use super::tables::OwnerState;
 use crate::event::EventKind;
-use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::ids::{
+    Attempt, CopyId, CopyNumber, Incarnation, JobId, JobSecret, NodeId, ObjectId, RowHash, SetId, TaskId,
+};
 use crate::joblog::TaskDone;
+use crate::protocol::copies::Whereabouts;
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, LostObject, Output, Parts, Resources, Returns, Source,
-    TaskFailure, TaskFigures, TaskOptions, TaskSpec,
+    Arg, Consumed, Description, FailureKind, JobError, LocatedSource, Loss, LostObject, Output, Parts, Resources,
+    Source, TaskFailure, TaskFigures, TaskOptions, TaskSpec,
 };
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
+pub(super) const SECRET: JobSecret = JobSecret::from_u128(1);
 pub(super) const LIFE: Incarnation = Incarnation(1);
 
 pub(super) fn node(name: &str) -> NodeId {
@@ -27,8 +31,8 @@ pub(super) fn offer(functions: &[&str]) -> BTreeSet<Arc<str>> {
     functions.iter().map(|name| Arc::from(*name)).collect()
 }
 
-/// Members of a set, and where each is.
-type Members = Vec<(ObjectId, Whereabouts)>;
+/// Members of a set, and where each is, in a version of it.
+type Members = (u32, Vec<(ObjectId, Whereabouts)>);
 
 /// An Owner with nodes that do what they are told.
 pub(super) struct World {
@@ -38,12 +42,12 @@ pub(super) struct World {
     pub(super) running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
     /// Attempts that were cancelled while they ran.
     pub(super) zombies: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
-    /// What the stores of the nodes hold.
-    pub(super) stored: BTreeSet<(NodeId, ObjectId)>,
-    /// Objects that are not what the Owner knows: another attempt made them.
+    /// What the stores of the nodes hold, and the attempt that made it.
+    pub(super) stored: BTreeMap<(NodeId, CopyId), CopyNumber>,
+    /// Objects that are not what the Owner knows.
     pub(super) foreign: BTreeSet<ObjectId>,
     /// What the Owner has put into its own store, with the bytes.
-    pub(super) restored: Vec<(ObjectId, Bytes)>,
+    pub(super) restored: Vec<(CopyId, Bytes)>,
     /// What each node was told of each set.
     pub(super) defined: BTreeMap<(NodeId, SetId), Members>,
     /// Second attempts beside a first one.
@@ -78,7 +82,7 @@ impl World {
             nodes,
             running: BTreeMap::new(),
             zombies: BTreeMap::new(),
-            stored: BTreeSet::new(),
+            stored: BTreeMap::new(),
             foreign: BTreeSet::new(),
             restored: Vec::new(),
             defined: BTreeMap::new(),
@@ -111,7 +115,7 @@ impl World {
 
     pub(super) fn submit_with(&mut self, name: &str, args: &[Arg], options: TaskOptions) -> TaskId {
         let description = Self::description(name, args, options);
-        let id = description.id(JOB);
+        let id = description.id(SECRET);
         self.owner.submit(id, description);
         self.settle();
         id
@@ -127,9 +131,10 @@ impl World {
             match effect {
                 Effect::Run { node, spec } => {
                     for arg in &spec.args {
-                        if let Source::Set(set) = arg.arg.source {
+                        if let LocatedSource::Set { set, version } = arg.source {
                             let told = self.defined.get(&(node.clone(), set));
                             assert_eq!(told, Some(&self.owner.set_members(set)), "{node} knows where {set} is");
+                            assert_eq!(told.map(|(told, _)| *told), Some(version), "{node} is told of that version");
                         }
                     }
                     let before = self.running.insert((spec.id, spec.attempt), (node, *spec));
@@ -137,18 +142,19 @@ impl World {
                 }
                 Effect::Resolved { tracker, outcome, .. } => drop(self.resolved.insert(tracker, outcome)),
                 Effect::Streamed { tracker, item } => self.streamed.entry(tracker).or_default().push(item),
-                Effect::Free { node, object } => {
-                    if self.stored.remove(&(node.clone(), object)) {
-                        self.freed.push((node, object));
+                Effect::Free { node, copy } => {
+                    if self.stored.remove(&(node.clone(), copy)).is_some() {
+                        self.freed.push((node, ObjectId::of_copy(copy).0));
                     }
                 }
-                Effect::Restore { object, bytes, .. } => {
-                    self.stored.insert((node("home"), object));
-                    self.restored.push((object, bytes));
+                Effect::Restore { copy, maker, bytes, .. } => {
+                    let before = self.stored.insert((node("home"), copy), maker);
+                    assert_eq!(before, None, "no name is given twice");
+                    self.restored.push((copy, bytes));
                 }
-                Effect::TakeStock { node } => asked.push(node),
+                Effect::TakeInventory { node } => asked.push(node),
                 Effect::Doubt { node, of } => self.doubted.push((node, of)),
-                Effect::FreeParts { node, set, parts } => self.freed_parts.push((node, set, parts)),
+                Effect::FreeParts { node, set, parts, .. } => self.freed_parts.push((node, set, parts)),
                 Effect::Cancel { task, attempt, .. } => {
                     self.zombies.extend(self.running.remove_entry(&(task, attempt)));
                     self.cancelled.push((task, attempt));
@@ -156,7 +162,7 @@ impl World {
                 Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
                 Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
                 Effect::Demand(demand) => self.demand = demand,
-                Effect::Event { at, kind: EventKind::TaskCopied { task, attempt, .. } } => {
+                Effect::Event { at, kind: EventKind::TaskSpeculated { task, attempt, .. } } => {
                     self.copied.push((task, attempt, at));
                 }
                 // A message to a node that is dead is lost.
@@ -169,7 +175,7 @@ impl World {
             }
         }
         // It answers when it has done what it was told before.
-        asked.iter().for_each(|node| self.stock(node));
+        asked.iter().for_each(|node| self.inventory(node));
     }
 
     pub(super) fn life(&self, node: &NodeId) -> Incarnation {
@@ -177,12 +183,42 @@ impl World {
     }
 
     /// A node says what it holds.
-    pub(super) fn stock(&mut self, node: &NodeId) {
+    pub(super) fn inventory(&mut self, node: &NodeId) {
         let life = self.life(node);
-        let held = self.stored.iter().filter(|(at, _)| at == node).map(|(_, object)| (*object, self.made(*object)));
-        let held: Vec<_> = held.collect();
-        self.owner.stock(node, life, held.into_iter());
+        let held = self.stored.iter().filter(|((at, _), _)| at == node);
+        let held: Vec<_> =
+            held.map(|((_, copy), maker)| (*copy, maker.get(), self.made(ObjectId::of_copy(*copy).0))).collect();
+        self.owner.inventory((node, life), held.into_iter());
         self.settle();
+    }
+
+    /// A node holds a copy, which an attempt of this number made.
+    pub(super) fn keep(&mut self, node: &NodeId, object: ObjectId, made_by: u32) {
+        let number = Attempt::nth(made_by).makes();
+        self.stored.insert((node.clone(), object.copy(JOB, number)), number);
+    }
+
+    /// Size and place of an object that exists.
+    pub(super) fn lookup(&self, object: ObjectId) -> Option<(Output, NodeId)> {
+        self.owner.lookup(object).map(|(output, node, _)| (output, node))
+    }
+
+    /// The copy of an object that counts is not to be had from a node.
+    pub(super) fn lost(&self, object: ObjectId, node: NodeId, loss: Loss) -> LostObject {
+        let counts = self.owner.lookup(object).and_then(|(.., copy)| ObjectId::of_copy(copy).1);
+        LostObject { object, number: counts.unwrap_or(CopyNumber::FIRST), node, loss }
+    }
+
+    /// The program cannot be given the copy of an object that counts.
+    pub(super) fn unreadable(&mut self, object: ObjectId) {
+        let (.., copy) = self.owner.lookup(object).expect("it is there");
+        self.owner.unreadable(copy);
+        self.settle();
+    }
+
+    /// Whether a node holds some copy of an object.
+    pub(super) fn holds(&self, node: &NodeId, object: ObjectId) -> bool {
+        self.stored.keys().any(|(at, copy)| at == node && ObjectId::of_copy(*copy).0 == object)
     }
 
     /// What an object is that nodes hold.
@@ -201,7 +237,7 @@ impl World {
         self.defined.retain(|(at, _), _| at != node);
         self.running.retain(|_, (at, _)| at != node);
         self.zombies.retain(|_, (at, _)| at != node);
-        self.stored.retain(|(at, _)| keeps || at != node);
+        self.stored.retain(|(at, _), _| keeps || at != node);
         self.owner.node_dead(node, life);
         self.lend();
     }
@@ -288,13 +324,20 @@ impl World {
         consumed: &[Consumed],
     ) {
         let key = (task, attempt);
-        let (node, _) = self.running.remove(&key).or_else(|| self.zombies.remove(&key)).expect("the attempt runs");
-        self.stored.extend((0..outputs.len()).map(|index| (node.clone(), task.output(index as u32))));
+        let (node, _) = match self.running.remove(&key) {
+            Some(running) => {
+                let made = |index: usize| (running.0.clone(), task.output(index as u32).copy(JOB, attempt.makes()));
+                self.stored.extend((0..outputs.len()).map(|index| (made(index), attempt.makes())));
+                running
+            }
+            // Its node deletes what it has made.
+            None => self.zombies.remove(&key).expect("the attempt runs"),
+        };
         let figures = TaskFigures { micros: self.micros, ..TaskFigures::default() };
         let life = self.life(&node);
-        if self.owner.completed((&node, life), task, attempt, outputs, consumed, figures) {
+        if let Some(made_by) = self.owner.completed((&node, life), task, attempt, outputs, consumed, figures) {
             let (outputs, consumed, values) = (outputs.to_vec(), consumed.to_vec(), Vec::new());
-            self.log.push(TaskDone { task, node, outputs, consumed, values });
+            self.log.push(TaskDone { task, node, outputs, made_by, consumed, values });
         }
         self.settle();
     }
@@ -309,9 +352,7 @@ impl World {
     }
 
     pub(super) fn fail_attempt(&mut self, task: TaskId, attempt: Attempt, kind: FailureKind) {
-        let (node, spec) = self.running.remove(&(task, attempt)).expect("the attempt runs");
-        // Those of several outputs may be sealed before the end.
-        self.stored.extend((1..outputs_of(&spec)).map(|index| (node.clone(), task.output(index))));
+        let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
         let life = self.life(&node);
         self.owner.failed((&node, life), task, attempt, TaskFailure::new(kind, "why"), None);
         self.settle();
@@ -325,24 +366,10 @@ impl World {
         self.settle();
     }
 
-    /// An attempt that was cancelled stops when it has sealed all outputs but the first.
-    pub(super) fn stop(&mut self, (task, attempt): (TaskId, Attempt)) {
-        let (node, spec) = self.zombies.remove(&(task, attempt)).expect("it runs on");
-        let outputs = outputs_of(&spec);
-        self.stored.extend((1..outputs).map(|index| (node.clone(), task.output(index))));
-        let life = self.life(&node);
-        self.owner.stopped((&node, life), task, outputs);
-        self.settle();
-    }
-
     pub(super) fn release(&mut self, task: TaskId) {
         self.owner.release_object(task.output(0));
         self.settle();
     }
-}
-
-pub(super) fn outputs_of(spec: &TaskSpec) -> u32 {
-    if let Returns::Many(n) = spec.returns { n } else { 1 }
 }
 
 pub(super) fn output(bytes: u64, rows: u64) -> Output {

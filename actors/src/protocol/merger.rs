@@ -3,13 +3,13 @@
 //! | message  | from        | answer                    | if repeated            | if lost                                     |
 //! |----------|-------------|---------------------------|------------------------|---------------------------------------------|
 //! | `Open`   | Owner       | –                         | ignored                | its pushes are ignored                      |
-//! | `Push`   | Owner       | `FoldDue`, with others    | ignored by object      | the program folds at its end, merges fetch  |
+//! | `Push`   | Owner       | `FoldDue`, with others    | ignored by copy        | the program folds at its end, merges fetch  |
 //! | `EndJob` | Owner       | –                         | ignored                | repeated by the session                     |
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, NodeId};
-use crate::protocol::node_manager::ObjectIds;
+use crate::protocol::copies::LocatedObjects;
 
 use crate::shell::Wire;
 use crate::task::Parts;
@@ -40,11 +40,7 @@ pub enum MergerMsg {
         /// The lane.
         lane: u32,
         /// The objects in order.
-        objects: ObjectIds,
-        /// The nodes that hold them ...
-        nodes: Vec<NodeId>,
-        /// ... and which of these nodes holds each; `u16::MAX`: it has no bytes.
-        at: Vec<u16>,
+        objects: LocatedObjects,
     },
     /// The job is over: all copies of it go.
     EndJob {

@@ -5,6 +5,7 @@
 //! enum, and the types that it carries. What an actor tells itself is no message: see [`Actor::Event`](crate::shell::Actor::Event), and
 //! `OwnerEvent`, `NodeEvent`, `MergerEvent`, `SchedulerEvent`, `MembershipEvent` and `HostEvent` in their rooms.
 
+pub mod copies;
 pub mod host;
 pub mod membership;
 pub mod merger;

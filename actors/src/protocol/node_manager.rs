@@ -6,57 +6,26 @@
 //! | `DefineSet` | Owner        | –                                     | same content           | repeated by the session       |
 //! | `Recall`    | Owner        | `Recalled` for those not started      | ignored                | the task runs here            |
 //! | `Cancel`    | Owner        | `Completed` where it was done anyway  | ignored                | result is dropped by attempt  |
-//! | `Free`      | Owner        | –                                     | ignored                | freed with the job            |
+//! | `Free`      | Owner        | –                                     | ignored: no name is given twice | freed with the job   |
 //! | `FreeParts` | Owner        | –                                     | ignored                | freed with the object         |
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
 //! | `Watch`     | Owner        | `NodeFigures` now and then regularly  | replaces               | repeated by the session       |
-//! | `TakeStock` | Owner        | `Stock`                               | same answer, or less   | repeated by the session       |
+//! | `TakeInventory` | Owner    | `Inventory`                           | same answer, or less   | repeated by the session       |
 //! | `Doubt`     | Owner        | –                                     | lasts longer           | found out by a fetch          |
 //! | `Doing`     | Owner        | `AttemptState`s, in that order        | same question again    | asked again after the deadline |
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Attempt, JobId, NodeId, SetId, TaskId};
+use crate::protocol::copies::{CopyIds, LocatedObjects};
 use crate::shell::{Reply, Wire};
 use crate::task::{Parts, TaskSpec};
-
-/// A list of object ids as raw bytes: 16 each, big-endian. As short on the wire as it can be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectIds(#[serde(with = "serde_bytes")] Vec<u8>);
-
-impl FromIterator<crate::ids::ObjectId> for ObjectIds {
-    fn from_iter<I: IntoIterator<Item = crate::ids::ObjectId>>(ids: I) -> Self {
-        Self(ids.into_iter().flat_map(|id| id.0.to_be_bytes()).collect())
-    }
-}
-
-impl ObjectIds {
-    /// The ids in order; a torn last one is left out.
-    pub fn iter(&self) -> impl Iterator<Item = crate::ids::ObjectId> + '_ {
-        self.0.as_chunks::<16>().0.iter().map(|bytes| crate::ids::ObjectId(u128::from_be_bytes(*bytes)))
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.0.len() / 16
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// Members of one `DefineSet`: 16 bytes and a node index each, far below the message limit.
 pub const SET_MEMBERS_PER_MESSAGE: usize = 4096;
 
-/// Objects of one `Stock`: 16 bytes each, and up to some 40 for what it is.
-pub(crate) const STOCK_PER_MESSAGE: usize = 2048;
-
-/// In `at` of [`NodeMsg::DefineSet`]: the member has no bytes.
-pub const NO_BYTES: u16 = u16::MAX;
-/// In `at` of [`NodeMsg::DefineSet`]: the member is lost, and is being made again.
-pub const LOST: u16 = u16::MAX - 1;
+/// Copies of one `Inventory`: 16 bytes each, and up to some 45 for what it is.
+pub(crate) const INVENTORY_PER_MESSAGE: usize = 2048;
 
 /// Everything that others can tell a NodeManager.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +37,7 @@ pub enum NodeMsg {
         /// What to run.
         spec: TaskSpec,
     },
-    /// The next members of a set; sent once per node and set, before the first task that uses the set.
+    /// The next members of a set; sent once per node and version of the set, before the first task that uses that.
     DefineSet {
         /// The job.
         job: JobId,
@@ -76,16 +45,14 @@ pub enum NodeMsg {
         run: u32,
         /// The set.
         set: SetId,
+        /// Which copies of its members are meant: a later version, or one of a later run, replaces an earlier one.
+        version: u32,
         /// How many members come before these.
         start: u32,
         /// How many members there are in all.
         total: u32,
         /// Members in order.
-        members: ObjectIds,
-        /// The nodes that hold them ...
-        nodes: Vec<NodeId>,
-        /// ... and which of these nodes holds each, [`NO_BYTES`] or [`LOST`].
-        at: Vec<u16>,
+        members: LocatedObjects,
     },
     /// Give back attempts that have not started.
     Recall {
@@ -103,16 +70,14 @@ pub enum NodeMsg {
         /// Which try.
         attempt: Attempt,
     },
-    /// Nobody needs these objects any more.
+    /// Nobody needs these copies any more.
     Free {
         /// The job.
         job: JobId,
-        /// Which run of it says so.
-        run: u32,
-        /// The objects.
-        objects: ObjectIds,
+        /// The copies.
+        copies: CopyIds,
     },
-    /// Nobody needs these parts of the members of a set any more.
+    /// Nobody needs these parts of the copies that a version of a set means. Who knows another one keeps them: they go with their copies.
     FreeParts {
         /// The job.
         job: JobId,
@@ -120,6 +85,8 @@ pub enum NodeMsg {
         run: u32,
         /// The set.
         set: SetId,
+        /// Which version.
+        version: u32,
         /// Which parts of each member.
         parts: Parts,
     },
@@ -138,8 +105,8 @@ pub enum NodeMsg {
         #[serde(default)]
         sample_ms: u64,
     },
-    /// Say which objects of the job are here: the node was away.
-    TakeStock {
+    /// Say which copies of the job are here: the node was away.
+    TakeInventory {
         /// The job.
         job: JobId,
         /// The node of the job's Owner.

@@ -7,9 +7,9 @@
 //! | `Yielded`     | NodeManager  | –                | ignored by index                   | repeated by the session             |
 //! | `Failed`      | NodeManager  | –                | ignored by attempt                 | repeated by the session             |
 //! | `Recalled`    | NodeManager  | –                | ignored by attempt                 | the task runs where it was          |
-//! | `Stopped`     | NodeManager  | –                | freed again                        | repeated by the session             |
 //! | `Rejected`    | Post         | –                | ignored by attempt                 | task timeout                        |
-//! | `Stock`       | NodeManager  | –                | nothing more is missing            | made again; freed with the job      |
+//! | `Inventory`   | NodeManager  | –                | nothing more is missing            | made again; freed with the job      |
+//! | `SetUnknown`  | NodeManager  | `DefineSet`, before the next attempt there | told once more | the next attempt finds it out, too |
 //! | `TakenOver`   | NodeManager, Scheduler | –      | ignored                            | the log refuses the next entry      |
 //! | `NodeFigures` | NodeManager  | –                | the later replaces the earlier     | the next one comes soon             |
 //! | `FoldDue`     | Merger       | –                | ignored by block                   | the program folds at its end        |
@@ -24,8 +24,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{NodeFigures, Received};
-use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, TaskId};
-use crate::protocol::node_manager::ObjectIds;
+use crate::ids::{Attempt, Epoch, Incarnation, JobId, NodeId, SetId, TaskId};
+use crate::protocol::copies::CopyIds;
 use crate::protocol::scheduler::{Lease, Wait};
 
 use crate::shell::{Reply, SaidBy, Wire};
@@ -99,21 +99,12 @@ pub enum OwnerMsg {
     Recalled {
         /// Who had it.
         node: NodeId,
-        /// The task.
-        task: TaskId,
-        /// Which try.
-        attempt: Attempt,
-    },
-    /// An attempt that was cancelled has stopped without an end: what it sealed before it looked is still there.
-    Stopped {
-        /// Who ran it.
-        node: NodeId,
         /// Which life of the node.
         incarnation: Incarnation,
         /// The task.
         task: TaskId,
-        /// How many outputs it may have sealed.
-        outputs: u32,
+        /// Which try.
+        attempt: Attempt,
     },
     /// A node could not decode what it was told about this task.
     Rejected {
@@ -125,18 +116,27 @@ pub enum OwnerMsg {
         reason: String,
     },
     /// What a node holds of this job; all of it, or as much as goes into one message.
-    Stock {
+    Inventory {
         /// The node.
         node: NodeId,
         /// Which life of the node.
         incarnation: Incarnation,
-        /// What is sealed there, ...
-        objects: ObjectIds,
-        /// ... and what each is: another attempt's may be something else.
+        /// The copies that are sealed there, ...
+        copies: CopyIds,
+        /// ... for each, the number of the copy that an attempt made whose bytes it has; 0: it is no copy that an Owner asked for, ...
+        makers: Vec<u32>,
+        /// ... and what each is.
         outputs: Vec<Output>,
         /// Whether that was all.
         #[serde(default)]
         last: bool,
+    },
+    /// A node was to read a set of which it knows no such version, or a later one.
+    SetUnknown {
+        /// The node.
+        node: NodeId,
+        /// The set.
+        set: SetId,
     },
     /// Another run of the job has begun, or has ended it: this Owner is over.
     TakenOver {
@@ -166,7 +166,7 @@ pub enum OwnerMsg {
         /// The job's lane.
         lane: u32,
         /// The blocks.
-        blocks: ObjectIds,
+        blocks: CopyIds,
         /// Bytes of them that were copied there.
         bytes: u64,
         /// Whether they are fewer than wanted, or not all there, because memory is short.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::error::TaskError;
 use super::in_place::InPlace;
 use super::roots::Roots;
-use crate::ids::{Attempt, JobId, ObjectId, TaskId};
+use crate::ids::{Attempt, CopyId, JobId, TaskId};
 use crate::task::{Consumed, Output, Returns, TaskFigures};
 
 /// Outputs of so many bytes at most are told to the Owner with the completion.
@@ -76,7 +76,7 @@ pub(crate) enum Objects {
 }
 
 impl Objects {
-    fn writer(&self, id: ObjectId, options: WriterOptions) -> ObjectWriter {
+    fn writer(&self, id: CopyId, options: WriterOptions) -> ObjectWriter {
         match self {
             Self::Here(store) => store.writer(id, options),
             Self::Lent(store) => store.writer(id, options),
@@ -271,13 +271,10 @@ impl<'a> TaskContext<'a> {
         let missing = || TaskError::fatal(format!("output {index} of {outputs}"));
         let made = self.made.get_mut(position).ok_or_else(missing)?;
         if let Made::Unwritten = made {
-            let options = WriterOptions {
-                group: self.parts.job.group(),
-                align: Align::One,
-                bytes_hint: bytes,
-                attempt: self.parts.attempt.0,
-            };
-            let writer = self.parts.store.writer(self.parts.task.output(number as u32), options);
+            let maker = self.parts.attempt.makes();
+            let options = WriterOptions { align: Align::One, bytes_hint: bytes, maker: maker.get() };
+            let copy = self.parts.task.output(number as u32).copy(self.parts.job, maker);
+            let writer = self.parts.store.writer(copy, options);
             *made = Made::Open(Box::new(writer));
         }
         match made {

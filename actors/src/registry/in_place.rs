@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use exobus_store::{ObjectMeta, PartMeta, Parts, RangeRead, Store, StoreError};
 
-use crate::ids::ObjectId;
+use crate::ids::CopyId;
 
 /// An object of an argument that is [in place](super::Mode::InPlace): takes no memory of the budget.
 pub struct InPlace {
@@ -38,7 +38,7 @@ impl InPlace {
     ///
     /// # Errors
     /// `NotFound`, `NoSuchPart`.
-    pub(crate) fn new(store: &Store, object: Option<ObjectId>, parts: Parts) -> Result<Self, StoreError> {
+    pub(crate) fn new(store: &Store, object: Option<CopyId>, parts: Parts) -> Result<Self, StoreError> {
         let Some(object) = object else {
             return Ok(Self { source: Source::Here(store.clone()), meta: None, parts: 0..0 });
         };

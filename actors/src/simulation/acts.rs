@@ -15,7 +15,7 @@ use crate::protocol::node_manager::{AttemptState, NodeMsg};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 
-use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId};
 use crate::node_manager::{Flags, Key};
 
 use crate::scheduler::SchedulerLink;
@@ -74,7 +74,7 @@ pub(super) enum Who {
 pub(super) struct Piece {
     pub(super) object: ObjectId,
     pub(super) parts: Parts,
-    pub(super) at: Option<NodeId>,
+    pub(super) at: Option<(NodeId, CopyNumber)>,
 }
 
 /// The arguments of an attempt, taken apart.
@@ -104,7 +104,7 @@ pub(super) enum Act {
     Hand(Work),
     /// Bring an object to the program.
     Read {
-        object: ObjectId,
+        copy: CopyId,
         parts: Parts,
         node: NodeId,
         answer: oneshot::Sender<Result<Block, JobError>>,

@@ -10,14 +10,15 @@ use super::acts::{Act, Answer, Cx, Message, Piece, Pieces, Reads, Timer, Work};
 use super::program::{Params, functions};
 use super::store::Found;
 use crate::event::NodeFigures;
-use crate::ids::{Attempt, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{Attempt, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::node_manager::{Effect, Flags, Key, NodeEvent, NodeState, Phase, Report};
-use crate::protocol::node_manager::{AttemptState, Doing, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::copies::{LocatedObjects, Whereabouts};
+use crate::protocol::node_manager::{AttemptState, Doing, NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::SchedulerMsg;
 
 use crate::task::{
-    FailureKind, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning, TaskFailure, TaskFigures,
+    FailureKind, LocatedSource, Loss, LostObject, Output, Parts, Resources, StillRunning, TaskFailure, TaskFigures,
     TaskSpec,
 };
 
@@ -30,8 +31,9 @@ const VALUE_MAX_BYTES: u64 = 2048;
 /// Members of a set, as far as this node was told of them.
 #[derive(Debug, Default)]
 struct Members {
+    version: (u32, u32),
     total: usize,
-    members: Vec<(ObjectId, Option<NodeId>)>,
+    members: Vec<(ObjectId, Option<(NodeId, CopyNumber)>)>,
     /// One of them is lost.
     lost: bool,
 }
@@ -117,16 +119,10 @@ impl Manager {
     fn message(&mut self, message: NodeMsg, cx: &mut Cx<'_>) {
         match message {
             NodeMsg::Run { owner, spec } => self.run(owner, spec, cx),
-            NodeMsg::DefineSet { job, run, .. }
-            | NodeMsg::Free { job, run, .. }
-            | NodeMsg::FreeParts { job, run, .. }
+            NodeMsg::DefineSet { job, run, .. } | NodeMsg::FreeParts { job, run, .. }
                 if self.is_taken_over(job, run) => {}
-            NodeMsg::DefineSet { job, set, start, total, members, nodes, at, .. } => {
-                let locate =
-                    |at: u16| (at == NO_BYTES).then_some(None).or(nodes.get(usize::from(at)).cloned().map(Some));
-                let members = members.iter().zip(&at);
-                let members: Vec<_> = members.map(|(object, at)| (object, locate(*at))).collect();
-                self.define((job, set), start, total, members);
+            NodeMsg::DefineSet { job, run, set, version, start, total, members } => {
+                self.define((job, set), (run, version), start, total, &members);
             }
             NodeMsg::Recall { job, tasks } => {
                 for (task, attempt) in tasks {
@@ -134,15 +130,17 @@ impl Manager {
                 }
             }
             NodeMsg::Cancel { job, task, attempt } => self.cancel((job, task, attempt)),
-            NodeMsg::Free { objects, .. } => {
-                for object in objects.iter() {
-                    cx.note(|| format!("{object} is freed"));
-                    cx.store.delete(object);
+            NodeMsg::Free { job, copies } => {
+                for copy in copies.iter(job) {
+                    cx.note(|| format!("{copy} is freed"));
+                    cx.store.delete(copy);
                 }
             }
-            NodeMsg::FreeParts { job, set, parts, .. } => self.free_parts((job, set), parts, cx),
+            NodeMsg::FreeParts { job, run, set, version, parts } => {
+                self.free_parts((job, set), (run, version), parts, cx)
+            }
             NodeMsg::EndJob { job } => self.end_job(job, cx),
-            NodeMsg::TakeStock { job, owner, run } => self.take_stock(job, &owner, run, cx),
+            NodeMsg::TakeInventory { job, owner, run } => self.take_inventory(job, &owner, run, cx),
             // Fetches of this world find out by themselves.
             NodeMsg::Doubt { .. } => {}
             NodeMsg::Doing { job, attempts, reply } => {
@@ -185,10 +183,12 @@ impl Manager {
         // What is in memory is taken at once, now and then.
         let here = |piece: &Piece| match &piece.at {
             None => Some(cx.oracle.truth.nothing(piece.object, piece.parts)),
-            Some(node) if node == cx.me => match cx.store.find(piece.object, piece.parts) {
-                Found::Here(parts) => Some(parts),
-                Found::Released | Found::Absent => None,
-            },
+            Some((node, number)) if node == cx.me => {
+                match cx.store.find(piece.object.copy(cx.job, *number), piece.parts) {
+                    Found::Here(parts) => Some(parts),
+                    Found::Released | Found::Absent => None,
+                }
+            }
             Some(_) => None,
         };
         let all_here = || {
@@ -215,20 +215,21 @@ impl Manager {
     /// The arguments of an attempt, as far as this node knows its sets.
     fn pieces(&self, spec: &TaskSpec) -> Result<Pieces, TaskFailure> {
         let arg = |located: &crate::task::LocatedArg| {
-            let parts = located.arg.parts;
-            match located.arg.source {
-                Source::Object(object) => Ok(vec![Piece { object, parts, at: located.at.clone() }]),
-                Source::Set(id) => {
-                    let set = self.sets.get(&(spec.job, id)).filter(|set| set.members.len() == set.total);
+            let parts = located.parts;
+            match &located.source {
+                LocatedSource::Object { object, at } => Ok(vec![Piece { object: *object, parts, at: at.clone() }]),
+                LocatedSource::Set { set: id, version } => {
+                    let version = (spec.attempt.run(), *version);
+                    let set = self.sets.get(&(spec.job, *id));
+                    let set = set.filter(|set| set.version >= version && set.members.len() == set.total);
                     let set = set.ok_or_else(|| {
-                        TaskFailure::new(FailureKind::Error, format!("set {id} was not defined on this node"))
+                        TaskFailure::new(FailureKind::Error, format!("set {id} is not known on this node"))
                     })?;
                     if set.lost {
                         return Err(TaskFailure::new(FailureKind::ArgumentLost, "a member of its set is lost"));
                     }
-                    let piece =
-                        |(object, at): &(ObjectId, Option<NodeId>)| Piece { object: *object, parts, at: at.clone() };
-                    Ok(set.members.iter().map(piece).collect())
+                    let members = set.members.iter().cloned();
+                    Ok(members.map(|(object, at)| Piece { object, parts, at }).collect())
                 }
             }
         };
@@ -285,39 +286,33 @@ impl Manager {
                 let message = OwnerMsg::Yielded { node, incarnation, task, attempt, index, output };
                 match self.attempts.get(&(job, task, attempt)).map(|running| running.owner.clone()) {
                     Some(owner) => self.tell(job, &owner, message, cx),
-                    None => self.tell_of_outputs(job, task, index..index + 1, message, cx),
+                    None => delete_made((job, task, attempt), index..index + 1, cx),
                 }
             }
             Report::Finished { job, task, attempt, outcome, figures, .. } => {
                 let key = (job, task, attempt);
                 let Some(running) = self.forget(key, outcome.is_ok().then_some(figures.micros)) else {
-                    let made = self.cancelled.remove(&key).map_or(0, |cancelled| cancelled.outputs);
-                    match outcome {
-                        Ok((outputs, consumed)) => {
-                            let (made, values) = (outputs.len() as u32, Vec::new());
-                            let message = OwnerMsg::Completed {
-                                node,
-                                incarnation,
-                                task,
-                                attempt,
-                                outputs,
-                                consumed,
-                                figures,
-                                values,
-                            };
-                            self.tell_of_outputs(job, task, 0..made, message, cx);
-                        }
-                        Err(_) if made > 0 => {
-                            let message = OwnerMsg::Stopped { node, incarnation, task, outputs: made };
-                            self.tell_of_outputs(job, task, 0..made, message, cx);
-                        }
-                        Err(_) => {}
+                    let sealed = self.cancelled.remove(&key).map_or(0, |cancelled| cancelled.outputs);
+                    delete_made(key, 0..sealed, cx);
+                    if let (Ok((outputs, consumed)), Some(owner)) = (outcome, self.owners.get(&job).cloned()) {
+                        let values = Vec::new();
+                        let message = OwnerMsg::Completed {
+                            node,
+                            incarnation,
+                            task,
+                            attempt,
+                            outputs,
+                            consumed,
+                            figures,
+                            values,
+                        };
+                        cx.send(&owner, Message::Owner(message));
                     }
                     return;
                 };
                 match outcome {
                     Ok((outputs, consumed)) => {
-                        let values = small(&running.owner, task, &outputs, cx);
+                        let values = small(&running.owner, key, &outputs, cx);
                         let message = OwnerMsg::Completed {
                             node,
                             incarnation,
@@ -331,6 +326,7 @@ impl Manager {
                         self.tell(job, &running.owner, message, cx);
                     }
                     Err(failure) => {
+                        delete_made(key, 0..running.spec.announced_at_its_end(), cx);
                         let failure = self.with_losses(&running.spec, failure, cx);
                         self.fail(key, &running.owner, failure, Some(figures), cx);
                     }
@@ -345,27 +341,15 @@ impl Manager {
             return failure;
         }
         let pieces = self.pieces(spec).unwrap_or_default();
-        let here = pieces.iter().flatten().filter(|piece| piece.at.as_ref() == Some(cx.me));
-        let gone = here.filter(|piece| !cx.store.has(piece.object));
-        let lost = gone.map(|piece| LostObject { object: piece.object, node: cx.me.clone(), loss: Loss::Gone });
+        let here = pieces.iter().flatten().filter_map(|piece| {
+            let (node, number) = piece.at.as_ref()?;
+            (node == cx.me).then_some((piece.object, *number))
+        });
+        let gone = here.filter(|(object, number)| !cx.store.has(object.copy(cx.job, *number)));
+        let node = || cx.me.clone();
+        let lost = gone.map(|(object, number)| LostObject { object, number, node: node(), loss: Loss::Gone });
         let lost: Vec<_> = lost.take(TaskFailure::LOST_MAX).collect();
         if lost.is_empty() { failure } else { TaskFailure::argument_lost(failure.message, lost) }
-    }
-
-    fn tell_of_outputs(
-        &mut self,
-        job: JobId,
-        task: TaskId,
-        outputs: std::ops::Range<u32>,
-        message: OwnerMsg,
-        cx: &mut Cx<'_>,
-    ) {
-        match self.owners.get(&job).cloned() {
-            Some(owner) => cx.send(&owner, Message::Owner(message)),
-            None => outputs.for_each(|index| {
-                cx.store.delete(task.output(index));
-            }),
-        }
     }
 
     fn take_back(&mut self, key: Key) -> Option<Running> {
@@ -378,8 +362,8 @@ impl Manager {
 
     fn recall(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(running) = self.take_back(key) {
-            let (node, (job, task, attempt)) = (cx.me.clone(), key);
-            self.tell(job, &running.owner, OwnerMsg::Recalled { node, task, attempt }, cx);
+            let (node, incarnation, (job, task, attempt)) = (cx.me.clone(), cx.incarnation, key);
+            self.tell(job, &running.owner, OwnerMsg::Recalled { node, incarnation, task, attempt }, cx);
         }
     }
 
@@ -388,40 +372,41 @@ impl Manager {
             && let Some(running) = self.attempts.remove(&key)
         {
             running.flags.cancel();
-            let outputs = if let Returns::Many(outputs) = running.spec.returns { outputs } else { 0 };
+            let outputs = running.spec.announced_at_its_end();
             self.cancelled.insert(key, Cancelled { flags: running.flags, outputs });
         }
     }
 
-    /// `members`: where they are, or `None` for those that are lost.
-    fn define(
-        &mut self,
-        set: (JobId, SetId),
-        start: u32,
-        total: u32,
-        members: Vec<(ObjectId, Option<Option<NodeId>>)>,
-    ) {
+    fn define(&mut self, set: (JobId, SetId), version: (u32, u32), start: u32, total: u32, members: &LocatedObjects) {
         let known = self.sets.entry(set).or_default();
+        if version < known.version {
+            return;
+        }
+        if version > known.version || start == 0 {
+            *known = Members { version, ..Members::default() };
+        }
         known.total = total as usize;
-        if start == 0 {
-            known.members.clear();
-            known.lost = false;
-        }
         if known.members.len() == start as usize {
-            known.lost |= members.iter().any(|(_, at)| at.is_none());
-            known.members.extend(members.into_iter().map(|(object, at)| (object, at.flatten())));
+            for (object, at) in members.iter() {
+                known.lost |= at == Whereabouts::Lost;
+                let at = if let Whereabouts::At(node, number) = at { Some((node, number)) } else { None };
+                known.members.push((object, at));
+            }
         }
     }
 
-    fn free_parts(&mut self, set: (JobId, SetId), parts: Parts, cx: &mut Cx<'_>) {
-        let Some(set) = self.sets.get(&set) else { return };
-        for (object, _) in set.members.iter().filter(|(_, at)| at.as_ref() == Some(cx.me)) {
-            cx.note(|| format!("{parts:?} of {object} are released"));
-            cx.store.release(*object, parts);
+    fn free_parts(&mut self, set: (JobId, SetId), version: (u32, u32), parts: Parts, cx: &mut Cx<'_>) {
+        let Some(set) = self.sets.get(&set).filter(|set| set.version == version) else { return };
+        for (object, at) in &set.members {
+            if let Some((_, number)) = at.as_ref().filter(|(node, _)| node == cx.me) {
+                let copy = object.copy(cx.job, *number);
+                cx.note(|| format!("{parts:?} of {copy} are released"));
+                cx.store.release(copy, parts);
+            }
         }
     }
 
-    fn take_stock(&mut self, job: JobId, owner: &NodeId, run: u32, cx: &mut Cx<'_>) {
+    fn take_inventory(&mut self, job: JobId, owner: &NodeId, run: u32, cx: &mut Cx<'_>) {
         if self.turns_away(job, owner, run, cx) {
             return;
         }
@@ -433,18 +418,19 @@ impl Manager {
         }
         for key in self.state.keys_of(job) {
             self.cancel(key);
-            let (node, (_, task, attempt)) = (cx.me.clone(), key);
-            self.tell(job, owner, OwnerMsg::Recalled { node, task, attempt }, cx);
+            let (node, incarnation, (_, task, attempt)) = (cx.me.clone(), cx.incarnation, key);
+            self.tell(job, owner, OwnerMsg::Recalled { node, incarnation, task, attempt }, cx);
         }
         let held = cx.store.ids();
-        cx.note(|| format!("takes stock for {owner}, run {run}: {} objects", held.len()));
+        cx.note(|| format!("takes an inventory for {owner}, run {run}: {} copies", held.len()));
         let chunks = held.chunks(SET_MEMBERS_PER_MESSAGE).chain(held.is_empty().then_some(&[][..]));
         let count = chunks.clone().count();
-        for (index, objects) in chunks.enumerate() {
+        for (index, held) in chunks.enumerate() {
             let (node, incarnation) = (cx.me.clone(), cx.incarnation);
-            let outputs = objects.iter().filter_map(|object| cx.store.output_of(*object)).collect();
-            let (objects, last) = (objects.iter().copied().collect(), index + 1 == count);
-            self.tell(job, owner, OwnerMsg::Stock { node, incarnation, objects, outputs, last }, cx);
+            let outputs = held.iter().filter_map(|copy| cx.store.output_of(*copy)).collect();
+            let makers = held.iter().filter_map(|copy| cx.store.maker_of(*copy)).map(CopyNumber::get).collect();
+            let (copies, last) = (held.iter().copied().collect(), index + 1 == count);
+            self.tell(job, owner, OwnerMsg::Inventory { node, incarnation, copies, makers, outputs, last }, cx);
         }
     }
 
@@ -523,11 +509,18 @@ impl Manager {
     }
 }
 
+/// Deletes what an attempt has made and its Owner does not count.
+fn delete_made((_, task, attempt): Key, outputs: std::ops::Range<u32>, cx: &mut Cx<'_>) {
+    for index in outputs {
+        cx.store.delete(task.output(index).copy(cx.job, attempt.makes()));
+    }
+}
+
 /// The bytes of small outputs of one part, for an Owner on another node and for its log.
-fn small(owner: &NodeId, task: TaskId, outputs: &[Output], cx: &Cx<'_>) -> Vec<(u32, Bytes)> {
+fn small(owner: &NodeId, (_, task, attempt): Key, outputs: &[Output], cx: &Cx<'_>) -> Vec<(u32, Bytes)> {
     let value = |(index, output): (u32, &Output)| {
         let small = (1..=VALUE_MAX_BYTES).contains(&output.bytes);
-        let whole = cx.store.parts_of(task.output(index)) == Some(1);
+        let whole = cx.store.parts_of(task.output(index).copy(cx.job, attempt.makes())) == Some(1);
         (small && whole).then(|| (index, Bytes::from(vec![0; output.bytes as usize])))
     };
     // What a function returns as its value comes with its report, wherever the Owner is; here that is each single output.

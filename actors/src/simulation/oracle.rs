@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::program::{Truth, meant};
-use crate::ids::{Attempt, Epoch, Incarnation, NodeId, ObjectId, TaskId};
+use super::world::JOB;
+use crate::ids::{Attempt, CopyId, Epoch, Incarnation, NodeId, ObjectId, TaskId};
 use crate::joblog::Past;
 use crate::owner::OwnerState;
 use crate::protocol::scheduler::{Placement, Refusal};
@@ -38,11 +39,11 @@ pub(super) struct Oracle {
     pub(super) truth: Truth,
     pub(super) work: Work,
     pub(super) finding: Option<String>,
-    /// Objects that faults took from nodes.
-    taken: BTreeSet<(NodeId, ObjectId)>,
-    /// Objects that Owners have freed: of which run the last one was. One that was replaced and has not heard of it may free what the
+    /// Copies that faults took from nodes.
+    taken: BTreeSet<(NodeId, CopyId)>,
+    /// Copies that Owners have freed: of which run the last one was. One that was replaced and has not heard of it may free what the
     /// next one has found; that is made again.
-    freed: BTreeMap<(NodeId, ObjectId), u32>,
+    freed: BTreeMap<(NodeId, CopyId), u32>,
     /// The latest run of the program. What Owners of earlier ones still think is wrong, and means nothing.
     run: u32,
     /// Tasks that the log had done when the program began again.
@@ -53,10 +54,6 @@ pub(super) struct Oracle {
     /// What the client was told, by question.
     pub(super) answers: BTreeMap<u64, Result<Placement, Refusal>>,
     begun: BTreeMap<TaskId, u64>,
-    /// When each attempt was handed out, by the count of those that were.
-    handed_at: BTreeMap<(TaskId, Attempt), u64>,
-    /// The same, of the last attempt of each task.
-    last_handed: BTreeMap<TaskId, u64>,
     /// Times that a job stood still for long.
     pub(super) quiet: u64,
 }
@@ -69,14 +66,14 @@ impl Oracle {
         }
     }
 
-    /// A fault has taken an object.
-    pub(super) fn took(&mut self, node: &NodeId, object: ObjectId) {
-        self.taken.insert((node.clone(), object));
+    /// A fault has taken a copy.
+    pub(super) fn took(&mut self, node: &NodeId, copy: CopyId) {
+        self.taken.insert((node.clone(), copy));
     }
 
-    /// The Owner of a run frees an object.
-    pub(super) fn frees(&mut self, run: u32, node: &NodeId, object: ObjectId) {
-        self.freed.insert((node.clone(), object), run);
+    /// The Owner of a run frees a copy.
+    pub(super) fn frees(&mut self, run: u32, node: &NodeId, copy: CopyId) {
+        self.freed.insert((node.clone(), copy), run);
     }
 
     /// Somebody begins to reign.
@@ -105,9 +102,6 @@ impl Oracle {
     pub(super) fn resumed(&mut self, past: &Past) {
         self.run = self.run.max(past.runs);
         self.done = past.done.iter().map(|done| done.task).collect();
-        if self.done.len() < past.done.len() {
-            self.found(|| "the log has a task done twice".to_owned());
-        }
     }
 
     pub(super) fn placed(&mut self, slot: u64, answer: Result<Placement, Refusal>) {
@@ -121,9 +115,7 @@ impl Oracle {
     /// An attempt is handed to a node.
     pub(super) fn handed(&mut self, spec: &TaskSpec) {
         self.work.handed += 1;
-        self.handed_at.insert((spec.id, spec.attempt), self.work.handed);
-        self.last_handed.insert(spec.id, self.work.handed);
-        if spec.attempt.0 % 10_000 > 500 {
+        if spec.attempt.makes().counted() > 500 {
             self.found(|| format!("attempt {} of task {}", spec.attempt, spec.id));
         }
     }
@@ -153,12 +145,12 @@ impl Oracle {
     pub(super) fn completed(
         &mut self,
         accepted: bool,
-        first: bool,
+        logged: bool,
         (_node, _incarnation): (&NodeId, Incarnation),
         task: TaskId,
         attempt: Attempt,
     ) {
-        if first && !accepted {
+        if logged && !accepted {
             self.found(|| format!("attempt {attempt} of task {task} counts although it was not accepted"));
         }
     }
@@ -185,13 +177,11 @@ impl Oracle {
         }
         for lost in failure.lost.iter().filter(|lost| lost.loss == Loss::Gone) {
             // Where the Owner still thinks that it is there, something must have taken it.
-            let here = state.lookup(lost.object).is_some_and(|(_, at)| at == lost.node);
-            let key = (lost.node.clone(), lost.object);
+            let copy = lost.object.copy(JOB, lost.number);
+            let here = state.lookup(lost.object).is_some_and(|(_, at, counts)| at == lost.node && counts == copy);
+            let key = (lost.node.clone(), copy);
             let fault = self.taken.contains(&key) || self.freed.get(&key).is_some_and(|run| *run < state.run());
-            // Another reader needed parts of it that were released: it was freed to be made again there, which that one had no part in.
-            let maker = self.truth.maker(lost.object).and_then(|maker| self.last_handed.get(&maker));
-            let made_again = maker > self.handed_at.get(&(task, attempt));
-            if here && !fault && !made_again {
+            if here && !fault {
                 self.found(|| {
                     format!(
                         "attempt {attempt} of task {task} on {node} lost object {} of {} to nobody's fault",

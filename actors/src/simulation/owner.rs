@@ -19,23 +19,21 @@ use super::acts::{Cx, Message, Timer};
 use super::program::Job;
 use crate::event::{EventKind, NodeState};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, Notify, ProgramCall, Teller};
-use crate::ids::{Attempt, Incarnation, JobId, NodeId, ObjectId, TaskId};
+use crate::ids::{Attempt, CopyId, Incarnation, JobId, JobSecret, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, Past, TaskDone};
 use crate::protocol;
-use crate::protocol::node_manager::{AttemptState, Doing, LOST, NO_BYTES, NodeMsg, SET_MEMBERS_PER_MESSAGE};
+use crate::protocol::node_manager::{AttemptState, Doing, NodeMsg, SET_MEMBERS_PER_MESSAGE};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 
-use crate::owner::{
-    Asker, Effect, Freed, Held, Leasing, Look, OwnerEvent, OwnerState, Tracker, Watchdog, Whereabouts, positions,
-};
+use crate::owner::{Asker, DeferredFrees, Effect, Freed, Leasing, Look, OwnerEvent, OwnerState, Tracker, Watchdog};
 
 use crate::shell::{Post, Reply, mailbox};
 use crate::task::{JobError, Output, Parts, Resources};
 
 const TICK: Duration = Duration::from_secs(1);
 const FAREWELL: Duration = Duration::from_millis(500);
-const STOCK_DEADLINE: Duration = Duration::from_secs(3);
+const INVENTORY_DEADLINE: Duration = Duration::from_secs(3);
 const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -104,14 +102,14 @@ pub(super) struct Owner {
     job: JobId,
     state: OwnerState,
     leasing: Leasing,
-    held: Held<JobResult>,
+    deferred: DeferredFrees<JobResult>,
     log: Option<Log>,
     /// Nodes that are to say what they hold.
     awaited: BTreeSet<NodeId>,
     waiters: BTreeMap<Tracker, Waiter>,
     next_tracker: Tracker,
     nodes: BTreeSet<NodeId>,
-    frees: BTreeMap<NodeId, Vec<ObjectId>>,
+    frees: BTreeMap<NodeId, Vec<CopyId>>,
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
     /// The question which nodes there are.
     listing: Option<(u64, Duration)>,
@@ -154,6 +152,8 @@ impl Owner {
         };
         let handle = Futures::new(FuturesParts {
             job,
+            secret: JobSecret::from_u128(job.as_u128()),
+            run: past.runs,
             owner: address.inlet(),
             store,
             functions,
@@ -168,7 +168,7 @@ impl Owner {
             job,
             state: OwnerState::new(job),
             leasing: Leasing::default(),
-            held: Held::default(),
+            deferred: DeferredFrees::default(),
             log: Some(Log { run: name, last, waiting: VecDeque::new(), asked: None, noted: 0, written: 0 }),
             awaited: BTreeSet::new(),
             waiters: BTreeMap::new(),
@@ -202,10 +202,10 @@ impl Owner {
             cx.oracle.resumed(&past);
             self.state.resume(past);
             for node in self.state.alive_nodes() {
-                self.take_stock(&node, cx);
+                self.take_inventory(&node, cx);
                 self.awaited.insert(node);
             }
-            cx.after(STOCK_DEADLINE, Timer::Settle);
+            cx.after(INVENTORY_DEADLINE, Timer::Settle);
         }
         if self.awaited.is_empty() {
             self.settle();
@@ -242,12 +242,10 @@ impl Owner {
         cx.send(node, Message::Node(message));
     }
 
-    fn take_stock(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
+    fn take_inventory(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
         cx.note(|| format!("{node} is asked what it holds"));
         let (job, owner, run) = (self.job, cx.me.clone(), self.state.run());
-        self.send_frees(node, cx);
-        self.held.asked(node);
-        self.tell(node, NodeMsg::TakeStock { job, owner, run }, cx);
+        self.tell(node, NodeMsg::TakeInventory { job, owner, run }, cx);
     }
 
     pub(super) fn handle(&mut self, event: OwnerEvent, cx: &mut Cx<'_>) {
@@ -259,9 +257,9 @@ impl Owner {
             OwnerEvent::NodeState { node, incarnation, state } => self.node_state(&node, incarnation, state),
             OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerEvent::Log(news) => self.log_news(news, cx),
-            OwnerEvent::Unreadable { object, parts, node, answer } => {
-                self.state.unreadable(object, &node);
-                self.get(object, parts, answer, cx);
+            OwnerEvent::Unreadable { copy, parts, answer } => {
+                self.state.unreadable(copy);
+                self.get(ObjectId::of_copy(copy).0, parts, answer, cx);
             }
             OwnerEvent::Settle => self.settle(),
             OwnerEvent::Close => {
@@ -283,14 +281,14 @@ impl Owner {
         match message {
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
                 let before = self.state.counts();
-                let first = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
+                let made_by = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
                 let accepted = self.state.counts().finished > before.finished;
-                cx.oracle.completed(accepted, first, (&node, incarnation), task, attempt);
-                if node != *cx.me {
-                    self.state.values(&node, task, &values);
-                }
-                if first && self.log.is_some() {
-                    self.note(Entry::Done(TaskDone { task, node, outputs, consumed, values }));
+                cx.oracle.completed(accepted, made_by.is_some(), (&node, incarnation), task, attempt);
+                if let Some(made_by) = made_by {
+                    if node != *cx.me {
+                        self.state.values(task, attempt, &values);
+                    }
+                    self.note(Entry::Done(TaskDone { task, node, outputs, made_by, consumed, values }));
                 }
             }
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {
@@ -301,18 +299,18 @@ impl Owner {
                 cx.oracle.failed(&self.state, &node, task, attempt, &failure);
                 self.state.failed((&node, incarnation), task, attempt, failure, figures);
             }
-            OwnerMsg::Recalled { node, task, attempt } => self.state.recalled(&node, task, attempt),
-            OwnerMsg::Stopped { node, incarnation, task, outputs } => {
-                self.state.stopped((&node, incarnation), task, outputs);
+            OwnerMsg::Recalled { node, incarnation, task, attempt } => {
+                self.state.recalled((&node, incarnation), task, attempt);
             }
-            OwnerMsg::Stock { node, incarnation, objects, outputs, last } => {
-                objects.iter().for_each(|object| cx.note(|| format!("{node} holds {object}")));
-                let objects = self.held.stock(&node, objects.iter().zip(outputs).collect(), last);
-                self.state.stock(&node, incarnation, objects.into_iter());
+            OwnerMsg::Inventory { node, incarnation, copies, makers, outputs, last } => {
+                copies.iter(self.job).for_each(|copy| cx.note(|| format!("{node} holds {copy}")));
+                let held = copies.iter(self.job).zip(makers).zip(outputs);
+                self.state.inventory((&node, incarnation), held.map(|((copy, maker), output)| (copy, maker, output)));
                 if last {
                     self.heard(&node);
                 }
             }
+            OwnerMsg::SetUnknown { node, set } => self.state.set_unknown(&node, set),
             OwnerMsg::TakenOver { run } if run > self.state.run() && self.ending.is_none() => self.taken_over(),
             OwnerMsg::TakenOver { .. } => {}
             OwnerMsg::Leases { epoch, leases, wait } if self.leasing.is_of_now(epoch, cx.link.epoch()) => {
@@ -389,28 +387,15 @@ impl Owner {
     fn act(&mut self, effect: Effect, cx: &mut Cx<'_>) {
         match effect {
             Effect::DefineSet { node, set } => {
-                let members = self.state.set_members(set);
+                let (version, members) = self.state.set_members(set);
                 let (job, run, total) = (self.job, self.state.run(), members.len() as u32);
                 let chunks = members.chunks(SET_MEMBERS_PER_MESSAGE).chain(members.is_empty().then_some(&[][..]));
                 for (index, chunk) in chunks.enumerate() {
-                    let (nodes, at) = positions(chunk.iter().map(|(_, at)| match at {
-                        Whereabouts::At(node) => Ok(node),
-                        Whereabouts::NoBytes => Err(NO_BYTES),
-                        Whereabouts::Lost => Err(LOST),
-                    }));
-                    let members = chunk.iter().map(|(object, _)| *object).collect();
-                    let start = (index * SET_MEMBERS_PER_MESSAGE) as u32;
-                    self.tell(&node, NodeMsg::DefineSet { job, run, set, start, total, members, nodes, at }, cx);
+                    let (start, members) = ((index * SET_MEMBERS_PER_MESSAGE) as u32, chunk.iter().cloned().collect());
+                    self.tell(&node, NodeMsg::DefineSet { job, run, set, version, start, total, members }, cx);
                 }
             }
             Effect::Run { node, spec } => {
-                if spec.attempt > Attempt(1) {
-                    let may_hold = |set| self.state.has_member_of(set, spec.id);
-                    for (node, freed) in self.held.in_the_way(&node, &spec, may_hold) {
-                        self.free_now(node, freed, cx);
-                    }
-                    self.send_frees(&node, cx);
-                }
                 cx.oracle.handed(&spec);
                 let owner = cx.me.clone();
                 self.tell(&node, NodeMsg::Run { owner, spec: *spec }, cx);
@@ -420,33 +405,31 @@ impl Owner {
                 let job = self.job;
                 self.tell(&node, NodeMsg::Cancel { job, task, attempt }, cx);
             }
-            Effect::Free { node, object } => self.free_when_durable(node, Freed::Object(object), cx),
-            Effect::Restore { object, .. } => {
-                self.held.keep(cx.me, object);
-                if let Some(frees) = self.frees.get_mut(cx.me) {
-                    frees.retain(|freed| *freed != object);
-                }
-                let made = cx.oracle.truth.of(object).cloned();
-                if !made.is_some_and(|made| cx.store.seal(object, &made)) {
-                    self.state.not_restored(object);
+            Effect::Free { node, copy } => self.free_when_durable(node, Freed::Copy(copy), cx),
+            Effect::Restore { copy, maker, .. } => {
+                let made = cx.oracle.truth.of(ObjectId::of_copy(copy).0).cloned();
+                if !made.is_some_and(|made| cx.store.seal(copy, &made, maker)) {
+                    self.state.not_restored(copy);
                 }
             }
-            Effect::TakeStock { node } => {
+            Effect::TakeInventory { node } => {
                 self.nodes.remove(&node);
-                self.take_stock(&node, cx);
+                self.take_inventory(&node, cx);
             }
             Effect::Doubt { node, of } => {
                 let message = NodeMsg::Doubt { job: self.job, nodes: of.into() };
                 self.tell(&node, message, cx);
             }
-            Effect::FreeParts { node, set, parts } => self.free_when_durable(node, Freed::Parts(set, parts), cx),
+            Effect::FreeParts { node, set, version, parts } => {
+                self.free_when_durable(node, Freed::Parts(set, version, parts), cx);
+            }
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, cx),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),
             Effect::Demand(demand) => {
                 self.leasing.wants(demand);
                 self.say_demand(cx);
             }
-            Effect::Event { kind: EventKind::TaskCopied { task, attempt, slow, .. }, .. } => {
+            Effect::Event { kind: EventKind::TaskSpeculated { task, attempt, slow, .. }, .. } => {
                 cx.oracle.work.copied += 1;
                 cx.note(|| format!("{task:.8} #{attempt} is a copy of one that takes long on {slow}"));
             }
@@ -472,10 +455,10 @@ impl Owner {
 
     fn send_frees(&mut self, node: &NodeId, cx: &mut Cx<'_>) {
         let (job, run) = (self.job, self.state.run());
-        let objects = self.frees.remove(node).unwrap_or_default();
-        objects.iter().for_each(|object| cx.oracle.frees(run, node, *object));
-        if !objects.is_empty() {
-            self.tell(node, NodeMsg::Free { job, run, objects: objects.into_iter().collect() }, cx);
+        let copies = self.frees.remove(node).unwrap_or_default();
+        copies.iter().for_each(|copy| cx.oracle.frees(run, node, *copy));
+        if !copies.is_empty() {
+            self.tell(node, NodeMsg::Free { job, copies: copies.into_iter().collect() }, cx);
         }
     }
 
@@ -559,7 +542,7 @@ impl Owner {
         for (node, states) in std::mem::take(&mut self.answers) {
             for state in states.iter().filter(|state| state.doing == Doing::NotHere) {
                 cx.note(|| format!("{:.8} #{} was lost on the way to {node}", state.task, state.attempt));
-                self.state.recalled(&node, state.task, state.attempt);
+                self.state.recalled((&node, self.state.life_of(&node)), state.task, state.attempt);
             }
         }
         self.flush(cx);

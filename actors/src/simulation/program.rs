@@ -81,7 +81,7 @@ impl Digest {
 
     /// These parts of an object.
     pub(super) fn read(&mut self, object: ObjectId, parts: &[Output]) {
-        self.0.write(&object.0.to_le_bytes());
+        self.0.write(&object.as_u128().to_le_bytes());
         for part in parts {
             self.0.write(&part.bytes.to_le_bytes());
             self.0.write(&part.rows.to_le_bytes());
@@ -103,7 +103,7 @@ impl Params {
     pub(super) fn make(&self, output: ObjectId, digest: u128) -> Made {
         let part = |part: u32| {
             let mut hasher = XxHash3_128::new();
-            hasher.write(&output.0.to_le_bytes());
+            hasher.write(&output.as_u128().to_le_bytes());
             hasher.write(&digest.to_le_bytes());
             hasher.write(&part.to_le_bytes());
             let hash = hasher.finish_128();
@@ -136,7 +136,6 @@ pub(super) fn meant(made: &[Output], parts: Parts) -> &[Output] {
 #[derive(Default)]
 pub(super) struct Truth {
     objects: BTreeMap<ObjectId, Made>,
-    makers: BTreeMap<ObjectId, TaskId>,
     sets: BTreeMap<SetId, Vec<ObjectId>>,
     /// What was submitted, and how many outputs each task has.
     pub(super) tasks: BTreeMap<TaskId, u32>,
@@ -147,11 +146,6 @@ pub(super) struct Truth {
 impl Truth {
     pub(super) fn of(&self, object: ObjectId) -> Option<&Made> {
         self.objects.get(&object)
-    }
-
-    /// The task that makes an object.
-    pub(super) fn maker(&self, object: ObjectId) -> Option<TaskId> {
-        self.makers.get(&object).copied()
     }
 
     /// These parts of an object, as who was told that it is empty reads them.
@@ -191,7 +185,6 @@ impl Truth {
             self.commits.insert(task);
         }
         for output in (0..outputs).map(|index| task.output(index)) {
-            self.makers.insert(output, task);
             self.objects.insert(output, params.make(output, digest));
         }
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::dice::Dice;
 use super::owner::Run;
 use crate::election;
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Incarnation, JobSecret, NodeId};
 use crate::joblog::{Entry, Past};
 use crate::task::JobError;
 
@@ -192,7 +192,7 @@ impl Server {
         }
         let last = self.last() + 1;
         let name = format!("{}-{node}-{}", past.runs, incarnation.0);
-        let (entries, id) = (vec![Entry::Run { node }], format!("{name}-opens"));
+        let (entries, id) = (vec![Entry::Run { node, secret: JobSecret::from_u128(0) }], format!("{name}-opens"));
         self.records.push(Kept(Record { entries, sequence: last, id }, Duration::MAX));
         (Answered::Runs(Run { past, name, last }), true)
     }

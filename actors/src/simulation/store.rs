@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::program::{Made, meant, sum};
-use crate::ids::ObjectId;
+use crate::ids::{CopyId, CopyNumber};
 use crate::task::{Output, Parts};
 
 /// The objects of a node. Bytes that were read are the reader's: who deletes an object takes it from nobody.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    objects: BTreeMap<ObjectId, Kept>,
+    objects: BTreeMap<CopyId, Kept>,
 }
 
 #[derive(Debug)]
 struct Kept {
     made: Made,
+    /// The attempt that made these bytes.
+    maker: CopyNumber,
     /// Parts that nobody will ask for again.
     released: BTreeSet<u32>,
 }
@@ -29,20 +31,15 @@ pub(super) enum Found {
 }
 
 impl Store {
-    /// An object is complete. One of the same content is kept, if it lacks nothing; false where there is another one of that name.
-    pub(super) fn seal(&mut self, object: ObjectId, made: &Made) -> bool {
-        match self.objects.get(&object) {
-            Some(kept) if kept.made != *made => false,
-            Some(kept) if kept.released.is_empty() => true,
-            _ => {
-                self.objects.insert(object, Kept { made: made.clone(), released: BTreeSet::new() });
-                true
-            }
-        }
+    /// A copy is complete, of what this attempt made; false where there is one of that name, and it is another one.
+    pub(super) fn seal(&mut self, copy: CopyId, made: &Made, maker: CopyNumber) -> bool {
+        let kept = || Kept { made: made.clone(), maker, released: BTreeSet::new() };
+        let kept = self.objects.entry(copy).or_insert_with(kept);
+        kept.made == *made && kept.maker == maker
     }
 
-    pub(super) fn find(&self, object: ObjectId, parts: Parts) -> Found {
-        let Some(kept) = self.objects.get(&object) else { return Found::Absent };
+    pub(super) fn find(&self, copy: CopyId, parts: Parts) -> Found {
+        let Some(kept) = self.objects.get(&copy) else { return Found::Absent };
         let range = match parts {
             Parts::All => 0..kept.made.len() as u32,
             Parts::Range(start, end) => start..end,
@@ -53,26 +50,31 @@ impl Store {
         Found::Here(meant(&kept.made, parts).to_vec())
     }
 
-    pub(super) fn has(&self, object: ObjectId) -> bool {
-        self.objects.contains_key(&object)
+    pub(super) fn has(&self, copy: CopyId) -> bool {
+        self.objects.contains_key(&copy)
     }
 
     /// The bytes of a small object of one part.
-    pub(super) fn parts_of(&self, object: ObjectId) -> Option<usize> {
-        Some(self.objects.get(&object)?.made.len())
+    pub(super) fn parts_of(&self, copy: CopyId) -> Option<usize> {
+        Some(self.objects.get(&copy)?.made.len())
+    }
+
+    /// The attempt that made the bytes of a copy.
+    pub(super) fn maker_of(&self, copy: CopyId) -> Option<CopyNumber> {
+        Some(self.objects.get(&copy)?.maker)
     }
 
     /// What an object is, as a whole.
-    pub(super) fn output_of(&self, object: ObjectId) -> Option<Output> {
-        Some(sum(&self.objects.get(&object)?.made))
+    pub(super) fn output_of(&self, copy: CopyId) -> Option<Output> {
+        Some(sum(&self.objects.get(&copy)?.made))
     }
 
-    pub(super) fn delete(&mut self, object: ObjectId) -> bool {
-        self.objects.remove(&object).is_some()
+    pub(super) fn delete(&mut self, copy: CopyId) -> bool {
+        self.objects.remove(&copy).is_some()
     }
 
-    pub(super) fn release(&mut self, object: ObjectId, parts: Parts) {
-        if let Some(kept) = self.objects.get_mut(&object) {
+    pub(super) fn release(&mut self, copy: CopyId, parts: Parts) {
+        if let Some(kept) = self.objects.get_mut(&copy) {
             let range = match parts {
                 Parts::All => 0..kept.made.len() as u32,
                 Parts::Range(start, end) => start..end,
@@ -81,7 +83,7 @@ impl Store {
         }
     }
 
-    pub(super) fn ids(&self) -> Vec<ObjectId> {
+    pub(super) fn ids(&self) -> Vec<CopyId> {
         self.objects.keys().copied().collect()
     }
 

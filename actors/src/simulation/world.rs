@@ -27,14 +27,14 @@ use crate::protocol::host::{HostMsg, JobSpec};
 use crate::protocol::membership::Beat;
 use crate::protocol::scheduler::SchedulerMsg;
 
-use crate::ids::{Incarnation, JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, Incarnation, JobId, NodeId};
 
 use crate::node_manager::Key;
 
 use crate::shell::Reply;
 use crate::task::{JobError, Parts, TaskSpec};
 
-const JOB: JobId = JobId::from_u128(1);
+pub(super) const JOB: JobId = JobId::from_u128(1);
 /// A node is asked again for so long for what is to be fetched.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a job may take once everything is well.
@@ -120,7 +120,7 @@ enum What {
     },
     Read {
         at: At,
-        object: ObjectId,
+        copy: CopyId,
         parts: Parts,
         from: NodeId,
         answer: AnswerTo,
@@ -375,9 +375,9 @@ impl World {
                     self.stage(at, key, spec, pieces, until);
                 }
             }
-            What::Read { at, object, parts, from, answer, until } => {
+            What::Read { at, copy, parts, from, answer, until } => {
                 if self.is_now(at) {
-                    self.read(at, (object, parts, from), answer, until);
+                    self.read(at, (copy, parts, from), answer, until);
                 }
             }
             What::Fault(fault) => self.fault(fault),
@@ -493,9 +493,9 @@ impl World {
                     process.executors.queue.push_back(work);
                 }
             }
-            Act::Read { object, parts, node: from, answer } => {
+            Act::Read { copy, parts, node: from, answer } => {
                 let (delay, until) = (self.dice.millis(1..30), self.now + PATIENCE);
-                self.after(delay, What::Read { at, object, parts, from, answer, until });
+                self.after(delay, What::Read { at, copy, parts, from, answer, until });
             }
             Act::Note(text) => self.note(Some(node), || text),
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use exobus_store::{Block, Clock, Fill, ObjectId, PartMeta, StoreError};
+use exobus_store::{Block, Clock, CopyId, Fill, PartMeta, StoreError};
 
 use super::copy::{self, CopyError, Target};
 use super::error::{LinkError, PeerName, TransferError};
@@ -149,7 +149,7 @@ impl Connection {
                     results.push(Ok(block));
                     continue;
                 }
-                Err(Failure::Item(error)) => error,
+                Err(Failure::Item(error)) => *error,
                 Err(Failure::Link(error)) => {
                     let error = error.of(&self.peer, progress.bytes());
                     broken = Some(error.clone());
@@ -171,19 +171,19 @@ impl Connection {
     }
 
     /// Whether the item's bytes follow.
-    fn bytes_follow(&mut self, head: &AnswerHead, object: ObjectId) -> Result<(), Failure> {
+    fn bytes_follow(&mut self, head: &AnswerHead, object: CopyId) -> Result<(), Failure> {
         let peer = self.peer.clone();
         match head.status {
             Status::Here => head.verify(&[])?,
             Status::Absent => {
                 head.verify(&[])?;
-                return Err(Failure::Item(TransferError::Absent { peer, object }));
+                return Err(Failure::Item(Box::new(TransferError::Absent { peer, object })));
             }
             Status::Failed => {
                 let body = self.link.read_vec(head.length)?;
                 head.verify(&body)?;
                 let reason = String::from_utf8_lossy(&body).into_owned();
-                return Err(Failure::Item(TransferError::Failed { peer, object, reason }));
+                return Err(Failure::Item(Box::new(TransferError::Failed { peer, object, reason })));
             }
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Connection {
         fill.finish().map_err(|error| match error {
             StoreError::Corrupt { .. } => Failure::Corrupt(error.to_string()),
             StoreError::Incomplete { .. } => Failure::Link(LinkError::Garbled(error.to_string())),
-            cause => Failure::Item(TransferError::Store { object, cause }),
+            cause => Failure::Item(Box::new(TransferError::Store { object, cause })),
         })
     }
 
@@ -209,7 +209,7 @@ impl Connection {
         parts: &[PartMeta],
         target: &Target,
         progress: &Progress,
-    ) -> Result<ObjectId, TransferError> {
+    ) -> Result<CopyId, TransferError> {
         let object = target.object;
         let range = wire::byte_range(parts);
         let begun = self.bytes_follow(head, object);
@@ -217,13 +217,13 @@ impl Connection {
             Ok(()) => match copy::receive(&mut self.link, parts, target, progress) {
                 Ok(copy) => return Ok(copy),
                 Err(CopyError::Link(error)) => Failure::Link(error),
-                Err(CopyError::Store(cause)) => Failure::Item(TransferError::Store { object, cause }),
+                Err(CopyError::Store(cause)) => Failure::Item(Box::new(TransferError::Store { object, cause })),
                 Err(CopyError::Corrupt(cause)) => Failure::Corrupt(cause),
             },
             Err(failure) => failure,
         };
         Err(match failure {
-            Failure::Item(error) => error,
+            Failure::Item(error) => *error,
             Failure::Link(error) => error.of(&self.peer, progress.bytes()),
             Failure::Corrupt(cause) => TransferError::Corrupt { peer: self.peer.clone(), object, cause },
         })
@@ -237,7 +237,7 @@ enum Failure {
     /// The bytes are wrong.
     Corrupt(String),
     /// Only this item is concerned.
-    Item(TransferError),
+    Item(Box<TransferError>),
 }
 
 impl From<LinkError> for Failure {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exobus_store::{Align, ObjectId, ObjectMeta, PartMeta, Parts, Store, StoreError, WriterOptions};
+use exobus_store::{Align, CopyId, ObjectMeta, PartMeta, Parts, Store, StoreError, WriterOptions};
 use twox_hash::XxHash3_128;
 
 use super::error::LinkError;
@@ -14,9 +14,8 @@ use crate::random::Random;
 /// What a copy is made with.
 pub(super) struct Target {
     pub(super) store: Store,
-    pub(super) object: ObjectId,
+    pub(super) object: CopyId,
     pub(super) parts: Parts,
-    pub(super) group: u128,
     /// Makes its id.
     pub(super) random: Arc<dyn Random>,
 }
@@ -42,10 +41,10 @@ impl From<StoreError> for CopyError {
     }
 }
 
-/// The id of a copy: like no other, so that a copy is never taken for the original.
-fn copy_id(target: &Target) -> ObjectId {
-    let bytes = [target.object.0, target.random.next_u128()].map(u128::to_le_bytes);
-    ObjectId(XxHash3_128::oneshot(bytes.as_flattened()))
+/// The name of a private copy: like no other, so that it is never taken for the original.
+fn private_name(target: &Target) -> CopyId {
+    let bytes = [target.object.bits, target.random.next_u128()].map(u128::to_le_bytes);
+    CopyId::new(target.object.group, XxHash3_128::oneshot(bytes.as_flattened()))
 }
 
 /// Writes the parts that come over `link` as a new object; its id. A writer that is dropped frees everything.
@@ -54,15 +53,15 @@ pub(super) fn receive(
     parts: &[PartMeta],
     target: &Target,
     progress: &Progress,
-) -> Result<ObjectId, CopyError> {
-    let id = copy_id(target);
+) -> Result<CopyId, CopyError> {
+    let id = private_name(target);
     let bytes = parts.iter().map(|part| part.bytes).sum();
     // Parts in the original may be aligned for who reads them in place; so are they here then.
     let aligned = parts.iter().all(|part| part.offset.is_multiple_of(64));
     let options = WriterOptions {
         align: if aligned { Align::SixtyFour } else { Align::One },
         bytes_hint: bytes,
-        ..WriterOptions::new(target.group)
+        ..WriterOptions::default()
     };
     let mut writer = target.store.writer(id, options);
     let mut position = wire::byte_range(parts).start;

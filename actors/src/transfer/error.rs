@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use exobus_store::{ObjectId, StoreError};
+use exobus_store::{CopyId, StoreError};
 
 use super::wire::WireError;
 
@@ -118,7 +118,7 @@ pub enum TransferError {
         /// The other node.
         peer: PeerName,
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// Which part.
         cause: String,
     },
@@ -128,7 +128,7 @@ pub enum TransferError {
         /// The other node.
         peer: PeerName,
         /// The object.
-        object: ObjectId,
+        object: CopyId,
     },
     /// The other node has it but cannot read it.
     #[error("{peer} cannot read object {object}: {reason}")]
@@ -136,7 +136,7 @@ pub enum TransferError {
         /// The other node.
         peer: PeerName,
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// Its words.
         reason: String,
     },
@@ -144,7 +144,7 @@ pub enum TransferError {
     #[error("object {object} cannot be stored here: {cause}")]
     Store {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// What the store said.
         cause: StoreError,
     },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use exobus_store::{Block, ObjectId, Store};
+use exobus_store::{Block, CopyId, Store};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -192,7 +192,7 @@ waiting! {
 
 waiting! {
     /// A copy under way: its id.
-    Copying, Result<ObjectId, TransferError>, Result<ObjectId, TransferError>,
+    Copying, Result<CopyId, TransferError>, Result<CopyId, TransferError>,
     |copy| copy.flatten()
 }
 
@@ -209,8 +209,8 @@ pub(super) fn each(queue: &Queue, peer: &PeerName, items: Vec<FetchItem>) -> Fet
     FetchEach(Waiting::begin(queue, peer, items.len(), |done| Work::Fetch { items, done }))
 }
 
-pub(super) fn copy(queue: &Queue, peer: &PeerName, store: Store, item: Item, group: u128) -> Copying {
+pub(super) fn copy(queue: &Queue, peer: &PeerName, store: Store, item: Item) -> Copying {
     let random = queue.random();
-    let target = Target { store, object: item.0, parts: item.1, group, random };
+    let target = Target { store, object: item.0, parts: item.1, random };
     Copying(Waiting::begin(queue, peer, 1, |done| Work::Copy { target, done }))
 }

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use exobus_store::{Clock, Fill, ObjectId, PartMeta, Parts, Store};
+use exobus_store::{Clock, CopyId, Fill, PartMeta, Parts, Store};
 
 pub use error::{PeerName, TransferError};
 pub use fetch::{Copying, Directories, Fetch, FetchEach};
@@ -60,7 +60,7 @@ use token::ClusterToken;
 use crate::random::{Random, SystemRandom};
 
 /// Parts of an object, as they are asked for.
-pub type Item = (ObjectId, Parts);
+pub type Item = (CopyId, Parts);
 
 /// The directories of the items of a request, in order; `None` where the peer does not have it.
 pub type DirectoryList = Vec<Option<Vec<PartMeta>>>;
@@ -146,7 +146,7 @@ impl Default for ClientOptions {
 #[derive(Debug)]
 pub struct FetchItem {
     /// The object.
-    pub object: ObjectId,
+    pub object: CopyId,
     /// Which parts.
     pub parts: Parts,
     /// Memory for them, granted for the [`PartMeta`]s that the peer's directory has for these parts.
@@ -297,9 +297,9 @@ impl TransferClient {
 
     /// Copies parts of an object from `peer` into `store`, into memory if there is any, else to its disk, so that
     /// objects larger than memory can be read as streams. The answer is the id of the copy: a new one, an object of
-    /// its own in `group`, never equal to that of the original, and deleted by whoever asked for it.
-    pub fn copy_here(&self, store: &Store, peer: impl Into<PeerName>, item: Item, group: u128) -> Copying {
-        fetch::copy(&self.queue, &peer.into(), store.clone(), item, group)
+    /// its own in the group of the original, never equal to that of the original, and deleted by whoever asked for it.
+    pub fn copy_here(&self, store: &Store, peer: impl Into<PeerName>, item: Item) -> Copying {
+        fetch::copy(&self.queue, &peer.into(), store.clone(), item)
     }
 
     /// Bytes of parts that arrived since the start.

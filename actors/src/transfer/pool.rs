@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use exobus_store::{Block, Clock, Hold, ObjectId};
+use exobus_store::{Block, Clock, CopyId, Hold};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
@@ -48,7 +48,7 @@ pub(super) enum Work {
     },
     Copy {
         target: Target,
-        done: oneshot::Sender<Result<ObjectId, TransferError>>,
+        done: oneshot::Sender<Result<CopyId, TransferError>>,
     },
 }
 

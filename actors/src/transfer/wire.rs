@@ -4,8 +4,8 @@
 //! hello    client  magic "exoT" | version u16 | token u16 | from u16 | to u16 | token | from | to
 //! welcome  server  magic "exoT" | version u16 | status u8 | text u8 | text          (12 bytes and less than 256)
 //!
-//! request  client  kind u8 | 0 u8 x3 | items u32 | 0 u64 | check u64 | items x item
-//!          item    object u128 | first part u32 | end part u32                      (all parts: twice u32::MAX)
+//! request  client  kind u8 | 0 u8 x3 | items u32 | group u128 | check u64 | items x item   (copies of one job)
+//!          item    copy u128 | first part u32 | end part u32                        (all parts: twice u32::MAX)
 //! answer   server  for each item in order: index u32 | status u8 | 0 u8 x3 | length u64 | check u64 | body
 //! ```
 //!
@@ -26,13 +26,13 @@
 
 use std::ops::Range;
 
-use exobus_store::{ObjectId, PartMeta, Parts, RowHash};
+use exobus_store::{CopyId, PartMeta, Parts, RowHash};
 use twox_hash::XxHash3_64;
 
 /// Begins every connection, both ways.
 pub const MAGIC: [u8; 4] = *b"exoT";
 /// The version of this layout; both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a hello before its texts.
 pub const HELLO_BYTES: usize = 12;
 /// Longest token or node name in a hello, bytes.
@@ -40,7 +40,9 @@ pub const HELLO_TEXT_MAX: usize = 256;
 /// Bytes of a welcome before its text.
 pub const WELCOME_BYTES: usize = 8;
 /// Bytes of a request before its items.
-pub const REQUEST_BYTES: usize = 24;
+pub const REQUEST_BYTES: usize = 32;
+/// Those of them that the check covers.
+const REQUEST_CHECKED_BYTES: usize = REQUEST_BYTES - 8;
 /// Bytes of one item of a request.
 pub const ITEM_BYTES: usize = 24;
 /// Most items in one request.
@@ -102,8 +104,8 @@ pub enum Kind {
 /// One thing asked for: parts of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The object.
-    pub object: ObjectId,
+    /// The copy.
+    pub object: CopyId,
     /// Which parts.
     pub parts: Parts,
 }
@@ -137,6 +139,7 @@ pub struct RequestHead {
     pub kind: Kind,
     /// Of how many items.
     pub items: usize,
+    group: u128,
     check: u64,
 }
 
@@ -306,9 +309,11 @@ pub fn decode_welcome_head(bytes: &[u8]) -> Result<(bool, usize), WireError> {
 /// Encodes a request.
 ///
 /// # Panics
-/// With more than [`ITEMS_MAX`] items: callers split.
+/// With more than [`ITEMS_MAX`] items, or items of several groups: callers split.
 pub fn encode_request(kind: Kind, items: &[Item]) -> Vec<u8> {
     assert!(items.len() <= ITEMS_MAX, "{} items in one request", items.len());
+    let group = items.first().map_or(0, |item| item.object.group);
+    assert!(items.iter().all(|item| item.object.group == group), "items of several groups in one request");
     let mut bytes = Vec::with_capacity(REQUEST_BYTES + items.len() * ITEM_BYTES);
     let kind = match kind {
         Kind::Directory => 1,
@@ -317,18 +322,19 @@ pub fn encode_request(kind: Kind, items: &[Item]) -> Vec<u8> {
     };
     bytes.extend_from_slice(&[kind, 0, 0, 0]);
     bytes.extend_from_slice(&(items.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&[0; 16]);
+    bytes.extend_from_slice(&group.to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
     for item in items {
         let (first, end) = match item.parts {
             Parts::All => (u32::MAX, u32::MAX),
             Parts::Range(first, end) => (first, end),
         };
-        bytes.extend_from_slice(&item.object.0.to_le_bytes());
+        bytes.extend_from_slice(&item.object.bits.to_le_bytes());
         bytes.extend_from_slice(&first.to_le_bytes());
         bytes.extend_from_slice(&end.to_le_bytes());
     }
-    let check = check_of(&bytes[..16], &bytes[REQUEST_BYTES..]);
-    bytes[16..REQUEST_BYTES].copy_from_slice(&check.to_le_bytes());
+    let check = check_of(&bytes[..REQUEST_CHECKED_BYTES], &bytes[REQUEST_BYTES..]);
+    bytes[REQUEST_CHECKED_BYTES..REQUEST_BYTES].copy_from_slice(&check.to_le_bytes());
     bytes
 }
 
@@ -349,8 +355,11 @@ pub fn decode_request_head(bytes: &[u8]) -> Result<RequestHead, WireError> {
     if items > ITEMS_MAX {
         return Err(WireError::Field { field: "number of items", value: items as u64 });
     }
-    fields.zero::<8>("padding of a request")?;
-    Ok(RequestHead { kind, items, check: fields.u64()? })
+    let group = fields.u128()?;
+    if items == 0 && group != 0 {
+        return Err(WireError::Field { field: "group of a request for nothing", value: group as u64 });
+    }
+    Ok(RequestHead { kind, items, group, check: fields.u64()? })
 }
 
 /// The items of a request.
@@ -361,20 +370,21 @@ pub fn decode_items(head: &RequestHead, bytes: &[u8]) -> Result<Vec<Item>, WireE
     if bytes.len() != head.items * ITEM_BYTES {
         return Err(WireError::Short { have: bytes.len(), need: head.items * ITEM_BYTES });
     }
-    let mut header = [0; 16];
+    let mut header = [0; REQUEST_CHECKED_BYTES];
     header[0] = match head.kind {
         Kind::Directory => 1,
         Kind::Read => 2,
         Kind::Verify => 3,
     };
     header[4..8].copy_from_slice(&(head.items as u32).to_le_bytes());
+    header[8..].copy_from_slice(&head.group.to_le_bytes());
     if check_of(&header, bytes) != head.check {
         return Err(WireError::Check);
     }
     let mut fields = Fields(bytes);
     let mut items = Vec::with_capacity(bytes.len() / ITEM_BYTES);
     while !fields.0.is_empty() {
-        let object = ObjectId(fields.u128()?);
+        let object = CopyId::new(head.group, fields.u128()?);
         let parts = match (fields.u32()?, fields.u32()?) {
             (u32::MAX, u32::MAX) => Parts::All,
             (first, end) if first <= end => Parts::Range(first, end),

@@ -10,8 +10,9 @@ fn parts() -> impl Strategy<Value = Parts> {
 }
 
 fn items() -> impl Strategy<Value = Vec<Item>> {
-    let item = (any::<u128>(), parts()).prop_map(|(object, parts)| Item { object: ObjectId(object), parts });
-    proptest::collection::vec(item, 0..50)
+    let items = (any::<u128>(), proptest::collection::vec((any::<u128>(), parts()), 0..50));
+    let item = |group, (bits, parts)| Item { object: CopyId::new(group, bits), parts };
+    items.prop_map(move |(group, items)| items.into_iter().map(|it| item(group, it)).collect())
 }
 
 fn decode_request(bytes: &[u8]) -> Result<(Kind, Vec<Item>), WireError> {
@@ -106,7 +107,7 @@ proptest! {
 
 #[test]
 fn every_truncation_is_an_error() {
-    let item = Item { object: ObjectId(5), parts: Parts::Range(1, 2) };
+    let item = Item { object: CopyId::new(3, 5), parts: Parts::Range(1, 2) };
     let request = encode_request(Kind::Read, &[item]);
     for length in 0..request.len() {
         let head = decode_request_head(&request[..length]);
@@ -139,6 +140,7 @@ fn impossible_fields_are_named() {
     assert_eq!(with(0, &[9]), "kind of a request is 9");
     assert_eq!(with(4, &u32::MAX.to_le_bytes()), "number of items is 4294967295");
     assert_eq!(with(2, &[1]), "padding of a request is 1");
+    assert_eq!(with(8, &[7]), "group of a request for nothing is 7");
     let hello = encode_hello(&Hello { token: b"t", from: "a", to: "b" });
     let mut long = hello.clone();
     long[6..8].copy_from_slice(&257_u16.to_le_bytes());
@@ -150,14 +152,21 @@ fn impossible_fields_are_named() {
 }
 
 #[test]
+#[should_panic(expected = "items of several groups")]
+fn a_request_for_copies_of_several_groups_cannot_be_made() {
+    let items = [1, 2].map(|group| Item { object: CopyId::new(group, 5), parts: Parts::All });
+    encode_request(Kind::Read, &items);
+}
+
+#[test]
 fn a_refusal_of_another_version_is_understood() {
-    let mut refusal = encode_welcome(Err("speaks version 1, this node 2"));
-    refusal[4] = 2;
+    let mut refusal = encode_welcome(Err("speaks version 2, this node 3"));
+    refusal[4] = 3;
     assert_eq!(decode_welcome_head(&refusal), Ok((true, 29)));
     let mut welcome = encode_welcome(Ok("n1"));
     assert_eq!(decode_welcome_head(&welcome), Ok((false, 2)));
-    welcome[4] = 2;
-    assert_eq!(decode_welcome_head(&welcome), Err(WireError::Version { theirs: 2 }));
+    welcome[4] = 3;
+    assert_eq!(decode_welcome_head(&welcome), Err(WireError::Version { theirs: 3 }));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exobus_store::{Block, Clock, ObjectId};
+use exobus_store::{Block, Clock, CopyId};
 use tracing::debug;
 
 use super::client::Connection;
@@ -127,7 +127,7 @@ impl Worker {
         progress: &Progress,
         connection: &mut Option<Connection>,
         target: &Target,
-    ) -> Result<ObjectId, TransferError> {
+    ) -> Result<CopyId, TransferError> {
         let item = Item { object: target.object, parts: target.parts };
         let absent = || TransferError::Absent { peer: progress.peer().clone(), object: item.object };
         let parts =

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use exobus_actors::ids::RowHash;
+use exobus_actors::ids::{Attempt, RowHash};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub fn checks(context: &mut TaskContext<'_>, params: Checks) -> Result<(), TaskE
     for path in &params.paths {
         context.check_path(path)?;
     }
-    if params.aborts && context.attempt().0 == 1 {
+    if params.aborts && context.attempt() == Attempt::FIRST {
         std::process::abort();
     }
     Ok(())
@@ -75,7 +75,7 @@ pub fn ends(context: &mut TaskContext<'_>, params: Ends) -> Result<u64, TaskErro
     eprintln!("the last words of attempt {}", context.attempt());
     let is_over = match &params.mark {
         Some(mark) => std::fs::File::create_new(mark).is_err(),
-        None => context.attempt().0 > params.attempts,
+        None => context.attempt().makes().counted() > params.attempts,
     };
     if is_over {
         return Ok(length);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use exobus_actors::event::NodeState;
 use exobus_actors::futures::Futures;
-use exobus_actors::ids::{Epoch, Incarnation, JobId, NodeId};
+use exobus_actors::ids::{CopyId, Epoch, Incarnation, JobId, NodeId};
 use exobus_actors::protocol::membership::{Beat, Figures, MembershipMsg};
 use exobus_actors::protocol::owner::{self, OwnerMsg};
 use exobus_actors::protocol::scheduler::{Shape, Wait};
@@ -82,7 +82,8 @@ async fn a_node_that_was_declared_dead_begins_another_life_with_its_store_and_wo
     let before = b.post().incarnation();
 
     // An object in the store, of a job that is hosted elsewhere, say; and a job that is hosted here, with a task that runs.
-    let kept = b.store().put(a.new_job().as_u128(), b"kept").unwrap().id;
+    let elsewhere = a.new_job().group();
+    let kept = b.store().put(b"kept", |content| CopyId::new(elsewhere, content)).unwrap().id;
     let (told, ready) = tokio::sync::oneshot::channel();
     let hosted = {
         let b = b.clone();

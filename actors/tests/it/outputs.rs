@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::ids::RowHash;
+use exobus_actors::ids::{Attempt, ObjectId, RowHash};
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
@@ -51,7 +51,7 @@ async fn first_bytes(futures: &Futures, outputs: &[ObjectRef]) -> Result<Vec<u8>
 /// Fails once, after the first of three outputs.
 #[task(name = "test.fails_between")]
 fn fails_between(context: &mut TaskContext<'_>) -> Result<(), TaskError> {
-    let attempt = context.attempt().0 as u8;
+    let attempt = context.attempt().makes().counted() as u8;
     write(context, 0, attempt, 1 << 12)?;
     context.seal_output(0)?;
     if attempt == 1 {
@@ -69,7 +69,10 @@ fn outputs_that_an_attempt_sealed_before_it_failed_are_not_those_of_the_next() {
         let outputs = futures.submit_many(fails_between, &(), &[], 3, TaskOptions::default())?;
         futures.wait_all(&outputs).await?;
         assert_eq!(futures.stat(&outputs[1]).await?.bytes, 0, "never written");
-        // The first attempt wrote other bytes: were they still there, the second could not have sealed its own.
+        // What the first attempt had sealed went with it: other bytes, under another name.
+        let sealed = store.inventory(futures.job().group());
+        let makers: Vec<_> = sealed.iter().filter_map(|(meta, _)| ObjectId::of_copy(meta.id).1).collect();
+        assert_eq!(makers, [Attempt::nth(2).makes(); 2]);
         let first = first_bytes(&futures, &[outputs[0].clone(), outputs[2].clone()]).await?;
         drop(outputs);
         until(|| store.stats().objects == 0).await;
@@ -191,10 +194,10 @@ fn an_output_is_sealed_once_and_then_has_no_writer() {
     };
     let said = run(&node, program).unwrap();
     let message = |outcome: &Result<(), JobError>| match outcome {
-        Err(JobError::Task { failure, attempt, .. }) => Some((failure.message.clone(), attempt.0)),
+        Err(JobError::Task { failure, attempt, .. }) => Some((failure.message.clone(), *attempt)),
         _ => None,
     };
-    let refused = |message: &str| Some((message.to_owned(), 1));
+    let refused = |message: &str| Some((message.to_owned(), Attempt::FIRST));
     assert_eq!(
         said.iter().map(message).collect::<Vec<_>>(),
         [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::ids::{JobId, NodeId};
+use exobus_actors::ids::{CopyId, JobId, NodeId};
 use exobus_actors::joblog::LogsLink;
 use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::protocol::host::JobSpec;
@@ -50,7 +50,8 @@ async fn a_node_that_was_restarted_is_asked_what_it_still_has() {
     // Of a job that nobody runs any more: it is in the way of nobody.
     let foreign = JobId::from_u128(77);
     for number in 0..BLOCKS {
-        cluster.node("b").store().put(foreign.group(), &vec![100 + number as u8; BLOCK_BYTES as usize]).unwrap();
+        let content = vec![100 + number as u8; BLOCK_BYTES as usize];
+        cluster.node("b").store().put(&content, |content| CopyId::new(foreign.group(), content)).unwrap();
     }
 
     let restarted = cluster.clone();
@@ -58,7 +59,7 @@ async fn a_node_that_was_restarted_is_asked_what_it_still_has() {
         let blocks = (0..BLOCKS).map(|number| futures.submit_with(kept_block, &number, &[], rather_on("b", true)));
         let blocks: Vec<ObjectRef> = blocks.collect::<Result<_, _>>()?;
         futures.wait_all(&blocks).await?;
-        let had = restarted.node("b").store().ids_of(futures.job().group()).len() as u64;
+        let had = restarted.node("b").store().inventory(futures.job().group()).len() as u64;
         let again = restarted.clone();
         tokio::task::spawn_blocking(move || {
             again.stop("b");
@@ -68,9 +69,9 @@ async fn a_node_that_was_restarted_is_asked_what_it_still_has() {
         .await
         .unwrap();
         let b = restarted.node("b");
-        let kept = b.store().ids_of(futures.job().group()).len() as u64;
+        let kept = b.store().inventory(futures.job().group()).len() as u64;
         assert!(kept > 0, "what was spilled is there");
-        assert!(b.store().ids_of(foreign.group()).is_empty(), "and nothing of a job that is over");
+        assert!(b.store().inventory(foreign.group()).is_empty(), "and nothing of a job that is over");
         let (mut sum, made) = (0, MADE.load(Ordering::SeqCst));
         for block in &blocks {
             let whole = futures.submit_with(sum_block, &(), &[block.arg()], rather_on("b", true))?;

@@ -11,6 +11,7 @@ use super::frame::{
     Challenge, FrameError, HEADER_BYTES, Half, Header, Kind, challenge, fix_checksum, is_authentic, seal, versions,
 };
 use super::opening::{Opening, SessionKeys};
+use super::state::VERSIONS;
 use super::{Endpoint, EndpointEvents, Event, Peer, SessionError, SessionOptions};
 use crate::auth::{Credentials, Key};
 use crate::subject::{Subject, Subjects};
@@ -20,6 +21,8 @@ use crate::{Bus, Message, SubscribeOptions, Subscription};
 const PATIENCE: Duration = Duration::from_secs(600);
 const ME: Half = Half { incarnation: 1, epoch: 1 };
 const MY_CHALLENGE: Challenge = [7; 16];
+/// The versions that this build speaks, as they stand in a hello.
+const OURS: [u8; 4] = [VERSIONS.0 as u8, 0, VERSIONS.1 as u8, 0];
 
 fn subjects() -> Subjects {
     Subjects::new("test").unwrap()
@@ -80,7 +83,7 @@ impl Raw {
 
     fn frame(&self, kind: Kind, seq: u64, items: u32, body: &[u8]) -> BytesMut {
         let header = Header {
-            version: if matches!(kind, Kind::Data | Kind::Ack) { 2 } else { 1 },
+            version: if matches!(kind, Kind::Data | Kind::Ack) { VERSIONS.1 as u8 } else { 1 },
             kind,
             gap: false,
             ack_now: false,
@@ -117,7 +120,7 @@ impl Raw {
 
     /// Says hello and hears the welcome, which answers the challenge.
     async fn meet(&mut self) {
-        self.publish(self.hello([2, 0, 2, 0]));
+        self.publish(self.hello(OURS));
         let (header, frame) = self.hears_a(Kind::Welcome).await;
         assert!(is_authentic(&frame, self.opening.receiving(), Some(&MY_CHALLENGE)));
         self.peer = header.from;
@@ -165,7 +168,7 @@ async fn what_was_said_in_one_session_is_nothing_in_the_next() {
     let (b, mut b_events) = open(&bus, "b", 1).await;
     let mut a = Raw::new(&bus).await;
     a.meet().await;
-    let (hello, said) = (a.hello([2, 0, 2, 0]), a.data(1, 1, b"\0\x01x\x03buy"));
+    let (hello, said) = (a.hello(OURS), a.data(1, 1, b"\0\x01x\x03buy"));
     a.publish(said.clone());
     assert_eq!(items(next(&mut b_events).await), [("x".into(), "buy".into())]);
     // Again in the same session: it has the number of one that was taken.
@@ -198,7 +201,7 @@ async fn a_peer_of_another_version_is_told_and_refused() {
     let Event::Unsupported { peer, theirs: (7, 9) } = &event else { panic!("{event:?}") };
     assert_eq!(peer.node, "a");
     let (_, refusal) = raw.hears_a(Kind::Refuse).await;
-    assert_eq!(versions(&refusal), Ok((2, 2)), "the refusal says what we speak");
+    assert_eq!(versions(&refusal), Ok(VERSIONS), "the refusal says what we speak");
     b.drain(PATIENCE).await.unwrap();
     assert!(matches!(b.send("a", "x", Bytes::new()), Err(SessionError::Unsupported { .. })));
     // A later incarnation of the node may speak ours.
@@ -216,10 +219,10 @@ async fn a_release_without_macs_is_refused_with_both_versions() {
     let mut raw = Raw::new(&bus).await;
     raw.publish(raw.hello_without_mac([1, 0, 1, 0]));
     let (_, refusal) = raw.hears_a(Kind::Refuse).await;
-    assert_eq!(versions(&refusal), Ok((2, 2)), "it hears what we speak");
+    assert_eq!(versions(&refusal), Ok(VERSIONS), "it hears what we speak");
     assert_eq!(b.stats().frames_of_strangers, 1);
-    let error = FrameError::Release { theirs: (1, 1), ours: (2, 2) }.to_string();
-    assert!(error.contains("speaks versions 1 to 1 of sessions, this one speaks 2 to 2: run one release"), "{error}");
+    let error = FrameError::Release { theirs: (1, 1), ours: VERSIONS }.to_string();
+    assert!(error.contains("speaks versions 1 to 1 of sessions, this one speaks 3 to 3: run one release"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +232,7 @@ async fn what_anybody_can_have_refused_is_no_refusal_to_who_was_met() {
     let mut a = Raw::new(&bus).await;
     a.meet().await;
     // Somebody says hello as a release without MACs, and as the half that `a` is.
-    for versions in [[1, 0, 1, 0], [2, 0, 2, 0]] {
+    for versions in [[1, 0, 1, 0], OURS] {
         a.publish(a.hello_without_mac(versions));
         let (header, refusal) = a.hears_a(Kind::Refuse).await;
         assert_eq!(header.to, ME);
@@ -258,7 +261,7 @@ async fn a_refusal_of_who_speaks_a_version_of_ours_is_none() {
     let mut a = Raw::new(&bus).await;
     let (header, hello) = a.hears_a(Kind::Hello).await;
     a.peer = header.from;
-    let mut refusal = a.frame(Kind::Refuse, 0, 0, &[&[2, 0, 2, 0][..], &MY_CHALLENGE].concat());
+    let mut refusal = a.frame(Kind::Refuse, 0, 0, &[&OURS[..], &MY_CHALLENGE].concat());
     seal(&mut refusal, a.opening.sending(), Some(&challenge(&hello).unwrap()));
     a.publish(refusal.freeze());
     a.meet().await;
@@ -284,7 +287,7 @@ fn recorded_hello(bus: &Bus, name: &str) -> Bytes {
     };
     let mut frame = BytesMut::zeroed(HEADER_BYTES);
     header.write(&mut frame);
-    frame.extend_from_slice(&[2, 0, 2, 0]);
+    frame.extend_from_slice(&OURS);
     frame.extend_from_slice(&MY_CHALLENGE);
     let opening = Opening::new(bus.credentials(), subjects().prefix(), name, "b", Key::random()).unwrap();
     seal(&mut frame, opening.sending(), None);
@@ -337,7 +340,7 @@ async fn what_was_said_before_is_no_sign_of_life() {
     let (b, mut b_events) = open(&bus, "b", 1).await;
     let mut a = Raw::new(&bus).await;
     a.meet().await;
-    let said = [a.hello([2, 0, 2, 0]), a.data(1, 1, b"\0\x01x\x02hi"), {
+    let said = [a.hello(OURS), a.data(1, 1, b"\0\x01x\x02hi"), {
         let mut ack = a.frame(Kind::Ack, 0, 0, &[]);
         seal(&mut ack, &a.keys.as_ref().unwrap().sending, None);
         ack.freeze()

@@ -94,7 +94,7 @@ pub(crate) fn commit(context: &mut TaskContext<'_>, params: CommitParams) -> Res
 /// What the temporaries of an attempt are called. As long for every attempt: what two attempts of a task return must agree (law
 /// 4).
 fn attempt_name(context: &TaskContext<'_>) -> String {
-    format!("{}-{:05}", context.task(), context.attempt().0)
+    format!("{}-{:05}", context.task(), context.attempt().makes().get())
 }
 
 /// Begins a file of a task in the folder `output`. `bytes_hint`: how long it will be, where that is known, else 0.

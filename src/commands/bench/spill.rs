@@ -13,7 +13,7 @@ use std::{
 
 use exobus_actors::ids::NodeId;
 use exobus_shuffle::files::AlignedBuffer;
-use exobus_store::{Clock, Parts, RealDisk, Store, StoreError, SystemClock};
+use exobus_store::{Clock, CopyId, Parts, RealDisk, Store, StoreError, SystemClock};
 use rustix::fs::OFlags;
 
 use super::{data::noise, node, programs::Figures};
@@ -76,7 +76,7 @@ fn through(store: &Store, total: u64, object_bytes: usize) -> Result<(f64, f64),
     let began = clock.now();
     for number in 0..count {
         object[..8].copy_from_slice(&number.to_le_bytes());
-        ids.push(store.put(GROUP, &object)?.id);
+        ids.push(store.put(&object, |content| CopyId::new(GROUP, content))?.id);
     }
     let put = clock.now() - began;
     let began = clock.now();

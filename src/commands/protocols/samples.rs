@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use exobus_actors::{
     event::{Event, EventKind, NodeFigures, Received},
-    ids::{Attempt, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
+    ids::{Attempt, CopyNumber, Epoch, Incarnation, JobId, LeaseId, NodeId, ObjectId, RowHash, SetId, TaskId},
+    protocol::copies::{CopyIds, LocatedObjects, Whereabouts},
     protocol::host::{ClientMsg, HostMsg, JobEnd, JobSpec},
     protocol::membership::{Beat, Figures, MembershipMsg},
     protocol::merger::MergerMsg,
@@ -14,8 +15,8 @@ use exobus_actors::{
     protocol::scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
-        Arg, Consumed, JobError, LocatedArg, Loss, LostObject, Output, Parts, Resources, Returns, Source, StillRunning,
-        TaskFailure, TaskFigures, TaskSpec, TaskTiming,
+        Consumed, JobError, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns,
+        StillRunning, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
     },
 };
 
@@ -66,9 +67,21 @@ fn output() -> Output {
     Output { bytes: 128_000_000, rows: 1_280_000, row_hash: RowHash(0xabcd) }
 }
 
+fn object(number: u128) -> ObjectId {
+    ObjectId::from_u128(number << 32)
+}
+
+fn copies() -> CopyIds {
+    [1, 2].map(|number| object(number).copy(job(), CopyNumber::FIRST)).into_iter().collect()
+}
+
+fn located(second: Whereabouts) -> LocatedObjects {
+    [(object(1), Whereabouts::At(node(), CopyNumber::FIRST)), (object(2), second)].into_iter().collect()
+}
+
 fn failure() -> TaskFailure {
-    let lost = LostObject { object: ObjectId(42), node: node(), loss: Loss::Gone };
-    TaskFailure::argument_lost("object 2a is not on n1 at 127.0.0.1:7001", [lost])
+    let lost = LostObject { object: object(42), number: CopyNumber::FIRST, node: node(), loss: Loss::Gone };
+    TaskFailure::argument_lost(format!("object {} is not on n1 at 127.0.0.1:7001", object(42)), [lost])
 }
 
 fn task_figures() -> TaskFigures {
@@ -195,7 +208,7 @@ fn owner() -> Vec<OwnerMsg> {
             node: node(),
             incarnation: INCARNATION,
             task: task(),
-            attempt: Attempt(1),
+            attempt: Attempt::nth(1),
             outputs: vec![output()],
             consumed: vec![consumed],
             figures: task_figures(),
@@ -205,7 +218,7 @@ fn owner() -> Vec<OwnerMsg> {
             node: node(),
             incarnation: INCARNATION,
             task: task(),
-            attempt: Attempt(1),
+            attempt: Attempt::nth(1),
             index: 4,
             output: output(),
         },
@@ -213,35 +226,30 @@ fn owner() -> Vec<OwnerMsg> {
             node: node(),
             incarnation: INCARNATION,
             task: task(),
-            attempt: Attempt(2),
+            attempt: Attempt::nth(2),
             failure: failure(),
             figures: Some(task_figures()),
         },
-        OwnerMsg::Recalled { node: node(), task: task(), attempt: Attempt(1) },
-        OwnerMsg::Stopped { node: node(), incarnation: INCARNATION, task: task(), outputs: 8 },
+        OwnerMsg::Recalled { node: node(), incarnation: INCARNATION, task: task(), attempt: Attempt::nth(1) },
         OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
-        OwnerMsg::Stock {
+        OwnerMsg::Inventory {
             node: node(),
             incarnation: INCARNATION,
-            objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
+            copies: copies(),
+            makers: vec![CopyNumber::FIRST.get(), 0],
             outputs: vec![output(), output()],
             last: true,
         },
+        OwnerMsg::SetUnknown { node: node(), set: SetId::from_u128(0x5e7) },
         OwnerMsg::TakenOver { run: 1 },
         OwnerMsg::NodeFigures {
             node: node(),
             figures: figures(),
             received: vec![Received { from: NodeId::new("n2"), bytes: 9_000_000, micros: 12_000 }],
             last: false,
-            running: vec![StillRunning { task: task(), attempt: Attempt(1), micros: 4_200_000 }],
+            running: vec![StillRunning { task: task(), attempt: Attempt::nth(1), micros: 4_200_000 }],
         },
-        OwnerMsg::FoldDue {
-            node: node(),
-            lane: 0,
-            blocks: [ObjectId(1), ObjectId(2)].into_iter().collect(),
-            bytes: 64_000_000,
-            tight: true,
-        },
+        OwnerMsg::FoldDue { node: node(), lane: 0, blocks: copies(), bytes: 64_000_000, tight: true },
         OwnerMsg::Why { ask: true, reply: Reply::to(NodeId::new("client-1"), 3) },
         OwnerMsg::Cancel,
     ]
@@ -254,9 +262,9 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
         OwnerMsg::Yielded { .. } => "Yielded",
         OwnerMsg::Failed { .. } => "Failed",
         OwnerMsg::Recalled { .. } => "Recalled",
-        OwnerMsg::Stopped { .. } => "Stopped",
         OwnerMsg::Rejected { .. } => "Rejected",
-        OwnerMsg::Stock { .. } => "Stock",
+        OwnerMsg::Inventory { .. } => "Inventory",
+        OwnerMsg::SetUnknown { .. } => "SetUnknown",
         OwnerMsg::NodeFigures { .. } => "NodeFigures",
         OwnerMsg::FoldDue { .. } => "FoldDue",
         OwnerMsg::Why { .. } => "Why",
@@ -267,14 +275,13 @@ fn owner_variant(message: &OwnerMsg) -> &'static str {
 
 fn node_manager() -> Vec<NodeMsg> {
     let set = SetId::from_u128(0x5e7);
-    let objects = || [ObjectId(1), ObjectId(2)].into_iter().collect();
     let spec = TaskSpec {
         job: job(),
         id: task(),
-        attempt: Attempt(1),
+        attempt: Attempt::nth(1),
         function: "sort.reduce@1".into(),
         params: vec![0x80].into(),
-        args: vec![LocatedArg { arg: Arg { source: Source::Set(set), parts: Parts::one(7) }, at: None }],
+        args: vec![LocatedArg { source: LocatedSource::Set { set, version: 1 }, parts: Parts::one(7) }],
         returns: Returns::One,
         target_bytes: 0,
         resources: Resources::cpu(1000),
@@ -290,21 +297,20 @@ fn node_manager() -> Vec<NodeMsg> {
             job: job(),
             run: 1,
             set,
+            version: 1,
             start: 0,
             total: 2,
-            members: objects(),
-            nodes: vec![node()],
-            at: vec![0, 0],
+            members: located(Whereabouts::Lost),
         },
-        NodeMsg::Recall { job: job(), tasks: vec![(task(), Attempt(1))] },
-        NodeMsg::Cancel { job: job(), task: task(), attempt: Attempt(1) },
-        NodeMsg::Free { job: job(), run: 1, objects: objects() },
-        NodeMsg::FreeParts { job: job(), run: 1, set, parts: Parts::one(7) },
+        NodeMsg::Recall { job: job(), tasks: vec![(task(), Attempt::nth(1))] },
+        NodeMsg::Cancel { job: job(), task: task(), attempt: Attempt::nth(1) },
+        NodeMsg::Free { job: job(), copies: copies() },
+        NodeMsg::FreeParts { job: job(), run: 1, set, version: 1, parts: Parts::one(7) },
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
-        NodeMsg::TakeStock { job: job(), owner: node(), run: 1 },
+        NodeMsg::TakeInventory { job: job(), owner: node(), run: 1 },
         NodeMsg::Doubt { job: job(), nodes: vec![node()] },
-        NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt(1))], reply: Reply::to(node(), 4) },
+        NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt::nth(1))], reply: Reply::to(node(), 4) },
     ]
 }
 
@@ -318,7 +324,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::FreeParts { .. } => "FreeParts",
         NodeMsg::EndJob { .. } => "EndJob",
         NodeMsg::Watch { .. } => "Watch",
-        NodeMsg::TakeStock { .. } => "TakeStock",
+        NodeMsg::TakeInventory { .. } => "TakeInventory",
         NodeMsg::Doubt { .. } => "Doubt",
         NodeMsg::Doing { .. } => "Doing",
     }
@@ -328,13 +334,7 @@ fn merger() -> Vec<MergerMsg> {
     let ranges = vec![Parts::Range(40, 60), Parts::Range(60, 80)];
     vec![
         MergerMsg::Open { job: job(), owner: node(), lane: 0, ranges, fold_at: 8 },
-        MergerMsg::Push {
-            job: job(),
-            lane: 0,
-            objects: [ObjectId(1), ObjectId(2)].into_iter().collect(),
-            nodes: vec![node()],
-            at: vec![0, u16::MAX],
-        },
+        MergerMsg::Push { job: job(), lane: 0, objects: located(Whereabouts::NoBytes) },
         MergerMsg::EndJob { job: job() },
     ]
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{LentBlock, LentStream, Loan, Place, Room, WriterStep};
 use crate::{
-    block::Block, error::StoreError, ids::ObjectId, meta::ObjectMeta, options::WriterOptions, reader::ObjectReader,
+    block::Block, error::StoreError, ids::CopyId, meta::ObjectMeta, options::WriterOptions, reader::ObjectReader,
     scratch::Scratch, store::Store, writer::ObjectWriter,
 };
 
@@ -77,7 +77,7 @@ impl Desk {
         &mut self,
         writer: u32,
         steps: &[WriterStep],
-        may_write: &dyn Fn(ObjectId, &WriterOptions) -> bool,
+        may_write: &dyn Fn(CopyId, &WriterOptions) -> bool,
     ) -> Result<Room, StoreError> {
         self.follow(writer, steps, may_write)?;
         let writer = self.writers.get_mut(&writer).ok_or_else(|| unknown("writer"))?;
@@ -96,7 +96,7 @@ impl Desk {
         &mut self,
         writer: u32,
         steps: &[WriterStep],
-        may_write: &dyn Fn(ObjectId, &WriterOptions) -> bool,
+        may_write: &dyn Fn(CopyId, &WriterOptions) -> bool,
     ) -> Result<ObjectMeta, StoreError> {
         let followed = self.follow(writer, steps, may_write);
         let writer = self.writers.remove(&writer);
@@ -108,7 +108,7 @@ impl Desk {
         &mut self,
         number: u32,
         steps: &[WriterStep],
-        may_write: &dyn Fn(ObjectId, &WriterOptions) -> bool,
+        may_write: &dyn Fn(CopyId, &WriterOptions) -> bool,
     ) -> Result<(), StoreError> {
         for step in steps {
             if let WriterStep::Open { object, options } = step {

@@ -40,7 +40,7 @@ use crate::{
     clock::Clock,
     directory::PartSlice,
     error::{DirState, StoreError},
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     meta::{ObjectMeta, PartMeta},
     options::WriterOptions,
     reader::ObjectReader,
@@ -82,7 +82,7 @@ pub enum WriterStep {
     /// It was made.
     Open {
         /// The object.
-        object: ObjectId,
+        object: CopyId,
         /// How it is written.
         options: WriterOptions,
     },
@@ -122,9 +122,8 @@ pub enum Loan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentBlock {
     loan: u32,
-    group: u128,
-    object: ObjectId,
-    attempt: u32,
+    object: CopyId,
+    maker: u32,
     first_part: u32,
     parts: Vec<PartMeta>,
     /// `None`: it has no bytes.
@@ -137,9 +136,8 @@ impl LentBlock {
         let header = block.header();
         LentBlock {
             loan,
-            group: header.group,
             object: header.object,
-            attempt: header.attempt,
+            maker: header.maker,
             first_part: header.first_part,
             parts: block.parts().to_vec(),
             place: place.filter(|place| place.bytes > 0),
@@ -174,9 +172,9 @@ pub enum LentError {
     /// [`StoreError::DiskFull`]
     DiskFull { needed: u64, dirs: Vec<DirState> },
     /// [`StoreError::PartTooLong`]
-    PartTooLong { object: ObjectId, part: u32, announced: u64 },
+    PartTooLong { object: CopyId, part: u32, announced: u64 },
     /// [`StoreError::Conflict`]
-    Conflict { object: ObjectId },
+    Conflict { object: CopyId },
     /// Any other.
     Other { text: String },
 }
@@ -272,8 +270,8 @@ impl LentStore {
 
     /// A block that was lent.
     pub fn block(&self, lent: LentBlock) -> Block {
-        let LentBlock { loan, group, object, attempt, first_part, parts, place } = lent;
-        let origin = Origin { group, object, attempt, first_part };
+        let LentBlock { loan, object, maker, first_part, parts, place } = lent;
+        let origin = Origin { object, maker, first_part };
         let count = parts.len();
         let loan = LentLoan::new(&self.lender, Loan::Block(loan));
         let bytes = place.map(|place| (span::view(&self.region, place), Keeper::Lent { _loan: Arc::new(loan) }));
@@ -316,7 +314,7 @@ impl LentStore {
     }
 
     /// As [`Store::writer`](crate::Store::writer); parts begin at any byte.
-    pub fn writer(&self, id: ObjectId, options: WriterOptions) -> ObjectWriter {
+    pub fn writer(&self, id: CopyId, options: WriterOptions) -> ObjectWriter {
         let number = self.writers.fetch_add(1, Ordering::Relaxed);
         LentWriter::new(&self.region, &self.lender, number, id, options).into()
     }

@@ -10,11 +10,11 @@ struct Direct(Mutex<Desk>);
 
 impl Lender for Direct {
     fn room(&self, writer: u32, steps: &[WriterStep]) -> Result<Room, StoreError> {
-        self.0.lock().unwrap().room(writer, steps, &|object, _| object.0 < 100)
+        self.0.lock().unwrap().room(writer, steps, &|object, _| object.bits < 100)
     }
 
     fn seal(&self, writer: u32, steps: &[WriterStep]) -> Result<ObjectMeta, StoreError> {
-        self.0.lock().unwrap().seal(writer, steps, &|object, _| object.0 < 100)
+        self.0.lock().unwrap().seal(writer, steps, &|object, _| object.bits < 100)
     }
 
     fn next_chunk(&self, reader: u32) -> Result<Option<Place>, StoreError> {
@@ -55,6 +55,10 @@ impl World {
     }
 }
 
+fn copy(bits: u128) -> CopyId {
+    CopyId::new(7, bits)
+}
+
 /// Bytes that differ from part to part.
 fn content(part: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7 + part * 131 + (at >> 8)) as u8).collect()
@@ -62,8 +66,8 @@ fn content(part: usize, bytes: usize) -> Vec<u8> {
 
 /// Writes parts of these lengths, announced or not, in pieces of `piece` bytes, and reads them in every way.
 fn check(world: &World, object: u128, lengths: &[usize], announced: bool, piece: usize) {
-    let id = ObjectId(object);
-    let mut writer = world.lent.writer(id, WriterOptions::new(7));
+    let id = copy(object);
+    let mut writer = world.lent.writer(id, WriterOptions::default());
     for (part, length) in lengths.iter().enumerate() {
         let bytes = content(part, *length);
         writer.begin_part(announced.then_some(*length as u64)).unwrap();
@@ -127,7 +131,7 @@ fn what_finds_no_memory_goes_to_disk_through_the_same_calls() {
 fn what_is_lent_stays_until_it_is_given_back() {
     let world = World::new(64 << 20);
     check(&world, 1, &[1 << 20, 1 << 20], true, 1 << 20);
-    let id = ObjectId(1);
+    let id = copy(1);
     let block = world.store.try_get(&id, Parts::one(1)).unwrap();
     let lent = world.desk.0.lock().unwrap().lend_block(block);
     let block = world.lent.block(lent);
@@ -146,19 +150,19 @@ fn what_is_lent_stays_until_it_is_given_back() {
     drop(scratch);
     assert_eq!(world.used(), 0);
 
-    let mut writer = world.lent.writer(ObjectId(2), WriterOptions::new(7));
+    let mut writer = world.lent.writer(copy(2), WriterOptions::default());
     writer.begin_part(Some(1 << 20)).unwrap();
     writer.write(&[1; 1000]).unwrap();
     assert!(world.used() > 0);
     drop(writer);
     assert_eq!(world.used(), 0);
-    assert!(!world.store.contains(&ObjectId(2)));
+    assert!(!world.store.contains(&copy(2)));
 }
 
 #[test]
 fn everything_comes_back_with_the_desk() {
     let World { store, desk, lent, _spill } = World::new(64 << 20);
-    let mut writer = lent.writer(ObjectId(2), WriterOptions::new(7));
+    let mut writer = lent.writer(copy(2), WriterOptions::default());
     writer.begin_part(None).unwrap();
     writer.write(&[1; 1000]).unwrap();
     let scratch = lent.scratch(100_000).unwrap();
@@ -172,11 +176,11 @@ fn everything_comes_back_with_the_desk() {
 fn errors_keep_what_callers_tell_apart() {
     let world = World::new(16 << 20);
     assert!(matches!(world.lent.scratch(1 << 40), Err(StoreError::Denied { bytes, .. }) if bytes == 1 << 40));
-    let mut writer = world.lent.writer(ObjectId(1), WriterOptions::new(7));
+    let mut writer = world.lent.writer(copy(1), WriterOptions::default());
     writer.begin_part(Some(3)).unwrap();
     assert!(matches!(writer.write(b"four"), Err(StoreError::PartTooLong { part: 0, announced: 3, .. })));
     assert!(matches!(writer.begin_part(None), Err(StoreError::WriterMisused { .. })));
-    let foreign = world.lent.writer(ObjectId(100), WriterOptions::new(7));
+    let foreign = world.lent.writer(copy(100), WriterOptions::default());
     assert!(matches!(foreign.seal(), Err(StoreError::Lender(_))), "no output of what runs");
-    assert!(!world.store.contains(&ObjectId(100)));
+    assert!(!world.store.contains(&copy(100)));
 }

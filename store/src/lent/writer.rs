@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 use super::{Lender, LentSpan, Loan, Medium, WriterStep};
 use crate::{
     error::StoreError,
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     meta::ObjectMeta,
     options::{Align, WriterOptions},
     region::Region,
@@ -24,7 +24,7 @@ pub(crate) struct LentWriter {
     region: Arc<Region>,
     lender: Arc<dyn Lender>,
     number: u32,
-    id: ObjectId,
+    id: CopyId,
     /// Not told yet.
     steps: Vec<WriterStep>,
     /// Whether the lender knows of it.
@@ -52,7 +52,7 @@ impl LentWriter {
         region: &Arc<Region>,
         lender: &Arc<dyn Lender>,
         number: u32,
-        id: ObjectId,
+        id: CopyId,
         options: WriterOptions,
     ) -> LentWriter {
         // Gaps between parts are made where the store is.
@@ -71,7 +71,7 @@ impl LentWriter {
         }
     }
 
-    pub fn id(&self) -> ObjectId {
+    pub fn id(&self) -> CopyId {
         self.id
     }
 

@@ -16,7 +16,7 @@ use crate::{
     directory::{PartSlice, byte_range},
     error::StoreError,
     hold::{Held, Hold, OwnedSpan},
-    ids::ObjectId,
+    ids::CopyId,
     io::StreamJob,
     meta::{PartMeta, Parts},
     region::View,
@@ -32,7 +32,7 @@ const PIECE_MAX: u64 = 4 << 20;
 /// See [`ObjectReader`](super::ObjectReader).
 pub(crate) struct LocalReader {
     shared: Arc<Shared>,
-    object: ObjectId,
+    object: CopyId,
     parts: PartSlice,
     first_part: u32,
     /// The part that is being read, relative to the slice, and how much of it was shown.
@@ -81,7 +81,7 @@ enum Chunk {
 impl LocalReader {
     pub(crate) fn open(
         shared: &Arc<Shared>,
-        id: &ObjectId,
+        id: &CopyId,
         parts: Parts,
         window: Scratch,
     ) -> Result<LocalReader, StoreError> {

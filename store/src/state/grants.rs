@@ -12,7 +12,7 @@ use crate::{
     budget::Ticket,
     directory::{PartSlice, byte_range},
     error::StoreError,
-    ids::ObjectId,
+    ids::CopyId,
     meta::{PartMeta, Parts},
     options::{Class, StoreEvent},
     spill,
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum RequestItem {
     /// Parts of an object here, in one piece.
-    Local { object: ObjectId, parts: Parts },
+    Local { object: CopyId, parts: Parts },
     /// Room for parts of an object elsewhere.
     Remote { metas: Arc<[PartMeta]> },
 }
@@ -110,8 +110,7 @@ impl State {
                 RequestItem::Local { object, parts } => {
                     let (_, found, slice) = self.find(object, *parts)?;
                     let first_part = if let Parts::Range(from, _) = parts { *from } else { 0 };
-                    let group = self.table.group_id(found);
-                    let origin = Origin { group, object: *object, attempt: found.attempt, first_part };
+                    let origin = Origin { object: *object, maker: found.maker, first_part };
                     let range = byte_range(&slice);
                     described.push(Some(Described { origin, parts: slice }));
                     range

@@ -11,7 +11,7 @@ use crate::{
     budget::Ticket,
     directory::{PartSlice, byte_range},
     error::StoreError,
-    ids::ObjectId,
+    ids::CopyId,
     meta::Parts,
     table::{ExtentKey, FileId, ObjectKey},
 };
@@ -43,7 +43,7 @@ pub(crate) struct LoadJob {
     pub bytes: u64,
     /// In order of `to`, none: only make sure that there is memory.
     pub sources: Vec<Source>,
-    pub object: ObjectId,
+    pub object: CopyId,
     /// The parts that lie in it completely, to verify; the first byte of the target is byte `start` of the object.
     pub parts: PartSlice,
     pub first_part: u32,
@@ -117,7 +117,7 @@ impl State {
                 if span.end() > self.backed {
                     *reads += 1;
                     let parts = PartSlice::default();
-                    let (object, sources) = (ObjectId::default(), Vec::new());
+                    let (object, sources) = (CopyId::default(), Vec::new());
                     let target = LoadTarget::Private(ticket);
                     let job = LoadJob { target, span, bytes, sources, object, parts, first_part: 0, start: 0 };
                     self.effects.push(Effect::Load(job));

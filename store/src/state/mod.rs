@@ -19,7 +19,7 @@ use crate::{
     directory::{Directory, PartSlice},
     error::{DirState, StoreError},
     files::{FileWork, Files},
-    ids::ObjectId,
+    ids::CopyId,
     meta::{ObjectMeta, Parts},
     options::{Class, StoreEvent, StoreStats},
     spill,
@@ -70,9 +70,8 @@ pub(crate) struct Counters {
 /// How an object is sealed.
 #[derive(Debug)]
 pub(crate) struct Sealed<'a> {
-    pub id: ObjectId,
-    pub group: u128,
-    pub attempt: u32,
+    pub id: CopyId,
+    pub maker: u32,
     pub directory: Directory,
     pub extents: &'a [NewExtent],
 }
@@ -231,8 +230,8 @@ impl State {
 
     /// Seals an object. The caller has looked that there is none of its id.
     pub fn seal(&mut self, sealed: Sealed<'_>) {
-        let Sealed { id, group, attempt, directory, extents } = sealed;
-        self.table.insert(id, group, attempt, directory, extents);
+        let Sealed { id, maker, directory, extents } = sealed;
+        self.table.insert(id, maker, directory, extents);
         for extent in extents {
             if let Some(place) = extent.disk {
                 self.files.add_live(place, extent.bytes, id, extent.start);
@@ -242,13 +241,13 @@ impl State {
     }
 
     /// The directory of an object.
-    pub fn meta(&self, id: &ObjectId) -> Option<ObjectMeta> {
+    pub fn meta(&self, id: &CopyId) -> Option<ObjectMeta> {
         let key = self.table.key(id)?;
         Some(ObjectMeta::of(*id, self.table.object(key).directory.to_arc()))
     }
 
     /// An object and the parts of it that are meant.
-    pub fn find(&self, id: &ObjectId, parts: Parts) -> Result<(ObjectKey, &Object, PartSlice), StoreError> {
+    pub fn find(&self, id: &CopyId, parts: Parts) -> Result<(ObjectKey, &Object, PartSlice), StoreError> {
         let key = self.table.key(id).ok_or(StoreError::NotFound(*id))?;
         let object = self.table.object(key);
         match object.directory.resolve(parts) {
@@ -295,7 +294,7 @@ impl State {
     }
 
     /// Deletes objects; unknown ones are ignored.
-    pub fn delete(&mut self, ids: &[ObjectId]) {
+    pub fn delete(&mut self, ids: &[CopyId]) {
         let mut freed = Freed::default();
         for id in ids {
             if let Some(key) = self.table.key(id) {
@@ -306,22 +305,8 @@ impl State {
         self.memory_came_free();
     }
 
-    /// Deletes an object of which parts were released, so that one of the same id can be sealed, at once; false: it is whole, or of no
-    /// earlier attempt, and stays.
-    pub fn makes_way(&mut self, id: &ObjectId, attempt: u32) -> bool {
-        let Some(key) = self.table.key(id) else { return false };
-        let lacks = self.table.lacks_parts(key) && self.table.object(key).attempt < attempt;
-        if lacks {
-            let mut freed = Freed::default();
-            self.table.remove(key, &mut freed);
-            // Who waits for memory is not looked at before there is an object of that id again.
-            self.freed(freed);
-        }
-        lacks
-    }
-
     /// Frees parts of objects: nobody reads them any more. Unknown objects and parts are ignored.
-    pub fn release_parts(&mut self, ids: &[ObjectId], parts: Parts) {
+    pub fn release_parts(&mut self, ids: &[CopyId], parts: Parts) {
         let mut freed = Freed::default();
         for id in ids {
             let Some(key) = self.table.key(id) else { continue };
@@ -378,11 +363,12 @@ impl State {
     }
 
     /// The only copy of an object's bytes is gone.
-    pub fn lose(&mut self, id: ObjectId, reason: &str) {
-        let Some(key) = self.table.key(&id) else { return };
-        let group = self.table.group_id(self.table.object(key));
+    pub fn lose(&mut self, id: CopyId, reason: &str) {
+        if self.table.key(&id).is_none() {
+            return;
+        }
         self.counters.lost_objects += 1;
-        self.effects.push(Effect::Tell(StoreEvent::ObjectLost { object: id, group, reason: reason.to_owned() }));
+        self.effects.push(Effect::Tell(StoreEvent::ObjectLost { object: id, reason: reason.to_owned() }));
         self.delete(&[id]);
     }
 
@@ -438,7 +424,7 @@ impl State {
         if self.table.key(&sealed.id).is_some() {
             return false;
         }
-        self.table.insert(sealed.id, sealed.group, sealed.attempt, sealed.directory, sealed.extents);
+        self.table.insert(sealed.id, sealed.maker, sealed.directory, sealed.extents);
         for extent in sealed.extents {
             let place: Place = extent.disk.expect("an adopted extent is on disk");
             self.files.add_live(place, extent.bytes, sealed.id, extent.start);
@@ -453,7 +439,7 @@ impl State {
     }
 
     /// The file and the place in it where a byte of an object is on disk; `None`: it is in memory.
-    pub fn place_of(&self, id: &ObjectId, byte: u64) -> Option<(std::path::PathBuf, u64)> {
+    pub fn place_of(&self, id: &CopyId, byte: u64) -> Option<(std::path::PathBuf, u64)> {
         let mut extents = self.table.extents_of(self.table.key(id)?);
         let (_, extent) = extents.find(|(_, extent)| extent.start + extent.bytes > byte)?;
         let place = extent.disk().filter(|_| !extent.resident())?;

@@ -4,7 +4,7 @@ use super::{Effect, State};
 use crate::{
     alloc::{PAGE, Span},
     files::{FileWork, Trouble},
-    ids::ObjectId,
+    ids::CopyId,
     options::StoreEvent,
     spill::{self, Levels},
     table::{ExtentKey, FileId, Freed, NONE, NewExtent, Place},
@@ -42,9 +42,8 @@ pub(crate) struct WriteJob {
 /// What a footer says of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockInfo {
-    pub object: ObjectId,
-    pub group: u128,
-    pub attempt: u32,
+    pub object: CopyId,
+    pub maker: u32,
     /// All parts of the object.
     pub directory: crate::directory::Directory,
     /// Extents of the object.
@@ -141,7 +140,7 @@ impl State {
         for item in &job.items {
             let place = Place { file: job.file, offset: job.offset + item.to };
             let (object, start) = match self.table.extent(item.extent).object {
-                NONE => (ObjectId::default(), 0),
+                NONE => (CopyId::default(), 0),
                 key => (self.table.object(key).id(), self.table.extent(item.extent).start),
             };
             if self.table.end_write(item.extent, result.is_ok().then_some(place), &mut freed) {
@@ -237,8 +236,7 @@ impl State {
                 let next = extent.next_extent;
                 infos.push(BlockInfo {
                     object: block.object,
-                    group: self.table.group_id(object),
-                    attempt: object.attempt,
+                    maker: object.maker,
                     directory: object.directory.clone(),
                     extents: self.table.extents_of(key).count() as u32,
                     start: extent.start,

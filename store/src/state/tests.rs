@@ -1,7 +1,7 @@
 //! Table, budget, allocator and spill files together, driven at random, against a model that only knows what every
 //! caller is promised.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
@@ -24,10 +24,14 @@ fn state(dirs: usize) -> State {
     state
 }
 
-fn seal(state: &mut State, id: u128, group: u128, span: Span, bytes: u64) {
-    let part = PartMeta { offset: 0, bytes, rows: 1, row_hash: RowHash(id), checksum: 0 };
+fn copy(bits: u128) -> CopyId {
+    CopyId::new(1, bits)
+}
+
+fn seal(state: &mut State, id: CopyId, span: Span, bytes: u64) {
+    let part = PartMeta { offset: 0, bytes, rows: 1, row_hash: RowHash(id.bits), checksum: 0 };
     let extents = [NewExtent { start: 0, bytes, memory: Some(span), disk: None }];
-    state.seal(Sealed { id: ObjectId(id), group, attempt: 0, directory: Directory::new(&[part]), extents: &extents });
+    state.seal(Sealed { id, maker: 0, directory: Directory::new(&[part]), extents: &extents });
 }
 
 fn room(bytes: u64) -> RequestItem {
@@ -35,8 +39,8 @@ fn room(bytes: u64) -> RequestItem {
     RequestItem::Remote { metas: [part].into() }
 }
 
-fn local(id: u128) -> RequestItem {
-    RequestItem::Local { object: ObjectId(id), parts: Parts::All }
+fn local(object: CopyId) -> RequestItem {
+    RequestItem::Local { object, parts: Parts::All }
 }
 
 /// What the world around the state is doing.
@@ -46,7 +50,7 @@ struct World {
     writes: Vec<WriteJob>,
     files: Vec<FileWork>,
     woken: Vec<Ticket>,
-    lost: Vec<ObjectId>,
+    lost: Vec<CopyId>,
     /// Spans whose memory is given to the operating system, or comes back (`true`).
     moves: Vec<(Span, bool)>,
     /// Spans without memory.
@@ -167,7 +171,7 @@ struct Held {
 
 #[derive(Default)]
 struct Model {
-    objects: BTreeMap<u128, (u64, u128)>,
+    objects: BTreeSet<CopyId>,
     scratch: Vec<Span>,
     waiting: Vec<(Ticket, Class, usize)>,
     held: Vec<Held>,
@@ -214,8 +218,8 @@ impl Model {
             - world.gone.iter().map(|span| span.bytes).sum::<u64>();
         assert!(held <= state.budget.used(), "{held} bytes are held, {} are counted", state.budget.used());
         assert_eq!(state.table.len(), self.objects.len());
-        for id in self.objects.keys() {
-            assert!(state.meta(&ObjectId(*id)).is_some(), "object {id} is missing");
+        for id in &self.objects {
+            assert!(state.meta(id).is_some(), "object {id} is missing");
         }
         let prefetched: u64 =
             self.held.iter().filter(|held| held.class == Class::Prefetch).map(|held| held.bytes).sum();
@@ -234,7 +238,7 @@ fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
         apply(step, &mut state, &mut world, &mut model);
         world.take(&mut state);
         for id in world.lost.drain(..) {
-            model.objects.remove(&id.0);
+            model.objects.remove(&id);
         }
         model.check(&state, &world);
     }
@@ -306,8 +310,9 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
             if let Some(span) = span {
                 assert!(span.end() <= model.end, "there is no memory behind {span:?}");
                 model.next_id += 1;
-                seal(state, model.next_id, group, span, bytes);
-                model.objects.insert(model.next_id, (bytes, group));
+                let id = CopyId::new(group, model.next_id);
+                seal(state, id, span, bytes);
+                model.objects.insert(id);
             }
         }
         Step::Scratch { bytes } => model.scratch.extend(state.allocate(bytes, true)),
@@ -319,7 +324,7 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
         }
         Step::Request { class, locals, room: bytes } => {
             let class = if class { Class::Arguments } else { Class::Prefetch };
-            let ids: Vec<u128> = model.objects.keys().copied().collect();
+            let ids: Vec<CopyId> = model.objects.iter().copied().collect();
             let mut items: Vec<RequestItem> =
                 locals.iter().filter(|_| !ids.is_empty()).map(|nth| local(ids[nth % ids.len()])).collect();
             items.push(room(bytes));
@@ -355,13 +360,13 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
             }
         }
         Step::Delete(nth) => {
-            if let Some(id) = model.objects.keys().nth(nth % model.objects.len().max(1)).copied() {
+            if let Some(id) = model.objects.iter().nth(nth % model.objects.len().max(1)).copied() {
                 model.objects.remove(&id);
-                state.delete(&[ObjectId(id)]);
+                state.delete(&[id]);
             }
         }
         Step::DeleteGroup(group) => {
-            model.objects.retain(|_, (_, of)| *of != group);
+            model.objects.retain(|id| id.group != group);
             while state.delete_some_of_group(group, 3) {}
         }
         Step::Outside { bytes } => {
@@ -420,7 +425,7 @@ fn slow_new_memory_is_touched_only_when_nothing_clean_can_be_taken() {
     let mut world = World::default();
     for id in 1..=2 {
         let span = state.allocate(CAPACITY / 8, true).unwrap();
-        seal(&mut state, id, 1, span, CAPACITY / 8);
+        seal(&mut state, copy(id), span, CAPACITY / 8);
     }
     world.take(&mut state);
     assert!(!world.writes.is_empty(), "what was touched is full: the disk begins");
@@ -446,7 +451,7 @@ fn a_tiny_object_costs_less_than_200_bytes_of_metadata() {
 fn small_requests_are_written_when_somebody_waits_and_large_ones_otherwise() {
     let mut state = state(1);
     let span = state.allocate(3 << 20, false).unwrap();
-    seal(&mut state, 1, 1, span, 3 << 20);
+    seal(&mut state, copy(1), span, 3 << 20);
     let mut world = World::default();
     world.take(&mut state);
     assert!(world.writes.is_empty() || world.writes[0].bytes >= 3 << 20);
@@ -483,7 +488,7 @@ fn what_is_taken_beside_the_region_is_taken_from_it_and_comes_back() {
 fn tables_make_objects_spill_and_directories_count_as_tables() {
     let (mut state, mut world) = (state(1), World::default());
     let span = state.allocate(CAPACITY, true).unwrap();
-    seal(&mut state, 1, 1, span, CAPACITY);
+    seal(&mut state, copy(1), span, CAPACITY);
     let before = state.outside_bytes();
     assert!(before > 0, "the entry of an object");
     state.tell_outside(0, outside::FREE + (1 << 20));
@@ -491,7 +496,7 @@ fn tables_make_objects_spill_and_directories_count_as_tables() {
     assert_eq!(world.writes.len(), 1, "what is dirty is written for a table");
     while world.step(&mut state, 0, false) {}
     assert_eq!(world.holes.len(), 1, "and the memory goes to the operating system");
-    state.delete(&[ObjectId(1)]);
+    state.delete(&[copy(1)]);
     assert_eq!(state.outside_bytes(), outside::FREE + (1 << 20));
 }
 

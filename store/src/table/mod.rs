@@ -16,11 +16,12 @@ mod lists;
 mod release;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use arena::Arena;
 pub(crate) use lists::{Links, LruList};
 
-use crate::{alloc::Span, directory::Directory, ids::ObjectId};
+use crate::{alloc::Span, directory::Directory, ids::CopyId};
 
 /// Number of an object while it is in the table.
 pub(crate) type ObjectKey = u32;
@@ -42,20 +43,18 @@ pub(crate) struct Place {
 /// A sealed object.
 #[derive(Debug)]
 pub(crate) struct Object {
-    id: [u64; 2],
+    /// The two numbers of its name; as they are they would be aligned to 16 bytes.
+    id: [u64; 4],
     pub directory: Directory,
-    pub group: u32,
-    pub attempt: u32,
-    /// Other objects of the group.
-    previous: ObjectKey,
-    next: ObjectKey,
+    pub maker: u32,
     /// First of its extents in order of their bytes; `NONE` when it has no bytes.
     pub first_extent: ExtentKey,
 }
 
 impl Object {
-    pub fn id(&self) -> ObjectId {
-        ObjectId(u128::from(self.id[0]) | u128::from(self.id[1]) << 64)
+    pub fn id(&self) -> CopyId {
+        let number = |low: u64, high: u64| u128::from(low) | u128::from(high) << 64;
+        CopyId::new(number(self.id[0], self.id[1]), number(self.id[2], self.id[3]))
     }
 }
 
@@ -130,20 +129,12 @@ pub(crate) struct Freed {
     pub places: Vec<(Place, u64)>,
 }
 
-#[derive(Debug)]
-struct Group {
-    id: u128,
-    first: ObjectKey,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Table {
-    by_id: BTreeMap<ObjectId, ObjectKey>,
+    by_id: BTreeMap<CopyId, ObjectKey>,
     objects: Arena<Object>,
     extents: Arena<Extent>,
-    groups: Arena<Group>,
-    group_by_id: BTreeMap<u128, u32>,
     dirty: LruList,
     clean: LruList,
     /// Memory of extents being written that nobody reads.
@@ -163,8 +154,6 @@ impl Table {
             by_id: BTreeMap::new(),
             objects: Arena::new(),
             extents: Arena::new(),
-            groups: Arena::new(),
-            group_by_id: BTreeMap::new(),
             dirty: LruList::new(),
             clean: LruList::new(),
             writing_bytes: 0,
@@ -177,7 +166,7 @@ impl Table {
         self.by_id.len()
     }
 
-    pub fn key(&self, id: &ObjectId) -> Option<ObjectKey> {
+    pub fn key(&self, id: &CopyId) -> Option<ObjectKey> {
         self.by_id.get(id).copied()
     }
 
@@ -189,10 +178,6 @@ impl Table {
         self.extents.get(key)
     }
 
-    pub fn group_id(&self, object: &Object) -> u128 {
-        self.groups.get(object.group).id
-    }
-
     /// The extents of an object in order of their bytes.
     pub fn extents_of(&self, key: ObjectKey) -> impl Iterator<Item = (ExtentKey, &Extent)> {
         let first = self.objects.get(key).first_extent;
@@ -202,7 +187,7 @@ impl Table {
     }
 
     /// All ids in order.
-    pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+    pub fn ids(&self) -> impl Iterator<Item = &CopyId> {
         self.by_id.keys()
     }
 
@@ -227,37 +212,14 @@ impl Table {
     }
 
     /// Adds a sealed object. The caller has made sure that the id is new.
-    pub fn insert(
-        &mut self,
-        id: ObjectId,
-        group: u128,
-        attempt: u32,
-        directory: Directory,
-        extents: &[NewExtent],
-    ) -> ObjectKey {
-        let group = match self.group_by_id.get(&group) {
-            Some(&key) => key,
-            None => {
-                let key = self.groups.insert(Group { id: group, first: NONE });
-                self.group_by_id.insert(group, key);
-                key
-            }
-        };
+    pub fn insert(&mut self, id: CopyId, maker: u32, directory: Directory, extents: &[NewExtent]) -> ObjectKey {
         self.directory_bytes += OBJECT_BYTES + directory.heap_bytes();
-        let next = self.groups.get(group).first;
         let key = self.objects.insert(Object {
-            id: [id.0 as u64, (id.0 >> 64) as u64],
+            id: [id.group as u64, (id.group >> 64) as u64, id.bits as u64, (id.bits >> 64) as u64],
             directory,
-            group,
-            attempt,
-            previous: NONE,
-            next,
+            maker,
             first_extent: NONE,
         });
-        if next != NONE {
-            self.objects.get_mut(next).previous = key;
-        }
-        self.groups.get_mut(group).first = key;
         let replaced = self.by_id.insert(id, key);
         assert!(replaced.is_none(), "{id} was sealed twice");
 
@@ -293,18 +255,6 @@ impl Table {
         self.directory_bytes -= OBJECT_BYTES + object.directory.heap_bytes();
         self.by_id.remove(&object.id());
         self.released.remove(&key);
-        if object.previous != NONE {
-            self.objects.get_mut(object.previous).next = object.next;
-        } else {
-            self.groups.get_mut(object.group).first = object.next;
-        }
-        if object.next != NONE {
-            self.objects.get_mut(object.next).previous = object.previous;
-        }
-        if self.groups.get(object.group).first == NONE {
-            let group = self.groups.remove(object.group);
-            self.group_by_id.remove(&group.id);
-        }
         let mut extent = object.first_extent;
         while extent != NONE {
             let next = self.extents.get(extent).next_extent;
@@ -316,12 +266,24 @@ impl Table {
 
     /// Groups that have objects, in order.
     pub fn groups(&self) -> Vec<u128> {
-        self.group_by_id.keys().copied().collect()
+        let next = |after: Option<u128>| {
+            let from = match after {
+                None => Bound::Unbounded,
+                Some(group) => Bound::Excluded(CopyId::new(group, u128::MAX)),
+            };
+            self.by_id.range((from, Bound::Unbounded)).next().map(|(id, _)| id.group)
+        };
+        std::iter::successors(next(None), |group| next(Some(*group))).collect()
+    }
+
+    /// The objects of a group, in order.
+    pub fn of_group(&self, group: u128) -> impl Iterator<Item = (&CopyId, &ObjectKey)> {
+        self.by_id.range(CopyId::new(group, 0)..=CopyId::new(group, u128::MAX))
     }
 
     /// Some object of a group, `None` when it has none.
     pub fn any_of_group(&self, group: u128) -> Option<ObjectKey> {
-        self.group_by_id.get(&group).map(|key| self.groups.get(*key).first)
+        self.of_group(group).next().map(|(_, key)| *key)
     }
 
     /// Keeps a resident or loading extent in memory.

@@ -30,11 +30,6 @@ impl Table {
         }
     }
 
-    /// Whether parts of the object were released.
-    pub fn lacks_parts(&self, key: ObjectKey) -> bool {
-        self.released.contains_key(&key)
-    }
-
     fn release_bytes(&mut self, key: ObjectKey, bytes: Range<u64>, freed: &mut Freed) {
         let mut previous = NONE;
         let mut extent = self.objects.get(key).first_extent;

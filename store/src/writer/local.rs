@@ -14,7 +14,7 @@ use crate::{
     disk_tail::{DiskTail, Patience},
     error::StoreError,
     hold::OwnedSpan,
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     lent::Medium,
     meta::{ObjectMeta, PartMeta},
     options::WriterOptions,
@@ -31,7 +31,7 @@ const EXTENT_MAX: u64 = 8 << 20;
 /// See the module, and [`ObjectWriter`](super::ObjectWriter) for what its methods promise.
 pub(crate) struct LocalWriter {
     shared: Arc<Shared>,
-    id: ObjectId,
+    id: CopyId,
     options: WriterOptions,
     parts: Vec<PartMeta>,
     done: Vec<Done>,
@@ -72,7 +72,7 @@ impl OpenPart {
 }
 
 impl LocalWriter {
-    pub(crate) fn new(shared: Arc<Shared>, id: ObjectId, options: WriterOptions) -> LocalWriter {
+    pub(crate) fn new(shared: Arc<Shared>, id: CopyId, options: WriterOptions) -> LocalWriter {
         LocalWriter {
             shared,
             id,
@@ -87,7 +87,7 @@ impl LocalWriter {
     }
 
     /// The object being written.
-    pub fn id(&self) -> ObjectId {
+    pub fn id(&self) -> CopyId {
         self.id
     }
 
@@ -256,11 +256,10 @@ impl LocalWriter {
         self.parts.iter().map(|part| part.bytes).sum::<u64>() + self.part_bytes()
     }
 
-    /// Makes the object visible to all. An object of the same id and content that is there already is kept, and this
-    /// one is freed; but where parts of that one were released, it is the other way round: who makes it again is going to read them.
+    /// Makes the copy visible to all. One of the same name and content that is there already is kept, and this one is freed.
     ///
     /// # Errors
-    /// A part is open. `Conflict`: there is an object of this id with other content. A disk error: what was written to
+    /// A part is open. `Conflict`: there is a copy of this name with other content. A disk error: what was written to
     /// disk did not arrive.
     pub fn seal(mut self) -> Result<ObjectMeta, StoreError> {
         if self.part.is_some() || self.broken {
@@ -272,13 +271,11 @@ impl LocalWriter {
         let directory = Directory::new(&parts);
         let extents: Vec<NewExtent> = done.iter().map(Done::describe).collect();
         let result = shared.with(|state| {
-            if let Some(existing) = state.meta(&id)
-                && (!same_content(&existing.parts, &parts) || !state.makes_way(&id, options.attempt))
-            {
+            if let Some(existing) = state.meta(&id) {
                 return Err(existing);
             }
             state.written_through(&extents);
-            state.seal(Sealed { id, group: options.group, attempt: options.attempt, directory, extents: &extents });
+            state.seal(Sealed { id, maker: options.maker, directory, extents: &extents });
             // The table owns the memory from here on; below the lock nothing may be dropped that locks.
             Ok(())
         });

@@ -10,7 +10,7 @@ use std::{fmt, io};
 pub(crate) use self::local::{EXTENT_MIN, LocalWriter, same_content};
 use crate::{
     error::StoreError,
-    ids::{ObjectId, RowHash},
+    ids::{CopyId, RowHash},
     lent::{LentWriter, Medium},
     meta::ObjectMeta,
 };
@@ -65,7 +65,7 @@ impl From<LentWriter> for ObjectWriter {
 
 impl ObjectWriter {
     /// The object being written.
-    pub fn id(&self) -> ObjectId {
+    pub fn id(&self) -> CopyId {
         match &self.writer {
             Writer::Local(writer) => writer.id(),
             Writer::Lent(writer) => writer.id(),

@@ -11,26 +11,26 @@ use std::{
 };
 
 use exobus_store::{
-    Class, ObjectId, Parts, RowHash, StageItem, StageRequest, StageTicket, StagedItem, Store, StoreError, StoreEvent,
+    Class, Parts, RowHash, StageItem, StageRequest, StageTicket, StagedItem, Store, StoreError, StoreEvent,
     WriterOptions,
 };
 
-use crate::harness::{Fixture, MIB, bytes, fixture, open, options, stream};
+use crate::harness::{Fixture, MIB, bytes, copy, fixture, open, options, put, stream};
 
 fn locals(store: &Store, seeds: &[u64], length: usize) -> Vec<StageItem> {
     seeds
         .iter()
-        .map(|seed| StageItem::Local { object: store.put(1, &bytes(*seed, length)).unwrap().id, parts: Parts::All })
+        .map(|seed| StageItem::Local { object: put(store, 1, &bytes(*seed, length)).unwrap().id, parts: Parts::All })
         .collect()
 }
 
 fn remote(length: u64) -> StageItem {
     let part = exobus_store::PartMeta { offset: 0, bytes: length, rows: 0, row_hash: RowHash(0), checksum: 0 };
-    StageItem::Remote { object: ObjectId(77), metas: vec![part] }
+    StageItem::Remote { object: copy(77), metas: vec![part] }
 }
 
 fn arguments(store: &Store, items: Vec<StageItem>) -> StageTicket {
-    store.stage(StageRequest { group: 1, items, class: Class::Arguments })
+    store.stage(StageRequest { items, class: Class::Arguments })
 }
 
 #[derive(Default)]
@@ -83,7 +83,7 @@ fn generators_that_fill_all_slots_write_to_disk_and_finish() {
             let store = &store;
             scope.spawn(move || {
                 for nth in 0..10u128 {
-                    let mut writer = store.writer(ObjectId(generator * 100 + nth), WriterOptions::new(1));
+                    let mut writer = store.writer(copy(generator * 100 + nth), WriterOptions::default());
                     writer.begin_part(None).unwrap();
                     writer.write(&bytes(nth as u64, 1_500_000)).unwrap();
                     writer.end_part(1, RowHash(nth));
@@ -98,20 +98,20 @@ fn generators_that_fill_all_slots_write_to_disk_and_finish() {
     let stats = store.stats();
     assert_eq!((stats.objects, stats.written_through_bytes), (20, 20 * 1_500_010));
     let Some(StagedItem::Scratch(window)) = arguments.items.pop() else { panic!("asked for last") };
-    let mut reader = store.reader(&ObjectId(105), Parts::one(0), window).unwrap();
+    let mut reader = store.reader(&copy(105), Parts::one(0), window).unwrap();
     let mut content = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut content).unwrap();
     assert!(content == bytes(5, 1_500_000));
     drop((arguments, reader));
-    assert_eq!(*store.get(&ObjectId(105), Parts::one(1)).wait().unwrap(), [5; 10]);
-    let whole = store.get(&ObjectId(3), Parts::All).wait().unwrap();
+    assert_eq!(*store.get(&copy(105), Parts::one(1)).wait().unwrap(), [5; 10]);
+    let whole = store.get(&copy(3), Parts::All).wait().unwrap();
     assert!(whole[..1_500_000] == bytes(3, 1_500_000) && whole[1_500_000..] == [3; 10]);
 }
 
 #[test]
 fn arguments_larger_than_memory_are_refused_whole_and_read_as_a_stream() {
     let Fixture { store, .. } = fixture(16 * MIB);
-    let mut writer = store.writer(ObjectId(1), WriterOptions::new(1));
+    let mut writer = store.writer(copy(1), WriterOptions::default());
     let content = bytes(1, 40 << 20);
     for piece in content.chunks(4 << 20) {
         writer.begin_part(Some(piece.len() as u64)).unwrap();
@@ -120,9 +120,9 @@ fn arguments_larger_than_memory_are_refused_whole_and_read_as_a_stream() {
     }
     let meta = writer.seal().unwrap();
     assert_eq!((meta.bytes, meta.parts.len()), (40 << 20, 10));
-    let error = store.get(&ObjectId(1), Parts::All).wait().unwrap_err();
+    let error = store.get(&copy(1), Parts::All).wait().unwrap_err();
     assert!(matches!(error, StoreError::TooLarge { need, capacity } if need == 40 * MIB && capacity == 16 * MIB));
-    let mut reader = stream(&store, &ObjectId(1), Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&store, &copy(1), Parts::All, 1 << 20).unwrap();
     let mut at = 0;
     while let Some(chunk) = reader.next_chunk().unwrap() {
         assert!(*chunk == content[at..at + chunk.len()]);
@@ -136,14 +136,14 @@ fn arguments_larger_than_memory_are_refused_whole_and_read_as_a_stream() {
 fn one_part_larger_than_memory_goes_to_disk() {
     let Fixture { store, .. } = fixture(8 * MIB);
     let content = bytes(9, 20 << 20);
-    let mut writer = store.writer(ObjectId(1), WriterOptions::new(1));
+    let mut writer = store.writer(copy(1), WriterOptions::default());
     writer.begin_part(None).unwrap();
     for piece in content.chunks(123_457) {
         writer.write(piece).unwrap();
     }
     writer.end_part(1, RowHash(1));
     writer.seal().unwrap();
-    let mut reader = stream(&store, &ObjectId(1), Parts::All, 256 << 10).unwrap();
+    let mut reader = stream(&store, &copy(1), Parts::All, 256 << 10).unwrap();
     let mut back = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();
     assert!(back == content);
@@ -154,7 +154,7 @@ fn any_number_of_writers_go_to_disk_when_everything_is_full() {
     const WRITERS: u64 = 60;
     let Fixture { store, .. } = fixture(8 * MIB);
     let all = arguments(&store, vec![remote(8 * MIB)]).wait().unwrap();
-    let mut writers: Vec<_> = (0..WRITERS).map(|id| store.writer(ObjectId(id.into()), WriterOptions::new(1))).collect();
+    let mut writers: Vec<_> = (0..WRITERS).map(|id| store.writer(copy(id.into()), WriterOptions::default())).collect();
     // All are open at the same time, more than there are pages in the executors' reserve for large chunks.
     for (id, writer) in (0..).zip(&mut writers) {
         writer.begin_part(None).unwrap();
@@ -169,12 +169,12 @@ fn any_number_of_writers_go_to_disk_when_everything_is_full() {
     assert_eq!((stats.objects, stats.written_through_bytes), (WRITERS, WRITERS * 25_000));
     drop(all);
     for id in 0..WRITERS {
-        let block = store.get(&ObjectId(id.into()), Parts::All).wait().unwrap();
+        let block = store.get(&copy(id.into()), Parts::All).wait().unwrap();
         assert!(block[..5_000] == bytes(id, 5_000) && block[5_000..] == bytes(WRITERS + id, 20_000), "object {id}");
     }
     // What was taken of the reserve is back: the next one writes with a large chunk again.
     let _all = arguments(&store, vec![remote(8 * MIB)]).wait().unwrap();
-    let mut writer = store.writer(ObjectId(1000), WriterOptions::new(1));
+    let mut writer = store.writer(copy(1000), WriterOptions::default());
     writer.begin_part(None).unwrap();
     assert_eq!(writer.spare().unwrap().len() as u64, MIB);
 }
@@ -185,7 +185,7 @@ fn streams_that_were_opened_ask_for_no_memory() {
     const STREAMS: u64 = 500;
     let Fixture { store, .. } = fixture(8 * MIB);
     for id in 0..STREAMS {
-        store.put_as(ObjectId(id.into()), WriterOptions::new(1), &bytes(id, 40_000), 1, RowHash(0)).unwrap();
+        store.put_as(copy(id.into()), WriterOptions::default(), &bytes(id, 40_000), 1, RowHash(0)).unwrap();
     }
     let windows = (0..STREAMS).map(|id| 4096 * (1 + id % 4));
     let mut items: Vec<_> = windows.clone().map(|bytes| StageItem::Scratch { bytes }).collect();
@@ -197,7 +197,7 @@ fn streams_that_were_opened_ask_for_no_memory() {
         .zip(windows)
         .map(|(id, window)| {
             let StagedItem::Scratch(window) = window else { panic!("{window:?}") };
-            store.reader(&ObjectId(id.into()), Parts::All, window).unwrap()
+            store.reader(&copy(id.into()), Parts::All, window).unwrap()
         })
         .collect();
     let mut read = vec![Vec::new(); STREAMS as usize];
@@ -208,7 +208,7 @@ fn streams_that_were_opened_ask_for_no_memory() {
     }
     assert!((0..STREAMS).zip(&read).all(|(id, read)| *read == bytes(id, 40_000)));
     drop((granted, readers));
-    let none = store.reader(&ObjectId(0), Parts::All, store.scratch(0).unwrap());
+    let none = store.reader(&copy(0), Parts::All, store.scratch(0).unwrap());
     assert!(matches!(none, Err(StoreError::Denied { .. })), "{none:?}");
 }
 
@@ -230,7 +230,7 @@ fn an_argument_that_waits_makes_others_spill() {
 #[test]
 fn an_unclaimed_prefetch_is_revoked_for_arguments_and_served_again() {
     let Fixture { store, .. } = fixture(16 * MIB);
-    let prefetch = store.stage(StageRequest { group: 1, items: vec![remote(8 * MIB)], class: Class::Prefetch });
+    let prefetch = store.stage(StageRequest { items: vec![remote(8 * MIB)], class: Class::Prefetch });
     assert!(prefetch.has_memory());
     // A grant may need memory from the operating system first, which a disk thread gets.
     store.wait_until_idle();
@@ -255,7 +255,7 @@ fn a_claimed_prefetch_is_asked_for() {
         }
     }));
     let store = open(options);
-    let prefetch = StageRequest { group: 1, items: vec![remote(8 * MIB)], class: Class::Prefetch };
+    let prefetch = StageRequest { items: vec![remote(8 * MIB)], class: Class::Prefetch };
     let mut held = store.stage(prefetch.clone()).wait().unwrap();
     let argument = arguments(&store, vec![remote(12 * MIB)]);
     assert!(!argument.is_ready());
@@ -270,7 +270,7 @@ fn a_claimed_prefetch_is_asked_for() {
 fn prefetch_takes_only_memory_that_is_free_anyhow() {
     let Fixture { store, .. } = fixture(16 * MIB);
     let _running = arguments(&store, vec![remote(12 * MIB)]).wait().unwrap();
-    let prefetch = store.stage(StageRequest { group: 1, items: vec![remote(3 * MIB)], class: Class::Prefetch });
+    let prefetch = store.stage(StageRequest { items: vec![remote(3 * MIB)], class: Class::Prefetch });
     assert!(!prefetch.is_ready());
     let argument = arguments(&store, vec![remote(4 * MIB)]);
     argument.wait().unwrap();
@@ -305,12 +305,12 @@ fn waits_end_when_the_store_closes() {
 fn a_request_without_any_way_to_make_room_fails_with_the_reason() {
     // No spill directory, and nobody runs who could free anything.
     let store = open(options(8 * MIB, Vec::new()));
-    store.put(1, &bytes(1, 6 << 20)).unwrap();
+    put(&store, 1, &bytes(1, 6 << 20)).unwrap();
     let error = arguments(&store, vec![remote(4 * MIB)]).wait().unwrap_err();
     assert!(
         matches!(&error, StoreError::DiskFull { needed, dirs } if *needed == 4 * MIB && dirs.is_empty()),
         "{error}"
     );
-    let error = store.put(1, &bytes(2, 6 << 20)).unwrap_err();
+    let error = put(&store, 1, &bytes(2, 6 << 20)).unwrap_err();
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
 }

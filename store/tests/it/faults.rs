@@ -6,12 +6,12 @@ use std::{
 };
 
 use exobus_store::{
-    ObjectId, Parts, RealDisk, RowHash, Store, StoreError, StoreEvent, SystemClock, WriterOptions,
+    CopyId, Parts, RealDisk, RowHash, Store, StoreError, StoreEvent, SystemClock, WriterOptions,
     disk::{Fault, FaultyDisk, MemoryDisk, Op},
 };
 use tempfile::TempDir;
 
-use crate::harness::{MIB, bytes, options, stream};
+use crate::harness::{MIB, bytes, copy, options, put, stream};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -42,7 +42,7 @@ fn retired(faulty: &Faulty) -> Vec<PathBuf> {
     events.iter().filter_map(dir).collect()
 }
 
-fn check_all(store: &Store, ids: &[ObjectId], length: usize) {
+fn check_all(store: &Store, ids: &[CopyId], length: usize) {
     for (seed, id) in ids.iter().enumerate() {
         let block = store.get(id, Parts::All).wait().unwrap();
         assert!(*block == bytes(seed as u64, length)[..], "object {seed}");
@@ -61,7 +61,7 @@ fn a_full_directory_is_retired_and_another_takes_its_place() {
             if seed == 20 || op == Op::Create {
                 faulty.disk.always(op, bad, fault);
             }
-            ids.push(faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id);
+            ids.push(put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id);
         }
         faulty.store.wait_until_idle();
         assert!(faulty.disk.fired() > 0);
@@ -78,7 +78,7 @@ fn with_no_directory_left_the_error_names_them_and_nothing_is_lost() {
     faulty.disk.always(Op::Write, faulty.dirs[0].path(), Fault::Errno(ENOSPC));
     let mut ids = Vec::new();
     let error = loop {
-        match faulty.store.put(1, &bytes(ids.len() as u64, 1_000_000)) {
+        match put(&faulty.store, 1, &bytes(ids.len() as u64, 1_000_000)) {
             Ok(meta) => ids.push(meta.id),
             Err(error) => break error,
         }
@@ -89,20 +89,20 @@ fn with_no_directory_left_the_error_names_them_and_nothing_is_lost() {
     assert!(ids.len() >= 15, "all memory was used first: {}", ids.len());
     check_all(&faulty.store, &ids, 1_000_000);
     faulty.store.delete(&ids[..5]);
-    faulty.store.put(1, &bytes(1000, 1_000_000)).unwrap();
+    put(&faulty.store, 1, &bytes(1000, 1_000_000)).unwrap();
 }
 
 #[test]
 fn a_full_directory_takes_files_again_when_some_were_deleted() {
     let faulty = faulty(8 * MIB, 1);
-    let put = |seeds: std::ops::Range<u64>| -> Vec<ObjectId> {
-        seeds.map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect()
+    let put_all = |seeds: std::ops::Range<u64>| -> Vec<CopyId> {
+        seeds.map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect()
     };
-    let first = put(0..40);
+    let first = put_all(0..40);
     faulty.store.wait_until_idle();
     faulty.disk.always(Op::Write, faulty.dirs[0].path(), Fault::Errno(ENOSPC));
     // What is in memory and in a file that cannot be trusted any more is not dropped; then there is no room.
-    let error = (40..).find_map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).err()).unwrap();
+    let error = (40..).find_map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).err()).unwrap();
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     faulty.store.wait_until_idle();
     assert!(faulty.disk.fired() > 0 && !retired(&faulty).is_empty());
@@ -113,7 +113,7 @@ fn a_full_directory_takes_files_again_when_some_were_deleted() {
     assert_eq!(faulty.store.stats().retired_dirs, 0);
     let restored = StoreEvent::DirRestored { dir: faulty.dirs[0].path().join(faulty.store.node()) };
     assert!(faulty.events.lock().unwrap().contains(&restored));
-    for (seed, id) in (100..140).zip(put(100..140)) {
+    for (seed, id) in (100..140).zip(put_all(100..140)) {
         let id = &id;
         assert!(*faulty.store.get(id, Parts::All).wait().unwrap() == bytes(seed, 1_000_000)[..]);
     }
@@ -124,10 +124,10 @@ fn a_full_directory_takes_files_again_when_some_were_deleted() {
 fn a_spill_directory_that_was_removed_is_made_again_and_used() {
     let faulty = faulty(8 * MIB, 1);
     let (store, dir) = (&faulty.store, faulty.dirs[0].path());
-    let put = |seeds: std::ops::Range<u64>| -> Vec<ObjectId> {
-        seeds.map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect()
+    let put_all = |seeds: std::ops::Range<u64>| -> Vec<CopyId> {
+        seeds.map(|seed| put(store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect()
     };
-    let first = put(0..40);
+    let first = put_all(0..40);
     store.wait_until_idle();
     std::fs::remove_dir_all(dir).unwrap();
     std::fs::create_dir(dir).unwrap();
@@ -135,7 +135,7 @@ fn a_spill_directory_that_was_removed_is_made_again_and_used() {
     check_all(store, &first, 1_000_000);
     store.delete(&first);
     store.wait_until_idle();
-    let second = put(0..40);
+    let second = put_all(0..40);
     store.wait_until_idle();
     check_all(store, &second, 1_000_000);
     let names: Vec<_> = std::fs::read_dir(dir.join(store.node())).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -148,7 +148,7 @@ fn a_spill_directory_that_was_removed_is_made_again_and_used() {
     store.delete(&second);
     store.wait_until_idle();
     std::fs::remove_dir_all(dir).unwrap();
-    let third = put(0..40);
+    let third = put_all(0..40);
     store.wait_until_idle();
     check_all(store, &third, 1_000_000);
     assert_eq!(store.stats().retired_dirs, 0);
@@ -158,19 +158,19 @@ fn a_spill_directory_that_was_removed_is_made_again_and_used() {
 fn a_directory_that_cannot_be_made_again_is_used_when_it_is_there() {
     let faulty = faulty(8 * MIB, 1);
     let (store, dir) = (&faulty.store, faulty.dirs[0].path());
-    let first: Vec<_> = (0..40).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let first: Vec<_> = (0..40).map(|seed| put(store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     store.wait_until_idle();
     store.delete(&first);
     store.wait_until_idle();
     std::fs::remove_dir_all(dir).unwrap();
     std::fs::write(dir, b"in the way").unwrap();
     faulty.disk.always(Op::Create, dir, Fault::Errno(ENOENT));
-    let error = (0..40).find_map(|seed| store.put(1, &bytes(seed, 1_000_000)).err()).unwrap();
+    let error = (0..40).find_map(|seed| put(store, 1, &bytes(seed, 1_000_000)).err()).unwrap();
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     faulty.disk.heal();
     std::fs::remove_file(dir).unwrap();
     std::fs::create_dir(dir).unwrap();
-    let ids: Vec<_> = (100..140).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<_> = (100..140).map(|seed| put(store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     for (seed, id) in (100..).zip(&ids) {
         assert!(*store.get(id, Parts::All).wait().unwrap() == bytes(seed, 1_000_000)[..]);
     }
@@ -184,7 +184,7 @@ fn with_all_directories_full_a_writer_waits_a_while_for_memory() {
     faulty.disk.always(Op::Create, faulty.dirs[0].path(), Fault::Errno(ENOSPC));
     let scratch = faulty.store.scratch(15 * MIB).unwrap();
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| faulty.store.put(1, &bytes(1, 4_000_000)));
+        let writing = scope.spawn(|| put(&faulty.store, 1, &bytes(1, 4_000_000)));
         while faulty.store.stats().waiting == 0 {
             std::thread::yield_now();
         }
@@ -199,7 +199,7 @@ fn with_all_directories_full_a_writer_waits_a_while_for_memory() {
 fn an_object_that_cannot_be_read_for_want_of_descriptors_is_not_lost() {
     const EMFILE: i32 = 24;
     let faulty = faulty(8 * MIB, 2);
-    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..40).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     faulty.disk.fail(Op::Read, 0, Fault::Errno(EMFILE));
     let error = faulty.store.get(&ids[0], Parts::All).wait().unwrap_err();
@@ -215,7 +215,7 @@ fn an_object_that_cannot_be_read_for_want_of_descriptors_is_not_lost() {
 #[test]
 fn a_stream_from_an_unreadable_directory_quarantines_it() {
     let faulty = faulty(8 * MIB, 2);
-    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..40).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     faulty.disk.fail(Op::Read, 0, Fault::Errno(EIO));
     let mut reader = stream(&faulty.store, &ids[0], Parts::All, 1 << 20).unwrap();
@@ -223,7 +223,7 @@ fn a_stream_from_an_unreadable_directory_quarantines_it() {
     assert_eq!((retired(&faulty).len(), faulty.store.stats().lost_objects), (1, 1));
     assert!(!faulty.store.contains(&ids[0]));
     // What it has is served, what is new goes to the other one.
-    let more = faulty.store.put(1, &bytes(99, 12_000_000)).unwrap().id;
+    let more = put(&faulty.store, 1, &bytes(99, 12_000_000)).unwrap().id;
     let mut back = Vec::new();
     let mut reader = stream(&faulty.store, &more, Parts::All, 1 << 20).unwrap();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();
@@ -238,7 +238,7 @@ fn a_writer_whose_directory_fills_up_moves_to_another() {
     let faulty = faulty(8 * MIB, 2);
     let full = faulty.store.scratch(8 * MIB).unwrap();
     let content = bytes(3, 10_000_000);
-    let mut writer = faulty.store.writer(ObjectId(1), WriterOptions::new(1));
+    let mut writer = faulty.store.writer(copy(1), WriterOptions::default());
     writer.begin_part(Some(100)).unwrap();
     writer.write(&content[..100]).unwrap();
     writer.end_part(1, RowHash(0));
@@ -252,7 +252,7 @@ fn a_writer_whose_directory_fills_up_moves_to_another() {
     assert_eq!(retired(&faulty).len(), 1);
     drop(full);
     let mut back = Vec::new();
-    let mut reader = stream(&faulty.store, &ObjectId(1), Parts::All, 1 << 20).unwrap();
+    let mut reader = stream(&faulty.store, &copy(1), Parts::All, 1 << 20).unwrap();
     std::io::Read::read_to_end(&mut reader, &mut back).unwrap();
     assert!(back == content);
 }
@@ -263,7 +263,7 @@ fn short_writes_are_continued() {
     for nth in 0..10 {
         faulty.disk.fail(Op::Write, nth, Fault::Short(4096 * (nth as usize + 1) + 17));
     }
-    let ids: Vec<ObjectId> = (0..80).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..80).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     assert_eq!(faulty.disk.fired(), 10);
     assert_eq!(faulty.store.stats().retired_dirs, 0);
@@ -273,7 +273,7 @@ fn short_writes_are_continued() {
 #[test]
 fn an_unreadable_block_is_lost_alone() {
     let faulty = faulty(8 * MIB, 1);
-    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..40).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     faulty.disk.fail(Op::Read, 0, Fault::Errno(EIO));
     let error = faulty.store.get(&ids[0], Parts::All).wait().unwrap_err();
@@ -286,7 +286,7 @@ fn an_unreadable_block_is_lost_alone() {
         .lock()
         .unwrap()
         .iter()
-        .any(|event| matches!(event, StoreEvent::ObjectLost { object, group: 1, .. } if *object == ids[0]));
+        .any(|event| matches!(event, StoreEvent::ObjectLost { object, .. } if *object == ids[0]));
     assert!(told);
     for (seed, id) in ids.iter().enumerate().skip(1) {
         assert!(*faulty.store.get(id, Parts::All).wait().unwrap() == bytes(seed as u64, 1_000_000)[..]);
@@ -301,7 +301,7 @@ fn every_flipped_bit_is_found_before_use() {
     let mut ids = Vec::new();
     for id in 0..60u128 {
         let mut writer =
-            faulty.store.writer(ObjectId(id), WriterOptions { bytes_hint: 1 << 20, ..WriterOptions::new(1) });
+            faulty.store.writer(copy(id), WriterOptions { bytes_hint: 1 << 20, ..WriterOptions::default() });
         for part in 0..4 {
             writer.begin_part(Some(length as u64)).unwrap();
             writer.write(&bytes(id as u64 * 4 + part, length)).unwrap();
@@ -352,13 +352,13 @@ fn every_flipped_bit_is_found_before_use() {
 #[test]
 fn bits_flipped_on_the_way_to_disk_are_found_and_name_the_part() {
     let faulty = faulty(8 * MIB, 1);
-    let ids: Vec<ObjectId> = (0..7).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..7).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     // The first request is out; flip one bit in each of the next.
     for nth in 0..5 {
         faulty.disk.fail(Op::Write, nth, Fault::FlipWritten(3_333_333));
     }
-    let more: Vec<ObjectId> = (7..60).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let more: Vec<CopyId> = (7..60).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     let flips = faulty.disk.fired();
     assert_eq!(flips, 5);
@@ -386,7 +386,7 @@ fn a_failed_sync_counts_as_a_failed_write() {
             faulty.store.wait_until_idle();
             faulty.disk.fail(Op::Sync, 0, Fault::Errno(EIO));
         }
-        ids.push(faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id);
+        ids.push(put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id);
     }
     faulty.store.wait_until_idle();
     assert_eq!(faulty.disk.fired(), 1);
@@ -404,7 +404,7 @@ fn a_footer_that_cannot_be_written_loses_nothing() {
     let store = Store::open(options, Arc::new(disk.clone()), Arc::new(SystemClock::new())).unwrap();
     // With direct I/O only footers are synced.
     disk.fail(Op::Sync, 0, Fault::Errno(EIO));
-    let ids: Vec<ObjectId> = (0..300).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..300).map(|seed| put(&store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     store.wait_until_idle();
     assert_eq!((disk.fired(), store.stats().retired_dirs), (1, 1));
     check_all(&store, &ids, 1_000_000);
@@ -413,7 +413,7 @@ fn a_footer_that_cannot_be_written_loses_nothing() {
 #[test]
 fn an_unreadable_directory_is_quarantined_while_there_is_another() {
     let faulty = faulty(8 * MIB, 2);
-    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..40).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     faulty.disk.fail(Op::Read, 0, Fault::Errno(EIO));
     faulty.store.get(&ids[0], Parts::All).wait().unwrap_err();
@@ -432,7 +432,7 @@ fn an_unreadable_directory_is_quarantined_while_there_is_another() {
 #[test]
 fn an_object_that_is_said_to_be_corrupt_is_looked_at() {
     let faulty = faulty(8 * MIB, 1);
-    let ids: Vec<ObjectId> = (0..40).map(|seed| faulty.store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..40).map(|seed| put(&faulty.store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     faulty.store.wait_until_idle();
     faulty.store.verify(&ids[0]).unwrap();
     faulty.disk.fail(Op::Read, 0, Fault::FlipBit(77));
@@ -450,7 +450,7 @@ fn a_disk_in_memory_does_as_well() {
     let open = || Store::open(options.clone(), Arc::new(disk.clone()), Arc::new(SystemClock::new()));
     let store = open().unwrap();
     assert!(matches!(open(), Err(StoreError::DirectoryLocked(_))));
-    let ids: Vec<ObjectId> = (0..200).map(|seed| store.put(1, &bytes(seed, 1_000_000)).unwrap().id).collect();
+    let ids: Vec<CopyId> = (0..200).map(|seed| put(&store, 1, &bytes(seed, 1_000_000)).unwrap().id).collect();
     check_all(&store, &ids, 1_000_000);
     drop(store);
     let store = open().unwrap();
@@ -469,10 +469,10 @@ fn a_disk_in_memory_does_as_well() {
 fn a_transfer_that_delivers_other_bytes_is_refused() {
     use exobus_store::{Class, StageItem, StageRequest, StagedItem};
     let faulty = faulty(8 * MIB, 1);
-    let metas = faulty.store.put(1, &bytes(1, 10_000)).unwrap().parts.to_vec();
+    let metas = put(&faulty.store, 1, &bytes(1, 10_000)).unwrap().parts.to_vec();
     let fill = || {
-        let items = vec![StageItem::Remote { object: ObjectId(1), metas: metas.clone() }];
-        let mut staged = faulty.store.stage(StageRequest { group: 1, items, class: Class::Arguments }).wait().unwrap();
+        let items = vec![StageItem::Remote { object: copy(1), metas: metas.clone() }];
+        let mut staged = faulty.store.stage(StageRequest { items, class: Class::Arguments }).wait().unwrap();
         let Some(StagedItem::Fill(fill)) = staged.items.pop() else { panic!("no fill") };
         fill
     };

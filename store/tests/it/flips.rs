@@ -6,11 +6,11 @@ use std::{
 };
 
 use exobus_store::{
-    ObjectId, ObjectMeta, Parts, RealDisk, RowHash, Store, StoreError, StoreOptions, SystemClock, WriterOptions,
+    ObjectMeta, Parts, RealDisk, RowHash, Store, StoreError, StoreOptions, SystemClock, WriterOptions,
     disk::{Disk, MemoryDisk},
 };
 
-use crate::harness::{MIB, bytes, options, stream};
+use crate::harness::{MIB, bytes, copy, options, stream};
 
 const OBJECTS: u64 = 24;
 const PARTS: u64 = 3;
@@ -39,7 +39,7 @@ fn first_life(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<ObjectMeta> {
         // With no memory left, writers go to disk.
         let _full = store.scratch(4 * MIB).unwrap();
         for object in half * OBJECTS / 2..(half + 1) * OBJECTS / 2 {
-            let mut writer = store.writer(ObjectId(u128::from(object) + 1), WriterOptions::new(1));
+            let mut writer = store.writer(copy(u128::from(object) + 1), WriterOptions::default());
             for part in 0..PARTS {
                 let content = content(object, part);
                 writer.begin_part(Some(content.len() as u64)).unwrap();

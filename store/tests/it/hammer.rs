@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exobus_store::{
-    Class, ObjectId, Parts, RowHash, StageItem, StageRequest, StagedItem, Store, StoreError, WriterOptions,
+    Class, CopyId, Parts, RowHash, StageItem, StageRequest, StagedItem, Store, StoreError, WriterOptions,
 };
 
 use crate::harness::{Fixture, MIB, bytes, fixture, stream};
@@ -17,6 +17,11 @@ impl Random {
     }
 }
 
+/// Objects are of four groups.
+fn copy(id: u64) -> CopyId {
+    CopyId::new(u128::from(id % 4), id.into())
+}
+
 /// Content of part `part` of object `id`.
 fn part_of(id: u64, part: u64) -> Vec<u8> {
     let length = [0, 10, 5_000, 60_000, 200_000][((id + part) % 5) as usize];
@@ -25,8 +30,7 @@ fn part_of(id: u64, part: u64) -> Vec<u8> {
 
 fn write(store: &Store, id: u64, parts: u64, random: &mut Random) {
     let bytes_hint = [0, 100_000, 600_000][random.below(3) as usize];
-    let mut writer =
-        store.writer(ObjectId(id.into()), WriterOptions { bytes_hint, ..WriterOptions::new(id as u128 % 4) });
+    let mut writer = store.writer(copy(id), WriterOptions { bytes_hint, ..WriterOptions::default() });
     for part in 0..parts {
         let content = part_of(id, part);
         writer.begin_part((random.below(2) == 0).then_some(content.len() as u64)).unwrap();
@@ -39,7 +43,7 @@ fn write(store: &Store, id: u64, parts: u64, random: &mut Random) {
 }
 
 fn check(store: &Store, id: u64, parts: u64, random: &mut Random) -> Result<(), StoreError> {
-    let object = ObjectId(id.into());
+    let object = copy(id);
     let part = random.below(parts);
     match random.below(4) {
         0 => {
@@ -70,7 +74,7 @@ fn check(store: &Store, id: u64, parts: u64, random: &mut Random) -> Result<(), 
         _ => {
             let class = if random.below(2) == 0 { Class::Arguments } else { Class::Prefetch };
             let items = (0..parts).map(|part| StageItem::Local { object, parts: Parts::one(part as u32) }).collect();
-            let ticket = store.stage(StageRequest { group: 1, items, class });
+            let ticket = store.stage(StageRequest { items, class });
             if random.below(5) == 0 {
                 drop(ticket);
                 return Ok(());
@@ -106,7 +110,7 @@ fn many_threads_with_little_memory() {
                     }
                     // Somebody else's may be deleted meanwhile.
                     let other = random.below(THREADS) * 10_000 + random.below(round + 1);
-                    if let Some(meta) = store.meta(&ObjectId(other.into())) {
+                    if let Some(meta) = store.meta(&copy(other)) {
                         match check(store, other, meta.parts.len() as u64, &mut random) {
                             Ok(()) => {}
                             Err(StoreError::NotFound(_)) => drop(gone.fetch_add(1, Ordering::Relaxed)),
@@ -115,7 +119,7 @@ fn many_threads_with_little_memory() {
                     }
                     if random.below(3) == 0 {
                         let nth = random.below(mine.len() as u64) as usize;
-                        store.delete(&[ObjectId(mine.swap_remove(nth).0.into())]);
+                        store.delete(&[copy(mine.swap_remove(nth).0)]);
                     }
                 }
                 for (id, parts) in &mine {

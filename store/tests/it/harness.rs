@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use exobus_store::{
-    ObjectId, ObjectMeta, ObjectReader, Parts, RealDisk, RowHash, Store, StoreError, StoreOptions, SystemClock,
+    CopyId, ObjectMeta, ObjectReader, Parts, RealDisk, RowHash, Store, StoreError, StoreOptions, SystemClock,
     WriterOptions,
 };
 use tempfile::TempDir;
@@ -52,13 +52,23 @@ pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// A stream of parts of an object, through a window of so many bytes.
-pub fn stream(store: &Store, id: &ObjectId, parts: Parts, window_bytes: u64) -> Result<ObjectReader, StoreError> {
+pub fn stream(store: &Store, id: &CopyId, parts: Parts, window_bytes: u64) -> Result<ObjectReader, StoreError> {
     store.reader(id, parts, store.scratch(window_bytes)?)
 }
 
+/// The copy with these bits in the group of most tests.
+pub const fn copy(bits: u128) -> CopyId {
+    CopyId::new(1, bits)
+}
+
+/// Puts bytes into a group, under a name that their content gives.
+pub fn put(store: &Store, group: u128, bytes: &[u8]) -> Result<ObjectMeta, StoreError> {
+    store.put(bytes, |content| CopyId::new(group, content))
+}
+
 /// Writes an object with parts of these contents; one row per part.
-pub fn write(store: &Store, id: u128, options: WriterOptions, parts: &[&[u8]]) -> ObjectMeta {
-    let mut writer = store.writer(ObjectId(id), options);
+pub fn write(store: &Store, id: CopyId, options: WriterOptions, parts: &[&[u8]]) -> ObjectMeta {
+    let mut writer = store.writer(id, options);
     for part in parts {
         writer.begin_part(Some(part.len() as u64)).unwrap();
         writer.write(part).unwrap();

@@ -5,20 +5,23 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use exobus_store::{ObjectId, ObjectMeta, Parts, RowHash, Store, StoreError, StoreEvent, StoreOptions, WriterOptions};
+use exobus_store::{CopyId, ObjectMeta, Parts, RowHash, Store, StoreError, StoreEvent, StoreOptions, WriterOptions};
 
-use crate::harness::{MIB, bytes, open, options};
+use crate::harness::{MIB, bytes, open, options, put};
 
 fn kept(dir: &Path) -> StoreOptions {
     StoreOptions { keep_files: true, node: "n1".into(), ..options(8 * MIB, vec![dir.to_owned()]) }
 }
 
+/// What a writer wrote in the first life.
+const WRITTEN: CopyId = CopyId::new(9, 5);
+
 /// A node that spilled, and was shut down in order.
 fn first_life(dir: &Path) -> Vec<ObjectMeta> {
     let store = open(kept(dir));
     assert_eq!((store.starts(), store.recovered().len()), (1, 0));
-    let metas = (0..200).map(|seed| store.put(u128::from(seed) % 2, &bytes(seed, 1_000_000)).unwrap()).collect();
-    let mut writer = store.writer(ObjectId(5), WriterOptions { attempt: 3, ..WriterOptions::new(9) });
+    let metas = (0..200).map(|seed| put(&store, u128::from(seed) % 2, &bytes(seed, 1_000_000)).unwrap()).collect();
+    let mut writer = store.writer(WRITTEN, WriterOptions { maker: 3, ..WriterOptions::default() });
     for part in 0..10 {
         writer.begin_part(Some(300_000)).unwrap();
         writer.write(&bytes(part, 300_000)).unwrap();
@@ -26,7 +29,7 @@ fn first_life(dir: &Path) -> Vec<ObjectMeta> {
     }
     writer.seal().unwrap();
     for seed in 500..540 {
-        store.put(3, &bytes(seed, 1_000_000)).unwrap();
+        put(&store, 3, &bytes(seed, 1_000_000)).unwrap();
     }
     metas
 }
@@ -56,11 +59,11 @@ fn a_restarted_node_announces_what_it_still_has() {
     assert_eq!(store.recovered().len(), 0, "announced once");
     check(&store, &recovered, &metas);
     assert_eq!(store.stats().indexes_rebuilt, 0);
-    let written = recovered.iter().find(|meta| meta.id == ObjectId(5)).unwrap();
+    let written = recovered.iter().find(|meta| meta.id == WRITTEN).unwrap();
     assert_eq!((written.rows, written.row_hash, written.parts.len()), (70, RowHash(45), 10));
-    let block = store.get(&ObjectId(5), Parts::one(4)).wait().unwrap();
+    let block = store.get(&WRITTEN, Parts::one(4)).wait().unwrap();
     assert!(*block == bytes(4, 300_000)[..]);
-    assert_eq!((block.header().group, block.header().attempt), (9, 3));
+    assert_eq!((block.object().group, block.header().maker), (9, 3));
     drop(block);
     for group in [0, 1, 3, 9] {
         store.delete_group(group);
@@ -178,7 +181,7 @@ fn what_a_killed_process_left_for_nobody_is_deleted() {
     std::fs::write(kept_by_another.join("x.spill"), b"").unwrap();
     let living = open(options(8 * MIB, vec![dir.path().to_owned()]));
     for seed in 0..20 {
-        living.put(1, &bytes(seed, 1_000_000)).unwrap();
+        put(&living, 1, &bytes(seed, 1_000_000)).unwrap();
     }
     let _other = open(options(8 * MIB, vec![dir.path().to_owned()]));
     assert!(!orphan.exists());
@@ -219,7 +222,7 @@ fn a_directory_that_cannot_be_used_at_start_is_quarantined_while_there_is_anothe
         "{told:?}"
     );
     for seed in 1000..1030 {
-        store.put(1, &bytes(seed, 1_000_000)).unwrap();
+        put(&store, 1, &bytes(seed, 1_000_000)).unwrap();
     }
     store.wait_until_idle();
     assert_eq!(store.stats().retired_dirs, 1);

@@ -3,14 +3,14 @@
 use std::{io::Read, time::Duration};
 
 use exobus_store::{
-    Align, Class, Clock as _, ObjectId, ObjectMeta, Parts, RangeRead, RowHash, StageItem, StageRequest, StagedItem,
+    Align, Class, Clock as _, CopyId, ObjectMeta, Parts, RangeRead, RowHash, StageItem, StageRequest, StagedItem,
     Store, StoreError, SystemClock, WriterOptions,
 };
 
-use crate::harness::{Fixture, MIB, bytes, fixture, open, options, stream, write};
+use crate::harness::{Fixture, MIB, bytes, copy, fixture, open, options, put, stream, write};
 
 fn put_all(store: &Store, count: u64, length: usize) -> Vec<ObjectMeta> {
-    (0..count).map(|seed| store.put(1, &bytes(seed, length)).unwrap()).collect()
+    (0..count).map(|seed| put(store, 1, &bytes(seed, length)).unwrap()).collect()
 }
 
 #[test]
@@ -67,7 +67,8 @@ fn spill_files_of_deleted_objects_stay_while_they_are_read_or_written() {
     let mut reader = store.reader(&metas[0].id, Parts::All, window).unwrap();
     // All memory is taken, so this one writes to disk.
     let all = store.scratch(8 * MIB - (64 << 10)).unwrap();
-    let mut writer = store.writer(ObjectId(5), WriterOptions::new(2));
+    let written = CopyId::new(2, 5);
+    let mut writer = store.writer(written, WriterOptions::default());
     writer.begin_part(None).unwrap();
     writer.write(&bytes(5, 3_000_000)).unwrap();
     store.delete_group(1);
@@ -87,7 +88,7 @@ fn spill_files_of_deleted_objects_stay_while_they_are_read_or_written() {
     writer.end_part(1, RowHash(1));
     writer.seal().unwrap();
     drop(all);
-    assert!(*store.get(&ObjectId(5), Parts::All).wait().unwrap() == bytes(5, 3_000_000)[..]);
+    assert!(*store.get(&written, Parts::All).wait().unwrap() == bytes(5, 3_000_000)[..]);
     store.delete_group(2);
     store.wait_until_idle();
     assert_eq!((store.stats().spill_files, spill_files(dir.path(), &store)), (0, 0));
@@ -100,7 +101,7 @@ fn full_files_are_deleted_when_their_last_block_is() {
     store.wait_until_idle();
     let before = store.stats().spill_file_bytes;
     assert!(before > 250 * MIB);
-    let ids: Vec<ObjectId> = metas.iter().map(|meta| meta.id).collect();
+    let ids: Vec<CopyId> = metas.iter().map(|meta| meta.id).collect();
     store.delete(&ids[..200]);
     store.wait_until_idle();
     let after = store.stats().spill_file_bytes;
@@ -113,11 +114,11 @@ fn full_files_are_deleted_when_their_last_block_is() {
 fn spilled_parts(store: &Store, align: Align) -> Vec<Vec<u8>> {
     let contents: Vec<Vec<u8>> = (0..20).map(|nth| bytes(nth, 50_000 * (nth as usize % 4) + nth as usize)).collect();
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    write(store, 7, WriterOptions { align, bytes_hint: 2 << 20, ..WriterOptions::new(1) }, &parts);
+    write(store, copy(7), WriterOptions { align, bytes_hint: 2 << 20, ..WriterOptions::default() }, &parts);
     for seed in 1000..1060 {
-        store.put(2, &bytes(seed, 1_000_000)).unwrap();
+        put(store, 2, &bytes(seed, 1_000_000)).unwrap();
     }
-    assert!(store.try_get(&ObjectId(7), Parts::All).is_none(), "it is on disk");
+    assert!(store.try_get(&copy(7), Parts::All).is_none(), "it is on disk");
     contents
 }
 
@@ -128,12 +129,12 @@ fn a_part_is_read_without_the_rest() {
         let contents = spilled_parts(&store, align);
         let before = store.stats().restored_bytes;
         for (nth, content) in contents.iter().enumerate() {
-            let block = store.get(&ObjectId(7), Parts::one(nth as u32)).wait().unwrap();
+            let block = store.get(&copy(7), Parts::one(nth as u32)).wait().unwrap();
             assert!(*block == content[..], "part {nth}");
         }
         let parts: u64 = contents.iter().map(|content| content.len() as u64).sum();
         assert_eq!(store.stats().restored_bytes - before, parts);
-        let run = store.get(&ObjectId(7), Parts::Range(3, 7)).wait().unwrap();
+        let run = store.get(&copy(7), Parts::Range(3, 7)).wait().unwrap();
         for (nth, content) in contents[3..7].iter().enumerate() {
             assert!(*run.part(nth) == content[..]);
         }
@@ -146,7 +147,7 @@ fn a_stream_from_disk_is_the_same_as_one_from_memory() {
         let Fixture { store, .. } = fixture(16 * MIB);
         let contents = spilled_parts(&store, align);
         for window in [4096, 8192, 20_000, 64 << 10, 1 << 20] {
-            let mut reader = stream(&store, &ObjectId(7), Parts::All, window).unwrap();
+            let mut reader = stream(&store, &copy(7), Parts::All, window).unwrap();
             let mut seen: Vec<Vec<u8>> = vec![Vec::new(); contents.len()];
             loop {
                 let at = reader.part_index();
@@ -159,7 +160,7 @@ fn a_stream_from_disk_is_the_same_as_one_from_memory() {
             assert!(seen == contents, "window {window}");
         }
         let mut whole = Vec::new();
-        let mut reader = stream(&store, &ObjectId(7), Parts::Range(2, 20), 100_000).unwrap();
+        let mut reader = stream(&store, &copy(7), Parts::Range(2, 20), 100_000).unwrap();
         assert_eq!(reader.remaining() as usize, contents[2..].concat().len());
         reader.read_to_end(&mut whole).unwrap();
         assert!(whole == contents[2..].concat());
@@ -172,7 +173,7 @@ fn a_range_on_disk_is_sent_in_pieces() {
     let Fixture { store, .. } = fixture(16 * MIB);
     let contents = spilled_parts(&store, Align::One).concat();
     for (offset, length) in [(0, contents.len()), (1, 4095), (4097, 100_000), (777_777, 1), (contents.len() - 9, 9)] {
-        let RangeRead::Disk(mut range) = store.read_range(&ObjectId(7), offset as u64, length as u64).unwrap() else {
+        let RangeRead::Disk(mut range) = store.read_range(&copy(7), offset as u64, length as u64).unwrap() else {
             panic!("in memory")
         };
         let mut got = Vec::new();
@@ -193,10 +194,10 @@ fn what_is_staged_is_there_at_once_and_together() {
     let Fixture { store, .. } = fixture(16 * MIB);
     let metas = put_all(&store, 60, 1_000_000);
     let local = |nth: usize| StageItem::Local { object: metas[nth].id, parts: Parts::All };
-    let remote = StageItem::Remote { object: ObjectId(5), metas: metas[59].parts.to_vec() };
+    let remote = StageItem::Remote { object: copy(5), metas: metas[59].parts.to_vec() };
     // The same object twice takes memory once.
     let items = vec![local(0), local(59), local(1), local(0), remote];
-    let ticket = store.stage(StageRequest { group: 1, items, class: Class::Arguments });
+    let ticket = store.stage(StageRequest { items, class: Class::Arguments });
     let mut staged = ticket.wait().unwrap();
     for (item, seed) in staged.items.iter().zip([0, 59, 1, 0]) {
         let StagedItem::Ready(block) = item else { panic!("{item:?}") };
@@ -210,10 +211,10 @@ fn what_is_staged_is_there_at_once_and_together() {
     assert_eq!(fill.offset(), half as u64);
     fill.spare().copy_from_slice(&content[half..]);
     fill.advance(content.len() - half);
-    let copy = fill.finish().unwrap();
-    assert!(*copy == content[..]);
-    assert!(!store.contains(&ObjectId(5)), "a private copy is no object");
-    drop((copy, staged));
+    let filled = fill.finish().unwrap();
+    assert!(*filled == content[..]);
+    assert!(!store.contains(&copy(5)), "a private copy is no object");
+    drop((filled, staged));
     assert_eq!(store.stats().pinned_bytes, 0);
 }
 
@@ -223,10 +224,10 @@ fn an_object_in_several_pieces_is_put_together() {
     // No hint: pieces of 64 KiB.
     let contents: Vec<Vec<u8>> = (0..40).map(|seed| bytes(seed, 30_001)).collect();
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    write(&store, 1, WriterOptions { align: Align::SixtyFour, ..WriterOptions::new(1) }, &parts);
-    assert!(store.try_get(&ObjectId(1), Parts::All).is_none(), "in several pieces");
+    write(&store, copy(1), WriterOptions { align: Align::SixtyFour, ..WriterOptions::default() }, &parts);
+    assert!(store.try_get(&copy(1), Parts::All).is_none(), "in several pieces");
     for _ in 0..2 {
-        let block = store.get(&ObjectId(1), Parts::All).wait().unwrap();
+        let block = store.get(&copy(1), Parts::All).wait().unwrap();
         for (nth, content) in contents.iter().enumerate() {
             assert!(*block.part(nth) == content[..], "part {nth}");
         }
@@ -234,7 +235,7 @@ fn an_object_in_several_pieces_is_put_together() {
         drop(block);
         // The second time from disk.
         for seed in 0..60 {
-            store.put(2, &bytes(seed, 1_000_000)).unwrap();
+            put(&store, 2, &bytes(seed, 1_000_000)).unwrap();
         }
     }
     let restored = store.stats().restored_bytes;
@@ -279,13 +280,13 @@ fn a_released_part_frees_its_extent() {
     let Fixture { store, .. } = fixture(32 * MIB);
     let contents: Vec<Vec<u8>> = (0..8).map(|seed| bytes(seed, 200_000)).collect();
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    write(&store, 1, WriterOptions::new(1), &parts);
+    write(&store, copy(1), WriterOptions::default(), &parts);
     let used = store.stats().used_bytes;
-    store.release_parts(&[ObjectId(1)], Parts::Range(0, 4));
+    store.release_parts(&[copy(1)], Parts::Range(0, 4));
     assert!(store.stats().used_bytes <= used / 2 + 8192, "{} of {used}", store.stats().used_bytes);
-    assert!(store.get(&ObjectId(1), Parts::one(0)).wait().is_err());
-    assert!(*store.get(&ObjectId(1), Parts::one(5)).wait().unwrap() == contents[5][..]);
-    store.release_parts(&[ObjectId(1)], Parts::Range(4, 8));
+    assert!(store.get(&copy(1), Parts::one(0)).wait().is_err());
+    assert!(*store.get(&copy(1), Parts::one(5)).wait().unwrap() == contents[5][..]);
+    store.release_parts(&[copy(1)], Parts::Range(4, 8));
     assert_eq!(store.stats().used_bytes, 0);
 }
 
@@ -294,50 +295,50 @@ fn a_part_that_is_released_again_frees_nothing_of_others() {
     let Fixture { store, .. } = fixture(32 * MIB);
     let contents: Vec<Vec<u8>> = (0..8).map(|seed| bytes(seed, 1000)).collect();
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    write(&store, 1, WriterOptions::new(1), &parts);
+    write(&store, copy(1), WriterOptions::default(), &parts);
     for _ in 0..10 {
-        store.release_parts(&[ObjectId(1)], Parts::Range(1, 3));
-        store.release_parts(&[ObjectId(1)], Parts::Range(0, 2));
+        store.release_parts(&[copy(1)], Parts::Range(1, 3));
+        store.release_parts(&[copy(1)], Parts::Range(0, 2));
     }
     for (part, content) in (0..).zip(&contents).skip(3) {
-        assert!(*store.get(&ObjectId(1), Parts::one(part)).wait().unwrap() == content[..], "part {part}");
+        assert!(*store.get(&copy(1), Parts::one(part)).wait().unwrap() == content[..], "part {part}");
     }
-    store.release_parts(&[ObjectId(1)], Parts::Range(0, 8));
+    store.release_parts(&[copy(1)], Parts::Range(0, 8));
     assert_eq!(store.stats().used_bytes, 0);
 }
 
 /// A node that comes back has what it had, and makes again what others are going to read anew (seed 320950 of the simulation).
 #[test]
-fn what_is_made_again_is_whole_though_parts_of_it_were_released() {
+fn what_is_made_again_is_whole_beside_what_parts_were_released_of() {
     let Fixture { store, .. } = fixture(32 * MIB);
     let contents: Vec<Vec<u8>> = (0..4).map(|seed| bytes(seed, 200_000)).collect();
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    let attempt = |attempt: u32| WriterOptions { attempt, ..WriterOptions::new(1) };
-    write(&store, 1, attempt(2), &parts);
-    let read_before = store.get(&ObjectId(1), Parts::one(3)).wait().unwrap();
-    store.release_parts(&[ObjectId(1)], Parts::Range(0, 2));
-    // One that was cancelled and ran on is no reason.
-    write(&store, 1, attempt(1), &parts);
-    assert!(store.get(&ObjectId(1), Parts::one(0)).wait().is_err());
-    write(&store, 1, attempt(10_001), &parts);
+    let [first, second] = [2, 3].map(|number| {
+        write(&store, copy(number), WriterOptions { maker: number as u32, ..WriterOptions::default() }, &parts).id
+    });
+    let both = store.stats().used_bytes;
+    let read_before = store.get(&first, Parts::one(3)).wait().unwrap();
+    store.release_parts(&[first], Parts::Range(0, 2));
+    assert!(store.get(&first, Parts::one(0)).wait().is_err());
+    // The same name again is the same copy: what was released of it is not made again.
+    write(&store, first, WriterOptions::default(), &parts);
+    assert!(store.get(&first, Parts::one(0)).wait().is_err());
+    // Whichever goes first, the other one is as it was.
+    store.delete(&[first]);
     for (part, content) in (0..).zip(&contents) {
-        assert!(*store.get(&ObjectId(1), Parts::one(part)).wait().unwrap() == content[..], "part {part}");
+        assert!(*store.get(&second, Parts::one(part)).wait().unwrap() == content[..], "part {part}");
     }
     assert!(*read_before == contents[3][..]);
     drop(read_before);
-    // And once more, in full: nothing is left of either.
-    let used = store.stats().used_bytes;
-    write(&store, 1, attempt(10_002), &parts);
-    assert_eq!(store.stats().used_bytes, used, "one that is whole is kept");
-    store.release_parts(&[ObjectId(1)], Parts::Range(0, 4));
+    assert_eq!(store.stats().used_bytes, both / 2, "nothing is left of the first");
+    store.release_parts(&[second], Parts::Range(0, 4));
     assert_eq!(store.stats().used_bytes, 0);
 
     let small = b"a small object of one part";
-    let put = || store.put_as(ObjectId(2), WriterOptions::new(1), small, 1, RowHash::default()).unwrap();
-    put();
-    store.release_parts(&[ObjectId(2)], Parts::Range(0, 1));
-    put();
-    assert_eq!(*store.get(&ObjectId(2), Parts::All).wait().unwrap(), small[..]);
+    let put = |number| store.put_as(copy(number), WriterOptions::default(), small, 1, RowHash::default()).unwrap().id;
+    store.release_parts(&[put(12)], Parts::Range(0, 1));
+    assert!(store.get(&put(12), Parts::All).wait().is_err());
+    assert_eq!(*store.get(&put(13), Parts::All).wait().unwrap(), small[..]);
 }
 
 /// The rest may still be on its way to other nodes.
@@ -346,9 +347,9 @@ fn what_is_not_released_is_still_sent() {
     let Fixture { store, .. } = fixture(32 * MIB);
     let contents: Vec<Vec<u8>> = (0..8).map(|seed| bytes(seed, 200_000)).collect();
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    let meta = write(&store, 1, WriterOptions::new(1), &parts);
-    let range = |part: usize| store.read_range(&ObjectId(1), meta.parts[part].offset, meta.parts[part].bytes);
-    store.release_parts(&[ObjectId(1)], Parts::Range(0, 4));
+    let meta = write(&store, copy(1), WriterOptions::default(), &parts);
+    let range = |part: usize| store.read_range(&copy(1), meta.parts[part].offset, meta.parts[part].bytes);
+    store.release_parts(&[copy(1)], Parts::Range(0, 4));
     assert!(matches!(range(0), Err(StoreError::NotFound(_))), "released, with all others of its extent");
     for (part, content) in contents.iter().enumerate().skip(4) {
         let mut read = vec![0; content.len()];
@@ -363,12 +364,12 @@ fn what_is_not_released_is_still_sent() {
 #[test]
 fn a_row_hash_survives_the_disk() {
     let Fixture { store, .. } = fixture(8 * MIB);
-    let meta = write(&store, 3, WriterOptions::new(9), &[b"abc", b"de"]);
+    let meta = write(&store, CopyId::new(9, 3), WriterOptions::default(), &[b"abc", b"de"]);
     put_all(&store, 40, 1_000_000);
-    let block = store.get(&ObjectId(3), Parts::All).wait().unwrap();
+    let block = store.get(&meta.id, Parts::All).wait().unwrap();
     assert_eq!(block.header().row_hash, RowHash::of(b"abc") + RowHash::of(b"de"));
     assert_eq!(
-        (block.header().group, block.header().checksum),
+        (block.header().object.group, block.header().checksum),
         (9, meta.parts[0].checksum.wrapping_add(meta.parts[1].checksum))
     );
 }
@@ -398,8 +399,8 @@ fn whatever_is_read_back_is_counted_and_so_is_the_time_it_takes() {
 #[test]
 fn a_ticket_says_what_it_waited_for() {
     let Fixture { store, .. } = fixture(8 * MIB);
-    let stage = |item| store.stage(StageRequest { group: 1, items: vec![item], class: Class::Arguments });
-    let meta = store.put(1, &bytes(1, 1_000)).unwrap();
+    let stage = |item| store.stage(StageRequest { items: vec![item], class: Class::Arguments });
+    let meta = put(&store, 1, &bytes(1, 1_000)).unwrap();
     let staged = stage(StageItem::Local { object: meta.id, parts: Parts::All }).wait().unwrap();
     assert_eq!(staged.load_wait, Duration::ZERO, "it is in memory");
 

@@ -58,117 +58,24 @@ impl NodeManager {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use exobus_bus::session::{Endpoint, Peer, SessionOptions};
-    use exobus_bus::{Bus, Subjects};
-    use exobus_store::disk::MemoryDisk;
-    use exobus_store::{Store, StoreOptions, SystemClock};
     use tokio::task::LocalSet;
     use tokio::time::sleep;
 
-    use super::super::{NodeManager, NodeManagerParts, TICK};
+    use super::super::TICK;
+    use super::super::test_world::{JOB, World};
     use super::*;
-    use crate::event::NodeFigures;
-    use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, TaskId};
-    use crate::node_manager::NodeEvent;
-    use crate::node_manager::{Doubts, ExecutorLink, Pushed, Stager, Tally, Work};
-    use crate::protocol::node_manager::{ACTOR, NodeMsg, ObjectIds};
-    use crate::registry::Function;
-    use crate::shell::{self, Inbox, Post, PostOptions};
-    use crate::task::{Resources, Returns};
-    use crate::transfer::TransferClient;
-
-    const JOB: JobId = JobId::from_u128(1);
-
-    /// One that is never done.
-    struct Busy;
-
-    impl ExecutorLink for Busy {
-        fn run(&self, work: Work) {
-            std::mem::forget(work);
-        }
-
-        fn count(&self) -> usize {
-            1
-        }
-    }
-
-    struct World {
-        store: Store,
-        manager: Inbox<NodeEvent>,
-        endpoint: Endpoint,
-    }
+    use crate::ids::{Attempt, CopyNumber, NodeId, ObjectId};
+    use crate::protocol::copies::Whereabouts;
+    use crate::protocol::node_manager::NodeMsg;
+    use crate::task::Returns;
 
     impl World {
-        async fn new() -> Self {
-            let clock: Arc<dyn exobus_store::Clock> = Arc::new(SystemClock::new());
-            let options =
-                StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec!["/spill".into()], ..StoreOptions::default() };
-            let store = Store::open(options, Arc::new(MemoryDisk::new()), clock.clone()).unwrap();
-            let (node, incarnation) = (NodeId::new("here"), Incarnation(1));
-            let on_fatal = Box::new(|fatal: crate::shell::Fatal| panic!("{}", fatal.reason));
-            let post = Post::new(PostOptions { node: node.clone(), incarnation, clock: clock.clone(), on_fatal });
-            let (me, subjects) = (Peer { node: "here".into(), incarnation: 1 }, Subjects::new("test").unwrap());
-            let (endpoint, _) =
-                Endpoint::open(Bus::in_process(), subjects, me, SessionOptions::default()).await.unwrap();
-            post.connect(endpoint.clone());
-            let stager = Stager {
-                node,
-                store: store.clone(),
-                executors: 1,
-                transfer: TransferClient::with(Default::default(), "token", clock.clone()),
-                addresses: Arc::new(|_| None),
-                is_gone: Arc::new(|_| false),
-                doubts: Doubts::default(),
-                clock,
-                received: Tally::default(),
-                pushed: Pushed::default(),
-            };
-            let function: &'static Function = Box::leak(Box::new(Function {
-                name: "test",
-                version: 1,
-                modes: &[],
-                setup: None,
-                deterministic: true,
-                module: module_path!(),
-                call: |_, _| Ok(()),
-            }));
-            let parts = NodeManagerParts {
-                post: post.clone(),
-                store: store.clone(),
-                stager,
-                executors: Arc::new(Busy),
-                functions: BTreeMap::from([("test@1".into(), function)]),
-                resources: Resources::cpu(1000),
-                spin: Duration::ZERO,
-                figures: Box::new(NodeFigures::default),
-                scheduler: None,
-            };
-            let manager = shell::spawn_at(&post, ACTOR, |address| NodeManager::new(parts, address));
-            Self { store, manager, endpoint }
-        }
-
         fn run(&self, number: u128, params: usize) {
-            let spec = TaskSpec {
-                job: JOB,
-                id: TaskId::from_u128(number),
-                attempt: Attempt(1),
-                function: "test@1".into(),
-                params: vec![0; params].into(),
-                args: Vec::new(),
-                returns: Returns::One,
-                target_bytes: 0,
-                resources: Resources::cpu(1000),
-                scratch_bytes: Vec::new(),
-                whole_max_bytes: 0,
-                memory_max_bytes: 0,
-                timeout_ms: 0,
-                alone: false,
-            };
-            self.manager.send(NodeMsg::Run { owner: NodeId::new("here"), spec }).unwrap();
+            let spec = World::spec(number, Attempt::FIRST, Returns::One);
+            self.tell(NodeMsg::Run {
+                owner: NodeId::new("here"),
+                spec: TaskSpec { params: vec![0; params].into(), ..spec },
+            });
         }
 
         /// What is counted after a tick.
@@ -192,14 +99,15 @@ mod tests {
             assert!(attempts > 5 << 20, "{attempts}");
             let attempts = world.bytes().await;
             assert!(attempts > 100 * (64 << 10), "{attempts}");
-            let members: ObjectIds = (0..1000).map(ObjectId).collect();
-            let (set, at) = (SetId::of(&[ObjectId(1)]), vec![0; 1000]);
-            let nodes = vec![NodeId::new("there")];
-            let define = NodeMsg::DefineSet { job: JOB, run: 0, set, start: 0, total: 1000, members, nodes, at };
-            world.manager.send(define).unwrap();
+            let objects: Vec<_> = (0..1000).map(|number: u128| ObjectId::from_u128(number << 32)).collect();
+            let at = Whereabouts::At(NodeId::new("there"), CopyNumber::FIRST);
+            let members = objects.iter().map(|object| (*object, at.clone())).collect();
+            let set = SetId::of(&objects);
+            let define = NodeMsg::DefineSet { job: JOB, run: 0, set, version: 0, start: 0, total: 1000, members };
+            world.tell(define);
             let both = world.bytes().await;
             assert!(both > attempts + 16_000, "{both}");
-            world.manager.send(NodeMsg::EndJob { job: JOB }).unwrap();
+            world.tell(NodeMsg::EndJob { job: JOB });
             assert_eq!(world.bytes().await, 0);
         };
         LocalSet::new().run_until(test).await;

@@ -15,20 +15,20 @@ use crate::simulation::server::{Answered, Question};
 impl Owner {
     pub(super) fn free_when_durable(&mut self, node: NodeId, freed: Freed, cx: &mut Cx<'_>) {
         let log = self.log.as_ref().map_or((0, 0), |log| (log.noted, log.written));
-        if let Some((node, freed)) = self.held.free(log, node, freed) {
+        if let Some((node, freed)) = self.deferred.free(log, node, freed) {
             self.free_now(node, freed, cx);
         }
     }
 
     pub(super) fn free_now(&mut self, node: NodeId, freed: Freed, cx: &mut Cx<'_>) {
         match freed {
-            Freed::Object(object) => {
-                cx.note(|| format!("{object} is to be freed on {node}"));
-                self.frees.entry(node).or_default().push(object);
+            Freed::Copy(copy) => {
+                cx.note(|| format!("{copy} is to be freed on {node}"));
+                self.frees.entry(node).or_default().push(copy);
             }
-            Freed::Parts(set, parts) => {
+            Freed::Parts(set, version, parts) => {
                 let (job, run) = (self.job, self.state.run());
-                self.tell(&node, NodeMsg::FreeParts { job, run, set, parts }, cx);
+                self.tell(&node, NodeMsg::FreeParts { job, run, set, version, parts }, cx);
             }
         }
     }
@@ -92,10 +92,10 @@ impl Owner {
                 if let Some(log) = &mut self.log {
                     log.written = position;
                 }
-                for (node, freed) in self.held.durable(position) {
+                for (node, freed) in self.deferred.durable(position) {
                     self.free_now(node, freed, cx);
                 }
-                if let Some(result) = self.held.last_word(position) {
+                if let Some(result) = self.deferred.last_word(position) {
                     self.end(result, cx);
                 }
             }
@@ -109,14 +109,14 @@ impl Owner {
     }
 
     pub(super) fn end_when_durable(&mut self, result: JobResult, cx: &mut Cx<'_>) {
-        if self.held.is_ending() {
+        if self.deferred.is_ending() {
             return;
         }
         match &mut self.log {
             Some(_) => {
                 self.note(Entry::End(result.clone().map(Bytes::from)));
                 let position = self.log.as_ref().map_or(0, |log| log.noted);
-                self.held.end(position, result);
+                self.deferred.end(position, result);
             }
             None => self.end(result, cx),
         }

@@ -66,7 +66,7 @@ impl Owner {
         answer: oneshot::Sender<Result<Block, JobError>>,
         cx: &mut Cx<'_>,
     ) {
-        let Some((output, node)) = self.state.lookup(object) else {
+        let Some((output, node, copy)) = self.state.lookup(object) else {
             let tracker = self.wait(Waiter::Get { parts, answer });
             return self.state.track(object, tracker);
         };
@@ -74,15 +74,15 @@ impl Owner {
             return drop(answer.send(Ok(Block::empty())));
         }
         if node != *cx.me {
-            return cx.acts.push(Act::Read { object, parts, node, answer });
+            return cx.acts.push(Act::Read { copy, parts, node, answer });
         }
-        match cx.store.find(object, parts) {
+        match cx.store.find(copy, parts) {
             Found::Here(read) => {
                 cx.oracle.given(object, parts, &read);
                 let _ = answer.send(Ok(Block::empty()));
             }
             Found::Released | Found::Absent => {
-                self.state.unreadable(object, &node);
+                self.state.unreadable(copy);
                 self.get(object, parts, answer, cx);
             }
         }

@@ -430,7 +430,7 @@ impl World {
                 .enumerate()
                 .filter_map(|(index, seat)| {
                     let Some(parts) = seat.parts() else { return Some(format!("n{index} has not joined")) };
-                    let objects = parts.store.ids_of(job.group()).len();
+                    let objects = parts.store.inventory(job.group()).len();
                     (objects > 0).then(|| format!("n{index} has {objects} objects"))
                 })
                 .collect();

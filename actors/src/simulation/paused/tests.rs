@@ -14,7 +14,7 @@ use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::client::{Client, ClientError, ClientOptions};
 use crate::event::{Event, EventKind};
 use crate::futures::Futures;
-use crate::ids::{Incarnation, JobId, NodeId};
+use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Opened};
 use crate::program;
 use crate::protocol::host::{JobEnd, JobSpec};
@@ -334,7 +334,9 @@ fn what_a_job_has_made_is_given_back_by_who_finds_that_it_has_ended_and_was_not_
         let spec = JobSpec::of(job, "paused.takes@1", &()).unwrap();
         let logs = JobLogs::open(&setup.bus, &setup.subjects, true, LIVES_FOR).await.unwrap().unwrap();
         logs.accept(&spec).await.unwrap();
-        let Opened::Runs(run) = logs.open_job(&spec, &NodeId::new("gone"), Incarnation(1)).await.unwrap() else {
+        let Opened::Runs(run) =
+            logs.open_job(&spec, (&NodeId::new("gone"), Incarnation(1)), JobSecret::from_u128(1)).await.unwrap()
+        else {
             panic!("it has just been accepted")
         };
         let (tell, mut told) = mpsc::unbounded_channel();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use exobus_store::Block;
 
 use super::{AnswerTo, At, What, World};
-use crate::ids::{NodeId, ObjectId};
+use crate::ids::{CopyId, CopyNumber, NodeId, ObjectId};
 use crate::node_manager::{Key, Report};
 use crate::owner::OwnerEvent;
 use crate::simulation::acts::{Pieces, Reads};
@@ -25,33 +25,34 @@ impl World {
 
     pub(super) fn stage(&mut self, at: At, key: Key, spec: Rc<TaskSpec>, pieces: Pieces, until: Duration) {
         let (mut reads, mut gone, mut silent, mut released) =
-            (Reads::new(), Vec::new(), Vec::new(), None::<(ObjectId, NodeId)>);
+            (Reads::new(), Vec::new(), Vec::new(), None::<(CopyId, NodeId)>);
         for arg in &pieces {
             let mut read = Vec::new();
             for piece in arg {
-                let Some(holder) = &piece.at else {
+                let Some((holder, number)) = &piece.at else {
                     read.push((piece.object, self.oracle.truth.nothing(piece.object, piece.parts)));
                     continue;
                 };
-                let lost = |loss| LostObject { object: piece.object, node: holder.clone(), loss };
+                let copy = piece.object.copy(spec.job, *number);
+                let lost = |loss| LostObject { object: piece.object, number: *number, node: holder.clone(), loss };
                 let index = number_of(holder);
                 if index != at.node && !self.reaches(at.node, index) {
                     silent.push(lost(Loss::Unreachable));
                     continue;
                 }
                 let process = self.nodes[index].process.as_ref().expect("it can be reached");
-                match process.store.find(piece.object, piece.parts) {
+                match process.store.find(copy, piece.parts) {
                     Found::Here(parts) => read.push((piece.object, parts)),
                     Found::Absent => gone.push(lost(Loss::Gone)),
-                    Found::Released => released = Some((piece.object, holder.clone())),
+                    Found::Released => released = Some((copy, holder.clone())),
                 }
             }
             reads.push(read);
         }
         let outcome = if !gone.is_empty() {
             Err(TaskFailure::argument_lost("gone", gone))
-        } else if let Some((object, holder)) = released {
-            self.note(Some(at.node), || format!("parts of {object} are released on {holder}, which it wants"));
+        } else if let Some((copy, holder)) = released {
+            self.note(Some(at.node), || format!("parts of {copy} are released on {holder}, which it wants"));
             Err(TaskFailure::new(FailureKind::Error, "parts that it reads are released"))
         } else if let Some(first) = silent.first() {
             let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership;
@@ -76,28 +77,28 @@ impl World {
     pub(super) fn read(
         &mut self,
         at: At,
-        (object, parts, from): (ObjectId, Parts, NodeId),
+        (copy, parts, from): (CopyId, Parts, NodeId),
         answer: AnswerTo,
         until: Duration,
     ) {
         let index = number_of(&from);
         let found = match self.reaches(at.node, index) {
-            true => self.nodes[index].process.as_ref().map(|process| process.store.find(object, parts)),
+            true => self.nodes[index].process.as_ref().map(|process| process.store.find(copy, parts)),
             false => None,
         };
         match found {
             Some(Found::Here(read)) => {
-                self.oracle.given(object, parts, &read);
+                self.oracle.given(ObjectId::of_copy(copy).0, parts, &read);
                 let _ = answer.send(Ok(Block::empty()));
                 // Who waits for the answer is on that node.
                 self.with(at.node, |process, around, done| process.go_on(around, done));
             }
             None if self.now < until => {
                 let pause = self.dice.millis(50..500);
-                self.after(pause, What::Read { at, object, parts, from, answer, until });
+                self.after(pause, What::Read { at, copy, parts, from, answer, until });
             }
             Some(Found::Released | Found::Absent) | None => {
-                let event = OwnerEvent::Unreadable { object, parts, node: from, answer };
+                let event = OwnerEvent::Unreadable { copy, parts, answer };
                 self.with(at.node, |process, around, done| process.owner_event(event, around, done));
             }
         }
@@ -143,6 +144,8 @@ impl World {
         }
         let digest = digest.finish();
         let make = |index: u32| params.make(task.output(index), digest);
+        let copy = |index: u32| task.output(index).copy(job, attempt.makes());
+        let maker = attempt.makes();
         let cancelled = running.work.flags.is_cancelled();
         let report =
             if spec.returns == Returns::Stream && running.sealed < params.stream && !cancelled && !running.fails {
@@ -150,7 +153,7 @@ impl World {
                 running.sealed += 1;
                 let made = make(index);
                 let output = sum(&made);
-                self.seal(node, task.output(index), &made);
+                self.seal(node, copy(index), &made, maker);
                 let process = self.nodes[node].process.as_mut().expect("looked before");
                 process.executors.running.insert(run, running);
                 let takes = self.dice.millis(1..self.plan.task_ms);
@@ -164,14 +167,14 @@ impl World {
                     let kind = if stops { FailureKind::Cancelled } else { FailureKind::Error };
                     // Some outputs may be complete by then.
                     if let Returns::Many(outputs) = spec.returns {
-                        (1..outputs).for_each(|index| self.seal(node, task.output(index), &make(index)));
+                        (1..outputs).for_each(|index| self.seal(node, copy(index), &make(index), maker));
                     }
                     Err(TaskFailure::new(kind, "it did not end well"))
                 } else {
                     let outputs: Vec<Made> = (0..params.outputs(spec.returns)).map(make).collect();
                     for (index, made) in (0..).zip(&outputs) {
                         self.oracle.made(task, index, made);
-                        self.seal(node, task.output(index), made);
+                        self.seal(node, copy(index), made, maker);
                     }
                     self.oracle.work.completed += 1;
                     let read = |(arg, pieces): (usize, &Vec<(ObjectId, Made)>)| {
@@ -192,15 +195,15 @@ impl World {
         self.run_executors(node);
     }
 
-    pub(super) fn seal(&mut self, node: usize, object: ObjectId, made: &Made) {
+    pub(super) fn seal(&mut self, node: usize, copy: CopyId, made: &Made, maker: CopyNumber) {
         // What has no bytes is nowhere.
         if sum(made).bytes == 0 {
             return;
         }
         if let Some(process) = &mut self.nodes[node].process
-            && !process.store.seal(object, made)
+            && !process.store.seal(copy, made, maker)
         {
-            self.oracle.found(|| format!("n{node} has another object of the name {object}"));
+            self.oracle.found(|| format!("n{node} has another copy of the name {copy}"));
         }
     }
 }

@@ -12,6 +12,7 @@ on_each_network! {
     many_fetches_at_once_share_few_connections,
     a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory,
     a_copy_of_what_is_not_there_is_an_error,
+    nothing_of_another_group_is_served_to_who_knows_its_bits,
 }
 
 fn parts_arrive_as_they_were_written(network: &Arc<dyn Network>) {
@@ -32,7 +33,7 @@ fn parts_arrive_as_they_were_written(network: &Arc<dyn Network>) {
         (2, Parts::Range(5, 6)),
         (3, Parts::All),
     ];
-    let items: Vec<Item> = cases.iter().map(|(object, parts)| (ObjectId(*object), *parts)).collect();
+    let items: Vec<Item> = cases.iter().map(|(object, parts)| (id(*object), *parts)).collect();
     let blocks = pair.fetch(&items).unwrap();
     for (block, (object, parts)) in blocks.iter().zip(cases) {
         pair.check(block, object, parts);
@@ -46,12 +47,7 @@ fn parts_arrive_as_they_were_written(network: &Arc<dyn Network>) {
 fn directories_are_those_of_the_objects_and_what_is_not_there_is_none(network: &Arc<dyn Network>) {
     let pair = Pair::new(network);
     let meta = write(&pair.served, 1, Align::SixtyFour, &[10, 20, 30]);
-    let items = [
-        (ObjectId(1), Parts::All),
-        (ObjectId(2), Parts::All),
-        (ObjectId(1), Parts::Range(1, 3)),
-        (ObjectId(1), Parts::Range(0, 0)),
-    ];
+    let items = [(id(1), Parts::All), (id(2), Parts::All), (id(1), Parts::Range(1, 3)), (id(1), Parts::Range(0, 0))];
     let expected = [Some(meta.parts.to_vec()), None, Some(meta.parts[1..].to_vec()), Some(vec![])];
     assert_eq!(pair.directory(&items), expected);
 }
@@ -67,7 +63,7 @@ fn ten_thousand_tiny_parts_come_in_one_request(network: &Arc<dyn Network>) {
     for object in 0..10_000 {
         write(&pair.served, object, Align::One, &[3, 10 + object as usize % 50]);
     }
-    let items: Vec<Item> = (0..10_000).map(|object| (ObjectId(object), Parts::Range(1, 2))).collect();
+    let items: Vec<Item> = (0..10_000).map(|object| (id(object), Parts::Range(1, 2))).collect();
     let blocks = pair.fetch(&items).unwrap();
     for (object, block) in blocks.iter().enumerate() {
         pair.check(block, object as u128, Parts::Range(1, 2));
@@ -80,7 +76,7 @@ fn more_items_than_one_request_takes_are_split(network: &Arc<dyn Network>) {
     let pair = Pair::new(network);
     write(&pair.served, 1, Align::One, &[5; 10]);
     let items: Vec<Item> =
-        (0..crate::transfer::wire::ITEMS_MAX as u32 + 10).map(|at| (ObjectId(1), Parts::one(at % 10))).collect();
+        (0..crate::transfer::wire::ITEMS_MAX as u32 + 10).map(|at| (id(1), Parts::one(at % 10))).collect();
     let blocks = pair.fetch(&items).unwrap();
     assert_eq!(blocks.len(), items.len());
     for (block, at) in blocks.iter().zip(0..) {
@@ -96,7 +92,7 @@ fn objects_come_from_disk_as_from_memory(network: &Arc<dyn Network>) {
     }
     assert!(pair.served.stats().spilled_bytes > 40 << 20, "{:?}", pair.served.stats());
     for object in 0..10 {
-        let items = [(ObjectId(object), Parts::Range(1, 3)), (ObjectId(object), Parts::one(0))];
+        let items = [(id(object), Parts::Range(1, 3)), (id(object), Parts::one(0))];
         let blocks = pair.fetch(&items).unwrap();
         assert_eq!(blocks[0][..100], content(object, 1, 100)[..], "object {object}");
         assert!(blocks[0][100..] == content(object, 2, 5 << 20)[..], "object {object}");
@@ -109,7 +105,7 @@ fn many_fetches_at_once_share_few_connections(network: &Arc<dyn Network>) {
     for object in 0..20 {
         write(&pair.served, object, Align::One, &[200_000]);
     }
-    let items: Vec<Item> = (0..20).map(|object| (ObjectId(object), Parts::All)).collect();
+    let items: Vec<Item> = (0..20).map(|object| (id(object), Parts::All)).collect();
     let mut fills = pair.fills(&items);
     let fetches: Vec<_> = items
         .iter()
@@ -125,12 +121,12 @@ fn many_fetches_at_once_share_few_connections(network: &Arc<dyn Network>) {
 fn a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory(network: &Arc<dyn Network>) {
     let pair = Pair::with(network, 64, 16, ServerOptions::default(), ClientOptions::default());
     write(&pair.served, 1, Align::SixtyFour, &[100, 20 << 20, 0, 12 << 20, 3]);
-    let item = (ObjectId(1), Parts::Range(1, 5));
-    let copy = pair.client.copy_here(&pair.here, pair.server.address(), item, GROUP).wait().unwrap();
-    let other = pair.client.copy_here(&pair.here, pair.server.address(), item, GROUP).wait().unwrap();
-    assert!(copy != ObjectId(1) && copy != other);
+    let item = (id(1), Parts::Range(1, 5));
+    let copy = pair.client.copy_here(&pair.here, pair.server.address(), item).wait().unwrap();
+    let other = pair.client.copy_here(&pair.here, pair.server.address(), item).wait().unwrap();
+    assert!(copy != id(1) && copy != other && copy.group == GROUP && other.group == GROUP);
     let meta = pair.here.meta(&copy).unwrap();
-    let original = pair.served.meta(&ObjectId(1)).unwrap();
+    let original = pair.served.meta(&id(1)).unwrap();
     let what = |part: &PartMeta| (part.bytes, part.rows, part.row_hash, part.checksum);
     let expected: Vec<_> = original.parts[1..].iter().map(what).collect();
     assert_eq!(meta.parts.iter().map(what).collect::<Vec<_>>(), expected);
@@ -147,6 +143,19 @@ fn a_copy_is_an_object_of_its_own_even_when_it_is_larger_than_memory(network: &A
 
 fn a_copy_of_what_is_not_there_is_an_error(network: &Arc<dyn Network>) {
     let pair = Pair::new(network);
-    let copy = pair.client.copy_here(&pair.here, pair.server.address(), (ObjectId(9), Parts::All), GROUP).wait();
-    assert!(matches!(copy, Err(TransferError::Absent { object: ObjectId(9), .. })), "{copy:?}");
+    let copy = pair.client.copy_here(&pair.here, pair.server.address(), (id(9), Parts::All)).wait();
+    assert!(matches!(copy, Err(TransferError::Absent { object, .. }) if object == id(9)), "{copy:?}");
+}
+
+fn nothing_of_another_group_is_served_to_who_knows_its_bits(network: &Arc<dyn Network>) {
+    let pair = Pair::new(network);
+    let meta = write(&pair.served, 1, Align::One, &[1000, 10]);
+    let other = CopyId::new(GROUP + 1, id(1).bits);
+    assert_eq!(pair.directory(&[(other, Parts::All)]), [None]);
+    let room = || fills(&pair.here, vec![(other, meta.parts.to_vec())]);
+    let read = pair.client.fetch(pair.server.address(), vec![(other, Parts::All)], room()).wait();
+    assert!(matches!(read, Err(TransferError::Absent { object, .. }) if object == other), "{read:?}");
+    let copy = pair.client.copy_here(&pair.here, pair.server.address(), (other, Parts::All)).wait();
+    assert!(matches!(copy, Err(TransferError::Absent { object, .. }) if object == other), "{copy:?}");
+    pair.check(&pair.fetch(&[(id(1), Parts::All)]).unwrap()[0], 1, Parts::All);
 }

@@ -52,7 +52,7 @@ fn through(network: &Arc<dyn Network>, up: Harm, down: Harm) -> (Pair, Proxy) {
     (pair, proxy)
 }
 
-const LARGE: Item = (ObjectId(1), Parts::Range(0, 1));
+const LARGE: Item = (id(1), Parts::Range(0, 1));
 
 /// Fetches the large part through the proxy; afterwards nothing of a failed fetch is left here, and the next fetch,
 /// straight from the server, works.
@@ -77,7 +77,7 @@ fn a_flipped_bit_is_found_dropped_counted_and_ends_the_connection(network: &Arc<
     let (pair, proxy) = through(network, Harm::None, Harm::Flip { at: 1_234_567, bit: 3 });
     let error = fetch_through(&pair, &proxy).unwrap_err();
     proxy.done.try_recv().expect("the bit was flipped");
-    assert!(matches!(error, TransferError::Corrupt { object: ObjectId(1), .. }), "{error}");
+    assert!(matches!(error, TransferError::Corrupt { object, .. } if object == id(1)), "{error}");
     assert!(error.to_string().contains("serving at 127.0.0.1:"), "{error}");
     assert!(error.is_worth_a_retry());
     assert_eq!(pair.client.stats().corrupt, 1);
@@ -86,7 +86,7 @@ fn a_flipped_bit_is_found_dropped_counted_and_ends_the_connection(network: &Arc<
 
 fn after_corrupt_bytes_the_items_before_are_good_and_those_behind_are_not_read(network: &Arc<dyn Network>) {
     let (pair, proxy) = through(network, Harm::None, Harm::Flip { at: 1_234_567, bit: 0 });
-    let items = [(ObjectId(1), Parts::one(1)), LARGE, (ObjectId(1), Parts::one(1))];
+    let items = [(id(1), Parts::one(1)), LARGE, (id(1), Parts::one(1))];
     let fills = pair.fills(&items);
     let items = items.into_iter().zip(fills).map(|((object, parts), fill)| FetchItem { object, parts, fill });
     let results = pair.client.fetch_each(proxy.address, items.collect()).wait().unwrap();
@@ -109,13 +109,13 @@ fn six_hundred_flipped_bits_none_gets_through(network: &Arc<dyn Network>) {
     write(&pair.served, 1, Align::One, &[40, 60]);
     write(&pair.served, 2, Align::One, &[100]);
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    let items = [(ObjectId(1), Parts::one(1)), (ObjectId(2), Parts::All)];
+    let items = [(id(1), Parts::one(1)), (id(2), Parts::All)];
     let mut fired = 0;
     let mut failed = 0;
     for round in 0..600 {
         let number = random.next() >> 20;
-        // A fetch says 12 + 28 + 72 bytes, the answer has 15 + 24 + 60 + 24 + 100.
-        let (at, bit, up) = ((number >> 8) % 110, (number & 7) as u8, number & 8 != 0);
+        // A fetch says 12 + 28 + 80 bytes, the answer has 15 + 24 + 60 + 24 + 100.
+        let (at, bit, up) = ((number >> 8) % 118, (number & 7) as u8, number & 8 != 0);
         let flip = Harm::Flip { at: if up { at } else { at * 2 }, bit };
         let (up, down) = if up { (flip, Harm::None) } else { (Harm::None, flip) };
         let proxy = Proxy::start(network, pair.server.address(), up, down);
@@ -124,7 +124,7 @@ fn six_hundred_flipped_bits_none_gets_through(network: &Arc<dyn Network>) {
             Err(_) => failed += 1,
             Ok(blocks) => {
                 for (block, (object, parts)) in blocks.iter().zip(items) {
-                    pair.check(block, object.0, parts);
+                    pair.check(block, object.bits, parts);
                 }
             }
         }
@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_is_given_up(network: &Arc<dyn Network>) {
     // Says hello and asks, then never reads.
     let socket = connect(network, &pair);
     let hello = wire::Hello { token: TOKEN.as_bytes(), from: "deaf", to: "" };
-    let item = wire::Item { object: ObjectId(1), parts: Parts::All };
+    let item = wire::Item { object: id(1), parts: Parts::All };
     let request = wire::encode_request(wire::Kind::Read, &[item]);
     std::io::Write::write_all(&mut &*socket, &[wire::encode_hello(&hello), request].concat()).unwrap();
     let clock = clock();
@@ -243,11 +243,11 @@ fn a_cancelled_fetch_gives_its_memory_back_and_its_connection_up(network: &Arc<d
 
 fn a_corrupt_copy_leaves_nothing_behind(network: &Arc<dyn Network>) {
     let (pair, proxy) = through(network, Harm::None, Harm::Flip { at: 1_234_567, bit: 3 });
-    let copy = pair.client.copy_here(&pair.here, proxy.address, LARGE, GROUP).wait();
+    let copy = pair.client.copy_here(&pair.here, proxy.address, LARGE).wait();
     assert!(matches!(copy, Err(TransferError::Corrupt { .. })), "{copy:?}");
     assert_eq!((pair.here.stats().objects, pair.here.stats().used_bytes), (0, 0));
     let (pair, proxy) = through(network, Harm::None, Harm::Cut { at: 1_234_567 });
-    let copy = pair.client.copy_here(&pair.here, proxy.address, LARGE, GROUP).wait();
+    let copy = pair.client.copy_here(&pair.here, proxy.address, LARGE).wait();
     assert!(matches!(copy, Err(TransferError::Interrupted { .. })), "{copy:?}");
     assert_eq!((pair.here.stats().objects, pair.here.stats().used_bytes), (0, 0));
 }

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_store::{
-    Align, Block, Class, Clock, Fill, ObjectId, ObjectMeta, PartMeta, Parts, RealDisk, RowHash, StageItem,
-    StageRequest, StagedItem, Store, StoreOptions, SystemClock, WriterOptions,
+    Align, Block, Class, Clock, CopyId, Fill, ObjectMeta, PartMeta, Parts, RealDisk, RowHash, StageItem, StageRequest,
+    StagedItem, Store, StoreOptions, SystemClock, WriterOptions,
 };
 use tempfile::TempDir;
 
@@ -32,6 +32,11 @@ use super::{ClientOptions, Item, ServerOptions, TransferClient, TransferError, T
 
 const TOKEN: &str = "a token of the tests";
 const GROUP: u128 = 7;
+
+/// The copy with these bits, of the only group.
+const fn id(bits: u128) -> CopyId {
+    CopyId::new(GROUP, bits)
+}
 
 fn tcp() -> Arc<dyn Network> {
     Arc::new(RealNetwork::new())
@@ -74,7 +79,7 @@ fn content(object: u128, part: usize, bytes: usize) -> Vec<u8> {
 
 /// Writes an object whose parts have these sizes.
 fn write(store: &Store, object: u128, align: Align, sizes: &[usize]) -> ObjectMeta {
-    let mut writer = store.writer(ObjectId(object), WriterOptions { align, ..WriterOptions::new(GROUP) });
+    let mut writer = store.writer(id(object), WriterOptions { align, ..WriterOptions::default() });
     for (part, bytes) in sizes.iter().enumerate() {
         writer.begin_part(Some(*bytes as u64)).unwrap();
         writer.write(&content(object, part, *bytes)).unwrap();
@@ -84,9 +89,9 @@ fn write(store: &Store, object: u128, align: Align, sizes: &[usize]) -> ObjectMe
 }
 
 /// Memory of `store` for parts that come from elsewhere.
-fn fills(store: &Store, wanted: Vec<(ObjectId, Vec<PartMeta>)>) -> Vec<Fill> {
+fn fills(store: &Store, wanted: Vec<(CopyId, Vec<PartMeta>)>) -> Vec<Fill> {
     let items = wanted.into_iter().map(|(object, metas)| StageItem::Remote { object, metas }).collect();
-    let staged = store.stage(StageRequest { group: GROUP, items, class: Class::Arguments }).wait().unwrap();
+    let staged = store.stage(StageRequest { items, class: Class::Arguments }).wait().unwrap();
     let fill = |item| match item {
         StagedItem::Fill(fill) => fill,
         other => panic!("{other:?} is not remote"),
@@ -144,7 +149,7 @@ impl Pair {
 
     /// Whether a block is what the serving store has.
     fn check(&self, block: &Block, object: u128, parts: Parts) {
-        let original = self.served.get(&ObjectId(object), parts).wait().unwrap();
+        let original = self.served.get(&id(object), parts).wait().unwrap();
         assert!(**block == *original, "object {object} {parts:?}: other bytes");
         assert_eq!(block.parts(), original.parts(), "object {object} {parts:?}");
     }
