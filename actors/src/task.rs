@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use exobus_store::ObjectMeta;
 pub use exobus_store::Parts;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
@@ -315,6 +316,12 @@ pub struct Output {
     pub rows: u64,
     /// Sum of the hashes of the rows.
     pub row_hash: RowHash,
+}
+
+impl From<&ObjectMeta> for Output {
+    fn from(meta: &ObjectMeta) -> Self {
+        Self { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash }
+    }
 }
 
 impl Output {

@@ -47,11 +47,6 @@ impl Streaming {
     }
 }
 
-/// The xxh3-128 of a content, of which [`Store::put`](crate::Store::put) makes names.
-pub fn content_of(bytes: &[u8]) -> u128 {
-    XxHash3_128::oneshot(bytes)
-}
-
 /// The xxh3-128 of a content, and its checksum, in one pass.
 pub(crate) fn content_and_checksum(bytes: &[u8]) -> (u128, u64) {
     let hash = XxHash3_128::oneshot(bytes);

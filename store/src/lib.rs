@@ -125,7 +125,6 @@ mod table;
 mod writer;
 
 pub use block::{Block, BlockHeader};
-pub use checksum::content_of;
 pub use clock::{Clock, Hold, SystemClock};
 pub use disk::{Disk, RealDisk};
 pub use error::{DirState, StoreError};

@@ -12,6 +12,7 @@ use exobus_store::{Block, Clock, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
+use twox_hash::XxHash3_128;
 
 use super::call::{Notify, ProgramCall};
 use super::choices::Choices;
@@ -316,14 +317,14 @@ impl Futures {
             let reason = format!("object {object}: all {} numbers for copies of it were given", CopyNumber::PER_RUN);
             return Err(JobError::Runtime { reason });
         };
-        let output = Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash };
+        let output = Output::from(&meta);
         self.call(ProgramCall::Put { object, number, output })?;
         Ok(ObjectRef::adopt(&self.0.owner, object))
     }
 
     /// What has no bytes is nowhere.
     fn put_nothing(&self) -> Result<ObjectRef, JobError> {
-        let object = ObjectId::of_content(self.0.secret, exobus_store::content_of(&[]));
+        let object = ObjectId::of_content(self.0.secret, XxHash3_128::oneshot(&[]));
         self.call(ProgramCall::Put { object, number: CopyNumber::FIRST, output: Output::default() })?;
         Ok(ObjectRef::adopt(&self.0.owner, object))
     }

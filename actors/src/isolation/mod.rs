@@ -11,8 +11,8 @@
 //!
 //! What it promises:
 //! - An attempt whose process dies fails with [`ExecutorLost`](crate::task::FailureKind::ExecutorLost), which says of what it
-//!   died, of what input, which path it used last, and what it wrote last. What it had been lent is free again. Nothing else is lost: sealed objects are
-//!   not writable there.
+//!   died, of what input, which path it used last, and what it wrote last. What it had been lent is free again. Nothing else is
+//!   lost: sealed objects are not writable there.
 //! - Memory is counted in the node only (law 5): a process gets room, scratch and chunks from its executor thread, which
 //!   uses the store as it would for a function that it calls itself.
 //! - Cancelled or timed out, a function that does not look is killed [after a moment](GRACE); a process that was

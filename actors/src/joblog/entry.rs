@@ -46,15 +46,14 @@ impl TaskDone {
     /// What is known of a task that was done `before`, too, and ran again. It has read the same, and its books were kept the first time; what
     /// the same attempt made has the same bytes.
     pub(crate) fn after(mut self, before: Self) -> Self {
-        let same = |index: u32| self.made_by.get(index as usize) == before.made_by.get(index as usize);
-        let known: Vec<_> = before.values.into_iter().filter(|(index, _)| same(*index)).collect();
-        let news = |values: &[(u32, Bytes)], index| values.iter().all(|(known, _)| *known != index);
-        for (index, bytes) in known {
-            if news(&self.values, index) {
+        let Self { made_by, consumed, values, .. } = before;
+        for (index, bytes) in values {
+            let same = self.made_by.get(index as usize) == made_by.get(index as usize);
+            if same && self.values.iter().all(|(known, _)| *known != index) {
                 self.values.push((index, bytes));
             }
         }
-        Self { consumed: before.consumed, ..self }
+        Self { consumed, ..self }
     }
 }
 

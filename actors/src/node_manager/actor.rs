@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exobus_store::{Clock, ObjectMeta, Store};
+use exobus_store::{Clock, Store};
 use tracing::{debug, warn};
 
 use self::counting::Counted;
@@ -511,8 +511,7 @@ impl NodeManager {
             let (node, incarnation) = (self.node(), self.incarnation);
             let copies = held.iter().map(|(meta, _)| meta.id).collect();
             let makers = held.iter().map(|(_, maker)| *maker).collect();
-            let output = |meta: &ObjectMeta| Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash };
-            let outputs = held.iter().map(|(meta, _)| output(meta)).collect();
+            let outputs = held.iter().map(|(meta, _)| meta.into()).collect();
             let last = index + 1 == count;
             self.tell(job, owner, OwnerMsg::Inventory { node, incarnation, copies, makers, outputs, last });
         }

@@ -70,6 +70,7 @@ impl OwnerState {
             self.effects.push(Effect::Fail(JobError::NonDeterministic { task: id, function }));
             return None;
         }
+        self.do_without_other_attempts(task, attempt.makes());
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
             self.seal(task, index as u32, *output, (node, attempt.makes()));
         }
@@ -150,6 +151,7 @@ impl OwnerState {
         match live {
             // An attempt after the first one gives again what was announced.
             Some(task) if index <= self.tasks[task].outputs => {
+                self.do_without_other_attempts(task, attempt.makes());
                 self.seal(task, index, output, (node, attempt.makes()));
             }
             Some(_) | None => {

@@ -199,10 +199,8 @@ impl OwnerState {
         if !self.same_again(object, output) {
             return;
         }
-        if !self.function(task).deterministic {
-            self.do_without_others(task, number);
-        } else if self.objects[object].is_here() {
-            // Made again together with another output of its task.
+        if self.objects[object].is_here() {
+            // It was made again together with another output of its task.
             return self.free_copy(object, node, number);
         }
         let entry = &mut self.objects[object];
@@ -219,12 +217,13 @@ impl OwnerState {
         self.exists(object, node, number, false);
     }
 
-    /// All that counts of what a task has made is of one attempt, where another one may give another result.
-    fn do_without_others(&mut self, task: Index, attempt: CopyNumber) {
-        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
-        let outputs = (0..outputs).filter_map(|index| self.object_of(id.output(index)));
-        let of_another = |object: &Index| self.objects[*object].maker().is_some_and(|maker| maker != attempt);
-        let others: Vec<Index> = outputs.filter(of_another).collect();
+    /// An attempt is about to make outputs of a task: where another attempt may give another result, nothing that one has made counts any
+    /// more.
+    pub(super) fn do_without_other_attempts(&mut self, task: Index, attempt: CopyNumber) {
+        if self.function(task).deterministic {
+            return;
+        }
+        let others: Vec<Index> = self.of_other_attempts(task, Some(attempt)).collect();
         others.iter().for_each(|object| self.objects[*object].forget_bytes());
         self.do_without(&others);
     }
@@ -315,8 +314,11 @@ impl OwnerState {
         self.drop_if_unused(index);
     }
 
-    /// Frees a copy of an object that does not count.
+    /// Frees a copy of an object, unless it is the one that counts.
     pub(super) fn free_copy(&mut self, object: Index, node: NodeIndex, number: CopyNumber) {
+        if self.objects[object].copy.at() == Some((node, number)) {
+            return;
+        }
         let (node, copy) = (self.nodes[usize::from(node)].id.clone(), self.objects[object].id.copy(self.job, number));
         self.effects.push(Effect::Free { node, copy });
     }

@@ -205,9 +205,8 @@ impl OwnerState {
         let args = entry.args.iter().map(|arg| match arg.source {
             EntrySource::Object(index) => {
                 let object = &self.objects[index];
-                let at = object.copy.at().filter(|_| object.output.bytes > 0);
-                let at = at.map(|(node, number)| (self.nodes[usize::from(node)].id.clone(), number));
-                LocatedArg { source: LocatedSource::Object { object: object.id, at }, parts: arg.parts }
+                let source = LocatedSource::Object { object: object.id, at: self.located(object) };
+                LocatedArg { source, parts: arg.parts }
             }
             EntrySource::Set(index) => {
                 let Set { id, version, .. } = self.sets[index];

@@ -24,7 +24,7 @@ use super::copy::Copy;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, State};
+use super::tables::{EntrySource, Object, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -243,23 +243,24 @@ impl OwnerState {
 
     /// Puts a small output back whose bytes the Owner knows.
     fn restore(&mut self, object: Index) -> bool {
-        let entry = &self.objects[object];
-        let lost_at = entry.copy.at().map(|(node, _)| node);
-        let Some(home) = self.home.filter(|home| Some(*home) != lost_at) else { return false };
-        self.put_back(object, home)
+        let lost_at = self.objects[object].copy.at().map(|(node, _)| node);
+        let Some(node) = self.home.filter(|home| Some(*home) != lost_at) else { return false };
+        let Some(number) = self.put_back(object) else { return false };
+        self.objects[object].copy = Copy::At { node, number, spent: false };
+        true
     }
 
-    /// Puts a small output into the Owner's own store, where its bytes are known: another copy, of what the same attempt made.
-    pub(super) fn put_back(&mut self, object: Index, home: NodeIndex) -> bool {
-        let entry = &self.objects[object];
-        let (Some(task), Some((maker, bytes))) = (entry.task, entry.kept_bytes()) else { return false };
-        let (id, Output { rows, row_hash, .. }) = (entry.id, entry.output);
-        let Some(number) = self.next_number(task) else { return false };
-        self.objects[object].copy = Copy::At { node: home, number, spent: false };
+    /// Puts a small output into the Owner's own store, where its bytes are known: another copy, of what the same attempt made. Its number.
+    pub(super) fn put_back(&mut self, object: Index) -> Option<CopyNumber> {
+        let (task, (maker, bytes)) = self.objects[object].task.zip(self.objects[object].kept_bytes())?;
+        if self.mixes(object, Some(maker)) {
+            return None;
+        }
+        let number = self.next_number(task)?;
+        let Object { id, output: Output { rows, row_hash, .. }, .. } = self.objects[object];
         self.resumed.forget(id);
-        let copy = id.copy(self.job, number);
-        self.effects.push(Effect::Restore { copy, maker, bytes, rows, row_hash });
-        true
+        self.effects.push(Effect::Restore { copy: id.copy(self.job, number), maker, bytes, rows, row_hash });
+        Some(number)
     }
 
     /// The Owner could not put it back.
@@ -452,14 +453,10 @@ impl OwnerState {
         self.found(id, (at, number), maker, output)
     }
 
-    /// Whether something counts of what the maker of an object has made which is not of this attempt, and need not be the same.
+    /// Whether something counts of what the task of an object has made which is not of this attempt, and need not be the same.
     pub(super) fn mixes(&self, object: Index, maker: Option<CopyNumber>) -> bool {
-        let Some(task) = self.objects[object].task.filter(|task| !self.function(*task).deterministic) else {
-            return false;
-        };
-        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
-        let outputs = (0..outputs).filter_map(|index| self.object_of(id.output(index)));
-        outputs.filter_map(|output| self.objects[output].maker()).any(|counts| Some(counts) != maker)
+        let task = self.objects[object].task.filter(|task| !self.function(*task).deterministic);
+        task.is_some_and(|task| self.of_other_attempts(task, maker).next().is_some())
     }
 
     /// A copy that counted, or is as good, is there: what was being done to make another one ends.

@@ -67,13 +67,16 @@ impl Resumed {
     /// A copy of this object is of use only if it is whole.
     pub(super) fn whole_or_none(&mut self, object: ObjectId) {
         if self.outputs.get(&object).is_some_and(|made| made.spent) {
-            self.outputs.remove(&object);
+            self.forget(object);
         }
     }
 
     /// Copies of this object that are found from now on are of no use.
     pub(super) fn forget(&mut self, object: ObjectId) {
-        self.outputs.remove(&object);
+        // Most jobs are run once, and objects go all the time.
+        if !self.outputs.is_empty() {
+            self.outputs.remove(&object);
+        }
     }
 
     /// The maker of an object was cancelled.
@@ -184,21 +187,19 @@ impl OwnerState {
         if entry.is_here() || !entry.made || entry.references == 0 {
             return;
         }
-        let made = self.resumed.outputs.get(&id);
+        let made = self.resumed.outputs.get(&id).filter(|made| !self.mixes(object, Some(made.by)));
         let found = made.and_then(|made| Some((made.found?, made.spent)));
         let found = found.filter(|((at, _), _)| self.nodes[usize::from(*at)].alive);
         match (found, self.home) {
             (Some(((at, number), spent)), _) => {
-                self.resumed.outputs.remove(&id);
+                self.resumed.forget(id);
                 self.is_back(object, at, number, spent);
             }
             // Nothing of it was ever anywhere.
             (None, Some(home)) if bytes == 0 => self.is_back(object, home, CopyNumber::FIRST, false),
             (None, Some(home)) => {
-                if self.put_back(object, home)
-                    && let Some((at, number)) = self.objects[object].copy.at()
-                {
-                    self.is_back(object, at, number, false);
+                if let Some(number) = self.put_back(object) {
+                    self.is_back(object, home, number, false);
                 }
             }
             (None, None) => {}
@@ -222,7 +223,7 @@ impl OwnerState {
         made.found = Some(kept);
         let Some(object) = self.object_of(id) else { return kept == copy };
         self.find_again(object);
-        self.resumed.outputs.remove(&id);
+        self.resumed.forget(id);
         self.objects.get(object).is_some_and(|object| object.copy.at() == Some(copy))
     }
 }

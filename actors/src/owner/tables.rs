@@ -105,12 +105,17 @@ impl Object {
     pub(super) fn maker(&self) -> Option<CopyNumber> {
         let (_, number) = self.copy.at()?;
         // What was put back has a number of its own, and was put back from these.
-        Some(self.kept_bytes().map_or(number, |(maker, _)| maker))
+        Some(self.kept().map_or(number, |(maker, _)| maker))
+    }
+
+    /// The copy that counts and its node, where it has bytes: of an object without any, nothing is anywhere.
+    pub(super) fn located(&self) -> Option<(NodeIndex, CopyNumber)> {
+        self.copy.at().filter(|_| self.output.bytes > 0)
     }
 
     /// The node with its bytes, where it has some.
     pub(super) fn holder(&self) -> Option<NodeIndex> {
-        self.copy.at().map(|(node, _)| node).filter(|_| self.output.bytes > 0)
+        self.located().map(|(node, _)| node)
     }
 
     /// This one waits for its value.
@@ -140,10 +145,14 @@ impl Object {
         }
     }
 
+    fn kept(&self) -> Option<(CopyNumber, &[u8])> {
+        let (maker, bytes) = self.rare.get()?.bytes.as_ref()?;
+        (bytes.len() as u64 == self.output.bytes).then_some((*maker, &**bytes))
+    }
+
     /// What is known of its bytes, and which attempt made them.
     pub(super) fn kept_bytes(&self) -> Option<(CopyNumber, Bytes)> {
-        let (maker, bytes) = self.rare.get()?.bytes.as_ref()?;
-        (bytes.len() as u64 == self.output.bytes).then(|| (*maker, Bytes::copy_from_slice(bytes)))
+        self.kept().map(|(maker, bytes)| (maker, Bytes::copy_from_slice(bytes)))
     }
 
     pub(super) fn forget_bytes(&mut self) {
@@ -408,9 +417,9 @@ impl OwnerState {
 
     /// Where an object is.
     pub(super) fn whereabouts(&self, object: &Object) -> Whereabouts {
-        match object.copy.at() {
+        match self.located(object) {
             _ if object.output.bytes == 0 => Whereabouts::NoBytes,
-            Some((node, number)) => Whereabouts::At(self.nodes[usize::from(node)].id.clone(), number),
+            Some((node, number)) => Whereabouts::At(node, number),
             None => Whereabouts::Lost,
         }
     }
@@ -446,8 +455,20 @@ impl OwnerState {
     /// The copy of an object that counts, by the name that nodes know, and its node; `None` where it has no bytes, too.
     pub(super) fn copy_that_counts(&self, object: Index) -> Option<(NodeId, CopyId)> {
         let object = &self.objects[object];
-        let (node, number) = object.copy.at().filter(|_| object.output.bytes > 0)?;
-        Some((self.nodes[usize::from(node)].id.clone(), object.id.copy(self.job, number)))
+        let (node, number) = self.located(object)?;
+        Some((node, object.id.copy(self.job, number)))
+    }
+
+    /// The copy of an object that counts and its node, where it has bytes.
+    pub(super) fn located(&self, object: &Object) -> Option<(NodeId, CopyNumber)> {
+        object.located().map(|(node, number)| (self.nodes[usize::from(node)].id.clone(), number))
+    }
+
+    /// What counts of the outputs of a task, and is of another attempt than this one.
+    pub(super) fn of_other_attempts(&self, task: Index, attempt: Option<CopyNumber>) -> impl Iterator<Item = Index> {
+        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
+        let outputs = (0..outputs).filter_map(move |index| self.object_of(id.output(index)));
+        outputs.filter(move |output| self.objects[*output].maker().is_some_and(|maker| Some(maker) != attempt))
     }
 
     /// The books of a set, where it is an exchange.

@@ -426,7 +426,7 @@ impl Made {
             Self::Unwritten => Ok(Output::default()),
             Self::Open(writer) => {
                 let meta = writer.seal()?;
-                Ok(Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash })
+                Ok(Output::from(&meta))
             }
             Self::Sealed(output) => Ok(output),
             Self::Failed => Err(TaskError::fatal("an output could not be sealed")),

@@ -44,7 +44,7 @@ impl World {
     fn seals(&self, copy: CopyId, maker: u32) -> Result<Output, StoreError> {
         let options = WriterOptions { maker, ..WriterOptions::default() };
         let meta = self.store.put_as(copy, options, &content(maker), 1, RowHash(maker.into()))?;
-        Ok(Output { bytes: meta.bytes, rows: meta.rows, row_hash: meta.row_hash })
+        Ok(Output::from(&meta))
     }
 
     /// Seals these outputs of an attempt.
