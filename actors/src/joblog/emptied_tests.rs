@@ -65,7 +65,7 @@ impl World {
         let news = Rc::<RefCell<Vec<LogNews>>>::default();
         let told = news.clone();
         let log = JobLog::start(&logs, head, move |news| told.borrow_mut().push(news)).unwrap();
-        let mut world = Self { faults, bus, logs, log, news };
+        let world = Self { faults, bus, logs, log, news };
         world.log.add(Entry::Run { node: NodeId::new("a"), secret: SECRET });
         assert_eq!(world.heard().await, LogNews::Durable(1));
         world
@@ -93,7 +93,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_log_was_lost_is_not_taken_over_but_begins_it_anew() {
     let test = async {
-        let mut world = World::new().await;
+        let world = World::new().await;
         let anew = world.emptied().await;
         // Others use the streams.
         let other = JobSpec { job: JobId::from_u128(8), ..spec() };
@@ -135,7 +135,7 @@ async fn a_job_that_has_nothing_to_note_stands_in_each_log_that_is_made_anew_wit
 #[tokio::test(start_paused = true)]
 async fn a_log_that_cannot_be_begun_anew_at_once_is_begun_later() {
     let test = async {
-        let mut world = World::new().await;
+        let world = World::new().await;
         let anew = world.emptied().await;
         // Questions are answered, and nothing is stored.
         world.faults.set(Faults { disk_full: true, ..Faults::default() });
@@ -155,7 +155,7 @@ async fn a_log_that_cannot_be_begun_anew_at_once_is_begun_later() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_to_be_written_is_counted_until_nothing_waits_for_it() {
     let test = async {
-        let mut world = World::new().await;
+        let world = World::new().await;
         assert_eq!(world.log.waiting_bytes(), 0);
         world.faults.set(Faults { drop: 1.0, ..Faults::default() });
         let value = vec![0; 1000];
@@ -176,7 +176,7 @@ async fn what_waits_to_be_written_is_counted_until_nothing_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_log_that_was_begun_anew_says_how_the_job_ends() {
     let test = async {
-        let mut world = World::new().await;
+        let world = World::new().await;
         let anew = world.emptied().await;
         world.log.add(learned());
         world.log.add(end());
@@ -193,7 +193,7 @@ async fn a_log_that_was_begun_anew_says_how_the_job_ends() {
 async fn a_job_that_was_begun_again_after_its_log_was_lost_is_taken_over() {
     for has_something_to_note in [true, false] {
         let test = async {
-            let mut world = World::new().await;
+            let world = World::new().await;
             let (past, head) = World::runs(&world.emptied().await, "b").await;
             assert_eq!((past.runs, head.forgets()), (0, true), "nodes may know of earlier runs");
             if has_something_to_note {
@@ -209,7 +209,7 @@ async fn a_job_that_was_begun_again_after_its_log_was_lost_is_taken_over() {
 async fn a_lost_log_is_waited_for_a_while_and_then_the_job_ends_without() {
     for made_after_s in [10, 60] {
         let test = async {
-            let mut world = World::new().await;
+            let world = World::new().await;
             world.logs.lose().await.unwrap();
             world.log.add(end());
             let again = async {

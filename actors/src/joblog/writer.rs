@@ -50,8 +50,6 @@ pub(crate) struct JobLog {
     /// Of the entries that wait to be written.
     bytes: Arc<AtomicU64>,
     look: Arc<Notify>,
-    position: u64,
-    durable: u64,
 }
 
 impl JobLog {
@@ -84,12 +82,11 @@ impl JobLog {
                 news(LogNews::TakenOver);
             }
         });
-        Ok(Self { entries, bytes, look, position: 0, durable: 0 })
+        Ok(Self { entries, bytes, look })
     }
 
     /// Notes something.
-    pub(crate) fn add(&mut self, entry: Entry) {
-        self.position += 1;
+    pub(crate) fn add(&self, entry: Entry) {
         self.bytes.fetch_add(bytes_of(&entry) as u64, Ordering::Relaxed);
         // A writer that has ended has said why.
         let _ = self.entries.send(entry);
@@ -103,21 +100,6 @@ impl JobLog {
     /// Streams may have been made anew: it is looked now.
     pub(crate) fn look(&self) {
         self.look.notify_one();
-    }
-
-    /// How many entries were added.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Everything up to this position has become durable.
-    pub(crate) fn became_durable(&mut self, position: u64) {
-        self.durable = self.durable.max(position);
-    }
-
-    /// Up to which position it is durable.
-    pub(crate) fn durable(&self) -> u64 {
-        self.durable
     }
 }
 

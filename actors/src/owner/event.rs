@@ -1,18 +1,16 @@
 //! What happens to an Owner: what others say, and what only its own process can say.
 
 use exobus_store::Block;
-use tokio::sync::oneshot;
 
-use super::asking::Told;
-use crate::protocol::owner::OwnerMsg;
-use crate::protocol::scheduler::NodeInfo;
-
+use super::effect::OwnerTimer;
+use super::why::Answer;
 use crate::event::NodeState;
 use crate::futures::ProgramCall;
-use crate::ids::{CopyId, Incarnation, NodeId};
+use crate::ids::{Attempt, CopyId, Incarnation, NodeId, TaskId};
 use crate::joblog::LogNews;
-
-use crate::task::{JobError, Parts};
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::NodeInfo;
+use crate::task::JobError;
 
 /// What is in an Owner's mailbox.
 ///
@@ -25,11 +23,11 @@ use crate::task::{JobError, Parts};
 /// | `NodeState`    | Membership, through the Host | ignored by incarnation                        |
 /// | `SessionReset` | the sessions, through the Host | asked again what is there                   |
 /// | `Log`          | its log      | –                                                             |
-/// | `Settle`       | its timer    | ignored                                                       |
-/// | `Unreadable`   | its reading  | what is there again is read again                             |
-/// | `Told`         | its questions to nodes | who asked has gone                                  |
-/// | `Close`        | its timer    | ignored                                                       |
-/// | `Tick`         | its timer, which is set again by it alone | –                                |
+/// | `Unsent`       | what it sent | what is said of that node later is used                       |
+/// | `NotPut`       | its store    | the copy is lost, and found lost by who reads it              |
+/// | `Read`         | its reading  | who asked has gone                                            |
+/// | `Doing`        | its questions to nodes | who asked has gone                                  |
+/// | `Timer`        | its timers, which are set again by it alone | –                              |
 #[derive(Debug)]
 pub(crate) enum OwnerEvent {
     /// Somebody said this, in this process or another one.
@@ -58,23 +56,42 @@ pub(crate) enum OwnerEvent {
     },
     /// What became of the job's log.
     Log(LogNews),
-    /// Nodes had their time to say what they hold.
-    Settle,
-    /// A copy of an object that the program wants could not be read where it is.
-    Unreadable {
-        /// The copy.
-        copy: CopyId,
-        /// The parts that are wanted.
-        parts: Parts,
-        /// Whom to give it.
-        answer: oneshot::Sender<Result<Block, JobError>>,
+    /// A message could not be sent to this node: it is gone, or too much waits for it. `attempt`: the message was to hand this one out.
+    Unsent {
+        /// The node.
+        node: NodeId,
+        /// The attempt that it does not get.
+        attempt: Option<(TaskId, Attempt)>,
     },
-    /// Nodes have said what attempts there wait for.
-    Told(Told),
-    /// Nodes had their time to say their last figures.
-    Close,
-    /// A second has passed.
-    Tick,
+    /// This copy could not be put into the Owner's own store.
+    NotPut(CopyId),
+    /// What came of reading for the program.
+    Read {
+        /// Which reading.
+        read: u64,
+        /// The bytes.
+        outcome: Result<Block, ReadError>,
+    },
+    /// A node has said what attempts there wait for, or why it does not.
+    Doing {
+        /// Which question.
+        question: u64,
+        /// The node.
+        node: NodeId,
+        /// What it says.
+        answer: Answer,
+    },
+    /// It is time.
+    Timer(OwnerTimer),
+}
+
+/// Why something was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReadError {
+    /// The copy is not where it was, or cannot be read there.
+    Unreadable,
+    /// It cannot be read at all.
+    Failed(JobError),
 }
 
 impl From<OwnerMsg> for OwnerEvent {

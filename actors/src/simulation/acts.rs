@@ -3,9 +3,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use exobus_store::Block;
-use tokio::sync::oneshot;
-
 use super::dice::Dice;
 use super::oracle::Oracle;
 use super::server::Question;
@@ -17,9 +14,10 @@ use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 
 use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId};
 use crate::node_manager::{Flags, Key};
+use crate::owner::OwnerTimer;
 
 use crate::scheduler::SchedulerLink;
-use crate::task::{JobError, Output, Parts, TaskSpec};
+use crate::task::{Output, Parts, TaskSpec};
 
 /// A message to an actor of a node, as it travels in a session.
 #[derive(Debug)]
@@ -47,16 +45,14 @@ pub(super) enum Timer {
     Look,
     Register,
     Manager,
-    Owner,
-    Settle,
-    Farewell,
+    Owner(OwnerTimer),
     LogAgain,
     ListAgain,
     CloseAgain,
     /// A question to the server has no answer.
     Unanswered(u64),
-    /// Nodes were to say what attempts do.
-    Told(u64),
+    /// A question of the Owner had its time.
+    OwnerAsked(u64),
 }
 
 /// Who asked the server something.
@@ -104,10 +100,10 @@ pub(super) enum Act {
     Hand(Work),
     /// Bring an object to the program.
     Read {
+        read: u64,
         copy: CopyId,
         parts: Parts,
         node: NodeId,
-        answer: oneshot::Sender<Result<Block, JobError>>,
     },
     /// Something for the trace.
     Note(String),

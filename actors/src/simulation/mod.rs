@@ -11,12 +11,12 @@
 //! node.rs       a process: its lives, Membership, Host  server.rs  the lease and the log, durable a while later
 //! scheduler.rs  Scheduler and campaign                  store.rs   objects of a node
 //! manager.rs    NodeManager                             program.rs programs, and the right value of each object
-//! owner.rs      Owner, its log, its program             oracle.rs  what must hold
+//! owner.rs      Owner's core, its log, its program      oracle.rs  what must hold
 //! ```
 //!
 //! # What is a mirror
-//! The shells of the actors need a runtime, so their message loops are written again here, line by line, without it: `owner.rs` of
-//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `scheduler.rs` of `scheduler/actor.rs` and
+//! The core of the Owner runs here as it is: `owner.rs` does what comes of it, and decides nothing. The shells of the other actors need a
+//! runtime, so their message loops are written again here, line by line, without it: `manager.rs` of `node_manager/actor.rs`; `scheduler.rs` of `scheduler/actor.rs` and
 //! `election/campaign.rs`; `node.rs` of `membership/actor.rs`, `host/` and what `node/` does with lives. Who changes one of those
 //! changes its mirror. Decisions are not mirrored: one that is found in a shell moves to a core.
 //!

@@ -12,7 +12,7 @@ use super::acts::{Act, Answer, Cx, Message, Reads, Timer, Who, Work};
 use super::dice::{Dice, VirtualClock};
 use super::manager::Manager;
 use super::oracle::Oracle;
-use super::owner::{JobResult, Outcome, Owner, Run};
+use super::owner::{JobResult, Owner, Run};
 use super::program::{Job, PROGRAM, functions};
 use super::scheduler::{Campaign, Scheduler, Word};
 use super::server::{Answered, Question};
@@ -27,7 +27,7 @@ use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::{Effect, MembershipEvent, MembershipOptions, State as Membership};
 use crate::node_manager::{Key, NodeEvent, Report};
-use crate::owner::OwnerEvent;
+use crate::owner::{JobOutcome, OwnerEvent};
 use crate::scheduler::{SchedulerEvent, SchedulerLink};
 use crate::shell::{Post, PostOptions, Reply};
 use crate::task::{Resources, TaskFailure};
@@ -382,17 +382,15 @@ impl Process {
                 let mut cx = cx!(self, around, done);
                 self.life.manager.handle(NodeEvent::Tick, &mut cx);
             }
-            Timer::Owner => self.tell_owner(OwnerEvent::Tick, around, done),
-            Timer::Settle => self.tell_owner(OwnerEvent::Settle, around, done),
-            Timer::Farewell => self.tell_owner(OwnerEvent::Close, around, done),
+            Timer::Owner(timer) => self.tell_owner(OwnerEvent::Timer(timer), around, done),
             Timer::LogAgain => {
                 if let Hosting::Runs(owner) = &mut self.life.hosting {
                     owner.write_again(&mut cx!(self, around, done));
                 }
             }
-            Timer::Told(_) => {
+            Timer::OwnerAsked(slot) => {
                 if let Hosting::Runs(owner) = &mut self.life.hosting {
-                    owner.told(&mut cx!(self, around, done));
+                    owner.had_time(slot, &mut cx!(self, around, done));
                 }
             }
             Timer::ListAgain => self.list(around, done),
@@ -412,14 +410,6 @@ impl Process {
     ) {
         let mut cx = cx!(self, around, done);
         self.life.manager.staged(key, outcome, &mut cx);
-    }
-
-    /// The program has been given something.
-    pub(super) fn go_on(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        if let Hosting::Runs(owner) = &mut self.life.hosting {
-            owner.flush(&mut cx!(self, around, done));
-        }
-        self.settle(around, done);
     }
 
     fn tell_owner(&mut self, event: OwnerEvent, around: &mut Around<'_>, done: &mut Done) {
@@ -524,13 +514,13 @@ impl Process {
         let Hosting::Runs(owner) = &mut self.life.hosting else { return };
         match owner.outcome.take() {
             None => {}
-            Some(Outcome::Over(result)) => {
+            Some(JobOutcome::Over { result, .. }) => {
                 cx!(self, around, done).note(|| format!("the job is over: {:?}", result.as_ref().map(Vec::len)));
                 self.job_over = true;
                 self.life.hosting = Hosting::Closing { result, tries: 0 };
                 self.close(around, done);
             }
-            Some(Outcome::Abandoned(reason)) => {
+            Some(JobOutcome::Abandoned { reason }) => {
                 cx!(self, around, done).note(|| format!("the owner ends, the job does not: {reason}"));
                 self.life.hosting = Hosting::No;
             }

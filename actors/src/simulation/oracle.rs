@@ -1,11 +1,10 @@
 //! What must hold, whatever happens. The first thing that does not is the finding of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::program::{Truth, meant};
 use super::world::JOB;
-use crate::ids::{Attempt, CopyId, Epoch, Incarnation, NodeId, ObjectId, TaskId};
+use crate::ids::{Attempt, CopyId, Epoch, NodeId, ObjectId, TaskId};
 use crate::joblog::Past;
 use crate::owner::OwnerState;
 use crate::protocol::scheduler::{Placement, Refusal};
@@ -54,8 +53,6 @@ pub(super) struct Oracle {
     /// What the client was told, by question.
     pub(super) answers: BTreeMap<u64, Result<Placement, Refusal>>,
     begun: BTreeMap<TaskId, u64>,
-    /// Times that a job stood still for long.
-    pub(super) quiet: u64,
 }
 
 impl Oracle {
@@ -108,10 +105,6 @@ impl Oracle {
         self.answers.insert(slot, answer);
     }
 
-    pub(super) fn quiet(&mut self) {
-        self.quiet += 1;
-    }
-
     /// An attempt is handed to a node.
     pub(super) fn handed(&mut self, spec: &TaskSpec) {
         self.work.handed += 1;
@@ -142,14 +135,7 @@ impl Oracle {
     }
 
     /// The Owner has been told of a completion.
-    pub(super) fn completed(
-        &mut self,
-        accepted: bool,
-        logged: bool,
-        (_node, _incarnation): (&NodeId, Incarnation),
-        task: TaskId,
-        attempt: Attempt,
-    ) {
+    pub(super) fn completed(&mut self, accepted: bool, logged: bool, task: TaskId, attempt: Attempt) {
         if logged && !accepted {
             self.found(|| format!("attempt {attempt} of task {task} counts although it was not accepted"));
         }
@@ -191,9 +177,6 @@ impl Oracle {
             }
         }
     }
-
-    /// The tables of the Owner, looked at after each event.
-    pub(super) fn owner_is_right(&mut self, _state: &OwnerState, _now: Duration) {}
 
     /// What was done, and what the faults of the run allow: each fault may cost each task twice. (Once, since what it made is lost; and once more,
     /// since maps that are made again for one reduce have been read by it when the output of another one is asked for, and found lost.)

@@ -10,9 +10,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::Block;
-use tokio::sync::oneshot;
-
 use self::sessions::Frame;
 pub(super) use self::sessions::Session;
 use super::acts::{Act, Message, Pieces, Timer};
@@ -32,7 +29,7 @@ use crate::ids::{CopyId, Incarnation, JobId, NodeId};
 use crate::node_manager::Key;
 
 use crate::shell::Reply;
-use crate::task::{JobError, Parts, TaskSpec};
+use crate::task::{Parts, TaskSpec};
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
 /// A node is asked again for so long for what is to be fetched.
@@ -120,10 +117,10 @@ enum What {
     },
     Read {
         at: At,
+        read: u64,
         copy: CopyId,
         parts: Parts,
         from: NodeId,
-        answer: AnswerTo,
         until: Duration,
     },
     Fault(Fault),
@@ -143,8 +140,6 @@ enum What {
     Heal,
     Client,
 }
-
-type AnswerTo = oneshot::Sender<Result<Block, JobError>>;
 
 struct Scheduled {
     at: Duration,
@@ -375,9 +370,9 @@ impl World {
                     self.stage(at, key, spec, pieces, until);
                 }
             }
-            What::Read { at, copy, parts, from, answer, until } => {
+            What::Read { at, read, copy, parts, from, until } => {
                 if self.is_now(at) {
-                    self.read(at, (copy, parts, from), answer, until);
+                    self.read(at, read, (copy, parts, from), until);
                 }
             }
             What::Fault(fault) => self.fault(fault),
@@ -493,9 +488,9 @@ impl World {
                     process.executors.queue.push_back(work);
                 }
             }
-            Act::Read { copy, parts, node: from, answer } => {
+            Act::Read { read, copy, parts, node: from } => {
                 let (delay, until) = (self.dice.millis(1..30), self.now + PATIENCE);
-                self.after(delay, What::Read { at, copy, parts, from, answer, until });
+                self.after(delay, What::Read { at, read, copy, parts, from, until });
             }
             Act::Note(text) => self.note(Some(node), || text),
         }

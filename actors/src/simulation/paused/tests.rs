@@ -340,7 +340,7 @@ fn what_a_job_has_made_is_given_back_by_who_finds_that_it_has_ended_and_was_not_
             panic!("it has just been accepted")
         };
         let (tell, mut told) = mpsc::unbounded_channel();
-        let mut log = JobLog::start(&logs, run.head, move |news| {
+        let log = JobLog::start(&logs, run.head, move |news| {
             let _ = tell.send(news);
         })
         .unwrap();

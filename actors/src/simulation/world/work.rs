@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use exobus_store::Block;
 
-use super::{AnswerTo, At, What, World};
+use super::{At, What, World};
 use crate::ids::{CopyId, CopyNumber, NodeId, ObjectId};
 use crate::node_manager::{Key, Report};
-use crate::owner::OwnerEvent;
+use crate::owner::{OwnerEvent, ReadError};
 use crate::simulation::acts::{Pieces, Reads};
 use crate::simulation::manager::params_of;
 use crate::simulation::node::{Running, number_of};
@@ -74,34 +74,25 @@ impl World {
         self.with(at.node, |process, around, done| process.staged(key, outcome, around, done));
     }
 
-    pub(super) fn read(
-        &mut self,
-        at: At,
-        (copy, parts, from): (CopyId, Parts, NodeId),
-        answer: AnswerTo,
-        until: Duration,
-    ) {
+    pub(super) fn read(&mut self, at: At, read: u64, (copy, parts, from): (CopyId, Parts, NodeId), until: Duration) {
         let index = number_of(&from);
         let found = match self.reaches(at.node, index) {
             true => self.nodes[index].process.as_ref().map(|process| process.store.find(copy, parts)),
             false => None,
         };
-        match found {
-            Some(Found::Here(read)) => {
-                self.oracle.given(ObjectId::of_copy(copy).0, parts, &read);
-                let _ = answer.send(Ok(Block::empty()));
-                // Who waits for the answer is on that node.
-                self.with(at.node, |process, around, done| process.go_on(around, done));
+        let outcome = match found {
+            Some(Found::Here(made)) => {
+                self.oracle.given(ObjectId::of_copy(copy).0, parts, &made);
+                Ok(Block::empty())
             }
             None if self.now < until => {
                 let pause = self.dice.millis(50..500);
-                self.after(pause, What::Read { at, copy, parts, from, answer, until });
+                return self.after(pause, What::Read { at, read, copy, parts, from, until });
             }
-            Some(Found::Released | Found::Absent) | None => {
-                let event = OwnerEvent::Unreadable { copy, parts, answer };
-                self.with(at.node, |process, around, done| process.owner_event(event, around, done));
-            }
-        }
+            Some(Found::Released | Found::Absent) | None => Err(ReadError::Unreadable),
+        };
+        let event = OwnerEvent::Read { read, outcome };
+        self.with(at.node, |process, around, done| process.owner_event(event, around, done));
     }
 
     /// Idle executors take what is handed out.

@@ -19,13 +19,13 @@ const LINKS_MAX: usize = 16;
 
 /// What is known of a stage: all tasks of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct StageFacts {
-    pub(super) done: u64,
-    pub(super) waiting: u64,
-    pub(super) ready: u64,
-    pub(super) running: u64,
+pub(in crate::owner) struct StageFacts {
+    pub(in crate::owner) done: u64,
+    pub(in crate::owner) waiting: u64,
+    pub(in crate::owner) ready: u64,
+    pub(in crate::owner) running: u64,
     /// Stages that make what its waiting tasks wait for.
-    pub(super) needs: BTreeSet<Arc<str>>,
+    pub(in crate::owner) needs: BTreeSet<Arc<str>>,
 }
 
 impl StageFacts {
@@ -44,36 +44,36 @@ pub(crate) struct AttemptFacts {
 }
 
 /// What a node answered, or why it did not.
-pub(super) type Answer = Result<Vec<AttemptState>, String>;
+pub(in crate::owner) type Answer = Result<Vec<AttemptState>, String>;
 
 /// All that the Owner knows about a wait.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(in crate::owner) struct Facts {
     /// For how long nothing has moved.
-    pub(super) still: Duration,
+    pub(in crate::owner) still: Duration,
     /// For how long the program has called nothing.
-    pub(super) idle: Duration,
+    pub(in crate::owner) idle: Duration,
     /// Questions of the program that are not answered.
-    pub(super) asks: u64,
+    pub(in crate::owner) asks: u64,
     /// Answers that it has not taken.
-    pub(super) unread: u64,
+    pub(in crate::owner) unread: u64,
     /// Objects that are being brought to the program, from where and for how long.
-    pub(super) reads: Vec<(ObjectId, NodeId, Duration)>,
-    pub(super) stages: BTreeMap<Arc<str>, StageFacts>,
+    pub(in crate::owner) reads: Vec<(ObjectId, NodeId, Duration)>,
+    pub(in crate::owner) stages: BTreeMap<Arc<str>, StageFacts>,
     /// Why tasks that could run are not placed, by the stage of the first of them.
-    pub(super) unplaced: Vec<(Arc<str>, String)>,
+    pub(in crate::owner) unplaced: Vec<(Arc<str>, String)>,
     /// Why the job has not begun, if it has not.
-    pub(super) admission: Option<String>,
+    pub(in crate::owner) admission: Option<String>,
     /// What the Scheduler says of it.
-    pub(super) scheduler: Option<String>,
-    pub(super) attempts: Vec<AttemptFacts>,
+    pub(in crate::owner) scheduler: Option<String>,
+    pub(in crate::owner) attempts: Vec<AttemptFacts>,
     /// Nodes that are silent, and for how long.
-    pub(super) suspected: BTreeMap<NodeId, Duration>,
-    pub(super) answers: BTreeMap<NodeId, Answer>,
+    pub(in crate::owner) suspected: BTreeMap<NodeId, Duration>,
+    pub(in crate::owner) answers: BTreeMap<NodeId, Answer>,
 }
 
 /// How it stands with the job, and the chains.
-pub(super) fn why(facts: &Facts) -> (Standing, Vec<Vec<String>>) {
+pub(in crate::owner) fn why(facts: &Facts) -> (Standing, Vec<Vec<String>>) {
     let mut found = Vec::new();
     let admission = facts.admission.iter();
     found.extend(admission.map(|reason| (facts.still, vec!["the job waits to begin".to_owned(), reason.clone()])));
@@ -290,7 +290,7 @@ fn short(id: u128) -> u32 {
 }
 
 /// `41 s`, `3 min 20 s`.
-pub(super) fn text(time: Duration) -> String {
+pub(in crate::owner) fn text(time: Duration) -> String {
     match time.as_secs() {
         0..1 => format!("{} ms", time.as_millis()),
         seconds @ 1..100 => format!("{seconds} s"),

@@ -40,6 +40,12 @@ impl Leasing {
         epoch >= self.epoch && epoch >= followed
     }
 
+    /// The epoch of the Scheduler that made the leases.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     /// The leases that the job has now, all of them.
     pub(crate) fn leased(&mut self, now: Duration, epoch: Epoch, leases: Vec<Lease>) {
         self.epoch = epoch;

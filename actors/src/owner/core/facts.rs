@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::chain::{AttemptFacts, StageFacts};
 use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::ids::NodeId;
+use crate::owner::why::chain::{AttemptFacts, StageFacts};
 use crate::protocol::node_manager::ATTEMPTS_ASKED_MAX;
 
 impl OwnerState {
     /// All stages that have tasks which are not done.
-    pub(super) fn stage_facts(&self) -> BTreeMap<Arc<str>, StageFacts> {
+    pub(in crate::owner) fn stage_facts(&self) -> BTreeMap<Arc<str>, StageFacts> {
         let mut stages: BTreeMap<Arc<str>, StageFacts> = BTreeMap::new();
         let mut sets = BTreeSet::new();
         for (_, task) in self.tasks.iter() {
@@ -79,7 +79,7 @@ impl OwnerState {
 
     /// Why tasks that could run are not placed, with the stage of one of them: each kind once. Those that wait behind
     /// others for a slot are not told: what the others do is the cause.
-    pub(super) fn unplaced(&self) -> Vec<(Arc<str>, String)> {
+    pub(in crate::owner) fn unplaced(&self) -> Vec<(Arc<str>, String)> {
         let stage = |key| {
             let first = self.ready.front(key)?;
             Some(self.stage(first))

@@ -13,9 +13,9 @@ use crate::protocol::owner::Moved;
 use crate::task::StillRunning;
 
 /// Without progress for this long, a job says what it waits for, to those who listen to its events.
-pub(super) const QUIET: Duration = Duration::from_secs(10);
+pub(in crate::owner) const QUIET: Duration = Duration::from_secs(10);
 /// Without progress for this long, it stands still, and its log says why.
-pub(super) const STALLED: Duration = Duration::from_secs(60);
+pub(in crate::owner) const STALLED: Duration = Duration::from_secs(60);
 /// It is said again after twice the time, but at least so often.
 const AGAIN_MAX: Duration = Duration::from_secs(600);
 /// For how long bytes alone are progress.

@@ -129,10 +129,10 @@ impl OwnerState {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::placement::FULL_TICKS;
     use super::super::world_tests::{LIFE, World, node, offer};
     use super::*;
     use crate::ids::TaskId;
-    use crate::owner::placement::FULL_TICKS;
     use crate::task::{FailureKind, JobError, Place, TaskOptions};
 
     fn nothing_was_tried(world: &World) -> bool {

@@ -1,0 +1,357 @@
+//! The loop of an Owner, event by event: what it says, and when.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use exobus_store::Block;
+use tokio::sync::oneshot;
+
+use super::world_tests::{JOB, LIFE, SECRET, World, node, output, whole};
+use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
+use crate::event::{NodeFigures, NodeState, Received};
+use crate::futures::ProgramCall;
+use crate::ids::{Attempt, CopyId, Epoch, LeaseId, NodeId, TaskId};
+use crate::joblog::{Entry, LogNews, Past};
+use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
+use crate::owner::event::{OwnerEvent, ReadError};
+use crate::protocol::node_manager::{AttemptState, Doing, NodeMsg};
+use crate::protocol::owner::{OwnerMsg, Why};
+use crate::protocol::scheduler::{Lease, NodeInfo, NodeSpec, SchedulerMsg};
+use crate::shell::Reply;
+use crate::task::{Arg, JobError, Parts, Resources, TaskFigures, TaskOptions, TaskSpec};
+
+/// What the Owner looks at, as a test sets it.
+struct Around {
+    now: Cell<Duration>,
+    epoch: Epoch,
+}
+
+impl Surroundings for Around {
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn scheduler_speaks(&self) -> bool {
+        true
+    }
+
+    fn log_bytes(&self) -> u64 {
+        0
+    }
+
+    fn admission(&self) -> Option<String> {
+        None
+    }
+
+    fn figures(&self) -> NodeFigures {
+        NodeFigures::default()
+    }
+
+    fn received(&self) -> Vec<Received> {
+        Vec::new()
+    }
+}
+
+/// An Owner on node "a" of a cluster of "a" and "b", which has a log.
+struct Test {
+    core: OwnerCore,
+    around: Around,
+}
+
+fn info(name: &str) -> NodeInfo {
+    let spec = NodeSpec {
+        node: node(name),
+        incarnation: LIFE,
+        resources: Resources::cpu(1000),
+        labels: Default::default(),
+        functions: vec!["f@1".into()],
+        data_address: String::new(),
+        memory_bytes: 0,
+    };
+    NodeInfo { spec, up: true, free: Resources::cpu(1000), hosts: 0, leases: 0 }
+}
+
+impl Test {
+    fn new() -> Self {
+        let place = OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: LIFE, sample_ms: 0 };
+        let around = Around { now: Cell::default(), epoch: Epoch(2) };
+        let mut core = OwnerCore::new(place, vec![info("a"), info("b")], Duration::ZERO);
+        let begins = Beginning { past: Past::default(), forgets: false, logged: true };
+        core.started(Some(begins), &around);
+        let mut test = Self { core, around };
+        let begins = test.flush();
+        assert!(begins.iter().any(|effect| matches!(effect, OwnerEffect::Settled)), "nothing is to be found again");
+        test
+    }
+
+    fn flush(&mut self) -> Vec<OwnerEffect> {
+        self.core.flush(&self.around);
+        self.core.effects()
+    }
+
+    /// What comes of an event.
+    fn on(&mut self, event: impl Into<OwnerEvent>) -> Vec<OwnerEffect> {
+        self.core.on(event.into(), &self.around);
+        self.flush()
+    }
+
+    fn leases(&mut self, epoch: u64, nodes: &[&str]) -> Vec<OwnerEffect> {
+        let lease = |(id, name): (usize, &&str)| Lease {
+            id: LeaseId(id as u64),
+            epoch: Epoch(epoch),
+            version: 1,
+            job: JOB,
+            node: node(name),
+            incarnation: LIFE,
+            resources: Resources::cpu(1000),
+            lasts_ms: 3000,
+        };
+        let leases = nodes.iter().enumerate().map(lease).collect();
+        self.on(OwnerMsg::Leases { epoch: Epoch(epoch), leases: Some(leases), wait: None })
+    }
+
+    fn submit(&mut self, name: &str, args: &[Arg]) -> (TaskId, Vec<OwnerEffect>) {
+        let description = World::description(name, args, TaskOptions::default());
+        let id = description.id(SECRET);
+        (id, self.on(ProgramCall::Submit { id, description }))
+    }
+
+    fn completes(&mut self, at: &NodeId, spec: &TaskSpec) -> Vec<OwnerEffect> {
+        let consumed = spec.args.iter().enumerate();
+        let consumed = consumed.map(|(arg, _)| crate::task::Consumed { arg: arg as u32, read: output(100, 1) });
+        self.on(OwnerMsg::Completed {
+            node: at.clone(),
+            incarnation: LIFE,
+            task: spec.id,
+            attempt: spec.attempt,
+            outputs: vec![output(100, 1)],
+            consumed: consumed.collect(),
+            figures: TaskFigures::default(),
+            values: Vec::new(),
+        })
+    }
+
+    /// Lets the first task run on "b", and says how.
+    fn first_on_b(&mut self, name: &str) -> TaskSpec {
+        let (_, effects) = self.submit(name, &[]);
+        let lent = self.leases(2, &["b"]);
+        let mut handed = handed(&effects);
+        handed.extend(self::handed(&lent));
+        let [(at, spec)] = <[_; 1]>::try_from(handed).expect("one task, one slot");
+        assert_eq!(at, node("b"));
+        spec
+    }
+}
+
+/// Attempts that are handed out, and to whom.
+fn handed(effects: &[OwnerEffect]) -> Vec<(NodeId, TaskSpec)> {
+    let run = |effect: &OwnerEffect| match effect {
+        OwnerEffect::Send { node, message: NodeMsg::Run { spec, .. } } => Some((node.clone(), spec.clone())),
+        _ => None,
+    };
+    effects.iter().filter_map(run).collect()
+}
+
+/// Copies that are to be freed, and where.
+fn freed(effects: &[OwnerEffect]) -> Vec<(NodeId, Vec<CopyId>)> {
+    let free = |effect: &OwnerEffect| match effect {
+        OwnerEffect::Send { node, message: NodeMsg::Free { copies, .. } } => {
+            Some((node.clone(), copies.iter(JOB).collect()))
+        }
+        _ => None,
+    };
+    effects.iter().filter_map(free).collect()
+}
+
+fn told(effects: Vec<OwnerEffect>) -> Vec<Why> {
+    let why = |effect| if let OwnerEffect::Answer { why, .. } = effect { Some(why) } else { None };
+    effects.into_iter().filter_map(why).collect()
+}
+
+fn asks_nodes(effects: &[OwnerEffect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, OwnerEffect::AskNodes { .. }))
+}
+
+#[test]
+fn a_node_is_told_to_watch_the_job_before_anything_else_and_once() {
+    let mut test = Test::new();
+    let (_, before) = test.submit("one", &[]);
+    let lent = test.leases(2, &["b"]);
+    let to_b = before.iter().chain(&lent).filter_map(|effect| match effect {
+        OwnerEffect::Send { node: to, message } if *to == node("b") => Some(message),
+        _ => None,
+    });
+    let [NodeMsg::Watch { job, owner, .. }, NodeMsg::Run { .. }] = to_b.collect::<Vec<_>>()[..] else {
+        panic!("a Watch, and a Run: {lent:?}");
+    };
+    assert_eq!((*job, owner), (JOB, &node("a")));
+}
+
+#[test]
+fn leases_of_a_scheduler_that_is_over_are_counted_and_not_used() {
+    let mut test = Test::new();
+    test.submit("one", &[]);
+    let effects = test.leases(1, &["b"]);
+    assert!(effects.iter().any(|effect| matches!(effect, OwnerEffect::CountStale)), "epoch 2 is followed");
+    assert!(handed(&effects).is_empty());
+    assert_eq!(handed(&test.leases(2, &["b"])).len(), 1);
+}
+
+#[test]
+fn the_scheduler_is_asked_once_at_a_time_which_nodes_there_are_and_again_when_it_did_not_answer() {
+    let mut test = Test::new();
+    assert!(asks_nodes(&test.leases(2, &["c"])), "nobody has heard of c");
+    assert!(!asks_nodes(&test.leases(2, &["c"])), "the question is open");
+    test.on(OwnerEvent::Nodes(Vec::new()));
+    assert!(asks_nodes(&test.leases(2, &["c"])), "it was lost");
+    test.on(OwnerEvent::Nodes(vec![info("c")]));
+    assert!(!asks_nodes(&test.leases(2, &["c"])), "c is known");
+}
+
+#[test]
+fn an_attempt_that_could_not_be_sent_is_handed_out_again() {
+    let mut test = Test::new();
+    let spec = test.first_on_b("one");
+    let again = test.on(OwnerEvent::Unsent { node: node("b"), attempt: Some((spec.id, spec.attempt)) });
+    let [(_, next)] = <[_; 1]>::try_from(handed(&again)).expect("it is handed out again");
+    assert_eq!((next.id, next.attempt > spec.attempt), (spec.id, true));
+}
+
+#[test]
+fn what_a_task_has_read_is_freed_when_it_is_in_the_log_that_it_is_done() {
+    let mut test = Test::new();
+    let first = test.first_on_b("first");
+    let done = test.completes(&node("b"), &first);
+    assert!(
+        done.iter().any(|effect| matches!(effect, OwnerEffect::Append(Entry::Done(done)) if done.task == first.id))
+    );
+    let (_, effects) = test.submit("second", &[whole(first.id)]);
+    let [(_, second)] = <[_; 1]>::try_from(handed(&effects)).expect("its argument is there");
+    test.on(ProgramCall::ReleaseObject(first.id.output(0)));
+    let done = test.completes(&node("b"), &second);
+    assert_eq!(freed(&done), [], "its completion is not durable");
+    assert_eq!(freed(&test.on(OwnerEvent::Log(LogNews::Durable(1)))), [], "only the first one's is");
+    let copy = first.id.output(0).copy(JOB, first.attempt.makes());
+    assert_eq!(freed(&test.on(OwnerEvent::Log(LogNews::Durable(2)))), [(node("b"), vec![copy])]);
+}
+
+#[test]
+fn a_job_ends_when_that_is_durable_and_its_nodes_have_said_their_figures() {
+    let mut test = Test::new();
+    test.first_on_b("one");
+    let returned = test.on(ProgramCall::Finished(Ok(b"value".to_vec())));
+    assert!(returned.iter().any(|effect| matches!(effect, OwnerEffect::Append(Entry::End(Ok(_))))));
+    let ends = |effects: &[OwnerEffect]| effects.iter().any(|effect| matches!(effect, OwnerEffect::End(_)));
+    let tells = |effects: &[OwnerEffect]| {
+        let tells = |effect: &&OwnerEffect| matches!(effect, OwnerEffect::Send { message: NodeMsg::EndJob { .. }, .. });
+        effects.iter().filter(tells).count()
+    };
+    assert_eq!((tells(&returned), ends(&returned)), (0, false), "it is not in the log");
+    let durable = test.on(OwnerEvent::Log(LogNews::Durable(1)));
+    assert_eq!((tells(&durable), ends(&durable)), (2, false), "b has not said its figures");
+    assert!(durable.iter().any(|effect| matches!(effect, OwnerEffect::SendScheduler(SchedulerMsg::JobDone { .. }))));
+    let over = test.on(OwnerEvent::Timer(OwnerTimer::Close));
+    let Some(OwnerEffect::End(JobOutcome::Over { result, .. })) = over.last() else {
+        panic!("nobody is awaited: {over:?}")
+    };
+    assert_eq!(*result, Ok(b"value".to_vec()));
+    assert!(test.on(OwnerEvent::NewReign).is_empty(), "nothing comes after that");
+}
+
+#[test]
+fn an_owner_whose_job_was_taken_over_says_nothing_more() {
+    let mut test = Test::new();
+    let spec = test.first_on_b("one");
+    let effects = test.on(OwnerEvent::Log(LogNews::TakenOver));
+    assert!(
+        matches!(&effects[..], [OwnerEffect::EndLog, OwnerEffect::End(JobOutcome::Abandoned { .. })]),
+        "{effects:?}"
+    );
+    assert!(test.completes(&node("b"), &spec).is_empty());
+}
+
+#[test]
+fn the_program_gets_an_object_from_where_it_is_and_again_when_it_could_not_be_read_there() {
+    let mut test = Test::new();
+    let first = test.first_on_b("first");
+    let object = first.id.output(0);
+    let (answer, mut block) = oneshot::channel();
+    test.on(ProgramCall::Get { object, parts: Parts::All, answer });
+    let reads = |effects: Vec<OwnerEffect>| {
+        let read = |effect| if let OwnerEffect::Read { read, from, .. } = effect { Some((read, from)) } else { None };
+        effects.into_iter().filter_map(read).collect::<Vec<_>>()
+    };
+    let [(read, from)] = <[_; 1]>::try_from(reads(test.completes(&node("b"), &first))).expect("it is there");
+    assert_eq!(from, Some(node("b")));
+    let lost = test.on(OwnerEvent::Read { read, outcome: Err(ReadError::Unreadable) });
+    let [(at, again)] = <[_; 1]>::try_from(handed(&lost)).expect("it is made again");
+    assert!(block.try_recv().is_err(), "the program waits");
+    let [(read, _)] = <[_; 1]>::try_from(reads(test.completes(&at, &again))).expect("it is there again");
+    test.on(OwnerEvent::Read { read, outcome: Ok(Block::empty()) });
+    assert_eq!(block.try_recv().unwrap().map(|block| block.len()), Ok(0));
+}
+
+#[test]
+fn who_asks_why_is_answered_when_each_node_has_answered_or_had_its_time() {
+    let mut test = Test::new();
+    test.submit("one", &[]);
+    test.submit("two", &[]);
+    test.leases(2, &["a", "b"]);
+    let asked = test.on(OwnerMsg::Why { ask: true, reply: Reply::to(node("client"), 1) });
+    let asks: Vec<_> = asked
+        .iter()
+        .filter_map(|effect| match effect {
+            OwnerEffect::AskDoing { question, node, attempts, .. } => Some((*question, node.clone(), attempts.clone())),
+            _ => None,
+        })
+        .collect();
+    let [(question, _, attempts), (_, _, _)] = &asks[..] else { panic!("two nodes have attempts: {asked:?}") };
+    let running = |(task, attempt): &(TaskId, Attempt)| AttemptState {
+        task: *task,
+        attempt: *attempt,
+        doing: Doing::Running,
+        for_ms: 7,
+    };
+    let answer = Ok(attempts.iter().map(running).collect());
+    assert!(told(test.on(OwnerEvent::Doing { question: *question, node: node("a"), answer })).is_empty());
+    let answer = Err("no answer within 2 s".to_owned());
+    let whys = told(test.on(OwnerEvent::Doing { question: *question, node: node("b"), answer: answer.clone() }));
+    let [why] = &whys[..] else { panic!("one answer: {whys:?}") };
+    let words = format!("{:?}", why.chains);
+    assert!(words.contains("no answer within 2 s"), "{words}");
+    assert!(told(test.on(OwnerEvent::Doing { question: *question, node: node("b"), answer })).is_empty(), "once");
+}
+
+#[test]
+fn attempts_that_a_quiet_job_has_on_no_node_are_handed_out_again() {
+    let mut test = Test::new();
+    let spec = test.first_on_b("one");
+    let mut asked = Vec::new();
+    for second in 1..=12 {
+        test.around.now.set(Duration::from_secs(second));
+        asked.extend(test.leases(2, &["b"]));
+        asked.extend(test.on(OwnerEvent::Timer(OwnerTimer::Tick)));
+    }
+    let question = asked.iter().find_map(|effect| match effect {
+        OwnerEffect::AskDoing { question, .. } => Some(*question),
+        _ => None,
+    });
+    let question = question.expect("nothing has moved for ten seconds");
+    let gone = AttemptState { task: spec.id, attempt: spec.attempt, doing: Doing::NotHere, for_ms: 0 };
+    let effects = test.on(OwnerEvent::Doing { question, node: node("b"), answer: Ok(vec![gone]) });
+    assert_eq!(handed(&effects).len(), 1);
+}
+
+#[test]
+fn a_node_that_dies_is_not_waited_for() {
+    let mut test = Test::new();
+    test.first_on_b("one");
+    test.on(ProgramCall::Finished(Err(JobError::Cancelled)));
+    test.on(OwnerEvent::Log(LogNews::Durable(1)));
+    let dead = OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead };
+    assert!(matches!(test.on(dead).last(), Some(OwnerEffect::End(JobOutcome::Over { result: Err(_), .. }))));
+}

@@ -1,0 +1,155 @@
+//! What the Owner notes in the job's log, what waits until that is durable, and how a job that was run before begins.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tracing::info;
+
+use super::deferred::{DeferredFrees, Freed};
+use super::ending::JobResult;
+use super::{OwnerCore, Surroundings};
+use crate::ids::NodeId;
+use crate::joblog::{Entry, Past};
+use crate::owner::effect::{OwnerEffect, OwnerTimer};
+use crate::protocol::node_manager::NodeMsg;
+
+/// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
+const INVENTORY_DEADLINE: Duration = Duration::from_secs(3);
+
+/// How a job with a log begins.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// What earlier runs have noted. Their choices are the program's.
+    pub(crate) past: Past,
+    /// Nodes may know the job from runs of which its log knows nothing.
+    pub(crate) forgets: bool,
+    /// Whether the log can be written.
+    pub(crate) logged: bool,
+}
+
+/// The log, as far as the Owner knows it.
+#[derive(Debug, Default)]
+pub(super) struct Logging {
+    /// Whether what is noted goes anywhere.
+    open: bool,
+    /// How many entries were noted.
+    noted: u64,
+    /// How many of them are durable, or never will be.
+    durable: u64,
+    /// What waits until it is durable.
+    deferred: DeferredFrees<JobResult>,
+    /// Nodes that are to say what they hold.
+    awaited: BTreeSet<NodeId>,
+    /// Whether the program waits until they have.
+    settling: bool,
+}
+
+impl Logging {
+    /// Bytes of what waits to be freed, about.
+    pub(super) fn deferred_bytes(&self) -> u64 {
+        self.deferred.bytes()
+    }
+}
+
+impl OwnerCore {
+    /// Asks nodes what they hold of earlier runs; the program begins when they have said that, or at once.
+    pub(super) fn begin(&mut self, Beginning { past, logged, .. }: Beginning) {
+        (self.logging.open, self.logging.settling) = (logged, true);
+        let runs = past.runs;
+        if runs > 0 {
+            let (done, choices) = (past.done.len(), past.choices.len());
+            info!(job_id = %self.place.job, runs, done, choices, "job is taken up again");
+            self.state.resume(past);
+            for node in self.state.alive_nodes() {
+                // What was pushed to it was advice of an earlier run.
+                self.end_at_merger(node.clone());
+                self.take_inventory(&node);
+                self.logging.awaited.insert(node);
+            }
+            self.after(INVENTORY_DEADLINE, OwnerTimer::Settle);
+        }
+        if self.logging.awaited.is_empty() {
+            self.settle();
+        }
+    }
+
+    /// The job begins from its beginning, and nodes may know it from runs of which its log knows nothing, which would be later ones to
+    /// them: it is over for them, and begins.
+    pub(super) fn forget_earlier_runs(&mut self) {
+        let job = self.place.job;
+        for node in self.state.alive_nodes() {
+            self.end_at_merger(node.clone());
+            self.tell(&node, NodeMsg::EndJob { job });
+        }
+    }
+
+    /// A node has said all that it holds, or will not.
+    pub(super) fn heard(&mut self, node: &NodeId) {
+        self.logging.awaited.remove(node);
+        if self.logging.awaited.is_empty() {
+            self.settle();
+        }
+    }
+
+    /// The program may begin.
+    pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.logging.settling) {
+            self.effects.push(OwnerEffect::Settled);
+        }
+    }
+
+    /// Notes something in the log, if there is one.
+    pub(super) fn note(&mut self, entry: Entry) {
+        if self.logging.open {
+            self.logging.noted += 1;
+            self.effects.push(OwnerEffect::Append(entry));
+        }
+    }
+
+    /// The job is over. It ends when that is durable: if another run has begun meanwhile, it is not this one's to end.
+    pub(super) fn end_when_durable(&mut self, result: JobResult, around: &dyn Surroundings) {
+        if self.logging.deferred.is_ending() {
+            return;
+        }
+        if !self.logging.open {
+            return self.end(result, around);
+        }
+        self.note(Entry::End(result.clone().map(Bytes::from)));
+        self.logging.deferred.end(self.logging.noted, result);
+    }
+
+    /// Frees something as soon as everything that was noted by now is durable: the completion of who read it last is.
+    pub(super) fn free_when_durable(&mut self, node: NodeId, freed: Freed) {
+        let log = if self.logging.open { (self.logging.noted, self.logging.durable) } else { (0, 0) };
+        if let Some((node, freed)) = self.logging.deferred.free(log, node, freed) {
+            self.free_now(node, freed);
+        }
+    }
+
+    fn free_now(&mut self, node: NodeId, freed: Freed) {
+        match freed {
+            Freed::Copy(copy) => self.frees.entry(node).or_default().push(copy),
+            Freed::Parts(set, version, parts) => {
+                let (job, run) = (self.place.job, self.state.run());
+                self.tell(&node, NodeMsg::FreeParts { job, run, set, version, parts });
+            }
+        }
+    }
+
+    /// The log is durable up to a position: what waited for that is freed; how the job ends, if that is durable.
+    pub(super) fn became_durable(&mut self, position: u64) -> Option<JobResult> {
+        self.logging.durable = self.logging.durable.max(position);
+        for (node, freed) in self.logging.deferred.durable(position) {
+            self.free_now(node, freed);
+        }
+        self.logging.deferred.last_word(position)
+    }
+
+    /// Another run of the job has begun.
+    pub(super) fn taken_over(&mut self) {
+        self.logging.open = false;
+        self.effects.push(OwnerEffect::EndLog);
+        self.abandon("another node has taken the job up");
+    }
+}

@@ -1,0 +1,319 @@
+//! The Owner's shell: it feeds the [core](super::core) with events and does what comes of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_store::{Clock, Store, WriterOptions};
+use tokio::sync::oneshot;
+use tracing::{debug, warn};
+
+use super::core::{Beginning, OwnerCore, OwnerPlace, Surroundings};
+use super::effect::{JobOutcome, OwnerEffect};
+use super::event::{OwnerEvent, ReadError};
+use super::why::unanswered;
+use crate::admission::Ticket;
+use crate::event::{Event, EventKind, EventSink, NodeFigures, Received};
+use crate::ids::{CopyId, Epoch, JobId, NodeId};
+use crate::joblog::{JobLog, Run};
+use crate::node_manager::Stager;
+use crate::protocol;
+use crate::protocol::merger::MergerMsg;
+use crate::protocol::node_manager::NodeMsg;
+use crate::protocol::owner::OwnerMsg;
+use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
+use crate::scheduler::SchedulerLink;
+use crate::shell::{Actor, Address, Kind, Living, Post, Scope};
+use crate::task::{FailureKind, JobError, Parts};
+
+/// The log of a job that is about to run.
+pub(crate) struct OwnerLog {
+    /// The choices of its past are the program's.
+    pub(crate) run: Run,
+    /// Who is told when the program may begin.
+    pub(crate) settled: oneshot::Sender<()>,
+}
+
+/// What an Owner is made of.
+pub(crate) struct OwnerParts {
+    pub(crate) post: Post,
+    pub(crate) job: JobId,
+    pub(crate) tenant: Arc<str>,
+    pub(crate) scheduler: SchedulerLink,
+    pub(crate) store: Store,
+    pub(crate) stager: Stager,
+    /// The nodes that there are when the job starts.
+    pub(crate) cluster: Vec<NodeInfo>,
+    pub(crate) events: Option<EventSink>,
+    /// Figures of this node, taken now.
+    pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// Whether the job may begin, and what its tables take.
+    pub(crate) admission: Arc<Ticket>,
+    pub(crate) done: oneshot::Sender<JobOutcome>,
+    /// Where the job is logged, if it is.
+    pub(crate) log: Option<OwnerLog>,
+}
+
+/// The actor.
+pub(crate) struct OwnerActor {
+    core: OwnerCore,
+    around: Around,
+    job: JobId,
+    events: Option<EventSink>,
+    started: Duration,
+    store: Store,
+    nodes: HashMap<NodeId, Address<NodeMsg>>,
+    mergers: HashMap<NodeId, Address<MergerMsg>>,
+    /// The log, until it is opened.
+    begins: Option<OwnerLog>,
+    settled: Option<oneshot::Sender<()>>,
+    done: Option<oneshot::Sender<JobOutcome>>,
+    _living: Living,
+}
+
+/// What the core looks at.
+struct Around {
+    post: Post,
+    clock: Arc<dyn Clock>,
+    scheduler: SchedulerLink,
+    stager: Stager,
+    figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    admission: Arc<Ticket>,
+    log: Option<JobLog>,
+}
+
+impl Surroundings for Around {
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.scheduler.epoch()
+    }
+
+    fn scheduler_speaks(&self) -> bool {
+        self.scheduler.speaks()
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, JobLog::waiting_bytes)
+    }
+
+    fn admission(&self) -> Option<String> {
+        self.admission.reason()
+    }
+
+    fn figures(&self) -> NodeFigures {
+        (self.figures)()
+    }
+
+    fn received(&self) -> Vec<Received> {
+        self.stager.received.read()
+    }
+}
+
+impl OwnerActor {
+    pub(crate) fn new(parts: OwnerParts) -> Self {
+        let OwnerParts { post, job, tenant, scheduler, store, stager, cluster, .. } = parts;
+        let clock = post.clock().clone();
+        let place = OwnerPlace {
+            job,
+            tenant,
+            node: post.node().clone(),
+            incarnation: post.incarnation(),
+            sample_ms: parts.events.as_ref().map_or(0, EventSink::sample_ms),
+        };
+        Self {
+            core: OwnerCore::new(place, cluster, clock.now()),
+            job,
+            events: parts.events,
+            started: clock.now(),
+            store,
+            nodes: HashMap::new(),
+            mergers: HashMap::new(),
+            begins: parts.log,
+            settled: None,
+            done: Some(parts.done),
+            _living: post.census().living(Kind::Owner),
+            around: Around {
+                post,
+                clock,
+                scheduler,
+                stager,
+                figures: parts.figures,
+                admission: parts.admission,
+                log: None,
+            },
+        }
+    }
+
+    /// Opens the log of the job, if it has one.
+    fn open_log(&mut self, scope: &mut Scope<'_, Self>) -> Option<Beginning> {
+        let OwnerLog { run: Run { logs, past, head }, settled } = self.begins.take()?;
+        self.settled = Some(settled);
+        let (forgets, inbox) = (head.forgets(), scope.inbox().clone());
+        // The writer has it, and drops it when it ends.
+        let living = self.around.post.census().living(Kind::LogWriter);
+        let news = move |news| {
+            let _ = &living;
+            drop(inbox.send(OwnerEvent::Log(news)));
+        };
+        match JobLog::start(&logs, head, news) {
+            Ok(log) => self.around.log = Some(log),
+            Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),
+        }
+        Some(Beginning { past, forgets, logged: self.around.log.is_some() })
+    }
+
+    fn perform(&mut self, effect: OwnerEffect, scope: &mut Scope<'_, Self>) {
+        match effect {
+            OwnerEffect::Send { node, message } => self.send(node, message, scope),
+            OwnerEffect::Advise { node, message } => self.advise(node, message),
+            OwnerEffect::SendScheduler(message) => {
+                if let Err(error) = self.around.scheduler.send(message) {
+                    debug!(job_id = %self.job, %error, "scheduler not told");
+                }
+            }
+            OwnerEffect::AskNodes { deadline } => {
+                let scheduler = self.around.scheduler.clone();
+                scope.later(async move {
+                    let nodes = scheduler.ask(|reply| SchedulerMsg::ListNodes { reply }, deadline).await;
+                    Some(OwnerEvent::Nodes(nodes.unwrap_or_default()))
+                });
+            }
+            OwnerEffect::AskDoing { question, node, attempts, deadline } => {
+                let (job, address) = (self.job, self.node(&node).clone());
+                scope.later(async move {
+                    let answer = address.ask(|reply| NodeMsg::Doing { job, attempts, reply }, deadline).await;
+                    let answer = answer.map_err(|error| unanswered(&error));
+                    Some(OwnerEvent::Doing { question, node, answer })
+                });
+            }
+            OwnerEffect::Answer { reply, why } => self.around.post.answer(reply, why),
+            OwnerEffect::After(delay, timer) => scope.after(delay, OwnerEvent::Timer(timer)),
+            OwnerEffect::Put { copy, maker, bytes, rows, row_hash } => {
+                let bytes_hint = bytes.len() as u64;
+                let options = WriterOptions { bytes_hint, maker: maker.get(), ..WriterOptions::default() };
+                if let Err(error) = self.store.put_as(copy, options, &bytes, rows, row_hash) {
+                    warn!(job_id = %self.job, copy_id = %copy, %error, "lost output not put back");
+                    self.comes_back(OwnerEvent::NotPut(copy), scope);
+                }
+            }
+            OwnerEffect::Read { read, copy, parts, from } => self.read(read, (copy, parts), from, scope),
+            OwnerEffect::DeleteAll => self.store.delete_group(self.job.group()),
+            OwnerEffect::Append(entry) => {
+                if let Some(log) = &self.around.log {
+                    log.add(entry);
+                }
+            }
+            OwnerEffect::LookAtLog => {
+                if let Some(log) = &self.around.log {
+                    log.look();
+                }
+            }
+            OwnerEffect::EndLog => self.around.log = None,
+            OwnerEffect::Settled => {
+                if let Some(settled) = self.settled.take() {
+                    let _ = settled.send(());
+                }
+            }
+            OwnerEffect::Takes(bytes) => self.around.admission.takes(bytes),
+            OwnerEffect::CountStale => self.around.post.count_stale(1),
+            OwnerEffect::Event { at, kind } => self.emit(at, kind),
+            OwnerEffect::End(outcome) => {
+                if let Some(done) = self.done.take() {
+                    let _ = done.send(outcome);
+                }
+                scope.stop();
+            }
+        }
+    }
+
+    /// Something that was to be done failed: an event of its own, after those that wait.
+    fn comes_back(&self, event: OwnerEvent, scope: &Scope<'_, Self>) {
+        let _ = scope.inbox().send(event);
+    }
+
+    fn node(&mut self, node: &NodeId) -> &Address<NodeMsg> {
+        if !self.nodes.contains_key(node) {
+            let address = self.around.post.address(node, protocol::node_manager::ACTOR);
+            self.nodes.insert(node.clone(), address);
+        }
+        &self.nodes[node]
+    }
+
+    fn send(&mut self, node: NodeId, message: NodeMsg, scope: &Scope<'_, Self>) {
+        let attempt = match &message {
+            NodeMsg::Run { spec, .. } => Some((spec.id, spec.attempt)),
+            _ => None,
+        };
+        // A node that cannot be reached is dead or full; Membership tells which.
+        if let Err(error) = self.node(&node).send(message) {
+            warn!(job_id = %self.job, %error, "node not told");
+            self.comes_back(OwnerEvent::Unsent { node, attempt }, scope);
+        }
+    }
+
+    /// Pushing is advice: a Merger that cannot be reached costs time and nothing else.
+    fn advise(&mut self, node: NodeId, message: MergerMsg) {
+        let post = &self.around.post;
+        let merger = self.mergers.entry(node);
+        let merger = merger.or_insert_with_key(|node| post.address(node, protocol::merger::ACTOR));
+        if let Err(error) = merger.send(message) {
+            debug!(job_id = %self.job, %error, "merger not told");
+        }
+    }
+
+    fn read(&mut self, read: u64, (copy, parts): (CopyId, Parts), from: Option<NodeId>, scope: &mut Scope<'_, Self>) {
+        if let Some(node) = from {
+            let (stager, job) = (self.around.stager.clone(), self.job);
+            return scope.later(async move {
+                let outcome = match stager.get(job, copy, parts, node).await {
+                    Err(failure) if failure.kind == FailureKind::ArgumentLost => Err(ReadError::Unreadable),
+                    Err(failure) => Err(ReadError::Failed(JobError::Store { message: failure.to_string() })),
+                    Ok(block) => Ok(block),
+                };
+                Some(OwnerEvent::Read { read, outcome })
+            });
+        }
+        if let Some(block) = self.store.try_get(&copy, parts) {
+            return self.core.on(OwnerEvent::Read { read, outcome: Ok(block) }, &self.around);
+        }
+        let block = self.store.get(&copy, parts);
+        scope.later(async move {
+            let outcome = block.await.map_err(|error| match error.is_lost() {
+                true => ReadError::Unreadable,
+                false => ReadError::Failed(JobError::from(error)),
+            });
+            Some(OwnerEvent::Read { read, outcome })
+        });
+    }
+
+    fn emit(&self, node: NodeId, kind: EventKind) {
+        if let Some(events) = &self.events {
+            let at_us = self.around.now().saturating_sub(self.started).as_micros() as u64;
+            events.emit(Event { at_us, node, job: Some(self.job), kind });
+        }
+    }
+}
+
+impl Actor for OwnerActor {
+    type Message = OwnerMsg;
+    type Event = OwnerEvent;
+
+    fn started(&mut self, scope: &mut Scope<'_, Self>) {
+        let begins = self.open_log(scope);
+        self.core.started(begins, &self.around);
+    }
+
+    fn handle(&mut self, event: OwnerEvent, _scope: &mut Scope<'_, Self>) {
+        self.core.on(event, &self.around);
+    }
+
+    fn flush(&mut self, scope: &mut Scope<'_, Self>) {
+        self.core.flush(&self.around);
+        for effect in self.core.effects() {
+            self.perform(effect, scope);
+        }
+    }
+}
