@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Effect;
-use super::tables::{ArgEntry, EntrySource, OwnerState, Set, State};
+use super::tables::{ArgEntry, EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -103,7 +103,7 @@ impl OwnerState {
         let awaited = |index: u32| {
             let object = self.object_of(id.output(index))?;
             let object = &self.objects[object];
-            (object.has_waiters() && object.copy.is_missing()).then_some(())
+            (object.has_waiters() && object.copy().is_missing()).then_some(())
         };
         if (0..self.tasks[task].outputs).any(|index| awaited(index).is_some()) {
             self.want(task);
@@ -289,7 +289,7 @@ impl OwnerState {
         }
     }
 
-    /// Takes a live attempt out of the books; false when it was not live.
+    /// Takes a live attempt out of the tables; false when it was not live.
     pub(super) fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex) -> bool {
         let live = &mut self.tasks[task].live;
         let Some(position) = live.iter().position(|entry| *entry == (attempt, node)) else { return false };
@@ -321,7 +321,7 @@ impl OwnerState {
         let Some(task) = self.find_task(id).filter(|task| self.function(*task).deterministic) else { return };
         let differs = (0..).zip(outputs).any(|(index, output)| {
             let winner = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            winner.is_some_and(|winner| winner.is_here() && winner.output != *output)
+            winner.is_some_and(|winner| winner.is_here() && winner.output() != *output)
         });
         if differs {
             let function = self.function(task).name.to_string();
@@ -349,7 +349,7 @@ impl OwnerState {
         }
     }
 
-    /// Takes what an accepted attempt has read into the books of its exchanges, and frees what nobody reads again.
+    /// Takes what an accepted attempt has read into the ledgers of its exchanges, and frees what nobody reads again.
     pub(super) fn account(&mut self, task: Index, consumed: &[Consumed]) {
         for position in 0..self.tasks[task].args.len() {
             let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
@@ -365,8 +365,8 @@ impl OwnerState {
             if ledger.read_once() && parts != Parts::All {
                 for node in self.spend(set) {
                     self.define_set(set, node);
-                    let (node, Set { id, version, .. }) = (self.nodes[usize::from(node)].id.clone(), &self.sets[set]);
-                    self.effects.push(Effect::FreeParts { node, set: *id, version: *version, parts });
+                    let (node, set) = (self.nodes[usize::from(node)].id.clone(), &self.sets[set]);
+                    self.effects.push(Effect::FreeParts { node, set: set.id, version: set.version(), parts });
                 }
             }
         }
@@ -377,7 +377,7 @@ impl OwnerState {
         let mut holders = BTreeSet::new();
         for member in &self.sets[set].members {
             let object = &mut self.objects[*member];
-            object.copy.spend();
+            object.spend();
             self.resumed.spend(object.id);
             // What has no bytes is still there when its node is not.
             holders.extend(object.holder().filter(|at| self.nodes[usize::from(*at)].alive));

@@ -4,8 +4,8 @@
 //! is checked at the end of a job is checked when such a task is about to be handed out, and a job that is being committed is not
 //! cancelled: it has ended one way or the other soon. One whose program goes on with other tasks after that is; what it has published stays.
 
-use super::lifetime::balance;
-use super::tables::{ArgEntry, Books, EntrySource, OwnerState, State, Task};
+use super::set::{SetLedger, balance};
+use super::tables::{ArgEntry, EntrySource, OwnerState, State, Task};
 use crate::arena::Index;
 use crate::task::JobError;
 
@@ -15,7 +15,7 @@ impl OwnerState {
         self.function(task).commits
     }
 
-    /// Whether a task that is ready may run: one that commits, when the books of all exchanges close, but for those of its own
+    /// Whether a task that is ready may run: one that commits, when the ledgers of all exchanges balance, but for those of its own
     /// arguments.
     pub(super) fn may_be_handed_out(&self, task: Index) -> Result<(), JobError> {
         if !self.commits(task) {
@@ -37,7 +37,7 @@ impl OwnerState {
             || self.committed && !self.tasks.iter().any(is_open)
     }
 
-    /// The books and the unread failures at the end of the program.
+    /// The ledgers and the unread failures at the end of the program.
     ///
     /// # Errors
     /// An exchange that does not balance, or a failure that nobody was told of.
@@ -51,13 +51,13 @@ impl OwnerState {
         }
         let mut shared = Vec::new();
         for (index, set) in self.sets.iter() {
-            match &set.books {
-                Books::Shared(exchange) if excepted(index) => shared.push(exchange.clone()),
+            match set.ledger() {
+                SetLedger::Shared(exchange) if excepted(index) => shared.push(exchange.clone()),
                 _ if excepted(index) => {}
                 _ => set.balance()?,
             }
         }
-        let of_others = self.shared_books.iter().filter(|(exchange, _)| !shared.contains(exchange));
+        let of_others = self.shared_ledgers.iter().filter(|(exchange, _)| !shared.contains(exchange));
         of_others.map(|(_, ledger)| ledger).try_for_each(balance)
     }
 }

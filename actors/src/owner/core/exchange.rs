@@ -3,7 +3,7 @@
 use crate::ids::RowHash;
 use crate::task::{Exchange, Output, Parts};
 
-/// The books of one exchange.
+/// The ledger of one exchange: what went in and what was read.
 #[derive(Debug)]
 pub(super) struct Ledger {
     exchange: Exchange,
@@ -44,7 +44,7 @@ impl Ledger {
         }
     }
 
-    /// The books at the end of the job.
+    /// Whether both are the same, at the end of the job.
     ///
     /// # Errors
     /// Name of the exchange and what differs.
@@ -83,7 +83,7 @@ mod tests {
         Output { bytes, rows, row_hash: RowHash(hash) }
     }
 
-    fn ledger(readers: u32) -> Ledger {
+    fn ledger_of(readers: u32) -> Ledger {
         let mut ledger = Ledger::new(Exchange { name: "a -> b".into(), parts: 2, readers, keep: false, shared: false });
         ledger.sealed(output(10, 2, u128::MAX));
         ledger.sealed(output(20, 3, 5));
@@ -91,48 +91,48 @@ mod tests {
     }
 
     #[test]
-    fn equal_books_close() {
-        let mut books = ledger(1);
-        books.consumed(Parts::Range(0, 1), 2, output(12, 2, 1));
-        books.consumed(Parts::Range(1, 2), 2, output(18, 3, 3));
-        assert_eq!(books.close(), Ok(()), "hashes wrap");
+    fn a_ledger_whose_sides_are_equal_balances() {
+        let mut ledger = ledger_of(1);
+        ledger.consumed(Parts::Range(0, 1), 2, output(12, 2, 1));
+        ledger.consumed(Parts::Range(1, 2), 2, output(18, 3, 3));
+        assert_eq!(ledger.close(), Ok(()), "hashes wrap");
     }
 
     #[test]
     fn every_reader_counts() {
-        let mut books = ledger(2);
-        books.consumed(Parts::All, 2, output(30, 5, 4));
-        assert!(books.close().is_err());
-        books.consumed(Parts::All, 2, output(30, 5, 4));
-        assert_eq!(books.close(), Ok(()));
+        let mut ledger = ledger_of(2);
+        ledger.consumed(Parts::All, 2, output(30, 5, 4));
+        assert!(ledger.close().is_err());
+        ledger.consumed(Parts::All, 2, output(30, 5, 4));
+        assert_eq!(ledger.close(), Ok(()));
     }
 
     #[test]
-    fn sets_that_share_their_books_are_counted_member_by_member() {
+    fn sets_that_share_their_ledger_are_counted_member_by_member() {
         let exchange = Exchange { name: "a -> b".into(), parts: 2, readers: 1, keep: true, shared: true };
-        let mut books = Ledger::new(exchange);
-        books.sealed(output(10, 2, 3));
-        books.sealed(output(20, 3, 5));
+        let mut ledger = Ledger::new(exchange);
+        ledger.sealed(output(10, 2, 3));
+        ledger.sealed(output(20, 3, 5));
         // The first parts of both together, the second ones each for itself.
-        books.consumed(Parts::Range(0, 1), 2, output(12, 2, 1));
-        books.consumed(Parts::Range(1, 2), 1, output(8, 1, 4));
-        assert!(books.close().unwrap_err().1.contains("3 part reads, expected 4"));
-        books.consumed(Parts::Range(1, 2), 1, output(10, 2, 3));
-        assert_eq!(books.close(), Ok(()));
+        ledger.consumed(Parts::Range(0, 1), 2, output(12, 2, 1));
+        ledger.consumed(Parts::Range(1, 2), 1, output(8, 1, 4));
+        assert!(ledger.close().unwrap_err().1.contains("3 part reads, expected 4"));
+        ledger.consumed(Parts::Range(1, 2), 1, output(10, 2, 3));
+        assert_eq!(ledger.close(), Ok(()));
     }
 
     #[test]
     fn a_lost_row_a_changed_row_and_a_skipped_part_are_named() {
         let cases = [(output(30, 4, 4), "sealed 5 rows"), (output(30, 5, 9), "row hashes differ")];
         for (read, text) in cases {
-            let mut books = ledger(1);
-            books.consumed(Parts::All, 2, read);
-            let (edge, detail) = books.close().unwrap_err();
+            let mut ledger = ledger_of(1);
+            ledger.consumed(Parts::All, 2, read);
+            let (edge, detail) = ledger.close().unwrap_err();
             assert_eq!(edge, "a -> b");
             assert!(detail.contains(text), "{detail}");
         }
-        let mut books = ledger(1);
-        books.consumed(Parts::Range(0, 1), 2, output(30, 5, 4));
-        assert!(books.close().unwrap_err().1.contains("1 part reads, expected 2"));
+        let mut ledger = ledger_of(1);
+        ledger.consumed(Parts::Range(0, 1), 2, output(30, 5, 4));
+        assert!(ledger.close().unwrap_err().1.contains("1 part reads, expected 2"));
     }
 }

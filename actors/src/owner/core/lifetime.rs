@@ -2,30 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::copy::Copy;
-use super::exchange::Ledger;
+use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{ArgEntry, Books, EntrySource, Object, OwnerState, Set, State, marker};
+use super::tables::{ArgEntry, EntrySource, OwnerState, State, marker};
 use crate::arena::Index;
 use crate::ids::CopyNumber;
 use crate::task::{Arg, JobError, Output, Source};
-
-/// Whether what went into an exchange is what came out of it.
-pub(super) fn balance(ledger: &Ledger) -> Result<(), JobError> {
-    ledger.close().map_err(|(edge, detail)| JobError::Conservation { edge, detail })
-}
-
-impl Set {
-    /// Whether its own books balance, where it has some.
-    pub(super) fn balance(&self) -> Result<(), JobError> {
-        match &self.books {
-            Books::Own(ledger) => balance(ledger),
-            Books::None | Books::Shared(_) => Ok(()),
-        }
-    }
-}
 
 impl OwnerState {
     pub(super) fn resolve_args(&self, args: &[Arg]) -> Result<Box<[ArgEntry]>, JobError> {
@@ -44,8 +28,8 @@ impl OwnerState {
     pub(super) fn remember_args(&mut self, task: Index) {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
-                EntrySource::Object(index) => self.objects[index].lineage += 1,
-                EntrySource::Set(index) => self.sets[index].lineage += 1,
+                EntrySource::Object(index) => self.objects[index].remember(),
+                EntrySource::Set(index) => self.sets[index].remember(),
             }
         }
     }
@@ -60,11 +44,11 @@ impl OwnerState {
     fn forget(&mut self, source: EntrySource) {
         match source {
             EntrySource::Object(index) => {
-                self.objects[index].lineage -= 1;
+                self.objects[index].forget();
                 self.drop_if_unused(index);
             }
             EntrySource::Set(index) => {
-                self.sets[index].lineage -= 1;
+                self.sets[index].forget();
                 self.drop_set_if_unused(index);
             }
         }
@@ -74,7 +58,7 @@ impl OwnerState {
     pub(super) fn reference_args(&mut self, task: Index) {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
-                EntrySource::Object(index) => self.objects[index].references += 1,
+                EntrySource::Object(index) => self.objects[index].reference(),
                 EntrySource::Set(index) => self.reference_set(index),
             }
         }
@@ -91,27 +75,25 @@ impl OwnerState {
     }
 
     pub(super) fn reference_set(&mut self, index: Index) {
-        self.sets[index].references += 1;
-        if self.sets[index].references > 1 {
+        if !self.sets[index].reference() {
             return;
         }
         // Nobody had referenced it: its members' values may be gone, and are wanted again; or they have moved.
         self.set_changed(index);
         for position in 0..self.sets[index].members.len() {
             let member = self.sets[index].members[position];
-            self.objects[member].references += 1;
+            self.objects[member].reference();
             if self.objects[member].is_here() {
                 continue;
             }
-            self.sets[index].missing += 1;
-            self.sets[index].asked = false;
+            self.sets[index].lacks_one_more(false);
             self.objects[member].add_waiter(Waiter::Set(index));
         }
     }
 
     /// Makes sure that all members of a set that are missing are being made.
     pub(super) fn ask_for_members(&mut self, index: Index) {
-        if std::mem::replace(&mut self.sets[index].asked, true) {
+        if !self.sets[index].ask() {
             return;
         }
         for position in 0..self.sets[index].members.len() {
@@ -139,10 +121,10 @@ impl OwnerState {
                     self.make_wanted(object)
                 }
                 EntrySource::Set(set) => {
-                    if self.sets[set].missing == 0 {
+                    if self.sets[set].is_complete() {
                         continue;
                     }
-                    self.sets[set].waiters.push(task);
+                    self.sets[set].add_waiter(task);
                     self.ask_for_members(set);
                     let members = self.sets[set].members.iter();
                     members
@@ -176,11 +158,8 @@ impl OwnerState {
         }
         let (id, outputs, mut gone) = (self.tasks[task].id, self.tasks[task].outputs, false);
         for index in 0..outputs {
-            if let Some(object) = self.object_of(id.output(index))
-                && self.objects[object].copy.is_missing()
-            {
-                self.objects[object].copy = self.objects[object].copy.wanted();
-                gone = true;
+            if let Some(object) = self.object_of(id.output(index)) {
+                gone |= self.objects[object].want();
             }
         }
         if gone || outputs == 0 && self.tasks[task].tries == 0 {
@@ -205,12 +184,12 @@ impl OwnerState {
         }
         let entry = &mut self.objects[object];
         entry.forget_bytes();
-        (entry.output, entry.made) = (output, true);
+        entry.made(output);
         if known.is_none() {
             // New in its stream: readers are told once, however often it is made.
             let readers = self.tasks[task].rare.get().map(|rare| rare.readers.clone());
             for tracker in readers.unwrap_or_default() {
-                self.objects[object].references += 1;
+                self.objects[object].reference();
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
             }
         }
@@ -231,7 +210,7 @@ impl OwnerState {
     /// This copy of an object counts from now on, parts of which may be freed: who waits for it is told.
     pub(super) fn exists(&mut self, object: Index, node: NodeIndex, number: CopyNumber, spent: bool) {
         let entry = &mut self.objects[object];
-        entry.copy = Copy::At { node, number, spent };
+        entry.is_at(node, number, spent);
         let (id, waiters) = (entry.id, entry.take_waiters());
         for waiter in waiters {
             match waiter {
@@ -242,7 +221,7 @@ impl OwnerState {
                 Waiter::Set(set) => self.has_a_member_more(set, object),
             }
         }
-        if self.objects[object].references == 0 {
+        if !self.objects[object].is_referenced() {
             self.free_value(object);
         }
     }
@@ -250,21 +229,20 @@ impl OwnerState {
     /// A member that a set lacked is there.
     fn has_a_member_more(&mut self, set: Index, member: Index) {
         self.set_changed(set);
-        let entry = &mut self.sets[set];
-        entry.missing -= 1;
-        let waiters = if entry.missing == 0 { std::mem::take(&mut entry.waiters) } else { Vec::new() };
+        let waiters = self.sets[set].lacks_one_less();
         self.enter(set, member);
         waiters.into_iter().for_each(|task| self.one_less_missing(task));
     }
 
     /// The exchange counts a member the first time that it exists.
-    pub(super) fn enter(&mut self, set: Index, member: Index) {
-        let Object { output, accounted, .. } = self.objects[member];
+    pub(super) fn enter(&mut self, set: Index, index: Index) {
+        let member = &self.objects[index];
+        let (output, accounted) = (member.output(), member.is_accounted());
         if let Some(ledger) = self.ledger(set)
             && !accounted
         {
             ledger.sealed(output);
-            self.objects[member].accounted = true;
+            self.objects[index].account();
         }
     }
 
@@ -285,7 +263,7 @@ impl OwnerState {
                     self.objects[object].forget_waiter(Waiter::Task(task));
                 }
                 EntrySource::Set(set) => {
-                    self.sets[set].waiters.retain(|waiter| *waiter != task);
+                    self.sets[set].forget_waiter(task);
                 }
             }
         }
@@ -293,15 +271,15 @@ impl OwnerState {
 
     pub(super) fn unreference_object(&mut self, index: Index) {
         let object = &mut self.objects[index];
-        object.references -= 1;
-        if object.references == 0 {
-            if object.is_here() {
-                self.free_value(index);
-            } else {
-                // Should the last copy come back, nobody needs it.
-                object.copy = object.copy.without_last();
-                self.drop_if_unused(index);
-            }
+        if !object.unreference() {
+            return;
+        }
+        if object.is_here() {
+            self.free_value(index);
+        } else {
+            // Should the last copy come back, nobody needs it.
+            object.forget_last();
+            self.drop_if_unused(index);
         }
     }
 
@@ -310,13 +288,13 @@ impl OwnerState {
             self.effects.push(Effect::Free { node, copy });
         }
         self.objects[index].forget_bytes();
-        self.objects[index].copy = Copy::None;
+        self.objects[index].drop_value();
         self.drop_if_unused(index);
     }
 
     /// Frees a copy of an object, unless it is the one that counts.
     pub(super) fn free_copy(&mut self, object: Index, node: NodeIndex, number: CopyNumber) {
-        if self.objects[object].copy.at() == Some((node, number)) {
+        if self.objects[object].copy().at() == Some((node, number)) {
             return;
         }
         let (node, copy) = (self.nodes[usize::from(node)].id.clone(), self.objects[object].id.copy(self.job, number));
@@ -326,7 +304,7 @@ impl OwnerState {
     /// Drops an object that nobody references or remembers, with its task when that was the last.
     fn drop_if_unused(&mut self, index: Index) {
         let object = &self.objects[index];
-        if object.references > 0 || object.lineage > 0 {
+        if object.is_used() {
             return;
         }
         match object.task {
@@ -345,8 +323,7 @@ impl OwnerState {
     }
 
     pub(super) fn unreference_set(&mut self, index: Index) {
-        self.sets[index].references -= 1;
-        if self.sets[index].references > 0 {
+        if !self.sets[index].unreference() {
             return;
         }
         for position in 0..self.sets[index].members.len() {
@@ -354,12 +331,11 @@ impl OwnerState {
             self.objects[member].forget_waiter(Waiter::Set(index));
             self.unreference_object(member);
         }
-        self.sets[index].missing = 0;
         self.drop_set_if_unused(index);
     }
 
     fn drop_set_if_unused(&mut self, index: Index) {
-        if self.sets[index].references > 0 || self.sets[index].lineage > 0 {
+        if self.sets[index].is_used() {
             return;
         }
         let Some(set) = self.sets.remove(index) else { return };
@@ -368,7 +344,7 @@ impl OwnerState {
         }
         self.by_set.remove(&set.id);
         for member in set.members {
-            self.objects[member].lineage -= 1;
+            self.objects[member].forget();
             self.drop_if_unused(member);
         }
     }
@@ -383,8 +359,7 @@ impl OwnerState {
         let mut unused = SmallVec::<[Index; 2]>::new();
         for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
             let Some(index) = self.object_of(output) else { continue };
-            let object = &self.objects[index];
-            if object.references > 0 || object.lineage > 0 {
+            if self.objects[index].is_used() {
                 return;
             }
             unused.push(index);
@@ -450,7 +425,7 @@ impl OwnerState {
                         }
                         Waiter::Task(task) => failing.push(task),
                         Waiter::Set(set) => {
-                            failing.append(&mut self.sets[set].waiters);
+                            failing.append(&mut self.sets[set].take_waiters());
                             // Its maker may be submitted again: then it is missing no more.
                             self.objects[object].add_waiter(waiter);
                         }

@@ -38,6 +38,7 @@ mod logging;
 #[cfg(test)]
 mod mutant_tests;
 mod nodes;
+mod object;
 mod offers;
 mod placement;
 mod placing;
@@ -58,6 +59,7 @@ mod resume;
 mod resume_tests;
 mod retry_placement;
 mod run_times;
+mod set;
 mod state;
 #[cfg(test)]
 mod state_tests;

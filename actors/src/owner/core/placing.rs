@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::placement::{self, Key, NodeIndex, Wish};
 use super::reach::SetsAt;
 use super::state::{Demand, Effect};
-use super::tables::{EntrySource, OwnerState, Set, State};
+use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, SetId};
@@ -152,7 +152,7 @@ impl OwnerState {
         for arg in &self.tasks[task].args {
             if let EntrySource::Object(index) = arg.source {
                 let Some(at) = self.objects[index].holder() else { continue };
-                let more = self.objects[index].output.bytes;
+                let more = self.objects[index].output().bytes;
                 match bytes_at.iter_mut().find(|(_, node)| *node == at) {
                     Some((bytes, _)) => *bytes += more,
                     None => bytes_at.push((more, at)),
@@ -209,7 +209,7 @@ impl OwnerState {
                 LocatedArg { source, parts: arg.parts }
             }
             EntrySource::Set(index) => {
-                let Set { id, version, .. } = self.sets[index];
+                let (id, version) = (self.sets[index].id, self.sets[index].version());
                 LocatedArg { source: LocatedSource::Set { set: id, version }, parts: arg.parts }
             }
         });
@@ -232,7 +232,7 @@ impl OwnerState {
     }
 
     pub(super) fn define_set(&mut self, set: Index, node: NodeIndex) {
-        if self.sets[set].defined.insert(node) {
+        if self.sets[set].define_at(node) {
             let node = self.nodes[usize::from(node)].id.clone();
             self.effects.push(Effect::DefineSet { node, set: self.sets[set].id });
         }
@@ -241,7 +241,7 @@ impl OwnerState {
     /// A node does not know a set that it should: it is told again before the next attempt that reads it.
     pub(crate) fn set_unknown(&mut self, node: &NodeId, set: SetId) {
         if let (Some(node), Some(set)) = (self.known_node(node), self.by_set.get(&set)) {
-            self.sets[*set].defined.remove(&node);
+            self.sets[*set].unknown_at(node);
         }
     }
 

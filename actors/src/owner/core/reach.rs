@@ -182,7 +182,7 @@ impl OwnerState {
         for object in objects.map(|object| &self.objects[object]) {
             if let Some(at) = object.holder() {
                 let irreplaceable = u64::from(object.task.is_none());
-                add(&mut held_at, at, Held { irreplaceable, bytes: object.output.bytes });
+                add(&mut held_at, at, Held { irreplaceable, bytes: object.output().bytes });
             }
         }
         held_at

@@ -14,17 +14,17 @@
 //! | a node is back | it says what it holds: the copies that went with it are taken, if somebody needs them, the rest is freed |
 //!
 //! What is made again must be what it was: rows, bytes and hash of an output are compared with those of the first time
-//! (law 4), for streams output by output. Books are kept once: a task that counted does not count again.
+//! (law 4), for streams output by output. Ledgers count once: a task that was counted is not counted again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::copy::Copy;
+use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{EntrySource, Object, OwnerState, State};
+use super::tables::{EntrySource, OwnerState, State};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -42,7 +42,7 @@ impl OwnerState {
     /// Size, rows and hash of an object that was made, whether or not it is there still.
     pub(crate) fn stat(&self, object: ObjectId) -> Option<Output> {
         let object = &self.objects[self.object_of(object)?];
-        object.made.then_some(object.output)
+        object.was_made().then_some(object.output())
     }
 
     /// The bytes of small outputs that a completion brought.
@@ -146,19 +146,19 @@ impl OwnerState {
             task.rare.change_if_there(|rare| rare.rather_at = rare.rather_at.filter(|at| *at != node));
         }
         for (_, set) in self.sets.iter_mut() {
-            set.defined.remove(&node);
+            set.unknown_at(node);
         }
         let here = self.objects.iter().filter(|(_, object)| object.holder() == Some(node));
         let lost: Vec<Index> = here.map(|(index, _)| index).collect();
         self.tell_lost(node, &lost);
-        self.lose(&lost, Copy::lost_with_its_node);
+        self.lose(&lost, Object::lose);
     }
 
     fn tell_lost(&mut self, node: NodeIndex, lost: &[Index]) {
         if lost.is_empty() {
             return;
         }
-        let bytes = lost.iter().map(|object| self.objects[*object].output.bytes).sum();
+        let bytes = lost.iter().map(|object| self.objects[*object].output().bytes).sum();
         let kind = EventKind::ObjectsLost { objects: lost.len() as u64, bytes };
         self.effects.push(Effect::Event { at: self.nodes[usize::from(node)].id.clone(), kind });
     }
@@ -177,14 +177,14 @@ impl OwnerState {
 
     /// These objects have no value any more, and what becomes of their copies `left` says: who waits for them waits again, and nodes that
     /// know sets with them are told anew. Small ones are put back at once.
-    fn lose(&mut self, lost: &[Index], left: impl Fn(Copy) -> Copy) {
+    fn lose(&mut self, lost: &[Index], left: impl Fn(&mut Object)) {
         let moved: BTreeSet<Index> = lost.iter().copied().collect();
         let mut gone = BTreeSet::new();
         for object in &moved {
             if self.restore(*object) {
                 continue;
             }
-            self.objects[*object].copy = left(self.objects[*object].copy);
+            left(&mut self.objects[*object]);
             gone.insert(*object);
         }
         if moved.is_empty() {
@@ -195,13 +195,13 @@ impl OwnerState {
         for index in holding.map(|(index, _)| index).collect::<Vec<_>>() {
             self.set_changed(index);
             let set = &mut self.sets[index];
-            if set.references == 0 {
+            if !set.is_referenced() {
                 continue;
             }
-            for member in set.members.iter().filter(|member| gone.contains(member)) {
-                set.missing += 1;
-                set.asked = false;
-                self.objects[*member].add_waiter(Waiter::Set(index));
+            let missing: Vec<Index> = set.members.iter().copied().filter(|member| gone.contains(member)).collect();
+            for member in missing {
+                set.lacks_one_more(false);
+                self.objects[member].add_waiter(Waiter::Set(index));
                 broken.insert(index);
             }
         }
@@ -238,15 +238,15 @@ impl OwnerState {
                 self.effects.push(Effect::Free { node, copy });
             }
         }
-        self.lose(objects, |_| Copy::None);
+        self.lose(objects, Object::drop_value);
     }
 
     /// Puts a small output back whose bytes the Owner knows.
     fn restore(&mut self, object: Index) -> bool {
-        let lost_at = self.objects[object].copy.at().map(|(node, _)| node);
+        let lost_at = self.objects[object].copy().at().map(|(node, _)| node);
         let Some(node) = self.home.filter(|home| Some(*home) != lost_at) else { return false };
         let Some(number) = self.put_back(object) else { return false };
-        self.objects[object].copy = Copy::At { node, number, spent: false };
+        self.objects[object].is_at(node, number, false);
         true
     }
 
@@ -257,7 +257,7 @@ impl OwnerState {
             return None;
         }
         let number = self.next_number(task)?;
-        let Object { id, output: Output { rows, row_hash, .. }, .. } = self.objects[object];
+        let (id, Output { rows, row_hash, .. }) = (self.objects[object].id, self.objects[object].output());
         self.resumed.forget(id);
         self.effects.push(Effect::Restore { copy: id.copy(self.job, number), maker, bytes, rows, row_hash });
         Some(number)
@@ -268,7 +268,7 @@ impl OwnerState {
         let (object, number) = ObjectId::of_copy(copy);
         if let Some((index, _)) = number.and_then(|number| self.that_counts(object, number)) {
             self.objects[index].forget_bytes();
-            self.lose(&[index], |_| Copy::None);
+            self.lose(&[index], Object::drop_value);
         }
     }
 
@@ -354,11 +354,11 @@ impl OwnerState {
             self.resumed.whole_or_none(self.objects[*member].id);
         }
         // What has no bytes lacks none.
-        members.retain(|member| self.objects[*member].copy.is_spent() && self.objects[*member].output.bytes > 0);
+        members.retain(|member| self.objects[*member].copy().is_spent() && self.objects[*member].output().bytes > 0);
         let (here, not_here): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|member| self.objects[*member].is_here());
         for member in not_here {
-            self.objects[member].copy = self.objects[member].copy.without_last();
+            self.objects[member].forget_last();
         }
         // Their bytes at the Owner are of no use to who wants them where they were.
         here.iter().for_each(|member| self.objects[*member].forget_bytes());
@@ -395,7 +395,7 @@ impl OwnerState {
     /// An object and the node of its copy with this number, if that is the one that counts.
     pub(super) fn that_counts(&self, object: ObjectId, number: CopyNumber) -> Option<(Index, NodeIndex)> {
         let index = self.object_of(object)?;
-        self.objects[index].copy.at().filter(|(_, counts)| *counts == number).map(|(at, _)| (index, at))
+        self.objects[index].copy().at().filter(|(_, counts)| *counts == number).map(|(at, _)| (index, at))
     }
 
     /// Copies on a node that may well live are done without.
@@ -437,16 +437,16 @@ impl OwnerState {
         }
         let Some(object) = self.object_of(id) else { return self.found(id, (at, number), maker, output) };
         let entry = &self.objects[object];
-        if entry.copy.at() == Some((at, number)) {
+        if entry.copy().at() == Some((at, number)) {
             return true;
         }
         let being_made = |task: Index| self.tasks[task].live.iter().any(|(live, _)| live.makes() == number);
         if entry.task.is_some_and(being_made) {
             return true;
         }
-        let wanted = entry.output == output && entry.references > 0 && !self.mixes(object, maker);
-        if entry.copy.was(number) && wanted {
-            let spent = entry.copy.is_spent();
+        let wanted = entry.output() == output && entry.is_referenced() && !self.mixes(object, maker);
+        if entry.copy().was(number) && wanted {
+            let spent = entry.copy().is_spent();
             self.is_back(object, at, number, spent);
             return true;
         }
@@ -474,7 +474,7 @@ impl OwnerState {
         let replaying = matches!(entry.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            object.is_some_and(|object| object.references > 0 && !object.is_here())
+            object.is_some_and(|object| object.is_referenced() && !object.is_here())
         };
         // Only of what was complete once is it known that nothing else is to come.
         if !replaying || !counted || (0..outputs).any(missing) {
@@ -487,7 +487,7 @@ impl OwnerState {
         }
         for index in 0..outputs {
             if let Some(object) = self.object_of(id.output(index)) {
-                self.objects[object].copy = self.objects[object].copy.given_up();
+                self.objects[object].give_up();
             }
         }
         self.unreference_args(task);
@@ -498,12 +498,12 @@ impl OwnerState {
     /// one, the job fails (law 4).
     pub(super) fn same_again(&mut self, object: Index, output: Output) -> bool {
         let entry = &self.objects[object];
-        if !entry.made || entry.output == output {
+        if !entry.was_made() || entry.output() == output {
             return true;
         }
         let Some(task) = entry.task else { return true };
         let function = self.function(task);
-        if !function.deterministic && !entry.accounted && !self.was_read(object) {
+        if !function.deterministic && !entry.is_accounted() && !self.was_read(object) {
             return true;
         }
         let (task, function) = (self.tasks[task].id, function.name.to_string());

@@ -1,7 +1,7 @@
 //! Taking a job up again: what its log says was done is done, and is found where nodes say that they still have it.
 //!
 //! The program runs again from its beginning and submits the tasks that it submitted before. One that the log has completed is
-//! not run: its outputs are known by size, rows and hash, and what it read goes into the books as it is in the log. Their
+//! not run: its outputs are known by size, rows and hash, and what it read goes into the ledgers as it is in the log. Their
 //! values are taken, in this order, from a node that says that it holds them, from the log, where they are small, or they are
 //! like values that were lost with a node: made again when somebody needs them.
 //!
@@ -142,8 +142,7 @@ impl OwnerState {
         let at = self.node_or_add(&done.node);
         for (index, output) in (0..).zip(&done.outputs) {
             let Some(object) = self.object_of(done.task.output(index)) else { continue };
-            let entry = &mut self.objects[object];
-            (entry.output, entry.made) = (*output, true);
+            self.objects[object].made(*output);
         }
         for (index, bytes) in &done.values {
             let by = done.made_by.get(*index as usize);
@@ -173,7 +172,7 @@ impl OwnerState {
             let EntrySource::Set(set) = self.tasks[task].args[position].source else { continue };
             for position in 0..self.sets[set].members.len() {
                 let member = self.sets[set].members[position];
-                if self.objects[member].made {
+                if self.objects[member].was_made() {
                     self.enter(set, member);
                 }
             }
@@ -183,8 +182,8 @@ impl OwnerState {
     /// Gives an object of an earlier run its value back, where it can be had without making it again and somebody holds it.
     pub(super) fn find_again(&mut self, object: Index) {
         let entry = &self.objects[object];
-        let (id, bytes) = (entry.id, entry.output.bytes);
-        if entry.is_here() || !entry.made || entry.references == 0 {
+        let (id, bytes) = (entry.id, entry.output().bytes);
+        if entry.is_here() || !entry.was_made() || !entry.is_referenced() {
             return;
         }
         let made = self.resumed.outputs.get(&id).filter(|made| !self.mixes(object, Some(made.by)));
@@ -224,6 +223,6 @@ impl OwnerState {
         let Some(object) = self.object_of(id) else { return kept == copy };
         self.find_again(object);
         self.resumed.forget(id);
-        self.objects.get(object).is_some_and(|object| object.copy.at() == Some(copy))
+        self.objects.get(object).is_some_and(|object| object.copy().at() == Some(copy))
     }
 }

@@ -11,15 +11,15 @@
 //! The program's calls are here; what nodes report is in `attempts` and, of tasks that take too long, in `stragglers`;
 //! counting is in `lifetime`, handing out in `placing`, the tables themselves in `tables`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::copy::Copy;
+use super::object::Object;
 use super::rare::{Rare, Waiter};
-use super::tables::{ArgEntry, Object, OwnerState, Set, State, Task, marker};
+use super::set::Set;
+use super::tables::{ArgEntry, OwnerState, State, Task, marker};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
@@ -121,7 +121,7 @@ impl OwnerState {
             let references = u32::from(returns != Returns::Stream);
             let object = self.add_object(Object::pending(id.output(index), task, references));
             if completed_before {
-                self.objects[object].copy = Copy::None;
+                self.objects[object].drop_value();
             }
         }
         if returns != Returns::One {
@@ -149,12 +149,12 @@ impl OwnerState {
         }
         if self.is_stream(task) {
             if let Some(marker) = self.object_of(marker(id)) {
-                self.objects[marker].references += 1;
+                self.objects[marker].reference();
             }
         } else {
             for index in 0..outputs {
                 if let Some(object) = self.object_of(id.output(index)) {
-                    self.objects[object].references += 1;
+                    self.objects[object].reference();
                 }
             }
         }
@@ -199,22 +199,17 @@ impl OwnerState {
         match self.object_of(object) {
             // The same content was put before, and is there still.
             Some(known) if self.objects[known].is_here() => {
-                self.objects[known].references += 1;
+                self.objects[known].reference();
                 if output.bytes > 0 {
                     self.free_copy(known, at, number);
                 }
             }
             Some(known) => {
-                self.objects[known].references += 1;
-                (self.objects[known].output, self.objects[known].made) = (output, true);
+                self.objects[known].reference();
+                self.objects[known].made(output);
                 self.exists(known, at, number, false);
             }
-            None => {
-                let copy = Copy::At { node: at, number, spent: false };
-                let (references, lineage, task) = (1, 0, None);
-                let (accounted, made, rare) = (false, true, Rare::default());
-                self.add_object(Object { id: object, output, task, references, lineage, copy, accounted, made, rare });
-            }
+            None => drop(self.add_object(Object::put(object, output, (at, number)))),
         }
     }
 
@@ -240,7 +235,7 @@ impl OwnerState {
     /// Somebody wants to know that an object was made, and not its value: it may be gone by now.
     pub(crate) fn track_made(&mut self, object: ObjectId, tracker: Tracker) {
         match self.object_of(object) {
-            Some(index) if self.objects[index].made => {
+            Some(index) if self.objects[index].was_made() => {
                 self.effects.push(Effect::Resolved { tracker, object, outcome: Ok(()) });
             }
             _ => self.track(object, tracker),
@@ -253,7 +248,7 @@ impl OwnerState {
             let error = JobError::program(format!("stream {id} was released"));
             return self.effects.push(Effect::Streamed { tracker, item: Err(error) });
         };
-        let made = |object: Index| self.objects[object].made;
+        let made = |object: Index| self.objects[object].was_made();
         let outputs = self.tasks[task].outputs;
         // What was made is told of, whether or not it is there still.
         if outputs == 0 || !(0..outputs).filter_map(|index| self.object_of(id.output(index))).all(made) {
@@ -261,7 +256,7 @@ impl OwnerState {
         }
         for index in 0..outputs {
             if let Some(object) = self.object_of(id.output(index)) {
-                self.objects[object].references += 1;
+                self.objects[object].reference();
                 self.find_again(object);
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id.output(index))) });
             }
@@ -291,34 +286,22 @@ impl OwnerState {
             let error = JobError::program(format!("set member {} was released", members[known.len()]));
             return self.effects.push(Effect::Fail(error));
         }
-        let (books, version) = (self.books(exchange), self.next_version());
-        let set = self.sets.insert(Set {
-            id,
-            members: known.into(),
-            references: 1,
-            lineage: 0,
-            missing: 0,
-            asked: true,
-            books,
-            version,
-            defined: BTreeSet::new(),
-            waiters: Vec::new(),
-        });
+        let (ledger, version) = (self.set_ledger(exchange), self.next_version());
+        let set = self.sets.insert(Set::new(id, known.into(), ledger, version));
         self.by_set.insert(id, set);
         for position in 0..members.len() {
             let member = self.sets[set].members[position];
-            self.objects[member].references += 1;
-            self.objects[member].lineage += 1;
+            self.objects[member].reference();
+            self.objects[member].remember();
             if self.objects[member].is_here() {
                 self.enter(set, member);
                 continue;
             }
-            self.sets[set].missing += 1;
             self.objects[member].add_waiter(Waiter::Set(set));
-            if self.objects[member].made {
-                // It is gone, and perhaps nobody reads it any more.
-                self.sets[set].asked = false;
-            } else if let Some(task) = self.objects[member].task {
+            // It was made once: it is gone, and perhaps nobody reads it any more.
+            let was_made = self.objects[member].was_made();
+            self.sets[set].lacks_one_more(!was_made);
+            if !was_made && let Some(task) = self.objects[member].task {
                 self.want(task);
             }
         }
@@ -375,7 +358,7 @@ impl OwnerState {
     /// Size and place of an object that exists.
     pub(crate) fn lookup(&self, object: ObjectId) -> Option<(Output, NodeId, CopyId)> {
         let object = &self.objects[self.object_of(object)?];
-        let (node, number) = object.copy.at()?;
-        Some((object.output, self.nodes[usize::from(node)].id.clone(), object.id.copy(self.job, number)))
+        let (node, number) = object.copy().at()?;
+        Some((object.output(), self.nodes[usize::from(node)].id.clone(), object.id.copy(self.job, number)))
     }
 }

@@ -185,7 +185,7 @@ impl OwnerState {
     fn args_are_here(&self, task: Index) -> bool {
         self.tasks[task].args.iter().all(|arg| match arg.source {
             EntrySource::Object(object) => self.objects[object].is_here(),
-            EntrySource::Set(set) => self.sets[set].missing == 0,
+            EntrySource::Set(set) => self.sets[set].is_complete(),
         })
     }
 }

@@ -3,23 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::copy::Copy;
 use super::exchange::Ledger;
+use super::object::Object;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
-use super::rare::{OfObject, OfTask, Rare, Waiter};
+use super::rare::{OfObject, OfTask, Rare};
 use super::reach::UnreachablePairs;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
+use super::set::{Set, SetLedger};
 use super::state::{Effect, Tracker};
 use crate::arena::{Arena, Index};
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
 use crate::task::Exchange;
-use crate::task::{Description, JobError, Output, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
+use crate::task::{Description, JobError, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -64,100 +64,13 @@ pub(super) struct Task {
     pub(super) recalled: bool,
     /// The program can do without it.
     pub(super) dispensable: bool,
-    /// An attempt was accepted, and what it read is in the books.
+    /// An attempt was accepted, and what it read is in the ledgers.
     pub(super) counted: bool,
     pub(super) state: State,
     pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
     /// It has been given a second attempt beside one that runs.
     pub(super) speculated: bool,
     pub(super) rare: Rare<OfTask>,
-}
-
-#[derive(Debug)]
-pub(super) struct Object {
-    pub(super) id: ObjectId,
-    pub(super) output: Output,
-    pub(super) task: Option<Index>,
-    pub(super) references: u32,
-    pub(super) lineage: u32,
-    /// Which copy of it counts.
-    pub(super) copy: Copy,
-    /// Whether the exchanges it belongs to have counted it.
-    pub(super) accounted: bool,
-    /// Whether `output` is known: it was made once.
-    pub(super) made: bool,
-    pub(super) rare: Rare<OfObject>,
-}
-
-impl Object {
-    pub(super) fn pending(id: ObjectId, task: Index, references: u32) -> Self {
-        let (task, copy) = (Some(task), Copy::None.wanted());
-        let (output, rare) = (Output::default(), Rare::default());
-        Self { id, output, task, references, lineage: 0, copy, accounted: false, made: false, rare }
-    }
-
-    /// Whether its value can be had.
-    pub(super) fn is_here(&self) -> bool {
-        self.copy.is_here()
-    }
-
-    /// The attempt that made the copy that counts.
-    pub(super) fn maker(&self) -> Option<CopyNumber> {
-        let (_, number) = self.copy.at()?;
-        // What was put back has a number of its own, and was put back from these.
-        Some(self.kept().map_or(number, |(maker, _)| maker))
-    }
-
-    /// The copy that counts and its node, where it has bytes: of an object without any, nothing is anywhere.
-    pub(super) fn located(&self) -> Option<(NodeIndex, CopyNumber)> {
-        self.copy.at().filter(|_| self.output.bytes > 0)
-    }
-
-    /// The node with its bytes, where it has some.
-    pub(super) fn holder(&self) -> Option<NodeIndex> {
-        self.located().map(|(node, _)| node)
-    }
-
-    /// This one waits for its value.
-    pub(super) fn add_waiter(&mut self, waiter: Waiter) {
-        self.rare.change(|rare| rare.waiters.push(waiter));
-    }
-
-    /// This one waits no more.
-    pub(super) fn forget_waiter(&mut self, waiter: Waiter) {
-        self.rare.change_if_there(|rare| rare.waiters.retain(|other| *other != waiter));
-    }
-
-    /// Takes who waits for its value.
-    pub(super) fn take_waiters(&mut self) -> SmallVec<[Waiter; 1]> {
-        self.rare.change_if_there(|rare| std::mem::take(&mut rare.waiters))
-    }
-
-    pub(super) fn has_waiters(&self) -> bool {
-        self.rare.get().is_some_and(|rare| !rare.waiters.is_empty())
-    }
-
-    /// The bytes that an attempt made are known: should its node be lost, they are there still. Others than those of `output` are not
-    /// taken.
-    pub(super) fn keep_bytes(&mut self, maker: CopyNumber, bytes: &[u8]) {
-        if self.output.bytes == bytes.len() as u64 {
-            self.rare.change(|rare| rare.bytes = Some((maker, bytes.into())));
-        }
-    }
-
-    fn kept(&self) -> Option<(CopyNumber, &[u8])> {
-        let (maker, bytes) = self.rare.get()?.bytes.as_ref()?;
-        (bytes.len() as u64 == self.output.bytes).then_some((*maker, &**bytes))
-    }
-
-    /// What is known of its bytes, and which attempt made them.
-    pub(super) fn kept_bytes(&self) -> Option<(CopyNumber, Bytes)> {
-        self.kept().map(|(maker, bytes)| (maker, Bytes::copy_from_slice(bytes)))
-    }
-
-    pub(super) fn forget_bytes(&mut self) {
-        self.rare.change_if_there(|rare| rare.bytes = None);
-    }
 }
 
 impl Task {
@@ -170,35 +83,6 @@ impl Task {
     pub(super) fn take_readers(&mut self) -> SmallVec<[Tracker; 1]> {
         self.rare.change_if_there(|rare| std::mem::take(&mut rare.readers))
     }
-}
-
-#[derive(Debug)]
-pub(super) struct Set {
-    pub(super) id: SetId,
-    pub(super) members: Box<[Index]>,
-    pub(super) references: u32,
-    pub(super) lineage: u32,
-    pub(super) missing: u32,
-    /// Whether all missing members have been asked for.
-    pub(super) asked: bool,
-    pub(super) books: Books,
-    /// Which copies of its members are meant, and where they are, as nodes are told: another version whenever that changes.
-    pub(super) version: u32,
-    /// Nodes that know this version, or will when they have handled what was sent.
-    pub(super) defined: BTreeSet<NodeIndex>,
-    /// Tasks that wait until nothing is missing.
-    pub(super) waiters: Vec<Index>,
-}
-
-/// Where what goes through a set is counted.
-#[derive(Debug)]
-pub(super) enum Books {
-    /// Nowhere: it is no exchange.
-    None,
-    /// In books of its own.
-    Own(Ledger),
-    /// In those of all sets of this exchange.
-    Shared(Arc<Exchange>),
 }
 
 /// Interned options, with what placement needs of them.
@@ -342,8 +226,8 @@ pub(crate) struct OwnerState {
     pub(super) by_object: HashTable<Index>,
     pub(super) by_set: BTreeMap<SetId, Index>,
     set_versions: u32,
-    /// Books that several sets share.
-    pub(super) shared_books: BTreeMap<Arc<Exchange>, Ledger>,
+    /// Ledgers that several sets share.
+    pub(super) shared_ledgers: BTreeMap<Arc<Exchange>, Ledger>,
     pub(super) ended: Ended,
     pub(super) numbering: Numbering,
     /// What earlier runs have left.
@@ -378,7 +262,7 @@ impl OwnerState {
             by_object: HashTable::new(),
             by_set: BTreeMap::new(),
             set_versions: 0,
-            shared_books: BTreeMap::new(),
+            shared_ledgers: BTreeMap::new(),
             ended: Ended::default(),
             numbering: Numbering { run: 0, most: CopyNumber::PER_RUN },
             resumed: Resumed::default(),
@@ -412,13 +296,13 @@ impl OwnerState {
     pub(crate) fn set_members(&self, set: SetId) -> (u32, Vec<(ObjectId, Whereabouts)>) {
         let Some(set) = self.by_set.get(&set) else { return (0, Vec::new()) };
         let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
-        (self.sets[*set].version, members.map(|object| (object.id, self.whereabouts(object))).collect())
+        (self.sets[*set].version(), members.map(|object| (object.id, self.whereabouts(object))).collect())
     }
 
     /// Where an object is.
     pub(super) fn whereabouts(&self, object: &Object) -> Whereabouts {
         match self.located(object) {
-            _ if object.output.bytes == 0 => Whereabouts::NoBytes,
+            _ if object.output().bytes == 0 => Whereabouts::NoBytes,
             Some((node, number)) => Whereabouts::At(node, number),
             None => Whereabouts::Lost,
         }
@@ -427,9 +311,7 @@ impl OwnerState {
     /// Which copies of its members a set means, or where they are, has changed.
     pub(super) fn set_changed(&mut self, set: Index) {
         let version = self.next_version();
-        let set = &mut self.sets[set];
-        set.version = version;
-        set.defined.clear();
+        self.sets[set].changed(version);
     }
 
     /// Versions of all sets are counted together: a set that is made anew has a later one than nodes may know of it.
@@ -471,26 +353,26 @@ impl OwnerState {
         outputs.filter(move |output| self.objects[*output].maker().is_some_and(|maker| Some(maker) != attempt))
     }
 
-    /// The books of a set, where it is an exchange.
+    /// The ledger of a set, where it is an exchange.
     pub(super) fn ledger(&mut self, set: Index) -> Option<&mut Ledger> {
-        match &mut self.sets[set].books {
-            Books::None => None,
-            Books::Own(ledger) => Some(ledger),
-            Books::Shared(exchange) => self.shared_books.get_mut(exchange),
+        match self.sets[set].ledger_mut() {
+            SetLedger::None => None,
+            SetLedger::Own(ledger) => Some(ledger),
+            SetLedger::Shared(exchange) => self.shared_ledgers.get_mut(exchange),
         }
     }
 
     /// Where what goes through a new set is counted.
-    pub(super) fn books(&mut self, exchange: Option<Exchange>) -> Books {
+    pub(super) fn set_ledger(&mut self, exchange: Option<Exchange>) -> SetLedger {
         match exchange {
-            None => Books::None,
+            None => SetLedger::None,
             Some(exchange) if exchange.shared => {
                 let ledger = Ledger::new(exchange.clone());
                 let exchange = Arc::new(exchange);
-                self.shared_books.entry(exchange.clone()).or_insert(ledger);
-                Books::Shared(exchange)
+                self.shared_ledgers.entry(exchange.clone()).or_insert(ledger);
+                SetLedger::Shared(exchange)
             }
-            Some(exchange) => Books::Own(Ledger::new(exchange)),
+            Some(exchange) => SetLedger::Own(Ledger::new(exchange)),
         }
     }
 
@@ -508,13 +390,13 @@ impl OwnerState {
             .iter()
             .map(|(_, task)| heap(task.params.len()) + heap(size_of_val(&*task.args)) + heap(task.rare.bytes()))
             .sum::<usize>();
-        let of_set = |set: &Set| heap(size_of_val(&*set.members)) + heap(set.waiters.capacity() * size_of::<Index>());
+        let of_set = |set: &Set| set.list_bytes().into_iter().map(heap).sum::<usize>();
         let members: usize = self.sets.iter().map(|(_, set)| of_set(set)).sum();
         let of_object = |object: &Object| {
             let more = |rare: &OfObject| {
                 heap(rare.bytes.as_ref().map_or(0, |(_, bytes)| bytes.len())) + heap(rare.waiters_bytes())
             };
-            heap(object.rare.bytes()) + object.rare.get().map_or(0, more)
+            heap(object.rare().bytes()) + object.rare().get().map_or(0, more)
         };
         let rare: usize = self.objects.iter().map(|(_, object)| of_object(object)).sum();
         let ids = self.ended.done.capacity() * (size_of::<TaskId>() + 1) + self.by_object.capacity() * 5;

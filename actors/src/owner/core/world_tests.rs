@@ -226,8 +226,9 @@ impl World {
         if self.foreign.contains(&id) {
             return output(77, 7);
         }
-        let known = self.owner.object_of(id).map(|object| &self.owner.objects[object]).filter(|object| object.made);
-        known.map(|object| object.output).or_else(|| self.owner.resumed.logged(id)).unwrap_or_default()
+        let known =
+            self.owner.object_of(id).map(|object| &self.owner.objects[object]).filter(|object| object.was_made());
+        known.map(|object| object.output()).or_else(|| self.owner.resumed.logged(id)).unwrap_or_default()
     }
 
     /// A node is gone, with or without what it held.

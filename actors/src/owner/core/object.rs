@@ -1,0 +1,227 @@
+//! An object of a job: who needs it, what it is, and which copy of it counts. Nothing but the verbs here changes that.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::copy::Copy;
+use super::placement::NodeIndex;
+use super::rare::{OfObject, Rare, Waiter};
+use crate::arena::Index;
+use crate::ids::{CopyNumber, ObjectId};
+use crate::task::Output;
+
+/// An entry of the table of objects.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) id: ObjectId,
+    /// The task that makes it; none of what the program put.
+    pub(super) task: Option<Index>,
+    output: Output,
+    references: u32,
+    lineage: u32,
+    /// Which copy of it counts.
+    copy: Copy,
+    /// Whether the exchanges it belongs to have counted it.
+    accounted: bool,
+    /// Whether `output` is known: it was made once.
+    made: bool,
+    rare: Rare<OfObject>,
+}
+
+impl Object {
+    /// An output of a task that is going to run.
+    pub(super) fn pending(id: ObjectId, task: Index, references: u32) -> Self {
+        Self {
+            id,
+            task: Some(task),
+            output: Output::default(),
+            references,
+            lineage: 0,
+            copy: Copy::None.wanted(),
+            accounted: false,
+            made: false,
+            rare: Rare::default(),
+        }
+    }
+
+    /// What the program put on a node, with one reference.
+    pub(super) fn put(id: ObjectId, output: Output, (node, number): (NodeIndex, CopyNumber)) -> Self {
+        Self {
+            id,
+            task: None,
+            output,
+            references: 1,
+            lineage: 0,
+            copy: Copy::At { node, number, spent: false },
+            accounted: false,
+            made: true,
+            rare: Rare::default(),
+        }
+    }
+
+    /// Size, rows and hash; nothing before it was made.
+    pub(super) fn output(&self) -> Output {
+        self.output
+    }
+
+    /// Whether it was made once, though it may be gone.
+    pub(super) fn was_made(&self) -> bool {
+        self.made
+    }
+
+    /// It was made, and is this.
+    pub(super) fn made(&mut self, output: Output) {
+        (self.output, self.made) = (output, true);
+    }
+
+    /// Whether the exchanges it belongs to have counted it.
+    pub(super) fn is_accounted(&self) -> bool {
+        self.accounted
+    }
+
+    /// The exchanges it belongs to have counted it.
+    pub(super) fn account(&mut self) {
+        self.accounted = true;
+    }
+
+    /// One reference more: its value is kept.
+    pub(super) fn reference(&mut self) {
+        self.references += 1;
+    }
+
+    /// One reference less; whether it was the last one.
+    pub(super) fn unreference(&mut self) -> bool {
+        self.references -= 1;
+        self.references == 0
+    }
+
+    /// Whether somebody needs its value.
+    pub(super) fn is_referenced(&self) -> bool {
+        self.references > 0
+    }
+
+    /// One more of those who could ask for it again: its description is kept.
+    pub(super) fn remember(&mut self) {
+        self.lineage += 1;
+    }
+
+    /// One less of those who could ask for it again.
+    pub(super) fn forget(&mut self) {
+        self.lineage -= 1;
+    }
+
+    /// Whether somebody needs it, or could ask for it again.
+    pub(super) fn is_used(&self) -> bool {
+        self.references > 0 || self.lineage > 0
+    }
+
+    /// Which copy of it counts.
+    pub(super) fn copy(&self) -> Copy {
+        self.copy
+    }
+
+    /// Whether its value can be had.
+    pub(super) fn is_here(&self) -> bool {
+        self.copy.is_here()
+    }
+
+    /// This copy counts from now on.
+    pub(super) fn is_at(&mut self, node: NodeIndex, number: CopyNumber, spent: bool) {
+        self.copy = Copy::At { node, number, spent };
+    }
+
+    /// Somebody needs its value: true where nothing was done about that before.
+    pub(super) fn want(&mut self) -> bool {
+        let missing = self.copy.is_missing();
+        self.copy = self.copy.wanted();
+        missing
+    }
+
+    /// Nobody makes it any more.
+    pub(super) fn give_up(&mut self) {
+        self.copy = self.copy.given_up();
+    }
+
+    /// The copy that counts went with its node.
+    pub(super) fn lose(&mut self) {
+        self.copy = self.copy.lost_with_its_node();
+    }
+
+    /// The last copy is of no use, should it come back.
+    pub(super) fn forget_last(&mut self) {
+        self.copy = self.copy.without_last();
+    }
+
+    /// No copy of it counts any more, and none is being made.
+    pub(super) fn drop_value(&mut self) {
+        self.copy = Copy::None;
+    }
+
+    /// Parts of it are freed, wherever it is.
+    pub(super) fn spend(&mut self) {
+        self.copy.spend();
+    }
+
+    /// The attempt that made the copy that counts.
+    pub(super) fn maker(&self) -> Option<CopyNumber> {
+        let (_, number) = self.copy.at()?;
+        // What was put back has a number of its own, and was put back from these.
+        Some(self.kept().map_or(number, |(maker, _)| maker))
+    }
+
+    /// The copy that counts and its node, where it has bytes: of an object without any, nothing is anywhere.
+    pub(super) fn located(&self) -> Option<(NodeIndex, CopyNumber)> {
+        self.copy.at().filter(|_| self.output.bytes > 0)
+    }
+
+    /// The node with its bytes, where it has some.
+    pub(super) fn holder(&self) -> Option<NodeIndex> {
+        self.located().map(|(node, _)| node)
+    }
+
+    /// This one waits for its value.
+    pub(super) fn add_waiter(&mut self, waiter: Waiter) {
+        self.rare.change(|rare| rare.waiters.push(waiter));
+    }
+
+    /// This one waits no more.
+    pub(super) fn forget_waiter(&mut self, waiter: Waiter) {
+        self.rare.change_if_there(|rare| rare.waiters.retain(|other| *other != waiter));
+    }
+
+    /// Takes who waits for its value.
+    pub(super) fn take_waiters(&mut self) -> SmallVec<[Waiter; 1]> {
+        self.rare.change_if_there(|rare| std::mem::take(&mut rare.waiters))
+    }
+
+    pub(super) fn has_waiters(&self) -> bool {
+        self.rare.get().is_some_and(|rare| !rare.waiters.is_empty())
+    }
+
+    /// The bytes that an attempt made are known: should its node be lost, they are there still. Others than those of its output are not
+    /// taken.
+    pub(super) fn keep_bytes(&mut self, maker: CopyNumber, bytes: &[u8]) {
+        if self.output.bytes == bytes.len() as u64 {
+            self.rare.change(|rare| rare.bytes = Some((maker, bytes.into())));
+        }
+    }
+
+    fn kept(&self) -> Option<(CopyNumber, &[u8])> {
+        let (maker, bytes) = self.rare.get()?.bytes.as_ref()?;
+        (bytes.len() as u64 == self.output.bytes).then_some((*maker, &**bytes))
+    }
+
+    /// What is known of its bytes, and which attempt made them.
+    pub(super) fn kept_bytes(&self) -> Option<(CopyNumber, Bytes)> {
+        self.kept().map(|(maker, bytes)| (maker, Bytes::copy_from_slice(bytes)))
+    }
+
+    pub(super) fn forget_bytes(&mut self) {
+        self.rare.change_if_there(|rare| rare.bytes = None);
+    }
+
+    /// What few objects have.
+    pub(super) fn rare(&self) -> &Rare<OfObject> {
+        &self.rare
+    }
+}
