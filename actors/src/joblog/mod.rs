@@ -46,5 +46,5 @@ mod emptied_tests;
 pub use choice::{Choice, FoldDue, NodeShape};
 pub use entry::{Entry, Past, TaskDone};
 pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
-pub(crate) use writer::JobLog;
 pub use writer::LogNews;
+pub(crate) use writer::{JobLog, bytes_of};

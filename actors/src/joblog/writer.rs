@@ -125,7 +125,8 @@ struct Writer {
     missing: Option<Instant>,
 }
 
-fn bytes_of(entry: &Entry) -> usize {
+/// Bytes that an entry takes while it waits, about.
+pub(crate) fn bytes_of(entry: &Entry) -> usize {
     let values = match entry {
         Entry::Done(done) => {
             let values: usize = done.values.iter().map(|(_, bytes)| bytes.len()).sum();

@@ -1,4 +1,7 @@
 //! What comes of what happens to an Owner: its shell, or the simulation, does it in this order and decides nothing.
+//!
+//! Questions and reads are begun in this order, and go on beside what comes after them. The program is answered at once, before effects are
+//! done: it lives on the arbiter of its Owner, and goes on after them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::Why;
 use crate::protocol::scheduler::SchedulerMsg;
 use crate::shell::Reply;
-use crate::task::{JobError, Parts};
+use crate::task::{JobError, Parts, TaskSpec};
 
 /// How an Owner ended.
 #[derive(Debug)]
@@ -38,7 +41,12 @@ pub(crate) enum OwnerTimer {
 /// Something to do.
 #[derive(Debug)]
 pub(crate) enum OwnerEffect {
-    /// Say something to a node. What cannot be sent comes back as [`OwnerEvent::Unsent`](super::OwnerEvent::Unsent).
+    /// Hand an attempt to a node. Where that cannot be sent it comes back as [`OwnerEvent::Unsent`](super::OwnerEvent::Unsent).
+    Run { node: NodeId, spec: Box<TaskSpec> },
+    /// Tell a node that the job is over. Where that cannot be sent it comes back as
+    /// [`OwnerEvent::EndUnsent`](super::OwnerEvent::EndUnsent).
+    EndJob { node: NodeId },
+    /// Say something to a node. Where it cannot be sent, the node is dead or full: Membership says which.
     Send { node: NodeId, message: NodeMsg },
     /// Give the Merger of a node advice, which may be lost.
     Advise { node: NodeId, message: MergerMsg },
@@ -52,7 +60,7 @@ pub(crate) enum OwnerEffect {
     AskDoing { question: u64, node: NodeId, attempts: Vec<(TaskId, Attempt)>, deadline: Duration },
     /// Answer who wants to know what the job waits for.
     Answer { reply: Reply<Why>, why: Why },
-    /// Comes back as [`OwnerEvent::Timer`](super::OwnerEvent::Timer) after so long.
+    /// Come back as [`OwnerEvent::Timer`](super::OwnerEvent::Timer) after so long.
     After(Duration, OwnerTimer),
     /// Put a copy into the Owner's own store. Comes back as [`OwnerEvent::NotPut`](super::OwnerEvent::NotPut) where that fails.
     Put { copy: CopyId, maker: CopyNumber, bytes: Bytes, rows: u64, row_hash: RowHash },
@@ -61,6 +69,8 @@ pub(crate) enum OwnerEffect {
     Read { read: u64, copy: CopyId, parts: Parts, from: Option<NodeId> },
     /// Delete everything of the job in the Owner's own store.
     DeleteAll,
+    /// Look what this node has counted. Comes back as [`OwnerEvent::Figures`](super::OwnerEvent::Figures).
+    LookAtFigures,
     /// Note something in the log of the job.
     Append(Entry),
     /// Look whether the log of the job is there still.

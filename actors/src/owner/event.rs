@@ -3,8 +3,8 @@
 use exobus_store::Block;
 
 use super::effect::OwnerTimer;
-use super::why::Answer;
-use crate::event::NodeState;
+use super::why::chain::Answer;
+use crate::event::{NodeFigures, NodeState, Received};
 use crate::futures::ProgramCall;
 use crate::ids::{Attempt, CopyId, Incarnation, NodeId, TaskId};
 use crate::joblog::LogNews;
@@ -23,7 +23,9 @@ use crate::task::JobError;
 /// | `NodeState`    | Membership, through the Host | ignored by incarnation                        |
 /// | `SessionReset` | the sessions, through the Host | asked again what is there                   |
 /// | `Log`          | its log      | –                                                             |
-/// | `Unsent`       | what it sent | what is said of that node later is used                       |
+/// | `Unsent`       | its shell    | an attempt that is over is none to hand out again             |
+/// | `EndUnsent`    | its shell    | –                                                             |
+/// | `Figures`      | its look at them | –                                                         |
 /// | `NotPut`       | its store    | the copy is lost, and found lost by who reads it              |
 /// | `Read`         | its reading  | who asked has gone                                            |
 /// | `Doing`        | its questions to nodes | who asked has gone                                  |
@@ -56,13 +58,21 @@ pub(crate) enum OwnerEvent {
     },
     /// What became of the job's log.
     Log(LogNews),
-    /// A message could not be sent to this node: it is gone, or too much waits for it. `attempt`: the message was to hand this one out.
+    /// An attempt could not be sent to its node.
     Unsent {
         /// The node.
         node: NodeId,
-        /// The attempt that it does not get.
-        attempt: Option<(TaskId, Attempt)>,
+        /// The task.
+        task: TaskId,
+        /// The attempt.
+        attempt: Attempt,
+        /// Why it can never be sent, where that is so. Else the node is gone, or too much waits for it.
+        never: Option<String>,
     },
+    /// A node could not be told that the job is over: it will not say its last figures.
+    EndUnsent(NodeId),
+    /// What this node has counted since its process started, and what it has received of others for the job.
+    Figures(NodeFigures, Vec<Received>),
     /// This copy could not be put into the Owner's own store.
     NotPut(CopyId),
     /// What came of reading for the program.

@@ -8,33 +8,33 @@
 //!
 //! # A task
 //! ```text
-//!             all arguments are there       placed                an attempt is accepted
-//!   Waiting -------------------------> Ready ------> Running ------------------------------> Done
-//!    ^   ^                              ^              |  |                                    |
-//!    |   | an argument was lost         +--------------+  | the last try failed                | no output is referenced, or remembered
-//!    |   +------------------------------  failed, lost    v                                    v by who could ask for it again
-//!    |                                    or given back  Failed                              (forgotten; its id is remembered)
-//!    +--------- Wanted <--- somebody needs an output that was freed or lost (law 2) ----------- Done
+//!   submitted --> Waiting <---------------------------------------- Wanted <------- Done, and an output is needed
+//!     |             |   ^                                             ^             that was freed or lost (law 2)
+//!     |   arguments |   | an argument was lost                        |
+//!     |   are there v   |                                             |
+//!     |            Ready  --- placed on a lease ---> Running          |
+//!     |                                               |  |            |
+//!     |    failed, lost or given back, may try again: |  | an attempt is accepted
+//!     |    Waiting or Ready                         <-+  v
+//!     +-- the log has it, or it was done before -------> Done ----> (forgotten but for its id, when nobody references its
+//!                                                                    outputs or could ask for them again)
 //! ```
-//! A call of the program and a word of a node only change states; [`flush`](core::OwnerCore::flush), at the end of each batch of events, places
-//! what became ready, on the leases that the job has.
+//! A task becomes *Failed* from any state but Done: its last try failed, it was cancelled, or one that it needs failed. One that is to run again is *Done*
+//! at once when the copies come back for which it was to. A call of the program and a message of a node only change states; [`flush`](core::OwnerCore::flush),
+//! at the end of each batch of events, places what became ready, on the leases that the job has.
 //!
 //! # An object
-//! Its copies are in [`core::copy`](core): none yet, wanted, at a node, or gone. *References* (handles of the program, sets, tasks that have not
-//! completed) keep its value; *lineage* (tasks and sets whose outputs or members could be asked for again) keeps its description.
-//! ```text
-//!   described --> wanted --> at a node --> freed (no reference) --> wanted again, while its description is kept
-//!                    ^           |
-//!                    +-----------+ the node died or lost it, and somebody needs it
-//! ```
+//! *References* (handles of the program, sets, tasks that have not completed) keep its value; *lineage* (tasks and sets whose outputs or
+//! members could be asked for again) keeps its description. Which copy of it counts is drawn in `core/copy.rs`.
 //!
 //! # A set
 //! ```text
-//!   made (version v) --> all members there: tasks that read it are ready --> nodes are told (members and their copies, version v)
-//!                             ^                                                   |
-//!                             +--- a member was made again elsewhere: version v' -+      released: forgotten with its references
+//!   made, referenced again,          lacks members --> complete: tasks that read it are ready
+//!   a member came, moved, was lost:         ^              |
+//!   another version                         +--------------+ a member was lost
 //! ```
-//! Versions rise over all sets together; a task names the version that it is to read, and a node with an older one asks.
+//! Versions rise over all sets together. A task names the version that it is to read, and its node is told of that before; a node with an older
+//! one asks. A set is forgotten when nobody references it or could ask for its members again.
 
 mod core;
 mod effect;

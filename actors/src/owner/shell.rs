@@ -8,12 +8,11 @@ use exobus_store::{Clock, Store, WriterOptions};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use super::core::{Beginning, OwnerCore, OwnerPlace, Surroundings};
+use super::core::{Beginning, OwnerCore, OwnerPlace, Surroundings, unanswered};
 use super::effect::{JobOutcome, OwnerEffect};
 use super::event::{OwnerEvent, ReadError};
-use super::why::unanswered;
 use crate::admission::Ticket;
-use crate::event::{Event, EventKind, EventSink, NodeFigures, Received};
+use crate::event::{Event, EventKind, EventSink, NodeFigures};
 use crate::ids::{CopyId, Epoch, JobId, NodeId};
 use crate::joblog::{JobLog, Run};
 use crate::node_manager::Stager;
@@ -24,7 +23,7 @@ use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Kind, Living, Post, Scope};
-use crate::task::{FailureKind, JobError, Parts};
+use crate::task::{FailureKind, JobError, Parts, TaskSpec};
 
 /// The log of a job that is about to run.
 pub(crate) struct OwnerLog {
@@ -62,6 +61,10 @@ pub(crate) struct OwnerActor {
     events: Option<EventSink>,
     started: Duration,
     store: Store,
+    stager: Stager,
+    figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// What is being done; kept for its memory.
+    effects: Vec<OwnerEffect>,
     nodes: HashMap<NodeId, Address<NodeMsg>>,
     mergers: HashMap<NodeId, Address<MergerMsg>>,
     /// The log, until it is opened.
@@ -76,8 +79,6 @@ struct Around {
     post: Post,
     clock: Arc<dyn Clock>,
     scheduler: SchedulerLink,
-    stager: Stager,
-    figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
     admission: Arc<Ticket>,
     log: Option<JobLog>,
 }
@@ -102,14 +103,6 @@ impl Surroundings for Around {
     fn admission(&self) -> Option<String> {
         self.admission.reason()
     }
-
-    fn figures(&self) -> NodeFigures {
-        (self.figures)()
-    }
-
-    fn received(&self) -> Vec<Received> {
-        self.stager.received.read()
-    }
 }
 
 impl OwnerActor {
@@ -121,7 +114,7 @@ impl OwnerActor {
             tenant,
             node: post.node().clone(),
             incarnation: post.incarnation(),
-            sample_ms: parts.events.as_ref().map_or(0, EventSink::sample_ms),
+            events: parts.events.as_ref().map(EventSink::sample_ms),
         };
         Self {
             core: OwnerCore::new(place, cluster, clock.now()),
@@ -129,21 +122,16 @@ impl OwnerActor {
             events: parts.events,
             started: clock.now(),
             store,
+            stager,
+            figures: parts.figures,
+            effects: Vec::new(),
             nodes: HashMap::new(),
             mergers: HashMap::new(),
             begins: parts.log,
             settled: None,
             done: Some(parts.done),
             _living: post.census().living(Kind::Owner),
-            around: Around {
-                post,
-                clock,
-                scheduler,
-                stager,
-                figures: parts.figures,
-                admission: parts.admission,
-                log: None,
-            },
+            around: Around { post, clock, scheduler, admission: parts.admission, log: None },
         }
     }
 
@@ -167,10 +155,26 @@ impl OwnerActor {
 
     fn perform(&mut self, effect: OwnerEffect, scope: &mut Scope<'_, Self>) {
         match effect {
-            OwnerEffect::Send { node, message } => self.send(node, message, scope),
+            OwnerEffect::Run { node, spec } => self.run(node, *spec, scope),
+            OwnerEffect::EndJob { node } => {
+                let job = self.job;
+                if let Err(error) = self.node(&node).send(NodeMsg::EndJob { job }) {
+                    warn!(job_id = %job, %node, %error, "node not told of the end");
+                    self.comes_back(OwnerEvent::EndUnsent(node), scope);
+                }
+            }
+            OwnerEffect::Send { node, message } => {
+                if let Err(error) = self.node(&node).send(message) {
+                    warn!(job_id = %self.job, %error, "node not told");
+                }
+            }
             OwnerEffect::Advise { node, message } => self.advise(node, message),
             OwnerEffect::SendScheduler(message) => {
+                let ends = matches!(message, SchedulerMsg::JobDone { .. });
                 if let Err(error) = self.around.scheduler.send(message) {
+                    if ends {
+                        warn!(job_id = %self.job, %error, "scheduler not told of the end");
+                    }
                     debug!(job_id = %self.job, %error, "scheduler not told");
                 }
             }
@@ -200,6 +204,10 @@ impl OwnerActor {
                 }
             }
             OwnerEffect::Read { read, copy, parts, from } => self.read(read, (copy, parts), from, scope),
+            OwnerEffect::LookAtFigures => {
+                let figures = OwnerEvent::Figures((self.figures)(), self.stager.received.read());
+                self.comes_back(figures, scope);
+            }
             OwnerEffect::DeleteAll => self.store.delete_group(self.job.group()),
             OwnerEffect::Append(entry) => {
                 if let Some(log) = &self.around.log {
@@ -229,7 +237,7 @@ impl OwnerActor {
         }
     }
 
-    /// Something that was to be done failed: an event of its own, after those that wait.
+    /// Something has come of what was done: an event of its own, after those that wait.
     fn comes_back(&self, event: OwnerEvent, scope: &Scope<'_, Self>) {
         let _ = scope.inbox().send(event);
     }
@@ -242,15 +250,12 @@ impl OwnerActor {
         &self.nodes[node]
     }
 
-    fn send(&mut self, node: NodeId, message: NodeMsg, scope: &Scope<'_, Self>) {
-        let attempt = match &message {
-            NodeMsg::Run { spec, .. } => Some((spec.id, spec.attempt)),
-            _ => None,
-        };
-        // A node that cannot be reached is dead or full; Membership tells which.
-        if let Err(error) = self.node(&node).send(message) {
-            warn!(job_id = %self.job, %error, "node not told");
-            self.comes_back(OwnerEvent::Unsent { node, attempt }, scope);
+    fn run(&mut self, node: NodeId, spec: TaskSpec, scope: &Scope<'_, Self>) {
+        let (task, attempt, owner) = (spec.id, spec.attempt, self.around.post.node().clone());
+        if let Err(error) = self.node(&node).send(NodeMsg::Run { owner, spec }) {
+            warn!(job_id = %self.job, task_id = %task, %attempt, %error, "task not sent");
+            let never = error.lasting.then(|| error.to_string());
+            self.comes_back(OwnerEvent::Unsent { node, task, attempt, never }, scope);
         }
     }
 
@@ -266,7 +271,7 @@ impl OwnerActor {
 
     fn read(&mut self, read: u64, (copy, parts): (CopyId, Parts), from: Option<NodeId>, scope: &mut Scope<'_, Self>) {
         if let Some(node) = from {
-            let (stager, job) = (self.around.stager.clone(), self.job);
+            let (stager, job) = (self.stager.clone(), self.job);
             return scope.later(async move {
                 let outcome = match stager.get(job, copy, parts, node).await {
                     Err(failure) if failure.kind == FailureKind::ArgumentLost => Err(ReadError::Unreadable),
@@ -303,7 +308,7 @@ impl Actor for OwnerActor {
 
     fn started(&mut self, scope: &mut Scope<'_, Self>) {
         let begins = self.open_log(scope);
-        self.core.started(begins, &self.around);
+        self.core.started(begins, (self.figures)());
     }
 
     fn handle(&mut self, event: OwnerEvent, _scope: &mut Scope<'_, Self>) {
@@ -312,8 +317,13 @@ impl Actor for OwnerActor {
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
         self.core.flush(&self.around);
-        for effect in self.core.effects() {
-            self.perform(effect, scope);
+        let mut effects = std::mem::take(&mut self.effects);
+        self.core.take_effects(&mut effects);
+        // What is in memory is read at once, and more may come of that.
+        while !effects.is_empty() {
+            effects.drain(..).for_each(|effect| self.perform(effect, scope));
+            self.core.take_effects(&mut effects);
         }
+        self.effects = effects;
     }
 }

@@ -107,7 +107,8 @@ impl SchedulerLink {
             Some(reign) => self.address(&reign).send(message),
             None => {
                 let node = self.0.post.node().clone();
-                Err(Undeliverable { node, actor: ACTOR.to_owned(), reason: "no Scheduler is known".to_owned() })
+                let reason = "no Scheduler is known".to_owned();
+                Err(Undeliverable { node, actor: ACTOR.to_owned(), reason, lasting: false })
             }
         }
     }

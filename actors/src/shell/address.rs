@@ -76,6 +76,8 @@ pub struct Undeliverable {
     pub actor: String,
     /// Why.
     pub reason: String,
+    /// Whether the message can never be handed over: it has no form on the wire, or is too large for it.
+    pub lasting: bool,
 }
 
 /// Why an `ask` got no answer.
@@ -183,7 +185,12 @@ impl<M: Wire> Address<M> {
     }
 
     fn undeliverable(&self, reason: &str) -> Undeliverable {
-        Undeliverable { node: self.node.clone(), actor: self.actor.to_string(), reason: reason.to_owned() }
+        Undeliverable {
+            node: self.node.clone(),
+            actor: self.actor.to_string(),
+            reason: reason.to_owned(),
+            lasting: false,
+        }
     }
 }
 
@@ -266,7 +273,8 @@ impl<C> Inlet<C> {
 }
 
 fn ended(post: &Post, actor: &str) -> Undeliverable {
-    Undeliverable { node: post.node().clone(), actor: actor.to_owned(), reason: "it has ended".to_owned() }
+    let reason = "it has ended".to_owned();
+    Undeliverable { node: post.node().clone(), actor: actor.to_owned(), reason, lasting: false }
 }
 
 /// Where an answer of type `T` goes. Crosses the bus unchanged; answered through [`Post::answer`].

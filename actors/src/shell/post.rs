@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use exobus_bus::session::Endpoint;
+use exobus_bus::session::{Endpoint, SessionError};
 use exobus_bus::{Refusals, Role, Speaker, codec};
 use exobus_store::Clock;
 use parking_lot::{Mutex, RwLock};
@@ -353,16 +353,19 @@ impl Post {
     }
 
     pub(super) fn send_remote<M: Wire>(&self, node: &NodeId, actor: &str, message: M) -> Result<(), Undeliverable> {
-        let undeliverable = |reason: String| Undeliverable { node: node.clone(), actor: actor.to_owned(), reason };
+        let undeliverable = |reason: String, lasting| {
+            let (node, actor) = (node.clone(), actor.to_owned());
+            Undeliverable { node, actor, reason, lasting }
+        };
         if *node == self.0.node {
             let local = self.address::<M>(node, actor);
             return match &local.local {
                 Some(door) if door.put(message) => Ok(()),
-                Some(_) => Err(undeliverable("it has ended".into())),
-                None => Err(undeliverable("no such actor here".into())),
+                Some(_) => Err(undeliverable("it has ended".into(), false)),
+                None => Err(undeliverable("no such actor here".into(), false)),
             };
         }
-        let body = codec::encode(&message).map_err(|error| undeliverable(error.to_string()))?;
+        let body = codec::encode(&message).map_err(|error| undeliverable(error.to_string(), true))?;
         let item = match message.about() {
             Some((job, task)) => about(ABOUT, job, task, &body),
             None => {
@@ -376,11 +379,16 @@ impl Post {
     }
 
     fn post_item(&self, node: &NodeId, actor: &str, item: Bytes) -> Result<(), Undeliverable> {
-        let undeliverable = |reason: String| Undeliverable { node: node.clone(), actor: actor.to_owned(), reason };
+        let undeliverable = |reason: String, lasting| {
+            let (node, actor) = (node.clone(), actor.to_owned());
+            Undeliverable { node, actor, reason, lasting }
+        };
         let endpoint = self.0.endpoint.read();
-        let endpoint = endpoint.as_ref().ok_or_else(|| undeliverable("this process has no bus".into()))?;
+        let endpoint = endpoint.as_ref().ok_or_else(|| undeliverable("this process has no bus".into(), false))?;
         self.count_message();
-        endpoint.send(node.as_str(), actor, item).map_err(|error| undeliverable(error.to_string()))
+        let lasting = |error: &SessionError| matches!(error, SessionError::ItemTooLarge { .. });
+        let sent = endpoint.send(node.as_str(), actor, item);
+        sent.map_err(|error| undeliverable(error.to_string(), lasting(&error)))
     }
 
     /// A question that waits for its answer until what is returned last is dropped.

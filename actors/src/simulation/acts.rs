@@ -120,6 +120,8 @@ pub(super) struct Cx<'a> {
     pub(super) store: &'a mut Store,
     pub(super) oracle: &'a mut Oracle,
     pub(super) dice: &'a mut Dice,
+    /// Of a thousand attempts so many cannot be sent, since too much waits for their node.
+    pub(super) full: u64,
     pub(super) slots: &'a mut u64,
     pub(super) traced: bool,
     pub(super) acts: &'a mut Vec<Act>,
@@ -143,6 +145,11 @@ impl Cx<'_> {
 
     pub(super) fn ask(&mut self, who: Who, question: Question, deadline: Duration) {
         self.acts.push(Act::Ask(who, question, deadline));
+    }
+
+    /// Whether too much waits for a node to send it another attempt.
+    pub(super) fn is_full(&mut self) -> bool {
+        self.dice.chance(self.full)
     }
 
     /// A number that no other question has.

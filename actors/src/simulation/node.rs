@@ -48,6 +48,8 @@ pub(super) struct Common {
     pub(super) clock: Arc<VirtualClock>,
     /// The futures API wants one; nothing is put there.
     pub(super) store: exobus_store::Store,
+    /// Of a thousand attempts so many cannot be sent.
+    pub(super) full: u64,
 }
 
 /// Where the job is, on a node that was told to run it.
@@ -150,6 +152,7 @@ macro_rules! cx {
             store: &mut $process.store,
             oracle: &mut *$around.oracle,
             dice: &mut *$around.dice,
+            full: $around.common.full,
             slots: &mut *$around.slots,
             traced: $around.traced,
             acts: &mut $done.acts,
@@ -546,6 +549,7 @@ impl Life {
             store,
             oracle: &mut *around.oracle,
             dice: &mut *around.dice,
+            full: around.common.full,
             slots: &mut *around.slots,
             traced: around.traced,
             acts: &mut done.acts,

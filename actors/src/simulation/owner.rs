@@ -18,7 +18,7 @@ use self::logging::Log;
 use super::acts::{Act, Cx, Message, Timer};
 use super::program::Job;
 use super::store::Found;
-use crate::event::{EventKind, NodeFigures, Received};
+use crate::event::{EventKind, NodeFigures};
 use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
 use crate::ids::{CopyId, Epoch, JobId, JobSecret, NodeId, ObjectId};
 use crate::joblog::{Entry, Past};
@@ -28,7 +28,7 @@ use crate::protocol::node_manager::{AttemptState, NodeMsg};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 use crate::shell::{Post, Reply, mailbox};
-use crate::task::{JobError, Parts};
+use crate::task::{JobError, Parts, TaskSpec};
 
 /// How a job ends.
 pub(super) type JobResult = Result<Vec<u8>, JobError>;
@@ -96,20 +96,14 @@ impl Surroundings for Seen {
     fn admission(&self) -> Option<String> {
         None
     }
-
-    fn figures(&self) -> NodeFigures {
-        NodeFigures::default()
-    }
-
-    fn received(&self) -> Vec<Received> {
-        Vec::new()
-    }
 }
 
 pub(super) struct Owner {
     core: OwnerCore,
     /// What it wants done, since the last batch.
-    effects: VecDeque<OwnerEffect>,
+    effects: Vec<OwnerEffect>,
+    /// What has come of what was done, and waits to be taken in.
+    comes_back: VecDeque<OwnerEvent>,
     log: Option<Log>,
     asked: BTreeMap<u64, Asked>,
     pub(super) outcome: Option<JobOutcome>,
@@ -144,10 +138,11 @@ impl Owner {
             others: Default::default(),
         });
         let (node, incarnation) = (cx.me.clone(), cx.incarnation);
-        let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, sample_ms: 0 };
+        let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, events: Some(0) };
         let mut owner = Self {
             core: OwnerCore::new(place, infos, cx.now),
-            effects: VecDeque::new(),
+            effects: Vec::new(),
+            comes_back: VecDeque::new(),
             log: Some(Log::new(name, last)),
             asked: BTreeMap::new(),
             outcome: None,
@@ -159,7 +154,8 @@ impl Owner {
         if past.runs > 0 {
             cx.oracle.resumed(&past);
         }
-        owner.core.started(Some(Beginning { past, forgets: false, logged: true }), &Seen::of(cx));
+        let begins = Beginning { past, forgets: false, logged: true };
+        owner.core.started(Some(begins), NodeFigures::default());
         owner.flush(cx);
         owner
     }
@@ -189,41 +185,45 @@ impl Owner {
         };
         let finished = self.core.state().counts().finished;
         self.core.on(event, &Seen::of(cx));
-        let effects = self.core.effects();
+        let before = self.effects.len();
+        self.core.take_effects(&mut self.effects);
         if let Some((task, attempt)) = completed {
             let accepted = self.core.state().counts().finished > finished;
             let logs =
                 |effect: &OwnerEffect| matches!(effect, OwnerEffect::Append(Entry::Done(done)) if done.task == task);
-            cx.oracle.completed(accepted, effects.iter().any(logs), task, attempt);
+            cx.oracle.completed(accepted, self.effects[before..].iter().any(logs), task, attempt);
         }
         cx.oracle.leased(self.core.state().run(), self.core.obeys());
-        self.effects.extend(effects);
     }
 
     /// The batch is handled: what came of it is done, and the program goes on.
     pub(super) fn flush(&mut self, cx: &mut Cx<'_>) {
         loop {
             self.core.flush(&Seen::of(cx));
-            self.effects.extend(self.core.effects());
-            let mut goes_on = false;
-            while let Some(effect) = self.effects.pop_front() {
-                goes_on |= self.perform(effect, cx);
+            self.core.take_effects(&mut self.effects);
+            for effect in std::mem::take(&mut self.effects) {
+                self.perform(effect, cx);
             }
             if self.outcome.is_some() {
                 self.program = None;
                 return;
             }
             self.write(cx);
-            if !self.go_on(cx) && !goes_on {
+            if !self.go_on(cx) {
                 return;
             }
         }
     }
 
-    /// Does what the Owner wants done; whether something came of it at once.
-    fn perform(&mut self, effect: OwnerEffect, cx: &mut Cx<'_>) -> bool {
+    /// Does what the Owner wants done.
+    fn perform(&mut self, effect: OwnerEffect, cx: &mut Cx<'_>) {
         match effect {
+            OwnerEffect::Run { node, spec } => self.run(node, *spec, cx),
+            OwnerEffect::EndJob { node } => cx.send(&node, Message::Node(NodeMsg::EndJob { job: cx.job })),
             OwnerEffect::Send { node, message } => self.send(&node, message, cx),
+            OwnerEffect::LookAtFigures => {
+                self.comes_back.push_back(OwnerEvent::Figures(NodeFigures::default(), Vec::new()));
+            }
             OwnerEffect::SendScheduler(message) => cx.tell_scheduler(message),
             OwnerEffect::AskNodes { deadline } => {
                 let slot = self.ask(Asked::Nodes, deadline, cx);
@@ -239,8 +239,7 @@ impl Owner {
             OwnerEffect::Put { copy, maker, .. } => {
                 let made = cx.oracle.truth.of(ObjectId::of_copy(copy).0).cloned();
                 if !made.is_some_and(|made| cx.store.seal(copy, &made, maker)) {
-                    self.take_in(OwnerEvent::NotPut(copy), cx);
-                    return true;
+                    self.comes_back.push_back(OwnerEvent::NotPut(copy));
                 }
             }
             OwnerEffect::Read { read, copy, parts, from: Some(node) } => {
@@ -248,7 +247,6 @@ impl Owner {
             }
             OwnerEffect::Read { read, copy, parts, from: None } => {
                 self.read_here(read, copy, parts, cx);
-                return true;
             }
             OwnerEffect::DeleteAll => cx.store.clear(),
             OwnerEffect::Append(entry) => {
@@ -270,12 +268,21 @@ impl Owner {
             | OwnerEffect::Takes(_)
             | OwnerEffect::CountStale => {}
         }
-        false
+    }
+
+    /// Now and then too much waits for a node, and it gets nothing more for the moment.
+    fn run(&mut self, node: NodeId, spec: TaskSpec, cx: &mut Cx<'_>) {
+        cx.oracle.handed(&spec);
+        let (task, attempt, owner) = (spec.id, spec.attempt, cx.me.clone());
+        if cx.is_full() {
+            cx.note(|| format!("{task:.8} #{attempt} cannot be sent to {node}: too much waits for it"));
+            return self.comes_back.push_back(OwnerEvent::Unsent { node, task, attempt, never: None });
+        }
+        cx.send(&node, Message::Node(NodeMsg::Run { owner, spec }));
     }
 
     fn send(&mut self, node: &NodeId, message: NodeMsg, cx: &mut Cx<'_>) {
         match &message {
-            NodeMsg::Run { spec, .. } => cx.oracle.handed(spec),
             NodeMsg::Free { job, copies } => {
                 let run = self.core.state().run();
                 for copy in copies.iter(*job) {
@@ -297,7 +304,7 @@ impl Owner {
             }
             Found::Released | Found::Absent => Err(ReadError::Unreadable),
         };
-        self.take_in(OwnerEvent::Read { read, outcome }, cx);
+        self.comes_back.push_back(OwnerEvent::Read { read, outcome });
     }
 
     fn ask(&mut self, asked: Asked, deadline: Duration, cx: &mut Cx<'_>) -> u64 {
@@ -346,6 +353,10 @@ impl Owner {
             }
         }
         let mut called = false;
+        while let Some(event) = self.comes_back.pop_front() {
+            called = true;
+            self.take_in(event, cx);
+        }
         while let Ok(event) = self.inbox.try_recv() {
             called = true;
             self.take_in(event, cx);

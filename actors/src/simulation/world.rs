@@ -195,6 +195,7 @@ impl World {
         let plan = Plan::draw(&mut dice);
         let job = Job::draw(&mut dice);
         let clock = Arc::new(VirtualClock::default());
+        let full = *Dice::new(!seed).pick(&[0, 0, 0, 20]).expect("some");
         let node = |(index, slots): (usize, &usize)| Node {
             name: NodeId::new(&format!("n{index}")),
             slots: *slots,
@@ -216,7 +217,7 @@ impl World {
             no_fetch: BTreeMap::new(),
             sessions: BTreeMap::new(),
             server: Server::new(),
-            common: Common { job: JOB, plan: job, clock, store },
+            common: Common { job: JOB, plan: job, clock, store, full },
             plan,
             healed: false,
             dice,

@@ -19,7 +19,7 @@ const DENIALS_MAX: u32 = 100;
 
 impl OwnerState {
     /// The leases of the job, all of them.
-    pub(crate) fn leases(&mut self, leases: &[(NodeId, Incarnation, Resources)]) {
+    pub(super) fn leases(&mut self, leases: &[(NodeId, Incarnation, Resources)]) {
         for node in &mut self.nodes {
             node.leased = Resources::default();
         }
@@ -38,7 +38,7 @@ impl OwnerState {
     }
 
     /// An attempt succeeded. The first valid one wins; which attempt has made each output that counts now, if this one did.
-    pub(crate) fn completed(
+    pub(super) fn completed(
         &mut self,
         from: (&NodeId, Incarnation),
         id: TaskId,
@@ -137,7 +137,7 @@ impl OwnerState {
     }
 
     /// A streaming attempt sealed output `index`.
-    pub(crate) fn yielded(
+    pub(super) fn yielded(
         &mut self,
         from: (&NodeId, Incarnation),
         id: TaskId,
@@ -169,7 +169,7 @@ impl OwnerState {
     }
 
     /// An attempt failed; `figures` where it ran.
-    pub(crate) fn failed(
+    pub(super) fn failed(
         &mut self,
         from: (&NodeId, Incarnation),
         id: TaskId,
@@ -257,7 +257,7 @@ impl OwnerState {
     }
 
     /// An attempt that had not started was given back.
-    pub(crate) fn recalled(&mut self, from: (&NodeId, Incarnation), id: TaskId, attempt: Attempt) {
+    pub(super) fn recalled(&mut self, from: (&NodeId, Incarnation), id: TaskId, attempt: Attempt) {
         if let (Some(node), Some(task)) = (self.admit(from), self.find_task(id))
             && self.end_attempt(task, attempt, node)
         {
@@ -278,7 +278,7 @@ impl OwnerState {
     }
 
     /// A node could not decode what it was told about a task.
-    pub(crate) fn rejected(&mut self, node: &NodeId, id: TaskId, reason: String) {
+    pub(super) fn rejected(&mut self, node: &NodeId, id: TaskId, reason: String) {
         let Some(index) = self.known_node(node) else { return };
         let incarnation = self.nodes[usize::from(index)].incarnation;
         let Some(task) = self.find_task(id) else { return };

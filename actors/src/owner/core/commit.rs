@@ -30,7 +30,7 @@ impl OwnerState {
 
     /// Whether a cancel has to wait: a task that commits runs, or one has completed and no other task is under way, so that the program is
     /// about to end.
-    pub(crate) fn is_committing(&self) -> bool {
+    pub(super) fn is_committing(&self) -> bool {
         let runs = |(index, task): (Index, &Task)| task.state == State::Running && self.commits(index);
         let is_open = |(_, task): (Index, &Task)| !matches!(task.state, State::Done | State::Failed);
         self.functions.entries.iter().any(|function| function.commits) && self.tasks.iter().any(runs)
@@ -41,7 +41,7 @@ impl OwnerState {
     ///
     /// # Errors
     /// An exchange that does not balance, or a failure that nobody was told of.
-    pub(crate) fn close(&self) -> Result<(), JobError> {
+    pub(super) fn close(&self) -> Result<(), JobError> {
         self.close_all_but(|_| false)
     }
 

@@ -1,13 +1,14 @@
 //! The life of the value of an object: which copy of it counts, and what becomes of that one. Decided here and nowhere else.
 //!
 //! ```text
-//!             wanted                made, put, put back, found
-//!    None --------------> Wanted ------------------------------> At --- nobody needs it, or it cannot be read ---> None
-//!                           ^                                    |
-//!                           |          wanted                    | its node is gone
-//!                           +----------------------------- Gone <+
-//!                                                            |
-//!                                                            +----- its node is back, and still has it ----------> At
+//!    from          to         when
+//!    None, Gone    Wanted     somebody needs the value
+//!    Wanted        At         it was made or put back
+//!    None, Gone    At         it was put, put back, or found again with its node
+//!    At            Gone       its node is gone, which may come back and have it still
+//!    At            None       nobody needs it, or it cannot be read
+//!    Gone, Wanted  None, ...  the last copy is of no use, should it come back: parts of it are needed that were freed, or nobody needs it
+//!    Wanted        None, Gone nobody makes it any more, since everything that it was to be made for is back
 //! ```
 //!
 //! A copy is named by its object and a number that no other copy of the object has ever had ([`CopyNumber`]). So what is said of a

@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 
 use super::world_tests::{JOB, LIFE, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
-use crate::event::{NodeFigures, NodeState, Received};
-use crate::futures::ProgramCall;
+use crate::event::{NodeFigures, NodeState};
+use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, CopyId, Epoch, LeaseId, NodeId, TaskId};
 use crate::joblog::{Entry, LogNews, Past};
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
 use crate::owner::event::{OwnerEvent, ReadError};
 use crate::protocol::node_manager::{AttemptState, Doing, NodeMsg};
-use crate::protocol::owner::{OwnerMsg, Why};
+use crate::protocol::owner::{OwnerMsg, Standing, Why};
 use crate::protocol::scheduler::{Lease, NodeInfo, NodeSpec, SchedulerMsg};
 use crate::shell::Reply;
 use crate::task::{Arg, JobError, Parts, Resources, TaskFigures, TaskOptions, TaskSpec};
@@ -46,14 +46,6 @@ impl Surroundings for Around {
     fn admission(&self) -> Option<String> {
         None
     }
-
-    fn figures(&self) -> NodeFigures {
-        NodeFigures::default()
-    }
-
-    fn received(&self) -> Vec<Received> {
-        Vec::new()
-    }
 }
 
 /// An Owner on node "a" of a cluster of "a" and "b", which has a log.
@@ -77,11 +69,16 @@ fn info(name: &str) -> NodeInfo {
 
 impl Test {
     fn new() -> Self {
-        let place = OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: LIFE, sample_ms: 0 };
+        Self::with(false)
+    }
+
+    /// `forgets`: nodes may know the job from runs that its log has forgotten.
+    fn with(forgets: bool) -> Self {
+        let place = OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: LIFE, events: Some(0) };
         let around = Around { now: Cell::default(), epoch: Epoch(2) };
         let mut core = OwnerCore::new(place, vec![info("a"), info("b")], Duration::ZERO);
-        let begins = Beginning { past: Past::default(), forgets: false, logged: true };
-        core.started(Some(begins), &around);
+        let begins = Beginning { past: Past::default(), forgets, logged: true };
+        core.started(Some(begins), NodeFigures::default());
         let mut test = Self { core, around };
         let begins = test.flush();
         assert!(begins.iter().any(|effect| matches!(effect, OwnerEffect::Settled)), "nothing is to be found again");
@@ -90,7 +87,31 @@ impl Test {
 
     fn flush(&mut self) -> Vec<OwnerEffect> {
         self.core.flush(&self.around);
-        self.core.effects()
+        let mut effects = Vec::new();
+        self.core.take_effects(&mut effects);
+        effects
+    }
+
+    /// What comes of several events, which were waiting together.
+    fn batch(&mut self, events: impl IntoIterator<Item = OwnerEvent>) -> Vec<OwnerEffect> {
+        events.into_iter().for_each(|event| self.core.on(event, &self.around));
+        self.flush()
+    }
+
+    /// A second passes.
+    fn tick(&mut self) -> Vec<OwnerEffect> {
+        self.around.now.set(self.around.now.get() + Duration::from_secs(1));
+        self.on(OwnerEvent::Timer(OwnerTimer::Tick))
+    }
+
+    fn says_figures(&mut self, name: &str) -> Vec<OwnerEffect> {
+        self.on(OwnerMsg::NodeFigures {
+            node: node(name),
+            figures: NodeFigures::default(),
+            received: Vec::new(),
+            last: true,
+            running: Vec::new(),
+        })
     }
 
     /// What comes of an event.
@@ -150,7 +171,7 @@ impl Test {
 /// Attempts that are handed out, and to whom.
 fn handed(effects: &[OwnerEffect]) -> Vec<(NodeId, TaskSpec)> {
     let run = |effect: &OwnerEffect| match effect {
-        OwnerEffect::Send { node, message: NodeMsg::Run { spec, .. } } => Some((node.clone(), spec.clone())),
+        OwnerEffect::Run { node, spec } => Some((node.clone(), (**spec).clone())),
         _ => None,
     };
     effects.iter().filter_map(run).collect()
@@ -176,19 +197,43 @@ fn asks_nodes(effects: &[OwnerEffect]) -> bool {
     effects.iter().any(|effect| matches!(effect, OwnerEffect::AskNodes { .. }))
 }
 
+/// Nodes that are told to watch the job, of these effects.
+fn watchers(effects: &[OwnerEffect]) -> Vec<NodeId> {
+    let watch = |effect: &OwnerEffect| match effect {
+        OwnerEffect::Send { node, message: NodeMsg::Watch { .. } } => Some(node.clone()),
+        _ => None,
+    };
+    effects.iter().filter_map(watch).collect()
+}
+
+fn ends(effects: &[OwnerEffect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, OwnerEffect::End(_)))
+}
+
 #[test]
-fn a_node_is_told_to_watch_the_job_before_anything_else_and_once() {
+fn a_node_is_told_to_watch_the_job_before_anything_else_and_once_in_an_incarnation() {
     let mut test = Test::new();
     let (_, before) = test.submit("one", &[]);
     let lent = test.leases(2, &["b"]);
-    let to_b = before.iter().chain(&lent).filter_map(|effect| match effect {
-        OwnerEffect::Send { node: to, message } if *to == node("b") => Some(message),
-        _ => None,
-    });
-    let [NodeMsg::Watch { job, owner, .. }, NodeMsg::Run { .. }] = to_b.collect::<Vec<_>>()[..] else {
-        panic!("a Watch, and a Run: {lent:?}");
+    let to_b = |effect: &&OwnerEffect| match effect {
+        OwnerEffect::Send { node: to, .. } | OwnerEffect::Run { node: to, .. } => *to == node("b"),
+        _ => false,
     };
-    assert_eq!((*job, owner), (JOB, &node("a")));
+    let said: Vec<_> = before.iter().chain(&lent).filter(to_b).collect();
+    assert!(matches!(&said[..], [OwnerEffect::Send { message: NodeMsg::Watch { .. }, .. }, OwnerEffect::Run { .. }]));
+    let [(_, spec)] = <[_; 1]>::try_from(handed(&lent)).expect("one task, one slot");
+    let mut more = test.completes(&node("b"), &spec);
+    more.extend(test.submit("two", &[]).1);
+    assert_eq!((handed(&more).len(), watchers(&more)), (1, vec![]), "it has been told");
+    let reset = test.on(OwnerEvent::SessionReset { node: node("b"), incarnation: LIFE });
+    assert_eq!(watchers(&reset), [node("b")], "what it was told may be lost");
+}
+
+#[test]
+fn nodes_that_are_to_forget_earlier_runs_watch_the_job_again() {
+    let mut test = Test::with(true);
+    test.submit("one", &[]);
+    assert_eq!(watchers(&test.leases(2, &["b"])), [node("b")], "that the job was over took the watching with it");
 }
 
 #[test]
@@ -213,12 +258,25 @@ fn the_scheduler_is_asked_once_at_a_time_which_nodes_there_are_and_again_when_it
 }
 
 #[test]
-fn an_attempt_that_could_not_be_sent_is_handed_out_again() {
+fn an_attempt_that_could_not_be_sent_is_handed_out_again_a_second_later() {
     let mut test = Test::new();
-    let spec = test.first_on_b("one");
-    let again = test.on(OwnerEvent::Unsent { node: node("b"), attempt: Some((spec.id, spec.attempt)) });
-    let [(_, next)] = <[_; 1]>::try_from(handed(&again)).expect("it is handed out again");
-    assert_eq!((next.id, next.attempt > spec.attempt), (spec.id, true));
+    let TaskSpec { id: task, attempt, .. } = test.first_on_b("one");
+    assert_eq!(handed(&test.on(OwnerEvent::Unsent { node: node("b"), task, attempt, never: None })), [], "not at once");
+    let [(_, next)] = <[_; 1]>::try_from(handed(&test.tick())).expect("it is handed out again");
+    assert_eq!((next.id, next.attempt > attempt), (task, true));
+}
+
+#[test]
+fn a_task_that_can_never_be_sent_fails_the_job_with_the_reason() {
+    let mut test = Test::new();
+    let TaskSpec { id: task, attempt, .. } = test.first_on_b("one");
+    let (notify, mut outcome) = oneshot::channel();
+    test.on(ProgramCall::Track { object: task.output(0), notify: Notify::Once(notify) });
+    let never = Some("a message of 300000 bytes".to_owned());
+    let effects = test.on(OwnerEvent::Unsent { node: node("b"), task, attempt, never });
+    assert_eq!(handed(&effects), []);
+    let error = outcome.try_recv().expect("the program is told").expect_err("it failed");
+    assert!(error.to_string().contains("a message of 300000 bytes"), "{error}");
 }
 
 #[test]
@@ -245,21 +303,72 @@ fn a_job_ends_when_that_is_durable_and_its_nodes_have_said_their_figures() {
     test.first_on_b("one");
     let returned = test.on(ProgramCall::Finished(Ok(b"value".to_vec())));
     assert!(returned.iter().any(|effect| matches!(effect, OwnerEffect::Append(Entry::End(Ok(_))))));
-    let ends = |effects: &[OwnerEffect]| effects.iter().any(|effect| matches!(effect, OwnerEffect::End(_)));
-    let tells = |effects: &[OwnerEffect]| {
-        let tells = |effect: &&OwnerEffect| matches!(effect, OwnerEffect::Send { message: NodeMsg::EndJob { .. }, .. });
-        effects.iter().filter(tells).count()
-    };
+    let tells =
+        |effects: &[OwnerEffect]| effects.iter().filter(|effect| matches!(effect, OwnerEffect::EndJob { .. })).count();
     assert_eq!((tells(&returned), ends(&returned)), (0, false), "it is not in the log");
     let durable = test.on(OwnerEvent::Log(LogNews::Durable(1)));
-    assert_eq!((tells(&durable), ends(&durable)), (2, false), "b has not said its figures");
-    assert!(durable.iter().any(|effect| matches!(effect, OwnerEffect::SendScheduler(SchedulerMsg::JobDone { .. }))));
-    let over = test.on(OwnerEvent::Timer(OwnerTimer::Close));
-    let Some(OwnerEffect::End(JobOutcome::Over { result, .. })) = over.last() else {
+    assert_eq!((tells(&durable), ends(&durable)), (2, false), "nobody has said figures");
+    let [
+        ..,
+        OwnerEffect::DeleteAll,
+        OwnerEffect::SendScheduler(SchedulerMsg::JobDone { .. }),
+        OwnerEffect::LookAtFigures,
+        _,
+    ] = &durable[..]
+    else {
+        panic!("figures are looked at when all is given back: {durable:?}");
+    };
+    assert!(!ends(&test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()))), "b has not said its figures");
+    let over = test.says_figures("b");
+    let Some(OwnerEffect::End(JobOutcome::Over { result, nodes, .. })) = over.last() else {
         panic!("nobody is awaited: {over:?}")
     };
-    assert_eq!(*result, Ok(b"value".to_vec()));
+    assert_eq!((result, nodes.len()), (&Ok(b"value".to_vec()), 2));
     assert!(test.on(OwnerEvent::NewReign).is_empty(), "nothing comes after that");
+}
+
+#[test]
+fn a_job_ends_without_the_figures_of_nodes_that_do_not_say_them_in_time_or_could_not_be_told() {
+    for event in [OwnerEvent::Timer(OwnerTimer::Close), OwnerEvent::EndUnsent(node("b"))] {
+        let mut test = Test::new();
+        test.first_on_b("one");
+        test.on(ProgramCall::Finished(Ok(Vec::new())));
+        test.on(OwnerEvent::Log(LogNews::Durable(1)));
+        assert!(!ends(&test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()))));
+        assert!(ends(&test.on(event)));
+    }
+}
+
+#[test]
+fn a_scheduler_that_begins_while_the_job_ends_is_told_that_it_is_over() {
+    let mut test = Test::new();
+    test.first_on_b("one");
+    test.on(ProgramCall::Finished(Ok(Vec::new())));
+    test.on(OwnerEvent::Log(LogNews::Durable(1)));
+    let effects = test.on(OwnerEvent::NewReign);
+    assert!(matches!(&effects[..], [OwnerEffect::SendScheduler(SchedulerMsg::JobDone { .. })]), "{effects:?}");
+}
+
+#[test]
+fn nothing_comes_after_the_end_in_a_batch() {
+    let mut test = Test::new();
+    let spec = test.first_on_b("one");
+    let completed = OwnerMsg::Completed {
+        node: node("b"),
+        incarnation: LIFE,
+        task: spec.id,
+        attempt: spec.attempt,
+        outputs: vec![output(100, 1)],
+        consumed: Vec::new(),
+        figures: TaskFigures::default(),
+        values: Vec::new(),
+    };
+    let effects = test.batch([completed.into(), OwnerEvent::Log(LogNews::TakenOver), OwnerEvent::NewReign]);
+    let [OwnerEffect::Append(Entry::Done(_)), OwnerEffect::EndLog, OwnerEffect::End(JobOutcome::Abandoned { .. })] =
+        &effects[..]
+    else {
+        panic!("what was done before is noted, and then it is over: {effects:?}");
+    };
 }
 
 #[test]
@@ -352,6 +461,63 @@ fn a_node_that_dies_is_not_waited_for() {
     test.first_on_b("one");
     test.on(ProgramCall::Finished(Err(JobError::Cancelled)));
     test.on(OwnerEvent::Log(LogNews::Durable(1)));
+    test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()));
     let dead = OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead };
     assert!(matches!(test.on(dead).last(), Some(OwnerEffect::End(JobOutcome::Over { result: Err(_), .. }))));
+}
+
+#[test]
+fn a_question_that_is_open_when_the_job_ends_is_answered_once() {
+    let mut test = Test::new();
+    test.first_on_b("one");
+    let asked = test.on(OwnerMsg::Why { ask: true, reply: Reply::to(node("client"), 1) });
+    assert!(asked.iter().any(|effect| matches!(effect, OwnerEffect::AskDoing { .. })), "{asked:?}");
+    test.on(ProgramCall::Finished(Ok(Vec::new())));
+    let whys = told(test.on(OwnerEvent::Log(LogNews::Durable(1))));
+    assert_eq!(whys.iter().map(|why| why.standing).collect::<Vec<_>>(), [Standing::Ending]);
+    let late = OwnerEvent::Doing { question: 1, node: node("b"), answer: Ok(Vec::new()) };
+    assert!(told(test.on(late)).is_empty());
+}
+
+#[test]
+fn so_many_questions_are_open_at_a_time_and_more_are_answered_without_asking() {
+    let mut test = Test::new();
+    test.first_on_b("one");
+    let asks = |test: &mut Test| test.on(OwnerMsg::Why { ask: true, reply: Reply::to(node("client"), 1) });
+    for _ in 0..16 {
+        assert!(told(asks(&mut test)).is_empty(), "its nodes are asked");
+    }
+    assert_eq!(told(asks(&mut test)).len(), 1, "it is answered at once");
+}
+
+#[test]
+fn what_could_not_be_put_back_is_made_again() {
+    let mut test = Test::new();
+    let spec = test.first_on_b("one");
+    let values = vec![(0, bytes::Bytes::from_static(b"0123456789"))];
+    test.on(OwnerMsg::Completed {
+        node: node("b"),
+        incarnation: LIFE,
+        task: spec.id,
+        attempt: spec.attempt,
+        outputs: vec![output(10, 1)],
+        consumed: Vec::new(),
+        figures: TaskFigures::default(),
+        values,
+    });
+    test.leases(2, &["a", "b"]);
+    let lost = test.on(OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead });
+    let put = lost.iter().find_map(|effect| match effect {
+        OwnerEffect::Put { copy, bytes, .. } => Some((*copy, bytes.clone())),
+        _ => None,
+    });
+    let (copy, bytes) = put.expect("its bytes are known");
+    assert_eq!(&bytes[..], b"0123456789");
+    let (answer, _block) = oneshot::channel();
+    let get = ProgramCall::Get { object: spec.id.output(0), parts: Parts::All, answer };
+    let effects = test.batch([OwnerEvent::NotPut(copy), get.into()]);
+    assert_eq!(
+        handed(&effects).iter().map(|(at, spec)| (at.clone(), spec.id)).collect::<Vec<_>>(),
+        [(node("a"), spec.id)]
+    );
 }

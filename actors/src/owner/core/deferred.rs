@@ -8,7 +8,7 @@ use crate::task::Parts;
 
 /// What is to be freed on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Freed {
+pub(super) enum Freed {
     Copy(CopyId),
     /// Parts of the copies that this version of a set means.
     Parts(SetId, u32, Parts),
@@ -16,7 +16,7 @@ pub(crate) enum Freed {
 
 /// Things that wait; `R` is how a job ends.
 #[derive(Debug)]
-pub(crate) struct DeferredFrees<R> {
+pub(super) struct DeferredFrees<R> {
     /// What is freed when the log is durable up to a position, in order.
     frees: VecDeque<(u64, NodeId, Freed)>,
     /// How the job ends when the log is durable up to a position.
@@ -31,14 +31,14 @@ impl<R> Default for DeferredFrees<R> {
 
 impl<R> DeferredFrees<R> {
     /// Bytes that all of it takes, about.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         (self.frees.len() * size_of::<(u64, NodeId, Freed)>()) as u64
     }
 
     /// Something is to be freed as soon as all that was noted by now, up to `noted`, is durable. Given back where it is: `durable` says
     /// how far that has come.
     #[must_use = "what need not wait is freed now"]
-    pub(crate) fn free(&mut self, (noted, durable): (u64, u64), node: NodeId, freed: Freed) -> Option<(NodeId, Freed)> {
+    pub(super) fn free(&mut self, (noted, durable): (u64, u64), node: NodeId, freed: Freed) -> Option<(NodeId, Freed)> {
         if durable < noted {
             self.frees.push_back((noted, node, freed));
             return None;
@@ -48,23 +48,23 @@ impl<R> DeferredFrees<R> {
 
     /// The log is durable up to a position: what can be freed now, in order.
     #[must_use = "it is to be freed now"]
-    pub(crate) fn durable(&mut self, up_to: u64) -> Vec<(NodeId, Freed)> {
+    pub(super) fn durable(&mut self, up_to: u64) -> Vec<(NodeId, Freed)> {
         let durable = self.frees.iter().take_while(|(position, ..)| *position <= up_to).count();
         self.frees.drain(..durable).map(|(_, node, freed)| (node, freed)).collect()
     }
 
     /// How the job ends, when the log is durable up to a position.
-    pub(crate) fn end(&mut self, position: u64, result: R) {
+    pub(super) fn end(&mut self, position: u64, result: R) {
         self.last_word = Some((position, result));
     }
 
     /// Whether it is known how the job ends.
-    pub(crate) fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.last_word.is_some()
     }
 
     /// How the job ends, if that is durable.
-    pub(crate) fn last_word(&mut self, up_to: u64) -> Option<R> {
+    pub(super) fn last_word(&mut self, up_to: u64) -> Option<R> {
         self.last_word.take_if(|(position, _)| *position <= up_to).map(|(_, result)| result)
     }
 }

@@ -10,7 +10,6 @@ use super::{OwnerCore, Surroundings};
 use crate::event::EventKind;
 use crate::ids::NodeId;
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
-use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::scheduler::SchedulerMsg;
 use crate::task::JobError;
 
@@ -18,11 +17,11 @@ use crate::task::JobError;
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// What a job returns.
-pub(crate) type JobResult = Result<Vec<u8>, JobError>;
+pub(super) type JobResult = Result<Vec<u8>, JobError>;
 
 /// What is known of the end of a job.
 #[derive(Debug, Default)]
-pub(in crate::owner) struct JobEnding {
+pub(super) struct JobEnding {
     failure: Option<JobError>,
     /// Somebody wants the job to end.
     cancelled: bool,
@@ -45,7 +44,7 @@ impl JobEnding {
     }
 
     /// Whether the job is over, and its nodes say their last figures.
-    pub(in crate::owner) fn has_begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.farewell.is_some()
     }
 
@@ -96,30 +95,31 @@ impl OwnerCore {
     /// Ends the job: everything of it is given back everywhere. The nodes answer with their last figures.
     pub(super) fn end(&mut self, result: JobResult, around: &dyn Surroundings) {
         self.count_tables(around);
-        let job = self.place.job;
-        let nodes: Vec<NodeId> = self.watching.iter().cloned().collect();
-        // Who waits for the end has the figures of this process at hand.
-        let awaited = nodes.iter().filter(|node| **node != self.place.node && self.state.is_alive(node));
+        let told: BTreeSet<NodeId> = self.watching.iter().cloned().collect();
+        let awaited = told.iter().filter(|node| **node == self.place.node || self.state.is_alive(node));
         let awaited = awaited.cloned().collect();
-        for node in nodes {
-            self.effects.push(OwnerEffect::Send { node, message: NodeMsg::EndJob { job } });
-        }
+        self.effects.extend(told.into_iter().map(|node| OwnerEffect::EndJob { node }));
         self.end_lanes();
         self.effects.push(OwnerEffect::DeleteAll);
-        self.effects.push(OwnerEffect::SendScheduler(SchedulerMsg::JobDone { job }));
+        self.say_that_it_is_over();
+        // When all that has been done.
+        self.effects.push(OwnerEffect::LookAtFigures);
         self.ending.farewell = Some(Farewell { result, awaited });
         self.answer_open_questions(around);
         self.after(FAREWELL, OwnerTimer::Close);
     }
 
-    /// Says how the job ended, when all nodes that are awaited have answered.
-    pub(super) fn close(&mut self, around: &dyn Surroundings) {
+    /// The Scheduler is told that the job is over.
+    pub(super) fn say_that_it_is_over(&mut self) {
+        self.effects.push(OwnerEffect::SendScheduler(SchedulerMsg::JobDone { job: self.place.job }));
+    }
+
+    /// Says how the job ended, when all nodes that are awaited have said their last figures, this one, too.
+    pub(super) fn close(&mut self) {
         let Some(Farewell { result, .. }) = self.ending.farewell.take_if(|farewell| farewell.awaited.is_empty()) else {
             return;
         };
         let error = result.as_ref().err().map(ToString::to_string);
-        // The others have said theirs.
-        self.figured(self.place.node.clone(), around.figures(), around.received());
         self.emit_here(EventKind::JobFinished { error });
         let nodes = std::mem::take(&mut self.figures).into_nodes();
         self.say_the_end(JobOutcome::Over { result, nodes, owner_bytes_peak: self.owner_bytes_peak });

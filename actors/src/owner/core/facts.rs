@@ -58,7 +58,7 @@ impl OwnerState {
     }
 
     /// The attempts that nodes have, by node; of each node the first ones only.
-    pub(crate) fn attempt_facts(&self) -> BTreeMap<NodeId, Vec<AttemptFacts>> {
+    pub(super) fn attempt_facts(&self) -> BTreeMap<NodeId, Vec<AttemptFacts>> {
         let mut attempts: BTreeMap<NodeId, Vec<AttemptFacts>> = BTreeMap::new();
         for (_, task) in self.tasks.iter() {
             for (attempt, node) in &task.live {

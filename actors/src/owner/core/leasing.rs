@@ -1,6 +1,6 @@
-//! What the job was lent, by which reign, until when, and what it asks for. Pure: time and words come in.
+//! What the job was lent, in which epoch, until when, and what it asks for.
 //!
-//! Words of a reign that is over count no more. Leases run out when their Scheduler is there and does not renew them; while none
+//! What a Scheduler of an epoch that is over says counts no more. Leases run out when their Scheduler is there and does not renew them; while none
 //! speaks, they go on. What an earlier reign has lent is told to the next one as held, and goes on until that one says what the job has.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::task::Resources;
 
 /// Leases of a job, and its demand.
 #[derive(Debug, Default)]
-pub(crate) struct Leasing {
+pub(super) struct Leasing {
     leases: BTreeMap<LeaseId, Lease>,
     /// The reign that made them.
     epoch: Epoch,
@@ -27,27 +27,27 @@ pub(crate) struct Leasing {
 
 /// Whose demand it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
-    pub(crate) job: JobId,
-    pub(crate) tenant: Arc<str>,
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: Incarnation,
+pub(super) struct Asker {
+    pub(super) job: JobId,
+    pub(super) tenant: Arc<str>,
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
 }
 
 impl Leasing {
     /// Whether a word of this reign counts, where the reign `followed` is followed.
-    pub(crate) fn is_of_now(&self, epoch: Epoch, followed: Epoch) -> bool {
+    pub(super) fn is_of_now(&self, epoch: Epoch, followed: Epoch) -> bool {
         epoch >= self.epoch && epoch >= followed
     }
 
     /// The epoch of the Scheduler that made the leases.
     #[cfg(feature = "simulation")]
-    pub(crate) fn epoch(&self) -> Epoch {
+    pub(super) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     /// The leases that the job has now, all of them.
-    pub(crate) fn leased(&mut self, now: Duration, epoch: Epoch, leases: Vec<Lease>) {
+    pub(super) fn leased(&mut self, now: Duration, epoch: Epoch, leases: Vec<Lease>) {
         self.epoch = epoch;
         let lasts_ms = leases.iter().map(|lease| lease.lasts_ms).max().unwrap_or(0);
         self.end = now + Duration::from_millis(lasts_ms);
@@ -55,7 +55,7 @@ impl Leasing {
     }
 
     /// Ends leases that a Scheduler which `speaks` has not renewed; whether there were any.
-    pub(crate) fn run_out(&mut self, now: Duration, speaks: bool) -> bool {
+    pub(super) fn run_out(&mut self, now: Duration, speaks: bool) -> bool {
         let over = !self.leases.is_empty() && now >= self.end && speaks;
         if over {
             self.leases.clear();
@@ -64,18 +64,18 @@ impl Leasing {
     }
 
     /// What was lent, as the tables of the job count it.
-    pub(crate) fn lent(&self) -> Vec<(NodeId, Incarnation, Resources)> {
+    pub(super) fn lent(&self) -> Vec<(NodeId, Incarnation, Resources)> {
         let lent = |lease: &Lease| (lease.node.clone(), lease.incarnation, lease.resources.clone());
         self.leases.values().map(lent).collect()
     }
 
     /// The job could use this from now on.
-    pub(crate) fn wants(&mut self, demand: Vec<Demand>) {
+    pub(super) fn wants(&mut self, demand: Vec<Demand>) {
         self.demand = demand;
     }
 
     /// The next demand, for the Scheduler of the reign `followed`; `in_use`: what tasks occupy of a lease on a node.
-    pub(crate) fn demand(
+    pub(super) fn demand(
         &mut self,
         asker: Asker,
         followed: Epoch,

@@ -10,7 +10,7 @@ use super::deferred::{DeferredFrees, Freed};
 use super::ending::JobResult;
 use super::{OwnerCore, Surroundings};
 use crate::ids::NodeId;
-use crate::joblog::{Entry, Past};
+use crate::joblog::{Entry, Past, bytes_of};
 use crate::owner::effect::{OwnerEffect, OwnerTimer};
 use crate::protocol::node_manager::NodeMsg;
 
@@ -37,6 +37,8 @@ pub(super) struct Logging {
     noted: u64,
     /// How many of them are durable, or never will be.
     durable: u64,
+    /// Bytes of what the writer of the log has not got yet, about.
+    noted_bytes: u64,
     /// What waits until it is durable.
     deferred: DeferredFrees<JobResult>,
     /// Nodes that are to say what they hold.
@@ -46,9 +48,14 @@ pub(super) struct Logging {
 }
 
 impl Logging {
-    /// Bytes of what waits to be freed, about.
-    pub(super) fn deferred_bytes(&self) -> u64 {
-        self.deferred.bytes()
+    /// Bytes of what waits for the writer of the log, and of what waits to be freed, about.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.noted_bytes + self.deferred.bytes()
+    }
+
+    /// The writer of the log gets what was noted.
+    pub(super) fn handed_over(&mut self) {
+        self.noted_bytes = 0;
     }
 }
 
@@ -77,15 +84,14 @@ impl OwnerCore {
     /// The job begins from its beginning, and nodes may know it from runs of which its log knows nothing, which would be later ones to
     /// them: it is over for them, and begins.
     pub(super) fn forget_earlier_runs(&mut self) {
-        let job = self.place.job;
         for node in self.state.alive_nodes() {
             self.end_at_merger(node.clone());
-            self.tell(&node, NodeMsg::EndJob { job });
+            self.effects.push(OwnerEffect::EndJob { node });
         }
     }
 
     /// A node has said all that it holds, or will not.
-    pub(super) fn heard(&mut self, node: &NodeId) {
+    pub(super) fn has_told_what_it_holds(&mut self, node: &NodeId) {
         self.logging.awaited.remove(node);
         if self.logging.awaited.is_empty() {
             self.settle();
@@ -103,6 +109,7 @@ impl OwnerCore {
     pub(super) fn note(&mut self, entry: Entry) {
         if self.logging.open {
             self.logging.noted += 1;
+            self.logging.noted_bytes += bytes_of(&entry) as u64;
             self.effects.push(OwnerEffect::Append(entry));
         }
     }

@@ -1,4 +1,5 @@
-//! What an Owner decides: one event in, effects out. Pure: no clock, no channels to other actors, no store.
+//! What an Owner decides: one event in, effects out. What it looks at beside its events is in [`Surroundings`]; the only channels that it
+//! has are those on which the program, beside it on its arbiter, waits for answers.
 //!
 //! The [shell](super::shell) feeds it with events and does what comes of them; so does the [simulation](crate::simulation), which runs
 //! this very code in a world of its own. After a batch of events [`OwnerCore::flush`] says what came of all of them: tasks that became
@@ -9,9 +10,9 @@
 //! program.rs   calls of the program, and reading   lanes.rs     what is pushed to Mergers
 //! nodes.rs     what nodes are told                 figures.rs   what nodes count for the job
 //! logging.rs   what is logged and waits for that   ending.rs    how the job ends
-//! deferred.rs  frees that wait for the log
+//! deferred.rs  frees that wait for the log         asking.rs    questions why the job stands still
 //!
-//! state.rs     tasks, objects and sets: calls of the program; the tables themselves are in tables.rs, copy.rs, rare.rs
+//! state.rs     what the program does to tasks, objects and sets; the tables are in tables.rs, object.rs, copy.rs, set.rs, rare.rs
 //! attempts.rs  what nodes report of attempts       lifetime.rs  counting, making and freeing
 //! placing.rs   handing out (placement.rs, offers.rs, reach.rs, retry_placement.rs, run_times.rs, stragglers.rs)
 //! replay.rs    making again what was lost          resume.rs    going on where an earlier run ended
@@ -19,6 +20,7 @@
 //! facts.rs     what the tables say about a wait
 //! ```
 
+mod asking;
 mod attempts;
 mod commit;
 #[cfg(test)]
@@ -70,12 +72,14 @@ mod tables;
 #[cfg(test)]
 mod world_tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::info;
 
+use self::asking::Questions;
+pub(in crate::owner) use self::asking::unanswered;
 use self::deferred::Freed;
 use self::ending::JobEnding;
 use self::figures::JobFigures;
@@ -88,13 +92,11 @@ use self::state::Effect;
 pub(crate) use self::tables::OwnerState;
 use super::effect::{OwnerEffect, OwnerTimer};
 use super::event::OwnerEvent;
-use super::why::Questions;
 use crate::event::{EventKind, NodeFigures, NodeState, Received};
 use crate::ids::{Attempt, CopyId, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
 use crate::joblog::{Entry, LogNews, TaskDone};
 use crate::protocol::node_manager::NodeMsg;
-use crate::protocol::owner::OwnerMsg;
-use crate::protocol::owner::Why;
+use crate::protocol::owner::{OwnerMsg, Why};
 use crate::protocol::scheduler::NodeInfo;
 use crate::shell::Reply;
 
@@ -119,12 +121,6 @@ pub(crate) trait Surroundings {
 
     /// Why the job may not begin, if it may not.
     fn admission(&self) -> Option<String>;
-
-    /// What this node has counted since its process started.
-    fn figures(&self) -> NodeFigures;
-
-    /// What this node has received of others for the job.
-    fn received(&self) -> Vec<Received>;
 }
 
 /// Whose job it is, and where its Owner runs.
@@ -134,17 +130,17 @@ pub(crate) struct OwnerPlace {
     pub(crate) tenant: Arc<str>,
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
-    /// How often nodes say their figures for the job, milliseconds; 0: each half second.
-    pub(crate) sample_ms: u64,
+    /// Who hears of the job's events, if somebody does: how often nodes say their figures for it, milliseconds; 0: each half second.
+    pub(crate) events: Option<u64>,
 }
 
 /// The core of an Owner.
 pub(crate) struct OwnerCore {
     place: OwnerPlace,
-    pub(super) state: OwnerState,
+    state: OwnerState,
     effects: Vec<OwnerEffect>,
     /// The nodes that have been told to watch the job.
-    watching: BTreeSet<NodeId>,
+    watching: HashSet<NodeId>,
     leasing: Leasing,
     /// Whether the Scheduler was asked which nodes there are, and has not answered.
     asking: bool,
@@ -153,9 +149,11 @@ pub(crate) struct OwnerCore {
     recalls: BTreeMap<NodeId, Vec<(TaskId, Attempt)>>,
     lanes: Lanes,
     logging: Logging,
-    pub(super) program: ProgramWaits,
-    pub(super) questions: Questions,
-    pub(super) ending: JobEnding,
+    /// Attempts that could not be sent, and wait for the next second.
+    unsent: Vec<(NodeId, TaskId, Attempt)>,
+    program: ProgramWaits,
+    questions: Questions,
+    ending: JobEnding,
     owner_bytes_peak: u64,
     /// What [`growing_bytes`](Self::growing_bytes) were when all of its memory was counted last.
     counted_bytes: u64,
@@ -167,7 +165,7 @@ impl OwnerCore {
         let mut owner = Self {
             state: OwnerState::new(place.job),
             effects: Vec::new(),
-            watching: BTreeSet::new(),
+            watching: HashSet::new(),
             leasing: Leasing::default(),
             asking: false,
             figures: JobFigures::default(),
@@ -175,6 +173,7 @@ impl OwnerCore {
             recalls: BTreeMap::new(),
             lanes: Lanes::default(),
             logging: Logging::default(),
+            unsent: Vec::new(),
             program: ProgramWaits::default(),
             questions: Questions::new(now),
             ending: JobEnding::default(),
@@ -187,11 +186,12 @@ impl OwnerCore {
         owner
     }
 
-    /// Called once, before the first event; `begins`: what the log of the job knows, if there is one.
-    pub(crate) fn started(&mut self, begins: Option<Beginning>, around: &dyn Surroundings) {
+    /// Called once, before the first event; `begins`: what the log of the job knows, if there is one; `figures`: what this node has counted
+    /// since its process started.
+    pub(crate) fn started(&mut self, begins: Option<Beginning>, figures: NodeFigures) {
         let here = self.place.node.clone();
         // From here on, whatever the NodeManager says later: a job may be over before it does.
-        self.figures.said(&here, around.figures());
+        self.figures.said(&here, figures);
         if begins.as_ref().is_some_and(|begins| begins.forgets) {
             self.forget_earlier_runs();
         }
@@ -211,6 +211,8 @@ impl OwnerCore {
         match event {
             OwnerEvent::Wire(message) => self.message(message, around),
             OwnerEvent::Program(call) => self.called(call),
+            // The one that was told may be the one before.
+            OwnerEvent::NewReign if self.ending.has_begun() => self.say_that_it_is_over(),
             OwnerEvent::NewReign => {
                 self.say_demand(around);
                 self.effects.push(OwnerEffect::LookAtLog);
@@ -222,7 +224,14 @@ impl OwnerCore {
             OwnerEvent::NodeState { node, incarnation, state } => self.node_state(node, incarnation, state, around),
             OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerEvent::Log(news) => self.log_news(news, around),
-            OwnerEvent::Unsent { node, attempt } => self.unsent(&node, attempt),
+            OwnerEvent::Unsent { node, task, attempt, never: None } => self.unsent.push((node, task, attempt)),
+            OwnerEvent::Unsent { node, task, never: Some(reason), .. } => self.state.rejected(&node, task, reason),
+            OwnerEvent::EndUnsent(node) => self.ending.has_said(&node),
+            OwnerEvent::Figures(figures, received) => {
+                let here = self.place.node.clone();
+                self.ending.has_said(&here);
+                self.figured(here, figures, received);
+            }
             OwnerEvent::NotPut(copy) => self.state.not_restored(copy),
             OwnerEvent::Read { read, outcome } => self.was_read(read, outcome),
             OwnerEvent::Doing { question, node, answer } => self.answered(question, node, answer, around),
@@ -242,7 +251,7 @@ impl OwnerCore {
             return;
         }
         if self.ending.has_begun() {
-            return self.close(around);
+            return self.close();
         }
         for effect in self.state.flush() {
             self.translate(effect, around);
@@ -255,12 +264,12 @@ impl OwnerCore {
         if let Some(result) = self.decided() {
             self.end_when_durable(result, around);
         }
-        self.close(around);
     }
 
-    /// What is to be done, in this order.
-    pub(crate) fn effects(&mut self) -> Vec<OwnerEffect> {
-        std::mem::take(&mut self.effects)
+    /// Puts what is to be done, in this order, behind what `effects` has.
+    pub(crate) fn take_effects(&mut self, effects: &mut Vec<OwnerEffect>) {
+        self.logging.handed_over();
+        effects.append(&mut self.effects);
     }
 
     /// The tables.
@@ -280,18 +289,20 @@ impl OwnerCore {
     }
 
     fn emit(&mut self, at: NodeId, kind: EventKind) {
-        self.effects.push(OwnerEffect::Event { at, kind });
+        if self.place.events.is_some() {
+            self.effects.push(OwnerEffect::Event { at, kind });
+        }
     }
 
-    pub(super) fn emit_here(&mut self, kind: EventKind) {
+    fn emit_here(&mut self, kind: EventKind) {
         self.emit(self.place.node.clone(), kind);
     }
 
-    pub(super) fn answer(&mut self, reply: Reply<Why>, why: Why) {
+    fn answer(&mut self, reply: Reply<Why>, why: Why) {
         self.effects.push(OwnerEffect::Answer { reply, why });
     }
 
-    pub(super) fn job(&self) -> JobId {
+    fn job(&self) -> JobId {
         self.place.job
     }
 
@@ -319,10 +330,13 @@ impl OwnerCore {
             OwnerMsg::Inventory { node, incarnation, copies, makers, outputs, last } => {
                 // What came before may have had something freed there.
                 self.flush(around);
+                if self.ending.is_over() {
+                    return;
+                }
                 let held = copies.iter(self.place.job).zip(makers).zip(outputs);
                 self.state.inventory((&node, incarnation), held.map(|((copy, maker), output)| (copy, maker, output)));
                 if last {
-                    self.heard(&node);
+                    self.has_told_what_it_holds(&node);
                 }
             }
             OwnerMsg::SetUnknown { node, set } => self.state.set_unknown(&node, set),
@@ -331,7 +345,7 @@ impl OwnerCore {
             OwnerMsg::TakenOver { .. } => {}
             OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
             OwnerMsg::Leases { epoch, leases, wait } if self.is_of_now(epoch, around) => {
-                self.refused_for(wait);
+                self.waits_for(wait);
                 if let Some(leases) = leases {
                     self.leased(epoch, leases, around);
                 }
@@ -363,8 +377,8 @@ impl OwnerCore {
         match effect {
             Effect::DefineSet { node, set } => self.define_set(&node, set),
             Effect::Run { node, spec } => {
-                let owner = self.place.node.clone();
-                self.tell(&node, NodeMsg::Run { owner, spec: *spec });
+                self.watched_by(&node);
+                self.effects.push(OwnerEffect::Run { node, spec });
             }
             Effect::Recall { node, task, attempt } => self.recalls.entry(node).or_default().push((task, attempt)),
             Effect::Cancel { node, task, attempt } => self.tell(&node, NodeMsg::Cancel { job, task, attempt }),
@@ -399,6 +413,7 @@ impl OwnerCore {
 
     fn tick(&mut self, around: &dyn Surroundings) {
         self.run_out(around);
+        self.hand_out_what_was_unsent();
         self.state.rebalance();
         self.say_demand(around);
         self.count_tables(around);
@@ -421,7 +436,7 @@ impl OwnerCore {
         self.questions.heard_of(&node, state, around.now());
         if matches!(state, NodeState::Dead | NodeState::Left) {
             self.ending.has_said(&node);
-            self.heard(&node);
+            self.has_told_what_it_holds(&node);
             self.state.node_dead(&node, incarnation);
         } else if state == NodeState::Up {
             self.state.node_up(&node, incarnation);
@@ -444,7 +459,7 @@ impl OwnerCore {
 
     /// Bytes that wait to be written into the log, or to be freed when that is done.
     fn waiting_bytes(&self, around: &dyn Surroundings) -> u64 {
-        around.log_bytes() + self.logging.deferred_bytes()
+        around.log_bytes() + self.logging.waiting_bytes()
     }
 
     /// Says what the tables take by now, with what waits for the log; a walk over all tasks, objects and sets.

@@ -22,7 +22,7 @@ impl OwnerCore {
             return;
         }
         self.watching.insert(node.clone());
-        let (job, owner, sample_ms) = (self.place.job, self.place.node.clone(), self.place.sample_ms);
+        let (job, owner, sample_ms) = (self.place.job, self.place.node.clone(), self.place.events.unwrap_or(0));
         let message = NodeMsg::Watch { job, owner, sample_ms };
         self.effects.push(OwnerEffect::Send { node: node.clone(), message });
     }
@@ -33,7 +33,7 @@ impl OwnerCore {
     }
 
     /// Asks a node what these attempts do.
-    pub(in crate::owner) fn ask_doing(
+    pub(super) fn ask_doing(
         &mut self,
         question: u64,
         node: &NodeId,
@@ -44,11 +44,10 @@ impl OwnerCore {
         self.effects.push(OwnerEffect::AskDoing { question, node: node.clone(), attempts, deadline });
     }
 
-    /// A node that cannot be reached is dead or full; Membership tells which. An attempt that it does not get is handed out again.
-    pub(super) fn unsent(&mut self, node: &NodeId, attempt: Option<(TaskId, Attempt)>) {
-        self.ending.has_said(node);
-        if let Some((task, attempt)) = attempt {
-            self.state.recalled((node, self.state.life_of(node)), task, attempt);
+    /// Attempts that could not be sent are handed out again, a while later: who was full may not be any more.
+    pub(super) fn hand_out_what_was_unsent(&mut self) {
+        for (node, task, attempt) in std::mem::take(&mut self.unsent) {
+            self.state.recalled((&node, self.state.life_of(&node)), task, attempt);
         }
     }
 
@@ -113,12 +112,12 @@ impl OwnerCore {
         now
     }
 
-    /// Why the Scheduler does not give what is asked for, if it does not.
-    pub(super) fn refused_for(&mut self, wait: Option<Wait>) {
+    /// The Scheduler says why it does not give what is asked for, if it does not.
+    pub(super) fn waits_for(&mut self, wait: Option<Wait>) {
         if let Some(error) = self.state.refused(wait.as_ref()) {
             self.ending.fail(error);
         }
-        self.questions.refused_for = wait.map(|wait| wait.reason);
+        self.questions.scheduler_waits_for = wait.map(|wait| wait.reason);
     }
 
     pub(super) fn leased(&mut self, epoch: Epoch, leases: Vec<Lease>, around: &dyn Surroundings) {

@@ -12,7 +12,7 @@ use crate::ids::{Incarnation, NodeId};
 
 impl OwnerState {
     /// A node says what it can run.
-    pub(crate) fn offers(&mut self, node: &NodeId, incarnation: Incarnation, functions: BTreeSet<Arc<str>>) {
+    pub(super) fn offers(&mut self, node: &NodeId, incarnation: Incarnation, functions: BTreeSet<Arc<str>>) {
         let index = usize::from(self.node_index(node, incarnation));
         if self.nodes[index].incarnation != incarnation {
             return;
@@ -31,18 +31,18 @@ impl OwnerState {
     }
 
     /// Nodes that are lent to the job and have not said what they can run.
-    pub(crate) fn unheard(&self) -> impl Iterator<Item = &NodeId> {
+    pub(super) fn unheard(&self) -> impl Iterator<Item = &NodeId> {
         let unheard = self.nodes.iter().filter(|node| node.functions.is_none() && !node.leased.0.is_empty());
         unheard.map(|node| &node.id)
     }
 
     /// Whether a node has not been declared dead.
-    pub(crate) fn is_alive(&self, node: &NodeId) -> bool {
+    pub(super) fn is_alive(&self, node: &NodeId) -> bool {
         self.known_node(node).is_some_and(|index| self.nodes[usize::from(index)].alive)
     }
 
     /// The nodes that have not been declared dead.
-    pub(crate) fn alive_nodes(&self) -> Vec<NodeId> {
+    pub(super) fn alive_nodes(&self) -> Vec<NodeId> {
         self.nodes.iter().filter(|node| node.alive).map(|node| node.id.clone()).collect()
     }
 

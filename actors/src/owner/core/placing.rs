@@ -20,7 +20,7 @@ const ATTRACTIVE_BYTES: u64 = 1 << 20;
 
 impl OwnerState {
     /// Hands out what can run, asks for what it needs, and returns everything to be done, in order.
-    pub(crate) fn flush(&mut self) -> Vec<Effect> {
+    pub(super) fn flush(&mut self) -> Vec<Effect> {
         self.ask_for_wanted();
         let mut sets = SetsAt::new();
         for key in self.ready.keys() {
@@ -47,7 +47,7 @@ impl OwnerState {
 
     /// A second has passed: an idle job asks for less, and when some node idles while others queue, what was queued too
     /// deep is taken back.
-    pub(crate) fn rebalance(&mut self) {
+    pub(super) fn rebalance(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.full_ticks = node.full_ticks.saturating_sub(1));
         self.unreachable.fade();
         if self.counts.running == 0 && self.ready.is_empty() && self.demanded.values().any(|n| *n > 1) {
@@ -100,7 +100,7 @@ impl OwnerState {
     }
 
     /// How much of a lease on `node` the tasks there occupy.
-    pub(crate) fn in_use(&self, node: &NodeId, leased: &Resources) -> Resources {
+    pub(super) fn in_use(&self, node: &NodeId, leased: &Resources) -> Resources {
         let Some(index) = self.known_node(node) else { return Resources::default() };
         let mut in_use = Resources::default();
         for ((shape, _), tasks) in &self.nodes[usize::from(index)].in_flight {
@@ -239,7 +239,7 @@ impl OwnerState {
     }
 
     /// A node does not know a set that it should: it is told again before the next attempt that reads it.
-    pub(crate) fn set_unknown(&mut self, node: &NodeId, set: SetId) {
+    pub(super) fn set_unknown(&mut self, node: &NodeId, set: SetId) {
         if let (Some(node), Some(set)) = (self.known_node(node), self.by_set.get(&set)) {
             self.sets[*set].unknown_at(node);
         }
@@ -286,7 +286,7 @@ impl OwnerState {
 
     /// Why the Scheduler does not lend more: an error where tasks wait for slots that no node could ever lend. Such slots are not
     /// asked for any more when nothing waits for them, since it was cancelled, say.
-    pub(crate) fn refused(&mut self, wait: Option<&Wait>) -> Option<JobError> {
+    pub(super) fn refused(&mut self, wait: Option<&Wait>) -> Option<JobError> {
         let wait = wait?;
         let never = wait.never.as_ref()?;
         let is_it = |key: &Key| {

@@ -20,14 +20,14 @@ use crate::owner::event::ReadError;
 use crate::task::{JobError, Output, Parts};
 
 /// Where bytes for the program go.
-type Bytes = oneshot::Sender<Result<Block, JobError>>;
+type BytesTo = oneshot::Sender<Result<Block, JobError>>;
 
 /// Who waits, and for what of an object.
 enum Waiter {
     Notify(Notify),
     Stream(Teller<Result<Option<ObjectId>, JobError>>),
     Stat(oneshot::Sender<Result<Output, JobError>>),
-    Get { parts: Parts, answer: Bytes },
+    Get { parts: Parts, answer: BytesTo },
 }
 
 /// A copy of which parts are being brought to the program.
@@ -37,12 +37,12 @@ struct Reading {
     /// The other node that has it.
     from: Option<NodeId>,
     since: Duration,
-    answer: Bytes,
+    answer: BytesTo,
 }
 
 /// What the program waits for.
 #[derive(Default)]
-pub(in crate::owner) struct ProgramWaits {
+pub(super) struct ProgramWaits {
     waiters: HashMap<Tracker, Waiter>,
     last_tracker: Tracker,
     reads: BTreeMap<u64, Reading>,
@@ -60,30 +60,30 @@ impl ProgramWaits {
         self.last_tracker
     }
 
-    /// One more queue, or one that is known.
-    fn counts(&mut self, queue: Weak<AtomicU64>) {
+    /// Answers go into this queue from now on, or have before.
+    fn answers_into(&mut self, queue: Weak<AtomicU64>) {
         self.unread.entry(queue.as_ptr() as usize).or_insert(queue);
     }
 
     /// How often the program has called.
-    pub(in crate::owner) fn calls(&self) -> u64 {
+    pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
     /// Questions of the program that are not answered; streams are none, they are read when there is something.
-    pub(in crate::owner) fn open_questions(&self) -> u64 {
+    pub(super) fn unanswered(&self) -> u64 {
         let waits = self.waiters.values().filter(|waiter| !matches!(waiter, Waiter::Stream(_)));
         waits.count() as u64
     }
 
     /// Answers that the program has not taken.
-    pub(in crate::owner) fn unread(&mut self) -> u64 {
+    pub(super) fn unread(&mut self) -> u64 {
         self.unread.retain(|_, count| count.strong_count() > 0);
         self.unread.values().filter_map(Weak::upgrade).map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Objects that are being brought to the program, from which other node and for how long.
-    pub(in crate::owner) fn reads(&self, now: Duration) -> Vec<(ObjectId, NodeId, Duration)> {
+    pub(super) fn reads(&self, now: Duration) -> Vec<(ObjectId, NodeId, Duration)> {
         let read = |reading: &Reading| {
             let (object, _) = ObjectId::of_copy(reading.copy);
             Some((object, reading.from.clone()?, now.saturating_sub(reading.since)))
@@ -106,7 +106,7 @@ impl OwnerCore {
                 self.state.track_made(object, tracker);
             }
             ProgramCall::TrackStream { task, queue } => {
-                self.program.counts(queue.unread());
+                self.program.answers_into(queue.unread());
                 let tracker = self.program.wait(Waiter::Stream(queue));
                 self.state.track_stream(task, tracker);
             }
@@ -149,7 +149,7 @@ impl OwnerCore {
         match self.program.waiters.remove(&tracker) {
             Some(Waiter::Notify(Notify::Once(answer))) => drop(answer.send(outcome)),
             Some(Waiter::Notify(Notify::Queue(queue))) => {
-                self.program.counts(queue.unread());
+                self.program.answers_into(queue.unread());
                 queue.send((object, outcome));
             }
             Some(Waiter::Get { parts, answer }) => match outcome {
@@ -184,13 +184,13 @@ impl OwnerCore {
     }
 
     /// The program gets the bytes of an object when it is there.
-    fn wait_to_get(&mut self, object: ObjectId, parts: Parts, answer: Bytes) {
+    fn wait_to_get(&mut self, object: ObjectId, parts: Parts, answer: BytesTo) {
         let tracker = self.program.wait(Waiter::Get { parts, answer });
         self.state.track(object, tracker);
     }
 
     /// Brings the bytes of an object to the program: they are here, on disk here, or elsewhere.
-    fn get(&mut self, object: ObjectId, parts: Parts, answer: Bytes, around: &dyn Surroundings) {
+    fn get(&mut self, object: ObjectId, parts: Parts, answer: BytesTo, around: &dyn Surroundings) {
         let Some((output, node, copy)) = self.state.lookup(object) else {
             // Released, or lost since it was found: whoever waits is told, or waits on.
             return self.wait_to_get(object, parts, answer);

@@ -35,18 +35,18 @@ const REPLAYS_MAX: u32 = 20;
 
 impl OwnerState {
     /// The Owner says where it is itself.
-    pub(crate) fn is_at_home(&mut self, node: &NodeId, incarnation: Incarnation) {
+    pub(super) fn is_at_home(&mut self, node: &NodeId, incarnation: Incarnation) {
         self.home = Some(self.node_index(node, incarnation));
     }
 
     /// Size, rows and hash of an object that was made, whether or not it is there still.
-    pub(crate) fn stat(&self, object: ObjectId) -> Option<Output> {
+    pub(super) fn stat(&self, object: ObjectId) -> Option<Output> {
         let object = &self.objects[self.object_of(object)?];
         object.was_made().then_some(object.output())
     }
 
     /// The bytes of small outputs that a completion brought.
-    pub(crate) fn values(&mut self, task: TaskId, attempt: Attempt, values: &[(u32, Bytes)]) {
+    pub(super) fn values(&mut self, task: TaskId, attempt: Attempt, values: &[(u32, Bytes)]) {
         for (index, bytes) in values {
             // Of an attempt that does not count no copy does.
             if let Some((object, _)) = self.that_counts(task.output(*index), attempt.makes()) {
@@ -56,7 +56,7 @@ impl OwnerState {
     }
 
     /// A node died or left.
-    pub(crate) fn node_dead(&mut self, node: &NodeId, incarnation: Incarnation) {
+    pub(super) fn node_dead(&mut self, node: &NodeId, incarnation: Incarnation) {
         let Some(index) = self.known_node(node) else { return };
         let view = &mut self.nodes[usize::from(index)];
         if !view.alive || view.incarnation > incarnation {
@@ -67,7 +67,7 @@ impl OwnerState {
     }
 
     /// A node is there: back from the dead, or in a new life. What it still has may spare work.
-    pub(crate) fn node_up(&mut self, node: &NodeId, incarnation: Incarnation) {
+    pub(super) fn node_up(&mut self, node: &NodeId, incarnation: Incarnation) {
         // One that is new may have worked for an earlier run.
         if self.numbering.run > 0 {
             self.may_be_dead(node);
@@ -88,7 +88,7 @@ impl OwnerState {
     /// The session with a node was made anew: an unknown end of what this life of it was told, and of what it said, is lost.
     /// So no attempt there counts (none of them has failed), what it holds is lost until it says that it has it. Sessions are
     /// made anew with a new life, which holds little; were that so with others, an inventory should be taken first.
-    pub(crate) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
+    pub(super) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
         let Some(index) = self.known_node(node) else { return };
         let view = &self.nodes[usize::from(index)];
         if view.incarnation < incarnation {
@@ -264,7 +264,7 @@ impl OwnerState {
     }
 
     /// The Owner could not put it back.
-    pub(crate) fn not_restored(&mut self, copy: CopyId) {
+    pub(super) fn not_restored(&mut self, copy: CopyId) {
         let (object, number) = ObjectId::of_copy(copy);
         if let Some((index, _)) = number.and_then(|number| self.that_counts(object, number)) {
             self.objects[index].forget_bytes();
@@ -384,7 +384,7 @@ impl OwnerState {
     }
 
     /// The program could not be given this copy of an object.
-    pub(crate) fn unreadable(&mut self, copy: CopyId) {
+    pub(super) fn unreadable(&mut self, copy: CopyId) {
         let (object, number) = ObjectId::of_copy(copy);
         if let Some((index, at)) = number.and_then(|number| self.that_counts(object, number)) {
             self.out_of_our_reach(index, at);
@@ -406,7 +406,7 @@ impl OwnerState {
 
     /// What a node that is back holds of this job: copies, for each the one that an attempt made whose bytes it has, and what it is. What
     /// is missing is taken; what does not count is freed.
-    pub(crate) fn inventory(
+    pub(super) fn inventory(
         &mut self,
         from: (&NodeId, Incarnation),
         held: impl Iterator<Item = (CopyId, u32, Output)>,

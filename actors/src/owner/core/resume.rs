@@ -87,7 +87,7 @@ impl Resumed {
 
 impl OwnerState {
     /// The job was run before. Nodes that are named and not known by now are held to be dead.
-    pub(crate) fn resume(&mut self, past: Past) {
+    pub(super) fn resume(&mut self, past: Past) {
         self.numbering.run = past.runs;
         if self.numbering.run >= CopyNumber::RUNS {
             let reason = format!("the job was begun {} times, and no number is left for another run", CopyNumber::RUNS);

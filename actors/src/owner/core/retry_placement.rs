@@ -34,7 +34,7 @@ pub(super) struct Tried {
 
 impl OwnerState {
     /// A node says what could be lent there.
-    pub(crate) fn could_lend(&mut self, node: &NodeId, incarnation: Incarnation, resources: Resources) {
+    pub(super) fn could_lend(&mut self, node: &NodeId, incarnation: Incarnation, resources: Resources) {
         let index = usize::from(self.node_index(node, incarnation));
         if self.nodes[index].incarnation == incarnation {
             self.nodes[index].could_lend = resources;

@@ -1,12 +1,6 @@
 //! The truth about a job: tasks, objects, sets, references, attempts. Pure: what happened goes in, effects come out.
 //!
-//! Life of a task: *waiting* for arguments -> *ready* for a slot -> *running* (one or more live attempts) -> *done*, or
-//! *failed*. Life of the value of an object: see [`Copy`].
-//!
-//! An object has two counts. *References* (handles of the program, sets, tasks that have not completed) keep its value;
-//! *lineage* (tasks and sets whose own outputs or members could be asked for again) keeps its description. When both
-//! are zero for all outputs of a task, the task is *retired*: only its id is remembered. A completed task stays
-//! completed; who needs a value that was freed makes it run again (law 2).
+//! The states of tasks, objects and sets are drawn in the module of the [Owner](crate::owner).
 //!
 //! The program's calls are here; what nodes report is in `attempts` and, of tasks that take too long, in `stragglers`;
 //! counting is in `lifetime`, handing out in `placing`, the tables themselves in `tables`.
@@ -78,7 +72,7 @@ pub(crate) enum Effect {
 
 impl OwnerState {
     /// A task is wanted; its outputs get one reference each. A description that is known is the same task.
-    pub(crate) fn submit(&mut self, id: TaskId, description: Description) {
+    pub(super) fn submit(&mut self, id: TaskId, description: Description) {
         self.counts.submitted += 1;
         if let Some(task) = self.find_task(id) {
             return self.submit_again(task, &description);
@@ -188,7 +182,7 @@ impl OwnerState {
     }
 
     /// The program put a copy of `object` on its node; it gets one reference.
-    pub(crate) fn put(
+    pub(super) fn put(
         &mut self,
         (object, number): (ObjectId, CopyNumber),
         output: Output,
@@ -214,7 +208,7 @@ impl OwnerState {
     }
 
     /// Somebody waits for an object.
-    pub(crate) fn track(&mut self, object: ObjectId, tracker: Tracker) {
+    pub(super) fn track(&mut self, object: ObjectId, tracker: Tracker) {
         let Some(index) = self.object_of(object) else {
             let outcome = Err(JobError::program(format!("object {object} was released")));
             return self.effects.push(Effect::Resolved { tracker, object, outcome });
@@ -233,7 +227,7 @@ impl OwnerState {
     }
 
     /// Somebody wants to know that an object was made, and not its value: it may be gone by now.
-    pub(crate) fn track_made(&mut self, object: ObjectId, tracker: Tracker) {
+    pub(super) fn track_made(&mut self, object: ObjectId, tracker: Tracker) {
         match self.object_of(object) {
             Some(index) if self.objects[index].was_made() => {
                 self.effects.push(Effect::Resolved { tracker, object, outcome: Ok(()) });
@@ -243,7 +237,7 @@ impl OwnerState {
     }
 
     /// Somebody reads the outputs of a streaming task; those sealed before are given at once.
-    pub(crate) fn track_stream(&mut self, id: TaskId, tracker: Tracker) {
+    pub(super) fn track_stream(&mut self, id: TaskId, tracker: Tracker) {
         let Some(task) = self.find_task(id) else {
             let error = JobError::program(format!("stream {id} was released"));
             return self.effects.push(Effect::Streamed { tracker, item: Err(error) });
@@ -275,7 +269,7 @@ impl OwnerState {
     }
 
     /// The program made a set; it gets one reference, and so does each member. The same list is the same set.
-    pub(crate) fn make_set(&mut self, id: SetId, members: &[ObjectId], exchange: Option<Exchange>) {
+    pub(super) fn make_set(&mut self, id: SetId, members: &[ObjectId], exchange: Option<Exchange>) {
         if let Some(set) = self.by_set.get(&id).copied() {
             // Its last reference may be gone while a task remembers it: then its members are wanted again.
             self.reference_set(set);
@@ -308,26 +302,26 @@ impl OwnerState {
     }
 
     /// One reference of the program to an object is gone.
-    pub(crate) fn release_object(&mut self, object: ObjectId) {
+    pub(super) fn release_object(&mut self, object: ObjectId) {
         if let Some(index) = self.object_of(object) {
             self.unreference_object(index);
         }
     }
 
     /// One reference of the program to a stream is gone.
-    pub(crate) fn release_stream(&mut self, task: TaskId) {
+    pub(super) fn release_stream(&mut self, task: TaskId) {
         self.release_object(marker(task));
     }
 
     /// One reference of the program to a set is gone.
-    pub(crate) fn release_set(&mut self, set: SetId) {
+    pub(super) fn release_set(&mut self, set: SetId) {
         if let Some(index) = self.by_set.get(&set).copied() {
             self.unreference_set(index);
         }
     }
 
     /// The program no longer wants a task; whoever waits for it is told so. Done tasks stay done.
-    pub(crate) fn cancel(&mut self, id: TaskId) {
+    pub(super) fn cancel(&mut self, id: TaskId) {
         let Some(task) = self.find_task(id) else { return };
         for index in 0..self.tasks[task].outputs {
             self.resumed.was_cancelled(id.output(index));
@@ -338,19 +332,19 @@ impl OwnerState {
     }
 
     /// The program no longer wants the task that makes an object.
-    pub(crate) fn cancel_maker(&mut self, object: ObjectId) {
+    pub(super) fn cancel_maker(&mut self, object: ObjectId) {
         if let Some(task) = self.object_of(object).and_then(|index| self.objects[index].task) {
             self.cancel(self.tasks[task].id);
         }
     }
 
     /// Nodes that hold an object; empty while it does not exist.
-    pub(crate) fn locations(&self, object: ObjectId) -> Vec<NodeId> {
+    pub(super) fn locations(&self, object: ObjectId) -> Vec<NodeId> {
         self.lookup(object).map(|(_, node, _)| node).into_iter().collect()
     }
 
     /// Where an object that exists is.
-    pub(crate) fn where_is(&self, object: ObjectId) -> Option<Whereabouts> {
+    pub(super) fn where_is(&self, object: ObjectId) -> Option<Whereabouts> {
         let object = &self.objects[self.object_of(object)?];
         object.is_here().then(|| self.whereabouts(object))
     }

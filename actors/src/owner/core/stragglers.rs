@@ -45,7 +45,7 @@ const QUIET: Duration = Duration::from_secs(1);
 
 impl OwnerState {
     /// A node says what it has been running for a while; the later replaces the earlier.
-    pub(crate) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
+    pub(super) fn still_running(&mut self, from: &NodeId, running: &[StillRunning]) {
         let Some(node) = self.known_node(from) else { return };
         let told = |running: &StillRunning| {
             let (before, now) = (self.told_running(running.task, running.attempt, node), running.micros);
@@ -111,7 +111,7 @@ impl OwnerState {
 
     /// The program can do without the task that makes this object, as long as that is not done: who waits for it is told that
     /// it was cancelled, should it be overdue.
-    pub(crate) fn may_give_up(&mut self, object: ObjectId) {
+    pub(super) fn may_give_up(&mut self, object: ObjectId) {
         if let Some(task) = self.object_of(object).and_then(|object| self.objects[object].task) {
             self.tasks[task].dispensable = true;
         }

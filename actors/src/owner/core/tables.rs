@@ -253,7 +253,7 @@ pub(crate) struct OwnerState {
 }
 
 impl OwnerState {
-    pub(crate) fn new(job: JobId) -> Self {
+    pub(super) fn new(job: JobId) -> Self {
         Self {
             job,
             tasks: Arena::default(),
@@ -293,7 +293,7 @@ impl OwnerState {
     }
 
     /// Members of a set and where each is, by position, and which version that is.
-    pub(crate) fn set_members(&self, set: SetId) -> (u32, Vec<(ObjectId, Whereabouts)>) {
+    pub(super) fn set_members(&self, set: SetId) -> (u32, Vec<(ObjectId, Whereabouts)>) {
         let Some(set) = self.by_set.get(&set) else { return (0, Vec::new()) };
         let members = self.sets[*set].members.iter().map(|member| &self.objects[*member]);
         (self.sets[*set].version(), members.map(|object| (object.id, self.whereabouts(object))).collect())
@@ -377,12 +377,12 @@ impl OwnerState {
     }
 
     /// Bytes of the entries alone, which are quickly counted.
-    pub(crate) fn entries_bytes(&self) -> u64 {
+    pub(super) fn entries_bytes(&self) -> u64 {
         (self.tasks.bytes() + self.objects.bytes() + self.sets.bytes()) as u64
     }
 
     /// Bytes that these tables take: entries, hash tables, and the heap behind each task.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         // glibc rounds to 16 and adds 8.
         let heap = |bytes: usize| if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) };
         let behind: usize = self
@@ -443,7 +443,7 @@ impl OwnerState {
     }
 
     /// Which life of a node is known.
-    pub(crate) fn life_of(&self, node: &NodeId) -> Incarnation {
+    pub(super) fn life_of(&self, node: &NodeId) -> Incarnation {
         self.known_node(node).map_or(Incarnation(0), |node| self.nodes[usize::from(node)].incarnation)
     }
 

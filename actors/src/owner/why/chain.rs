@@ -36,11 +36,11 @@ impl StageFacts {
 
 /// An attempt that a node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AttemptFacts {
-    pub(crate) stage: Arc<str>,
-    pub(crate) task: TaskId,
-    pub(crate) attempt: Attempt,
-    pub(crate) node: NodeId,
+pub(in crate::owner) struct AttemptFacts {
+    pub(in crate::owner) stage: Arc<str>,
+    pub(in crate::owner) task: TaskId,
+    pub(in crate::owner) attempt: Attempt,
+    pub(in crate::owner) node: NodeId,
 }
 
 /// What a node answered, or why it did not.

@@ -25,7 +25,7 @@ const BYTES_MIN: u64 = 1 << 20;
 
 /// What a look at the job gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(in crate::owner) enum Look {
     /// Nothing to say.
     Fine,
     /// It has been quiet for so long, and it is time to say so.
@@ -36,7 +36,7 @@ pub(crate) enum Look {
 
 /// The watchdog of a job.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub(in crate::owner) struct Watchdog {
     seen: Moved,
     /// The last progress that was not bytes alone.
     worked_at: Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(crate) fn new(now: Duration) -> Self {
+    pub(in crate::owner) fn new(now: Duration) -> Self {
         Self {
             seen: Moved::default(),
             worked_at: now,
@@ -70,19 +70,19 @@ impl Watchdog {
     }
 
     /// A stream has one more output.
-    pub(crate) fn output(&mut self) {
+    pub(in crate::owner) fn output(&mut self) {
         self.outputs += 1;
     }
 
     /// A node says which attempts run there.
-    pub(crate) fn runs(&mut self, node: &NodeId, running: &[StillRunning]) {
+    pub(in crate::owner) fn runs(&mut self, node: &NodeId, running: &[StillRunning]) {
         let now: BTreeSet<_> = running.iter().map(|running| (running.task, running.attempt)).collect();
         let before = self.runs.insert(node.clone(), now.clone()).unwrap_or_default();
         self.begun += now.difference(&before).count() as u64;
     }
 
     /// A node says what it has counted for the job.
-    pub(crate) fn figures(&mut self, node: &NodeId, figures: &NodeFigures) {
+    pub(in crate::owner) fn figures(&mut self, node: &NodeId, figures: &NodeFigures) {
         let bytes = figures.received_bytes
             + figures.sent_bytes
             + figures.spilled_bytes
@@ -94,12 +94,12 @@ impl Watchdog {
     }
 
     /// What has moved so far, with `finished` tasks.
-    pub(crate) fn moved(&self, finished: u64) -> Moved {
+    pub(in crate::owner) fn moved(&self, finished: u64) -> Moved {
         Moved { finished, outputs: self.outputs, begun: self.begun, bytes: self.bytes.values().sum() }
     }
 
     /// A second has passed; `calls`: how often the program has called the futures API.
-    pub(crate) fn look(&mut self, now: Duration, finished: u64, calls: u64) -> Look {
+    pub(in crate::owner) fn look(&mut self, now: Duration, finished: u64, calls: u64) -> Look {
         if calls != self.calls {
             (self.calls, self.called_at) = (calls, now);
         }
@@ -129,12 +129,12 @@ impl Watchdog {
     }
 
     /// For how long nothing has moved.
-    pub(crate) fn still(&self, now: Duration) -> Duration {
+    pub(in crate::owner) fn still(&self, now: Duration) -> Duration {
         now.saturating_sub(self.moved_at)
     }
 
     /// For how long the program has called nothing, to the second.
-    pub(crate) fn idle(&self, now: Duration) -> Duration {
+    pub(in crate::owner) fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(self.called_at)
     }
 }

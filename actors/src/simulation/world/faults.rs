@@ -136,7 +136,7 @@ impl World {
     /// Everything is mended, and nothing goes wrong any more.
     pub(super) fn heal(&mut self) {
         self.note(None, || "everything is mended".to_owned());
-        self.healed = true;
+        (self.healed, self.common.full) = (true, 0);
         self.no_fetch.clear();
         if !self.server.up {
             self.server.start();
