@@ -18,7 +18,7 @@ use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId};
 use crate::node_manager::{Flags, Key};
 
-use crate::scheduler::SchedulerLink;
+use crate::scheduler::{SchedulerEvent, SchedulerLink};
 use crate::task::{JobError, Output, Parts, TaskSpec};
 
 /// A message to an actor of a node, as it travels in a session.
@@ -38,13 +38,11 @@ pub(super) enum Answer {
 }
 
 /// A moment that somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Timer {
     Membership,
     Election,
-    Scheduler,
-    Gathered,
-    Look,
+    Scheduler(SchedulerEvent),
     Register,
     Manager,
     Owner,

@@ -365,14 +365,9 @@ impl Process {
                 cx!(self, around, done).after(wakeup.clamp(TICK_MIN, TICK_MAX), Timer::Membership);
             }
             Timer::Election => self.campaign(election::Event::Tick, around, done),
-            Timer::Scheduler | Timer::Gathered | Timer::Look => {
-                let message = match timer {
-                    Timer::Scheduler => SchedulerEvent::Tick,
-                    Timer::Gathered => SchedulerEvent::Gathered,
-                    _ => SchedulerEvent::Look,
-                };
+            Timer::Scheduler(event) => {
                 let mut cx = cx!(self, around, done);
-                self.life.scheduler.handle(message, &mut cx);
+                self.life.scheduler.handle(event, &mut cx);
             }
             Timer::Register => {
                 self.register(false, around, done);
