@@ -9,18 +9,19 @@
 //! ```text
 //! world.rs      event queue, sessions, faults           chaos.rs   what goes wrong, and when, by seed
 //! node.rs       a process: its lives, Membership, Host  server.rs  the lease and the log, durable a while later
-//! scheduler.rs  Scheduler and campaign                  store.rs   objects of a node
+//! scheduler.rs  Scheduler                               store.rs   objects of a node
 //! manager.rs    NodeManager                             program.rs programs, and the right value of each object
 //! owner.rs      Owner, its log, its program             oracle.rs  what must hold
 //! ```
 //!
 //! # What is a mirror
 //! The shells of the actors need a runtime, so their message loops are written again here, line by line, without it: `owner.rs` of
-//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `scheduler.rs` of `election/campaign.rs`;
-//! `node.rs` of `membership/actor.rs`, `host/` and what `node/` does with lives. Who changes one of those changes its mirror. Decisions
-//! are not mirrored: one that is found in a shell moves to a core.
+//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `node.rs` of `membership/actor.rs`, `host/`
+//! and what `node/` does with lives. Who changes one of those changes its mirror. Decisions are not mirrored: one that is found in a shell
+//! moves to a core.
 //!
-//! The Scheduler has no mirror: what its core wants done is performed by its shell there, and by `scheduler.rs` here.
+//! The Scheduler and its campaign have no mirror: what their cores want done is performed by their shells there, and by `scheduler.rs` and
+//! `node.rs` here.
 //!
 //! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
 //!

@@ -14,11 +14,12 @@ use super::manager::Manager;
 use super::oracle::Oracle;
 use super::owner::{JobResult, Outcome, Owner, Run};
 use super::program::{Job, PROGRAM, functions};
-use super::scheduler::{Campaign, Scheduler, Word};
+use super::scheduler::Scheduler;
 use super::server::{Answered, Question};
 use super::store::Store;
 use super::world::Session;
-use crate::election::state as election;
+use crate::election::state::Answer as LeaseAnswer;
+use crate::election::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
 use crate::event::NodeState;
 use crate::protocol::host::HostMsg;
 use crate::protocol::membership::{Beat, Figures, Health};
@@ -102,7 +103,7 @@ pub(super) struct Life {
     pub(super) membership: Membership,
     over: bool,
     pub(super) scheduler: Scheduler,
-    campaign: Campaign,
+    campaign: CampaignCore,
     pub(super) manager: Manager,
     hosting: Hosting,
     reigns: watch::Receiver<Option<Reign>>,
@@ -293,9 +294,15 @@ impl Process {
         let Some(who) = self.life.asked.remove(&number) else { return };
         match who {
             Who::Election => {
-                if let Some(answer) = self.life.campaign.answer(&answered) {
-                    self.campaign(election::Event::Answered(answer), around, done);
-                }
+                let event = match answered {
+                    Answered::Written(revision) => CampaignEvent::Answered(LeaseAnswer::Written(revision)),
+                    Answered::Refused => CampaignEvent::Answered(LeaseAnswer::Refused),
+                    Answered::Lease(found) => {
+                        CampaignEvent::Found(found.map(|(says, revision)| (says.into_bytes(), revision)))
+                    }
+                    _ => CampaignEvent::Answered(LeaseAnswer::Lost),
+                };
+                self.campaign(event, around, done);
             }
             Who::Look => {
                 let mut cx = cx!(self, around, done);
@@ -340,19 +347,41 @@ impl Process {
         }
     }
 
-    fn campaign(&mut self, event: election::Event, around: &mut Around<'_>, done: &mut Done) {
-        let words = self.life.campaign.on(event, &mut cx!(self, around, done));
-        for word in words {
-            let speaks = matches!(word, Word::Reign { .. });
-            let message = match word {
-                Word::Reign { epoch, until, succeeds } => SchedulerEvent::Reign { epoch, until, succeeds },
-                Word::StepDown => SchedulerEvent::StepDown,
-            };
+    fn campaign(&mut self, event: CampaignEvent, around: &mut Around<'_>, done: &mut Done) {
+        self.life.campaign.on(event, around.now);
+        for effect in self.life.campaign.effects() {
             let mut cx = cx!(self, around, done);
-            self.life.scheduler.handle(message, &mut cx);
-            if speaks && self.link.reign().is_some_and(|reign| reign.node == *around.name) {
-                self.membership(MembershipEvent::Speak, around, done);
+            match effect {
+                CampaignEffect::Ask(question, deadline) => {
+                    let question = match question {
+                        LeaseQuestion::Create(says) => Question::Create(says),
+                        LeaseQuestion::Update(says, revision) => Question::Update(says, revision),
+                        LeaseQuestion::Look => Question::Get,
+                        // This world's server is not emptied.
+                        LeaseQuestion::Make => continue,
+                    };
+                    cx.ask(Who::Election, question, deadline);
+                }
+                CampaignEffect::Tell(event) => self.life.scheduler.handle(event, &mut cx),
+                CampaignEffect::Follow(reign) => {
+                    cx.note(|| format!("is the scheduler of epoch {}", reign.epoch.0));
+                    self.link.follow(&reign);
+                }
+                CampaignEffect::EndOwn => {
+                    cx.note(|| "no longer the scheduler".to_owned());
+                    self.link.end_own();
+                }
+                CampaignEffect::Speak => self.membership(MembershipEvent::Speak, around, done),
+                // Nobody leaves in order, and nobody looks for the Scheduler but by what nodes say.
+                CampaignEffect::Release(_)
+                | CampaignEffect::Serve(_)
+                | CampaignEffect::Withdraw
+                | CampaignEffect::Explain(_)
+                | CampaignEffect::Fail(_) => {}
             }
+        }
+        if let Some(at) = self.life.campaign.next_wakeup() {
+            cx!(self, around, done).after(at.saturating_sub(around.now), Timer::Election);
         }
     }
 
@@ -364,7 +393,7 @@ impl Process {
                 let wakeup = self.life.membership.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(around.now));
                 cx!(self, around, done).after(wakeup.clamp(TICK_MIN, TICK_MAX), Timer::Membership);
             }
-            Timer::Election => self.campaign(election::Event::Tick, around, done),
+            Timer::Election => self.campaign(CampaignEvent::Tick, around, done),
             Timer::Scheduler(event) => {
                 let mut cx = cx!(self, around, done);
                 self.life.scheduler.handle(event, &mut cx);
@@ -511,7 +540,7 @@ impl Process {
                 self.register(true, around, done);
             }
             self.tell_owner(OwnerEvent::NewReign, around, done);
-            self.campaign(election::Event::Heard(self.link.epoch()), around, done);
+            self.campaign(CampaignEvent::Heard(self.link.epoch()), around, done);
             if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
                 self.list(around, done);
             }
@@ -558,13 +587,14 @@ impl Life {
         let mut manager = Manager::new(slots);
         manager.started(&mut cx);
         cx.after(TICK_MIN, Timer::Membership);
+        cx.after(Duration::ZERO, Timer::Election);
         cx.after(Duration::from_millis(20), Timer::Register);
         Self {
             incarnation,
             membership,
             over: false,
             scheduler: Scheduler::new(around.common.job, &mut cx),
-            campaign: Campaign::new(around.name, incarnation, &mut cx),
+            campaign: CampaignCore::new((around.name, incarnation), "sim", 0, around.now),
             manager,
             hosting: Hosting::No,
             reigns: link.changes(),

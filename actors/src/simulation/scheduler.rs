@@ -1,5 +1,4 @@
-//! The Scheduler of a node and its campaign: the core of the Scheduler, of which the effects are performed here, and a mirror of the shell of
-//! the campaign (`election/campaign.rs`).
+//! The Scheduler of a node: its core, of which the effects are performed here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +6,15 @@ use std::time::Duration;
 use super::acts::{Answer, Cx, Message, Timer, Who};
 use super::program::PROGRAM;
 use super::server::{Answered, Question};
-use crate::election::state::{self as election, ElectionOptions};
 use crate::protocol::host::HostMsg;
 use crate::protocol::node_manager::NodeMsg;
-use crate::protocol::scheduler::Reign;
 
-use crate::ids::{Epoch, Incarnation, JobId, NodeId};
+use crate::ids::{Epoch, JobId};
 
 use crate::scheduler::{SchedulerCore, SchedulerEffect, SchedulerEvent, SchedulerOptions, State};
 
 /// How long the server may take to say which jobs are not over.
 const LOOK_DEADLINE: Duration = Duration::from_secs(5);
-const LEASE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The actor.
 pub(super) struct Scheduler {
@@ -92,76 +88,5 @@ impl Scheduler {
                 SchedulerEffect::LookForUnfinished => cx.ask(Who::Look, Question::Unfinished, LOOK_DEADLINE),
             }
         }
-    }
-}
-
-/// A candidate at work.
-pub(super) struct Campaign {
-    state: election::State,
-    me: String,
-}
-
-/// What the campaign wants of others on its node.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    Reign { epoch: Epoch, until: Duration, succeeds: bool },
-    StepDown,
-}
-
-impl Campaign {
-    pub(super) fn new(node: &NodeId, Incarnation(incarnation): Incarnation, cx: &mut Cx<'_>) -> Self {
-        cx.after(Duration::ZERO, Timer::Election);
-        Self { state: election::State::new(ElectionOptions::default(), 0, cx.now), me: format!("{node} {incarnation}") }
-    }
-
-    /// Takes an event in; what others are to be told.
-    pub(super) fn on(&mut self, event: election::Event, cx: &mut Cx<'_>) -> Vec<Word> {
-        let mut effects = Vec::new();
-        self.state.on(cx.now, event, &mut effects);
-        let mut words = Vec::new();
-        for effect in effects {
-            let question = match effect {
-                election::Effect::Create => Question::Create(self.me.clone()),
-                election::Effect::Update(revision) => Question::Update(self.me.clone(), revision),
-                election::Effect::Look => Question::Get,
-                election::Effect::Release(revision) => Question::Delete(revision),
-                // This world's server is not emptied.
-                election::Effect::Make => continue,
-                election::Effect::Reign { epoch, until, succeeds } => {
-                    cx.note(|| format!("is the scheduler of epoch {}", epoch.0));
-                    cx.link.follow(&Reign { epoch, node: cx.me.clone() });
-                    words.push(Word::Reign { epoch, until, succeeds });
-                    continue;
-                }
-                election::Effect::Extend(until) => {
-                    let extended = self.state.reign().map(|epoch| Word::Reign { epoch, until, succeeds: true });
-                    words.extend(extended);
-                    continue;
-                }
-                election::Effect::StepDown(why) => {
-                    cx.note(|| format!("no longer the scheduler: {}", why.text()));
-                    cx.link.end_own();
-                    words.push(Word::StepDown);
-                    continue;
-                }
-            };
-            cx.ask(Who::Election, question, LEASE_DEADLINE);
-        }
-        if let Some(at) = self.state.next_wakeup() {
-            cx.after(at.saturating_sub(cx.now), Timer::Election);
-        }
-        words
-    }
-
-    /// An answer of the server, as the candidate takes it.
-    pub(super) fn answer(&self, answered: &Answered) -> Option<election::Answer> {
-        Some(match answered {
-            Answered::Written(revision) => election::Answer::Written(*revision),
-            Answered::Refused => election::Answer::Refused,
-            Answered::Lease(Some((holder, revision))) if *holder == self.me => election::Answer::Ours(*revision),
-            Answered::Lease(other) => election::Answer::NotOurs(other.as_ref().map(|(_, revision)| *revision)),
-            Answered::Lost => election::Answer::Lost,
-            _ => return None,
-        })
     }
 }
