@@ -16,6 +16,7 @@ use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 
 use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId};
+use crate::membership::MembershipEvent;
 use crate::node_manager::{Flags, Key};
 
 use crate::scheduler::{SchedulerEvent, SchedulerLink};
@@ -40,7 +41,7 @@ pub(super) enum Answer {
 /// A moment that somebody waits for.
 #[derive(Debug, PartialEq)]
 pub(super) enum Timer {
-    Membership,
+    Membership(MembershipEvent),
     Election,
     Scheduler(SchedulerEvent),
     Register,

@@ -16,12 +16,11 @@
 //!
 //! # What is a mirror
 //! The shells of the actors need a runtime, so their message loops are written again here, line by line, without it: `owner.rs` of
-//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `node.rs` of `membership/actor.rs`, `host/`
-//! and what `node/` does with lives. Who changes one of those changes its mirror. Decisions are not mirrored: one that is found in a shell
-//! moves to a core.
+//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `node.rs` of `host/` and what `node/` does
+//! with lives. Who changes one of those changes its mirror. Decisions are not mirrored: one that is found in a shell moves to a core.
 //!
-//! The Scheduler and its campaign have no mirror: what their cores want done is performed by their shells there, and by `scheduler.rs` and
-//! `node.rs` here.
+//! The Scheduler, its campaign and Membership have no mirror: what their cores want done is performed by their shells there, and by
+//! `scheduler.rs` and `node.rs` here.
 //!
 //! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
 //!

@@ -1,5 +1,5 @@
-//! A process of a node: what of it outlives a life, and the actors of the present one. Mirrors of `membership/actor.rs`,
-//! `host/`, and `node/` are here.
+//! A process of a node: what of it outlives a life, and the actors of the present one. What the cores of Membership and of the campaign want
+//! is done here. Mirrors of `host/` and `node/` are here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,16 +20,15 @@ use super::store::Store;
 use super::world::Session;
 use crate::election::state::Answer as LeaseAnswer;
 use crate::election::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
-use crate::event::NodeState;
 use crate::protocol::host::HostMsg;
-use crate::protocol::membership::{Beat, Figures, Health};
+use crate::protocol::membership::{Beat, Figures};
 use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 
 use crate::ids::{Incarnation, JobId, NodeId};
-use crate::membership::{Effect, MembershipEvent, MembershipOptions, State as Membership};
+use crate::membership::{Change, MembershipCore, MembershipEffect, MembershipEvent, MembershipOptions, Renewal, State};
 use crate::node_manager::{Key, NodeEvent, Report};
 use crate::owner::OwnerEvent;
-use crate::scheduler::{SchedulerEvent, SchedulerLink};
+use crate::scheduler::SchedulerLink;
 use crate::shell::{Post, PostOptions, Reply};
 use crate::task::{Resources, TaskFailure};
 
@@ -39,8 +38,6 @@ const NODES_TRY: Duration = Duration::from_secs(2);
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
 const CLOSES_MAX: u32 = 10;
 const CLOSE_AGAIN: Duration = Duration::from_secs(1);
-const TICK_MIN: Duration = Duration::from_millis(10);
-const TICK_MAX: Duration = Duration::from_millis(500);
 
 /// What is the same for all nodes.
 pub(super) struct Common {
@@ -100,8 +97,7 @@ pub(super) struct Process {
 /// The actors of a life.
 pub(super) struct Life {
     pub(super) incarnation: Incarnation,
-    pub(super) membership: Membership,
-    over: bool,
+    pub(super) membership: MembershipCore,
     pub(super) scheduler: Scheduler,
     campaign: CampaignCore,
     pub(super) manager: Manager,
@@ -118,7 +114,7 @@ pub(super) struct Done {
     /// Silent lives of other nodes, of which it is to be looked whether they are there.
     pub(super) probes: Vec<(NodeId, Incarnation)>,
     /// This life is over.
-    pub(super) renew: Option<Incarnation>,
+    pub(super) renew: Option<Renewal>,
     pub(super) impostor: bool,
 }
 
@@ -168,21 +164,28 @@ impl Process {
             on_fatal: Box::new(|_| {}),
         });
         let link = SchedulerLink::new(post.clone());
-        let membership = Membership::new(around.name.clone(), incarnation, MembershipOptions::default(), around.now);
+        let membership = State::new(around.name.clone(), incarnation, MembershipOptions::default(), around.now);
         let mut store = store;
-        let life = Life::begin((incarnation, membership), slots, &link, &mut store, around, done);
+        let life = Life::begin(membership, slots, &link, &mut store, around, done);
         let executors = Executors::default();
-        Self { post, link, fenced: false, store, executors, slots, job_over: false, life }
+        let mut process = Self { post, link, fenced: false, store, executors, slots, job_over: false, life };
+        process.begin(around, done);
+        process
+    }
+
+    /// What the actors want before any event.
+    fn begin(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        self.perform_membership(around, done);
+        self.wake_campaign(around, done);
     }
 
     /// This life was declared dead: the next one begins.
-    pub(super) fn renew(&mut self, around: &mut Around<'_>, done: &mut Done) {
+    pub(super) fn renew(&mut self, Renewal { state, .. }: Renewal, around: &mut Around<'_>, done: &mut Done) {
         self.life.manager.end();
         self.life.hosting = Hosting::No;
-        let membership = self.life.membership.clone();
-        let incarnation = membership.incarnation();
-        self.post.renew(incarnation);
-        self.life = Life::begin((incarnation, membership), self.slots, &self.link, &mut self.store, around, done);
+        self.post.renew(state.incarnation());
+        self.life = Life::begin(state, self.slots, &self.link, &mut self.store, around, done);
+        self.begin(around, done);
     }
 
     /// Whether it has anything to do with the job.
@@ -380,6 +383,10 @@ impl Process {
                 | CampaignEffect::Fail(_) => {}
             }
         }
+        self.wake_campaign(around, done);
+    }
+
+    fn wake_campaign(&mut self, around: &mut Around<'_>, done: &mut Done) {
         if let Some(at) = self.life.campaign.next_wakeup() {
             cx!(self, around, done).after(at.saturating_sub(around.now), Timer::Election);
         }
@@ -388,11 +395,7 @@ impl Process {
     /// A moment has come.
     pub(super) fn timer(&mut self, timer: Timer, around: &mut Around<'_>, done: &mut Done) {
         match timer {
-            Timer::Membership => {
-                self.membership(MembershipEvent::Tick, around, done);
-                let wakeup = self.life.membership.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(around.now));
-                cx!(self, around, done).after(wakeup.clamp(TICK_MIN, TICK_MAX), Timer::Membership);
-            }
+            Timer::Membership(event) => self.membership(event, around, done),
             Timer::Election => self.campaign(CampaignEvent::Tick, around, done),
             Timer::Scheduler(event) => {
                 let mut cx = cx!(self, around, done);
@@ -464,14 +467,19 @@ impl Process {
     }
 
     fn membership(&mut self, event: MembershipEvent, around: &mut Around<'_>, done: &mut Done) {
-        if self.life.over {
-            return;
-        }
-        let mut effects = Vec::new();
-        self.life.membership.on(around.now, event, &mut effects);
-        for effect in effects {
+        self.life.membership.on(event, around.now);
+        self.life.membership.flush(around.now);
+        self.perform_membership(around, done);
+    }
+
+    fn perform_membership(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        for effect in self.life.membership.effects() {
+            let mut cx = cx!(self, around, done);
             match effect {
-                Effect::Publish { incarnation, sequence, stopping, zombies } => done.beats.push(Beat {
+                MembershipEffect::After(delay, event) => cx.after(delay, Timer::Membership(event)),
+                // Who is there is looked up in the core itself.
+                MembershipEffect::Know(_) => {}
+                MembershipEffect::Beat { incarnation, sequence, stopping, zombies } => done.beats.push(Beat {
                     node: around.name.clone(),
                     incarnation,
                     sequence,
@@ -481,44 +489,29 @@ impl Process {
                     reign: self.link.reign(),
                     zombies,
                 }),
-                Effect::Changed { node, incarnation, health, .. } => {
-                    cx!(self, around, done).note(|| format!("{node} (life {}) is {health:?}", incarnation.0));
-                    let me = number_of(around.name);
-                    if around.sessions.entry((me, number_of(&node))).or_default().meets(incarnation) {
-                        cx!(self, around, done).note(|| format!("session with {node} is made anew"));
-                        let reset = OwnerEvent::SessionReset { node: node.clone(), incarnation };
-                        self.tell_owner(reset, around, done);
+                MembershipEffect::Meet(node, incarnation) => {
+                    let session = around.sessions.entry((number_of(around.name), number_of(&node))).or_default();
+                    if session.meets(incarnation) {
+                        cx.note(|| format!("session with {node} is made anew"));
+                        self.tell_owner(OwnerEvent::SessionReset { node, incarnation }, around, done);
                     }
-                    if health.is_gone() {
-                        let event = SchedulerEvent::NodeDown { node: node.clone(), incarnation, reason: String::new() };
-                        let mut cx = cx!(self, around, done);
-                        self.life.scheduler.handle(event, &mut cx);
-                    }
-                    let state = match health {
-                        Health::Alive => NodeState::Up,
-                        Health::Suspected => NodeState::Suspected,
-                        Health::Dead => NodeState::Dead,
-                        Health::Left => NodeState::Left,
-                    };
+                }
+                MembershipEffect::TellScheduler(event) => self.life.scheduler.handle(event, &mut cx),
+                MembershipEffect::Tell(Change { node, incarnation, state }) => {
+                    cx.note(|| format!("{node} (life {}) is {state:?}", incarnation.0));
                     self.tell_owner(OwnerEvent::NodeState { node, incarnation, state }, around, done);
                 }
-                Effect::Follows { node, reign } => self.link.heard(&node, &reign),
-                Effect::Fence { .. } => {
-                    cx!(self, around, done).note(|| "is fenced".to_owned());
-                    self.fenced = true;
+                MembershipEffect::Probe(node, incarnation, _) => done.probes.push((node, incarnation)),
+                MembershipEffect::Gate(open) => {
+                    cx.note(|| if open { "is not fenced any more" } else { "is fenced" }.to_owned());
+                    self.fenced = !open;
                 }
-                Effect::Unfence { .. } => {
-                    cx!(self, around, done).note(|| "is not fenced any more".to_owned());
-                    self.fenced = false;
+                MembershipEffect::Follows(node, reign) => self.link.heard(&node, &reign),
+                MembershipEffect::Renew(renewal) => {
+                    cx.note(|| format!("was declared dead by {}: another life begins", renewal.told_by));
+                    done.renew = Some(renewal);
                 }
-                Effect::Renew { incarnation, told_by } => {
-                    cx!(self, around, done).note(|| format!("was declared dead by {told_by}: another life begins"));
-                    self.life.over = true;
-                    done.renew = Some(incarnation);
-                }
-                Effect::Probe { node, incarnation, .. } => done.probes.push((node, incarnation)),
-                Effect::BusSilent { .. } | Effect::BusBack { .. } => {}
-                Effect::Impostor { .. } => done.impostor = true,
+                MembershipEffect::Fail(_) => done.impostor = true,
             }
         }
     }
@@ -564,13 +557,14 @@ impl Process {
 
 impl Life {
     fn begin(
-        (incarnation, membership): (Incarnation, Membership),
+        membership: State,
         slots: usize,
         link: &SchedulerLink,
         store: &mut Store,
         around: &mut Around<'_>,
         done: &mut Done,
     ) -> Self {
+        let incarnation = membership.incarnation();
         let mut cx = Cx {
             now: around.now,
             me: around.name,
@@ -586,13 +580,10 @@ impl Life {
         };
         let mut manager = Manager::new(slots);
         manager.started(&mut cx);
-        cx.after(TICK_MIN, Timer::Membership);
-        cx.after(Duration::ZERO, Timer::Election);
         cx.after(Duration::from_millis(20), Timer::Register);
         Self {
             incarnation,
-            membership,
-            over: false,
+            membership: MembershipCore::new(membership),
             scheduler: Scheduler::new(around.common.job, &mut cx),
             campaign: CampaignCore::new((around.name, incarnation), "sim", 0, around.now),
             manager,
