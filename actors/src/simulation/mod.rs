@@ -16,8 +16,9 @@
 //!
 //! # What is a mirror
 //! The shells of the actors need a runtime, so their message loops are written again here, line by line, without it: `owner.rs` of
-//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `node.rs` of `host/` and what `node/` does
-//! with lives. Who changes one of those changes its mirror. Decisions are not mirrored: one that is found in a shell moves to a core.
+//! `owner/actor.rs`, `logging.rs` and `asking.rs`; `manager.rs` of `node_manager/actor.rs`; `node.rs` of how `host/` brings a job from its
+//! log to its end, and of what `node/` does with lives. Who changes one of those changes its mirror. Decisions are not mirrored: one that
+//! is found in a shell moves to a core.
 //!
 //! The Scheduler, its campaign and Membership have no mirror: what their cores want done is performed by their shells there, and by
 //! `scheduler.rs` and `node.rs` here.

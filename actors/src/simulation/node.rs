@@ -20,24 +20,22 @@ use super::store::Store;
 use super::world::Session;
 use crate::election::state::Answer as LeaseAnswer;
 use crate::election::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
+use crate::host::{CLOSE_AGAIN, CLOSES_MAX, JobsOver, NODES_DEADLINE};
 use crate::protocol::host::HostMsg;
 use crate::protocol::membership::{Beat, Figures};
 use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::{Change, MembershipCore, MembershipEffect, MembershipEvent, MembershipOptions, Renewal, State};
+use crate::node::registered::{REGISTER_EVERY, registration};
 use crate::node_manager::{Key, NodeEvent, Report};
 use crate::owner::OwnerEvent;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Post, PostOptions, Reply};
 use crate::task::{Resources, TaskFailure};
 
-const REGISTER_EVERY: Duration = Duration::from_secs(2);
-const NODES_DEADLINE: Duration = Duration::from_secs(10);
 const NODES_TRY: Duration = Duration::from_secs(2);
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
-const CLOSES_MAX: u32 = 10;
-const CLOSE_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is the same for all nodes.
 pub(super) struct Common {
@@ -63,7 +61,7 @@ enum Hosting {
     /// How the job ended is being written down.
     Closing {
         result: JobResult,
-        tries: u32,
+        tries: usize,
     },
 }
 
@@ -90,7 +88,7 @@ pub(super) struct Process {
     pub(super) store: Store,
     pub(super) executors: Executors,
     pub(super) slots: usize,
-    job_over: bool,
+    over: JobsOver,
     pub(super) life: Life,
 }
 
@@ -168,7 +166,7 @@ impl Process {
         let mut store = store;
         let life = Life::begin(membership, slots, &link, &mut store, around, done);
         let executors = Executors::default();
-        let mut process = Self { post, link, fenced: false, store, executors, slots, job_over: false, life };
+        let mut process = Self { post, link, fenced: false, store, executors, slots, over: JobsOver::default(), life };
         process.begin(around, done);
         process
     }
@@ -316,7 +314,7 @@ impl Process {
                     self.life.hosting = match answered {
                         Answered::Runs(run) => Hosting::Listing { run, slot: 0, until: around.now + NODES_DEADLINE },
                         Answered::Over => {
-                            self.job_over = true;
+                            self.over.add(around.common.job);
                             cx!(self, around, done).tell_scheduler(SchedulerMsg::JobDone { job: around.common.job });
                             Hosting::No
                         }
@@ -519,10 +517,7 @@ impl Process {
     fn register(&mut self, another: bool, around: &mut Around<'_>, done: &mut Done) {
         let spec = self.spec(around);
         let mut cx = cx!(self, around, done);
-        if another && self.job_over {
-            cx.tell_scheduler(SchedulerMsg::JobsOver { jobs: vec![around.common.job] });
-        }
-        cx.tell_scheduler(SchedulerMsg::NodeUp(spec));
+        registration(another, &spec, &self.over).into_iter().for_each(|message| cx.tell_scheduler(message));
     }
 
     /// What follows from what was handled: another reign is followed; the Owner has ended.
@@ -543,7 +538,7 @@ impl Process {
             None => {}
             Some(Outcome::Over(result)) => {
                 cx!(self, around, done).note(|| format!("the job is over: {:?}", result.as_ref().map(Vec::len)));
-                self.job_over = true;
+                self.over.add(around.common.job);
                 self.life.hosting = Hosting::Closing { result, tries: 0 };
                 self.close(around, done);
             }
