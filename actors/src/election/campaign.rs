@@ -11,25 +11,20 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 use twox_hash::XxHash3_64;
 
-use super::state::{Answer, Effect, ElectionOptions, Event, MAKE_AFTER, State};
+use super::core::{ANSWER_DEADLINE, CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion, UnopposedCore};
+use super::state::{Answer, MAKE_AFTER};
 use crate::durable::open_durable;
-use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::joblog::JobLogs;
-use crate::joining::{Beats, ClusterOptions, Names, NoScheduler, NodeError, somebody_answers};
+use crate::joining::{Beats, ClusterOptions, Names, NodeError, somebody_answers};
 use crate::membership::{Directory, MembershipEvent};
-use crate::protocol::scheduler::Reign;
 use crate::scheduler::{Listing, SchedulerEvent, SchedulerLink};
-use crate::shell::{Fatal, Inbox, Post};
+use crate::shell::{Inbox, Post};
 
 /// The bucket, and its one key.
 const BUCKET: &str = "scheduler";
 const KEY: &str = "lease";
 /// The bucket holds a few hundred bytes.
 const BUCKET_BYTES: u64 = 64 * 1024;
-/// How long an answer of the bucket may take before it counts as lost.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
-/// How long it may take to make what the servers have lost.
-const MAKE_DEADLINE: Duration = Duration::from_secs(5);
 /// How often who has just come looks whether others have made it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long the farewell to the key may take.
@@ -111,6 +106,8 @@ impl Keys {
 /// Loses everything that a cluster keeps on its servers, as one does that is emptied.
 #[cfg(feature = "simulation")]
 pub(crate) async fn lose(bus: &Bus, subjects: &Subjects) -> Result<(), BusError> {
+    use super::core::MAKE_DEADLINE;
+
     if let Ok(keys) = Keys::open(bus, subjects, true, MAKE_DEADLINE).await? {
         keys.names.lose().await?;
         keys.kv.stream().delete().await?;
@@ -179,13 +176,12 @@ impl Campaign {
     /// Begins, on this arbiter.
     pub(crate) fn start(parts: CampaignParts) -> Self {
         let (leave, left) = oneshot::channel();
-        let runner = Runner { me: candidate(&parts.post), place: None, listing: None, trouble: None, parts };
-        let task = match runner.parts.ground {
+        let task = match parts.ground {
             Ground::Keys(ref keys) => {
-                let keys = keys.clone();
-                tokio::task::spawn_local(runner.contend(keys, left))
+                let (kv, base) = (keys.kv.clone(), keys.base);
+                tokio::task::spawn_local(Runner::new(parts, Some(kv)).contend(base, left))
             }
-            Ground::Word => tokio::task::spawn_local(runner.reign_alone(left)),
+            Ground::Word => tokio::task::spawn_local(Runner::new(parts, None).reign_alone(left)),
         };
         Self { leave: Some(leave), task }
     }
@@ -206,123 +202,96 @@ impl Drop for Campaign {
     }
 }
 
-/// What the key says: which life of which node has it. For people, too.
-fn candidate(post: &Post) -> String {
-    let (node, Incarnation(incarnation)) = (post.node(), post.incarnation());
-    format!("{node} {incarnation}")
-}
-
+/// Performs what the core of a campaign wants.
 struct Runner {
     parts: CampaignParts,
-    me: String,
+    /// The bucket of the lease, where there is one, ...
+    kv: Option<Kv>,
+    /// ... and what it is asked.
+    asked: Option<LocalBoxFuture<'static, CampaignEvent>>,
     /// Answers who looks for the Scheduler, while it is here, ...
     place: Option<Service>,
     /// ... and who wants to know its jobs.
     listing: Option<Listing>,
     /// Answers who looks for it in vain, while it cannot be anywhere.
-    trouble: Option<(Cause, Service)>,
-}
-
-/// Why nobody can be the Scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    StoresNothing,
-    Emptied,
-}
-
-impl Cause {
-    fn of(state: &State) -> Option<Self> {
-        match () {
-            () if state.reign().is_some() => None,
-            () if state.is_emptied() => Some(Self::Emptied),
-            () if state.stores_nothing() => Some(Self::StoresNothing),
-            () => None,
-        }
-    }
-
-    /// For who looks for the Scheduler.
-    fn told(self, node: &NodeId, cluster: &str) -> NoScheduler {
-        let why = match self {
-            Self::StoresNothing => format!(
-                "{node} cannot take the lease of the scheduler: the NATS server answers, but stores nothing; its disk may be full"
-            ),
-            Self::Emptied => format!(
-                "the NATS server answers, and has nothing of cluster {cluster}: its store was removed, or it is another server. \
-                 {node} makes what is missing anew when that has been so for {} s",
-                MAKE_AFTER.as_secs()
-            ),
-        };
-        NoScheduler { why, passes: self == Self::Emptied }
-    }
+    trouble: Option<Service>,
 }
 
 impl Runner {
-    async fn contend(mut self, keys: Box<Keys>, mut left: oneshot::Receiver<()>) {
-        let clock = self.parts.post.clock().clone();
-        let Keys { kv, base, .. } = *keys;
-        let mut state = State::new(ElectionOptions::default(), base, clock.now());
-        let mut heard = self.parts.link.changes();
-        let mut asked: Option<LocalBoxFuture<'static, Answer>> = None;
-        let (mut effects, mut leaving) = (Vec::new(), false);
-        loop {
-            let wait = state.next_wakeup().map(|at| at.saturating_sub(clock.now()));
+    fn new(parts: CampaignParts, kv: Option<Kv>) -> Self {
+        Self { parts, kv, asked: None, place: None, listing: None, trouble: None }
+    }
+
+    async fn contend(mut self, base: u64, left: oneshot::Receiver<()>) {
+        let (post, clock) = (self.parts.post.clone(), self.parts.post.clock().clone());
+        let me = (post.node(), post.incarnation());
+        let mut core = CampaignCore::new(me, self.parts.subjects.cluster(), base, clock.now());
+        let (mut left, mut heard) = (left.fuse(), self.parts.link.changes());
+        while !core.is_over() {
+            let wait = core.next_wakeup().map(|at| at.saturating_sub(clock.now()));
             let event = tokio::select! {
                 biased;
-                _ = &mut left, if !leaving => {
-                    leaving = true;
-                    Event::Leave
+                _ = &mut left => CampaignEvent::Leave,
+                event = async { self.asked.as_mut().expect("looked before").await }, if self.asked.is_some() => {
+                    self.asked = None;
+                    event
                 }
-                answer = async { asked.as_mut().expect("looked before").await }, if asked.is_some() => {
-                    asked = None;
-                    Event::Answered(answer)
-                }
-                Ok(()) = heard.changed() => {
-                    Event::Heard(self.parts.link.epoch())
-                }
-                () = sleep(wait.unwrap_or_default()), if wait.is_some() => Event::Tick,
+                Ok(()) = heard.changed() => CampaignEvent::Heard(self.parts.link.epoch()),
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => CampaignEvent::Tick,
             };
-            state.on(clock.now(), event, &mut effects);
-            for effect in effects.drain(..) {
-                match effect {
-                    Effect::Reign { epoch, until, succeeds } => self.begin(epoch, until, succeeds).await,
-                    Effect::Extend(until) => self.tell(state.reign(), until),
-                    Effect::StepDown(why) => {
-                        warn!(node = %self.parts.post.node(), why = why.text(), "no longer the scheduler");
-                        self.end();
-                    }
-                    Effect::Release(revision) => {
-                        if let Err(error) = kv.delete(KEY, Some(revision)).await {
-                            debug!(%error, "the lease was not given back");
-                        }
-                    }
-                    Effect::Make => {
-                        asked = Some(make(self.parts.bus.clone(), self.parts.subjects.clone()).boxed_local());
-                    }
-                    Effect::Create | Effect::Update(_) | Effect::Look => {
-                        asked = Some(ask(kv.clone(), self.me.clone(), effect).boxed_local());
-                    }
+            core.on(event, clock.now());
+            for effect in core.effects() {
+                if let Some(event) = self.perform(effect).await {
+                    core.on(event, clock.now());
                 }
             }
-            if leaving && asked.is_none() {
-                return;
-            }
-            self.look_for_trouble(&state).await;
         }
     }
 
-    /// Nobody reigns where keys cannot be written: who looks for the Scheduler hears why.
-    async fn look_for_trouble(&mut self, state: &State) {
-        let cause = Cause::of(state);
-        if cause == self.trouble.as_ref().map(|(cause, _)| *cause) {
-            return;
+    async fn reign_alone(mut self, left: oneshot::Receiver<()>) {
+        let mut core = UnopposedCore::new(self.parts.post.node());
+        let (mut left, mut heard) = (left.fuse(), self.parts.link.changes());
+        loop {
+            let followed = heard.borrow_and_update().clone();
+            let (members, unix_ms) = (self.parts.directory.members(), self.parts.post.clock().unix_ms());
+            core.on(followed.as_ref(), self.parts.link.epoch(), &members, unix_ms);
+            for effect in core.effects() {
+                self.perform(effect).await;
+            }
+            if core.is_over() {
+                return;
+            }
+            tokio::select! {
+                _ = &mut left => return,
+                _ = heard.changed() => {}
+            }
         }
-        self.trouble = None;
-        let Some(cause) = cause else {
-            return info!(node = %self.parts.post.node(), "there may be a scheduler again");
-        };
-        let told = cause.told(self.parts.post.node(), self.parts.subjects.cluster());
-        warn!(why = told.why, "there is no scheduler");
-        self.trouble = self.serve("election", &told).await.map(|service| (cause, service));
+    }
+
+    /// Performs one effect; what came of it, where the core is to hear of that at once.
+    async fn perform(&mut self, effect: CampaignEffect) -> Option<CampaignEvent> {
+        match effect {
+            CampaignEffect::Ask(question, deadline) => self.asked = self.ask(question, deadline),
+            CampaignEffect::Release(revision) => self.release(revision).await,
+            CampaignEffect::Tell(event) => drop(self.parts.scheduler.send(event)),
+            CampaignEffect::Serve(reign) => {
+                self.place = self.serve("scheduler", &reign).await;
+                let ways = (&self.parts.bus, &self.parts.post);
+                let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.address()).await;
+                self.listing = listing.map_err(|error| warn!(%error, "jobs are not listed to who asks")).ok();
+            }
+            CampaignEffect::Withdraw => (self.place, self.listing) = (None, None),
+            CampaignEffect::Follow(reign) => drop(self.parts.link.follow(&reign)),
+            CampaignEffect::EndOwn => self.parts.link.end_own(),
+            CampaignEffect::Speak => drop(self.parts.membership.send(MembershipEvent::Speak)),
+            CampaignEffect::Explain(told) => {
+                self.trouble = None;
+                self.trouble = self.serve("election", &told?).await;
+                return self.trouble.is_none().then_some(CampaignEvent::Unexplained);
+            }
+            CampaignEffect::Fail(fatal) => self.parts.post.fatal(fatal),
+        }
+        None
     }
 
     /// Answers whoever asks something of the service, from now on.
@@ -332,88 +301,39 @@ impl Runner {
         served.map_err(|error| warn!(%error, service, "who asks is not answered")).ok()
     }
 
-    /// There is no election: what the configuration says is so, unless somebody else says the same.
-    async fn reign_alone(mut self, mut left: oneshot::Receiver<()>) {
-        let mut heard = self.parts.link.changes();
-        let mut epoch = Epoch(0);
-        loop {
-            let known = heard.borrow_and_update().clone();
-            if let Some(other) = known.as_ref().filter(|other| self.is_rival(other)) {
-                return self.parts.post.fatal(second_scheduler(&other.node));
-            }
-            let known = self.parts.link.epoch();
-            if known > epoch || epoch == Epoch(0) {
-                epoch = Epoch(self.parts.post.clock().unix_ms().max(known.0.saturating_add(1)));
-                self.begin(epoch, Duration::MAX, known > Epoch(0)).await;
-            }
-            tokio::select! {
-                _ = &mut left => return,
-                _ = heard.changed() => {}
-            }
+    async fn release(&self, revision: u64) {
+        if let Some(kv) = &self.kv
+            && let Err(error) = kv.delete(KEY, Some(revision)).await
+        {
+            debug!(%error, "the lease was not given back");
         }
     }
 
-    /// Whether the Scheduler of another node lives.
-    fn is_rival(&self, reign: &Reign) -> bool {
-        let members = self.parts.directory.members();
-        reign.node != *self.parts.post.node()
-            && members.iter().any(|member| member.node == reign.node && !member.health.is_gone())
+    fn ask(&self, question: LeaseQuestion, deadline: Duration) -> Option<LocalBoxFuture<'static, CampaignEvent>> {
+        let kv = self.kv.clone()?;
+        Some(match question {
+            LeaseQuestion::Make => make(self.parts.bus.clone(), self.parts.subjects.clone(), deadline).boxed_local(),
+            question => ask(kv, question, deadline).boxed_local(),
+        })
     }
-
-    async fn begin(&mut self, epoch: Epoch, until: Duration, succeeds: bool) {
-        let reign = Reign { epoch, node: self.parts.post.node().clone() };
-        info!(node = %reign.node, epoch = epoch.0, "is the scheduler");
-        self.tell_of(epoch, until, succeeds);
-        self.place = self.serve("scheduler", &reign).await;
-        let ways = (&self.parts.bus, &self.parts.post);
-        let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.address()).await;
-        self.listing = listing.map_err(|error| warn!(%error, "jobs are not listed to who asks")).ok();
-        self.parts.link.follow(&reign);
-        // At once: the sooner the others know, the sooner jobs go on.
-        let _ = self.parts.membership.send(MembershipEvent::Speak);
-    }
-
-    fn tell(&self, reign: Option<Epoch>, until: Duration) {
-        if let Some(epoch) = reign {
-            self.tell_of(epoch, until, true);
-        }
-    }
-
-    fn tell_of(&self, epoch: Epoch, until: Duration, succeeds: bool) {
-        let _ = self.parts.scheduler.send(SchedulerEvent::Reign { epoch, until, succeeds });
-    }
-
-    fn end(&mut self) {
-        (self.place, self.listing) = (None, None);
-        self.parts.link.end_own();
-        let _ = self.parts.scheduler.send(SchedulerEvent::StepDown);
-    }
-}
-
-/// Why a node must end that says that it is the Scheduler, too.
-pub(crate) fn second_scheduler(other: &NodeId) -> Fatal {
-    let reason = format!(
-        "{other} is the scheduler already; without JetStream there is no election, and exactly one node may say \
-         scheduler = true"
-    );
-    Fatal { actor: "election".to_owned(), reason }
 }
 
 /// One question to the bucket, to its end.
-async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
+async fn ask(kv: Kv, question: LeaseQuestion, deadline: Duration) -> CampaignEvent {
     let answered = async {
         match question {
-            Effect::Create => kv.create(KEY, me).await.map(Answer::Written),
-            Effect::Update(revision) => kv.update(KEY, me, revision).await.map(Answer::Written),
-            _ => kv.get(KEY).await.map(|entry| match entry {
-                Some(entry) if entry.value == me.as_bytes() => Answer::Ours(entry.revision),
-                other => Answer::NotOurs(other.map(|entry| entry.revision)),
-            }),
+            LeaseQuestion::Create(says) => kv.create(KEY, says).await.map(Answer::Written),
+            LeaseQuestion::Update(says, revision) => kv.update(KEY, says, revision).await.map(Answer::Written),
+            LeaseQuestion::Look | LeaseQuestion::Make => {
+                let entry = kv.get(KEY).await?;
+                return Ok(CampaignEvent::Found(entry.map(|entry| (entry.value.to_vec(), entry.revision))));
+            }
         }
+        .map(CampaignEvent::Answered)
     };
     // A question to the bucket may be several to the server, each with a deadline of its own.
-    match timeout(ANSWER_DEADLINE, answered).await {
-        Ok(Ok(answer)) => answer,
+    let answer = match timeout(deadline, answered).await {
+        Ok(Ok(event)) => return event,
         Ok(Err(BusError::Conflict { .. })) => Answer::Refused,
         Ok(Err(BusError::StreamMissing { .. })) => Answer::Missing,
         Ok(Err(error)) => {
@@ -424,12 +344,13 @@ async fn ask(kv: Kv, me: String, question: Effect) -> Answer {
             debug!("no word of the scheduler's lease in time");
             Answer::Lost
         }
-    }
+    };
+    CampaignEvent::Answered(answer)
 }
 
 /// Makes what the servers have lost, to its end.
-async fn make(bus: Bus, subjects: Subjects) -> Answer {
-    match timeout(MAKE_DEADLINE, Keys::open(&bus, &subjects, true, MAKE_DEADLINE)).await {
+async fn make(bus: Bus, subjects: Subjects, deadline: Duration) -> CampaignEvent {
+    let answer = match timeout(deadline, Keys::open(&bus, &subjects, true, deadline)).await {
         Ok(Ok(Ok(Keys { base, .. }))) => {
             info!("what the NATS server had lost is there again, as it was made anew");
             Answer::Made { base }
@@ -440,7 +361,8 @@ async fn make(bus: Bus, subjects: Subjects) -> Answer {
             Answer::Lost
         }
         Err(_) => Answer::Lost,
-    }
+    };
+    CampaignEvent::Answered(answer)
 }
 
 /// Answers questions, the same to each, until it is dropped.

@@ -31,13 +31,17 @@
 //! when it is gone. Its log says so. A second one is refused.
 
 mod campaign;
+mod core;
 pub mod state;
 
 use std::time::Duration;
 
+pub(crate) use self::core::second_scheduler;
+#[cfg(feature = "simulation")]
+pub(crate) use self::core::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
 #[cfg(feature = "simulation")]
 pub(crate) use campaign::lose;
-pub(crate) use campaign::{Campaign, CampaignParts, Ground, second_scheduler};
+pub(crate) use campaign::{Campaign, CampaignParts, Ground};
 
 /// How long the lease lasts without a write. Short enough that there is a new Scheduler within 3 s; long enough that a
 /// busy machine, or a disk that takes its time with the holder's writes, does not depose anybody.

@@ -195,6 +195,11 @@ impl State {
         self.missing.is_some()
     }
 
+    /// Whether this node has left, and no question is under way.
+    pub fn is_over(&self) -> bool {
+        self.left && self.asked_at.is_none()
+    }
+
     /// When the next tick has something to do; `None` while only an answer can change anything.
     pub fn next_wakeup(&self) -> Option<Duration> {
         let ask_at = (self.asked_at.is_none() && !self.left).then_some(self.ask_at);

@@ -28,7 +28,7 @@ use crate::shell::{self, Inbox};
 use crate::task::JobError;
 
 /// How long the Scheduler may take to say which nodes there are.
-const NODES_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const NODES_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A run of a job that is about to begin.
 pub(crate) struct JobRun {

@@ -21,6 +21,8 @@ use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
+#[cfg(feature = "simulation")]
+pub(crate) use job::NODES_DEADLINE;
 use job::{JobRun, RunEnd};
 pub(crate) use life::Life;
 pub(crate) use over::JobsOver;
@@ -40,8 +42,8 @@ use crate::shell::{Actor, Address, Kind, Scope};
 use crate::task::JobError;
 
 /// How often it is tried to write down how a job ended, and how long between two tries.
-const CLOSES_MAX: usize = 10;
-const CLOSE_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const CLOSES_MAX: usize = 10;
+pub(crate) const CLOSE_AGAIN: Duration = Duration::from_secs(1);
 /// Servers that replicate streams elect a leader within some 5 s when one is gone, and streams of one that was emptied are made anew
 /// after 10 s: so long nobody is refused.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(12);

@@ -8,17 +8,17 @@ use exobus_bus::{Bus, Message, Subject};
 use exobus_store::{Clock, Store};
 use parking_lot::RwLock;
 use tokio::sync::{broadcast, mpsc};
-use tracing::{info, warn};
+use tracing::warn;
 
+use super::core::{Change, MembershipCore, MembershipEffect, Renewal};
 use super::figures::{MemoryPeak, Sampler, StoreUse};
-use crate::protocol::membership::{Beat, Health, Member, MembershipMsg, is_over};
+use crate::protocol::membership::{Beat, Member, MembershipMsg, is_over};
 
-use super::state::{Effect, MembershipEvent, State};
-use crate::event::NodeState;
+use super::state::{MembershipEvent, State};
 use crate::ids::{Incarnation, NodeId};
 use crate::node_manager::Gate;
 use crate::scheduler::{SchedulerEvent, SchedulerLink};
-use crate::shell::{Actor, Fatal, Inbox, Post, SaidBy, Scope, Wire};
+use crate::shell::{Actor, Inbox, Post, SaidBy, Scope, Wire};
 use crate::transfer::network::Network;
 
 impl From<MembershipMsg> for MembershipEvent {
@@ -39,21 +39,8 @@ impl Wire for MembershipMsg {
     }
 }
 
-const TICK_MIN: Duration = Duration::from_millis(10);
-const TICK_MAX: Duration = Duration::from_millis(500);
 /// How long a probe may take: whoever is not there is refused at once.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
-
-/// What became of a node, for those who listen.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The node.
-    pub node: NodeId,
-    /// Which life.
-    pub incarnation: Incarnation,
-    /// What became of it.
-    pub state: NodeState,
-}
 
 /// Who is in the cluster, readable from everywhere in the process.
 #[derive(Clone, Debug)]
@@ -112,7 +99,6 @@ impl Directory {
 /// What Membership is made of.
 pub(crate) struct MembershipParts {
     pub(crate) post: Post,
-    pub(crate) state: State,
     pub(crate) bus: Bus,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) subject: Subject,
@@ -130,34 +116,19 @@ pub(crate) struct MembershipParts {
     pub(crate) renewals: mpsc::UnboundedSender<Renewal>,
 }
 
-/// This node was declared dead: the life that it begins now.
-pub(crate) struct Renewal {
-    pub(crate) told_by: NodeId,
-    /// Of the new life; goes on where this one's stops.
-    pub(crate) state: State,
-}
-
 /// The actor.
 pub(crate) struct Membership {
     parts: MembershipParts,
     sampler: Sampler,
-    effects: Vec<Effect>,
-    /// This life is over: the next one speaks.
-    over: bool,
+    core: MembershipCore,
 }
 
 impl Membership {
-    pub(crate) fn new(parts: MembershipParts) -> Self {
-        Self { parts, sampler: Sampler::new(), effects: Vec::new(), over: false }
+    pub(crate) fn new(parts: MembershipParts, state: State) -> Self {
+        Self { parts, sampler: Sampler::new(), core: MembershipCore::new(state) }
     }
 
-    fn publish(
-        &mut self,
-        incarnation: Incarnation,
-        sequence: u64,
-        stopping: bool,
-        zombies: Vec<(NodeId, Incarnation)>,
-    ) {
+    fn beat(&mut self, incarnation: Incarnation, sequence: u64, stopping: bool, zombies: Vec<(NodeId, Incarnation)>) {
         let stats = self.parts.store.stats();
         let store = StoreUse {
             budget_bytes: stats.budget_bytes,
@@ -175,70 +146,41 @@ impl Membership {
         let _ = self.parts.bus.try_publish(self.parts.subject.clone(), Message::new(bytes));
     }
 
-    fn changed(&self, node: NodeId, incarnation: Incarnation, health: Health, silent: Duration) {
-        let state = match health {
-            Health::Alive => NodeState::Up,
-            Health::Suspected => NodeState::Suspected,
-            Health::Dead => NodeState::Dead,
-            Health::Left => NodeState::Left,
-        };
-        info!(node = %node, ?state, silent_ms = silent.as_millis() as u64, "node changed");
-        // Before anybody who listens says a word to it. Who has heard of it from somebody else may have said one already.
-        if self.parts.post.hears_of(&node, incarnation) {
-            self.parts.directory.session_reset(node.clone(), incarnation);
-        }
-        if let Some(scheduler) = self.parts.scheduler.as_ref().filter(|_| health.is_gone()) {
-            let reason = format!("{state:?} after {silent:?} of silence");
-            if let Err(error) = scheduler.send(SchedulerEvent::NodeDown { node: node.clone(), incarnation, reason }) {
-                warn!(%error, "scheduler not told of a dead node");
-            }
-        }
-        // Nobody listens when no job runs.
-        let _ = self.parts.directory.changes.send(Change { node, incarnation, state });
-    }
-
     /// Looks whether the process of a silent node is there.
     fn probe(&self, node: NodeId, incarnation: Incarnation, address: String, scope: &mut Scope<'_, Self>) {
         let looked = nobody_listens(&self.parts.network, self.parts.post.clock(), address);
         scope.later(async move { looked.await.then_some(MembershipEvent::Refused { node, incarnation }) });
     }
 
-    fn act(&mut self, effect: Effect, scope: &mut Scope<'_, Self>) {
+    fn perform(&mut self, effect: MembershipEffect, scope: &mut Scope<'_, Self>) {
         match effect {
-            Effect::Publish { incarnation, sequence, stopping, zombies } => {
-                self.publish(incarnation, sequence, stopping, zombies);
+            MembershipEffect::After(delay, event) => scope.after(delay, event),
+            MembershipEffect::Know(members) => {
+                *self.parts.directory.members.write() =
+                    members.into_iter().map(|member| (member.node.clone(), member)).collect();
             }
-            Effect::Changed { node, incarnation, health, silent, .. } => {
-                self.changed(node, incarnation, health, silent);
+            MembershipEffect::Beat { incarnation, sequence, stopping, zombies } => {
+                self.beat(incarnation, sequence, stopping, zombies);
             }
-            Effect::Probe { node, incarnation, address } => self.probe(node, incarnation, address, scope),
-            Effect::Fence { silent } => {
-                warn!(silent_ms = silent.as_millis() as u64, "this node is not heard: it starts nothing");
-                self.parts.gate.close();
+            MembershipEffect::Meet(node, incarnation) => {
+                if self.parts.post.hears_of(&node, incarnation) {
+                    self.parts.directory.session_reset(node, incarnation);
+                }
             }
-            Effect::Unfence { fenced } => {
-                info!(fenced_ms = fenced.as_millis() as u64, "this node is heard again");
-                self.parts.gate.open();
+            MembershipEffect::TellScheduler(event) => {
+                if let Some(Err(error)) = self.parts.scheduler.as_ref().map(|scheduler| scheduler.send(event)) {
+                    warn!(%error, "scheduler not told of a dead node");
+                }
             }
-            Effect::BusSilent { silent } => warn!(silent_ms = silent.as_millis() as u64, "the bus is silent"),
-            Effect::BusBack { silent } => info!(silent_ms = silent.as_millis() as u64, "the bus is back"),
-            Effect::Renew { incarnation, told_by } => {
-                warn!(told_by = %told_by, incarnation = incarnation.0, "declared dead: another life begins");
-                self.over = true;
-                let state = self.parts.state.clone();
-                let _ = self.parts.renewals.send(Renewal { told_by, state });
-            }
-            Effect::Follows { node, reign } => self.parts.link.heard(&node, &reign),
-            Effect::Impostor { incarnation } => self.end(format!(
-                "the name {} is taken: another process, of incarnation {}, has it since this one was frozen or cut off",
-                self.parts.post.node(),
-                incarnation.0
-            )),
+            // Nobody listens when no job runs.
+            MembershipEffect::Tell(change) => drop(self.parts.directory.changes.send(change)),
+            MembershipEffect::Probe(node, incarnation, address) => self.probe(node, incarnation, address, scope),
+            MembershipEffect::Gate(true) => self.parts.gate.open(),
+            MembershipEffect::Gate(false) => self.parts.gate.close(),
+            MembershipEffect::Follows(node, reign) => self.parts.link.heard(&node, &reign),
+            MembershipEffect::Renew(renewal) => drop(self.parts.renewals.send(renewal)),
+            MembershipEffect::Fail(fatal) => self.parts.post.fatal(fatal),
         }
-    }
-
-    fn end(&self, reason: String) {
-        self.parts.post.fatal(Fatal { actor: "membership".to_owned(), reason });
     }
 }
 
@@ -265,33 +207,14 @@ impl Actor for Membership {
     type Message = MembershipMsg;
     type Event = MembershipEvent;
 
-    fn started(&mut self, scope: &mut Scope<'_, Self>) {
-        scope.after(TICK_MIN, MembershipEvent::Tick);
-    }
-
-    fn handle(&mut self, event: MembershipEvent, scope: &mut Scope<'_, Self>) {
-        if self.over {
-            return;
-        }
-        let now = self.parts.post.clock().now();
-        let tick = event == MembershipEvent::Tick;
-        self.parts.state.on(now, event, &mut self.effects);
-        if tick {
-            let wakeup = self.parts.state.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(now));
-            scope.after(wakeup.clamp(TICK_MIN, TICK_MAX), MembershipEvent::Tick);
-        }
+    fn handle(&mut self, event: MembershipEvent, _: &mut Scope<'_, Self>) {
+        self.core.on(event, self.parts.post.clock().now());
     }
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
-        if self.over {
-            return;
-        }
-        // Before the changes are told: whoever hears of one finds it in the directory.
-        let members = self.parts.state.members(self.parts.post.clock().now());
-        *self.parts.directory.members.write() =
-            members.into_iter().map(|member| (member.node.clone(), member)).collect();
-        for effect in std::mem::take(&mut self.effects) {
-            self.act(effect, scope);
+        self.core.flush(self.parts.post.clock().now());
+        for effect in self.core.effects() {
+            self.perform(effect, scope);
         }
     }
 }

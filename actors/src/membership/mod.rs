@@ -30,11 +30,16 @@
 
 mod actor;
 pub mod claim;
+mod core;
 pub mod figures;
 pub mod state;
 
-pub use actor::{Change, Directory};
-pub(crate) use actor::{Membership, MembershipParts, Renewal, nobody_listens};
+pub use self::core::Change;
+pub(crate) use self::core::Renewal;
+#[cfg(feature = "simulation")]
+pub(crate) use self::core::{MembershipCore, MembershipEffect};
+pub use actor::Directory;
+pub(crate) use actor::{Membership, MembershipParts, nobody_listens};
 pub(crate) use claim::{Claim, Claimant, Kept, Step};
 pub use figures::{MemoryPeak, ProcessMemory, ProcessWork, Sampler, StoreUse};
 pub use state::{Effect, MembershipEvent, MembershipOptions, State};

@@ -255,6 +255,11 @@ impl State {
         }
     }
 
+    /// This node.
+    pub fn node(&self) -> &NodeId {
+        &self.me
+    }
+
     /// This node's incarnation now.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation

@@ -584,9 +584,8 @@ fn spawn_membership(
     let fresh =
         || MembershipState::new(me.clone(), base.post.incarnation(), cluster.membership, base.post.clock().now());
     let subject = cluster.subjects.node(me.as_str(), "beat").map_err(|error| NodeError::Other(error.to_string()))?;
-    let membership = Membership::new(MembershipParts {
+    let parts = MembershipParts {
         post: base.post.clone(),
-        state: renewal.map_or_else(fresh, |renewal| renewal.state),
         bus: cluster.bus.clone(),
         network: network.clone(),
         subject,
@@ -598,6 +597,7 @@ fn spawn_membership(
         link: base.link.clone(),
         gate: base.gate.clone(),
         renewals,
-    });
+    };
+    let membership = Membership::new(parts, renewal.map_or_else(fresh, |renewal| renewal.state));
     Ok(shell::spawn(&base.post, "membership", membership))
 }

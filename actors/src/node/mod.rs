@@ -10,7 +10,7 @@ mod control;
 mod leftovers;
 pub mod memory;
 mod options;
-mod registered;
+pub(crate) mod registered;
 
 use std::sync::Arc;
 

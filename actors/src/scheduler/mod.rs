@@ -36,6 +36,7 @@
 //! would not.
 
 mod actor;
+mod core;
 pub mod event;
 mod lend;
 mod link;
@@ -45,6 +46,8 @@ pub mod plan;
 pub mod state;
 mod why;
 
+#[cfg(feature = "simulation")]
+pub(crate) use self::core::{SchedulerCore, SchedulerEffect};
 pub use actor::Scheduler;
 pub use event::{SchedulerEvent, UnfinishedJob};
 pub use link::SchedulerLink;

@@ -13,10 +13,11 @@ use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 
 use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId};
+use crate::membership::MembershipEvent;
 use crate::node_manager::{Flags, Key};
 use crate::owner::OwnerTimer;
 
-use crate::scheduler::SchedulerLink;
+use crate::scheduler::{SchedulerEvent, SchedulerLink};
 use crate::task::{Output, Parts, TaskSpec};
 
 /// A message to an actor of a node, as it travels in a session.
@@ -36,13 +37,11 @@ pub(super) enum Answer {
 }
 
 /// A moment that somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Timer {
-    Membership,
+    Membership(MembershipEvent),
     Election,
-    Scheduler,
-    Gathered,
-    Look,
+    Scheduler(SchedulerEvent),
     Register,
     Manager,
     Owner(OwnerTimer),

@@ -9,16 +9,15 @@
 //! ```text
 //! world.rs      event queue, sessions, faults           chaos.rs   what goes wrong, and when, by seed
 //! node.rs       a process: its lives, Membership, Host  server.rs  the lease and the log, durable a while later
-//! scheduler.rs  Scheduler and campaign                  store.rs   objects of a node
+//! scheduler.rs  Scheduler                               store.rs   objects of a node
 //! manager.rs    NodeManager                             program.rs programs, and the right value of each object
 //! owner.rs      Owner's core, its log, its program      oracle.rs  what must hold
 //! ```
 //!
 //! # What is a mirror
-//! The core of the Owner runs here as it is: `owner.rs` does what comes of it, and decides nothing. The shells of the other actors need a
-//! runtime, so their message loops are written again here, line by line, without it: `manager.rs` of `node_manager/actor.rs`; `scheduler.rs` of `scheduler/actor.rs` and
-//! `election/campaign.rs`; `node.rs` of `membership/actor.rs`, `host/` and what `node/` does with lives. Who changes one of those
-//! changes its mirror. Decisions are not mirrored: one that is found in a shell moves to a core.
+//! Owner, Scheduler, its campaign and Membership have none: what their cores want done is done by their shells there, and by `owner.rs`,
+//! `scheduler.rs` and `node.rs` here. `manager.rs` is one of `node_manager/actor.rs`, and `node.rs` of how `host/` brings a job from its log to
+//! its end, and of what `node/` does with incarnations. Who changes one of those changes its mirror.
 //!
 //! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
 //!

@@ -1,5 +1,5 @@
-//! A process of a node: what of it outlives a life, and the actors of the present one. Mirrors of `membership/actor.rs`,
-//! `host/`, and `node/` are here.
+//! A process of a node: what of it outlives a life, and the actors of the present one. What the cores of Membership and of the campaign want
+//! is done here. Mirrors of `host/` and `node/` are here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,32 +14,28 @@ use super::manager::Manager;
 use super::oracle::Oracle;
 use super::owner::{JobResult, Owner, Run};
 use super::program::{Job, PROGRAM, functions};
-use super::scheduler::{Campaign, Scheduler, Word};
+use super::scheduler::Scheduler;
 use super::server::{Answered, Question};
 use super::store::Store;
 use super::world::Session;
-use crate::election::state as election;
-use crate::event::NodeState;
+use crate::election::state::Answer as LeaseAnswer;
+use crate::election::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
+use crate::host::{CLOSE_AGAIN, CLOSES_MAX, JobsOver, NODES_DEADLINE};
 use crate::protocol::host::HostMsg;
-use crate::protocol::membership::{Beat, Figures, Health};
+use crate::protocol::membership::{Beat, Figures};
 use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 
 use crate::ids::{Incarnation, JobId, NodeId};
-use crate::membership::{Effect, MembershipEvent, MembershipOptions, State as Membership};
+use crate::membership::{Change, MembershipCore, MembershipEffect, MembershipEvent, MembershipOptions, Renewal, State};
+use crate::node::registered::{REGISTER_EVERY, registration};
 use crate::node_manager::{Key, NodeEvent, Report};
 use crate::owner::{JobOutcome, OwnerEvent};
-use crate::scheduler::{SchedulerEvent, SchedulerLink};
+use crate::scheduler::SchedulerLink;
 use crate::shell::{Post, PostOptions, Reply};
 use crate::task::{Resources, TaskFailure};
 
-const REGISTER_EVERY: Duration = Duration::from_secs(2);
-const NODES_DEADLINE: Duration = Duration::from_secs(10);
 const NODES_TRY: Duration = Duration::from_secs(2);
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
-const CLOSES_MAX: u32 = 10;
-const CLOSE_AGAIN: Duration = Duration::from_secs(1);
-const TICK_MIN: Duration = Duration::from_millis(10);
-const TICK_MAX: Duration = Duration::from_millis(500);
 
 /// What is the same for all nodes.
 pub(super) struct Common {
@@ -67,7 +63,7 @@ enum Hosting {
     /// How the job ended is being written down.
     Closing {
         result: JobResult,
-        tries: u32,
+        tries: usize,
     },
 }
 
@@ -94,17 +90,16 @@ pub(super) struct Process {
     pub(super) store: Store,
     pub(super) executors: Executors,
     pub(super) slots: usize,
-    job_over: bool,
+    over: JobsOver,
     pub(super) life: Life,
 }
 
 /// The actors of a life.
 pub(super) struct Life {
     pub(super) incarnation: Incarnation,
-    pub(super) membership: Membership,
-    over: bool,
+    pub(super) membership: MembershipCore,
     pub(super) scheduler: Scheduler,
-    campaign: Campaign,
+    campaign: CampaignCore,
     pub(super) manager: Manager,
     hosting: Hosting,
     reigns: watch::Receiver<Option<Reign>>,
@@ -119,7 +114,7 @@ pub(super) struct Done {
     /// Silent lives of other nodes, of which it is to be looked whether they are there.
     pub(super) probes: Vec<(NodeId, Incarnation)>,
     /// This life is over.
-    pub(super) renew: Option<Incarnation>,
+    pub(super) renew: Option<Renewal>,
     pub(super) impostor: bool,
 }
 
@@ -170,21 +165,28 @@ impl Process {
             on_fatal: Box::new(|_| {}),
         });
         let link = SchedulerLink::new(post.clone());
-        let membership = Membership::new(around.name.clone(), incarnation, MembershipOptions::default(), around.now);
+        let membership = State::new(around.name.clone(), incarnation, MembershipOptions::default(), around.now);
         let mut store = store;
-        let life = Life::begin((incarnation, membership), slots, &link, &mut store, around, done);
+        let life = Life::begin(membership, slots, &link, &mut store, around, done);
         let executors = Executors::default();
-        Self { post, link, fenced: false, store, executors, slots, job_over: false, life }
+        let mut process = Self { post, link, fenced: false, store, executors, slots, over: JobsOver::default(), life };
+        process.begin(around, done);
+        process
+    }
+
+    /// What the actors want before any event.
+    fn begin(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        self.perform_membership(around, done);
+        self.wake_campaign(around, done);
     }
 
     /// This life was declared dead: the next one begins.
-    pub(super) fn renew(&mut self, around: &mut Around<'_>, done: &mut Done) {
+    pub(super) fn renew(&mut self, Renewal { state, .. }: Renewal, around: &mut Around<'_>, done: &mut Done) {
         self.life.manager.end();
         self.life.hosting = Hosting::No;
-        let membership = self.life.membership.clone();
-        let incarnation = membership.incarnation();
-        self.post.renew(incarnation);
-        self.life = Life::begin((incarnation, membership), self.slots, &self.link, &mut self.store, around, done);
+        self.post.renew(state.incarnation());
+        self.life = Life::begin(state, self.slots, &self.link, &mut self.store, around, done);
+        self.begin(around, done);
     }
 
     /// Whether it has anything to do with the job.
@@ -296,9 +298,15 @@ impl Process {
         let Some(who) = self.life.asked.remove(&number) else { return };
         match who {
             Who::Election => {
-                if let Some(answer) = self.life.campaign.answer(&answered) {
-                    self.campaign(election::Event::Answered(answer), around, done);
-                }
+                let event = match answered {
+                    Answered::Written(revision) => CampaignEvent::Answered(LeaseAnswer::Written(revision)),
+                    Answered::Refused => CampaignEvent::Answered(LeaseAnswer::Refused),
+                    Answered::Lease(found) => {
+                        CampaignEvent::Found(found.map(|(says, revision)| (says.into_bytes(), revision)))
+                    }
+                    _ => CampaignEvent::Answered(LeaseAnswer::Lost),
+                };
+                self.campaign(event, around, done);
             }
             Who::Look => {
                 let mut cx = cx!(self, around, done);
@@ -309,7 +317,7 @@ impl Process {
                     self.life.hosting = match answered {
                         Answered::Runs(run) => Hosting::Listing { run, slot: 0, until: around.now + NODES_DEADLINE },
                         Answered::Over => {
-                            self.job_over = true;
+                            self.over.add(around.common.job);
                             cx!(self, around, done).tell_scheduler(SchedulerMsg::JobDone { job: around.common.job });
                             Hosting::No
                         }
@@ -343,39 +351,56 @@ impl Process {
         }
     }
 
-    fn campaign(&mut self, event: election::Event, around: &mut Around<'_>, done: &mut Done) {
-        let words = self.life.campaign.on(event, &mut cx!(self, around, done));
-        for word in words {
-            let speaks = matches!(word, Word::Reign { .. });
-            let message = match word {
-                Word::Reign { epoch, until, succeeds } => SchedulerEvent::Reign { epoch, until, succeeds },
-                Word::StepDown => SchedulerEvent::StepDown,
-            };
+    fn campaign(&mut self, event: CampaignEvent, around: &mut Around<'_>, done: &mut Done) {
+        self.life.campaign.on(event, around.now);
+        for effect in self.life.campaign.effects() {
             let mut cx = cx!(self, around, done);
-            self.life.scheduler.handle(message, &mut cx);
-            if speaks && self.link.reign().is_some_and(|reign| reign.node == *around.name) {
-                self.membership(MembershipEvent::Speak, around, done);
+            match effect {
+                CampaignEffect::Ask(question, deadline) => {
+                    let question = match question {
+                        LeaseQuestion::Create(says) => Question::Create(says),
+                        LeaseQuestion::Update(says, revision) => Question::Update(says, revision),
+                        LeaseQuestion::Look => Question::Get,
+                        // This world's server is not emptied.
+                        LeaseQuestion::Make => continue,
+                    };
+                    cx.ask(Who::Election, question, deadline);
+                }
+                CampaignEffect::Tell(event) => self.life.scheduler.handle(event, &mut cx),
+                CampaignEffect::Follow(reign) => {
+                    cx.note(|| format!("is the scheduler of epoch {}", reign.epoch.0));
+                    self.link.follow(&reign);
+                }
+                CampaignEffect::EndOwn => {
+                    cx.note(|| "no longer the scheduler".to_owned());
+                    self.link.end_own();
+                }
+                CampaignEffect::Speak => self.membership(MembershipEvent::Speak, around, done),
+                // Nobody leaves in order, and nobody looks for the Scheduler but by what nodes say.
+                CampaignEffect::Release(_)
+                | CampaignEffect::Serve(_)
+                | CampaignEffect::Withdraw
+                | CampaignEffect::Explain(_)
+                | CampaignEffect::Fail(_) => {}
             }
+        }
+        self.wake_campaign(around, done);
+    }
+
+    fn wake_campaign(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        if let Some(at) = self.life.campaign.next_wakeup() {
+            cx!(self, around, done).after(at.saturating_sub(around.now), Timer::Election);
         }
     }
 
     /// A moment has come.
     pub(super) fn timer(&mut self, timer: Timer, around: &mut Around<'_>, done: &mut Done) {
         match timer {
-            Timer::Membership => {
-                self.membership(MembershipEvent::Tick, around, done);
-                let wakeup = self.life.membership.next_wakeup().map_or(TICK_MAX, |at| at.saturating_sub(around.now));
-                cx!(self, around, done).after(wakeup.clamp(TICK_MIN, TICK_MAX), Timer::Membership);
-            }
-            Timer::Election => self.campaign(election::Event::Tick, around, done),
-            Timer::Scheduler | Timer::Gathered | Timer::Look => {
-                let message = match timer {
-                    Timer::Scheduler => SchedulerEvent::Tick,
-                    Timer::Gathered => SchedulerEvent::Gathered,
-                    _ => SchedulerEvent::Look,
-                };
+            Timer::Membership(event) => self.membership(event, around, done),
+            Timer::Election => self.campaign(CampaignEvent::Tick, around, done),
+            Timer::Scheduler(event) => {
                 let mut cx = cx!(self, around, done);
-                self.life.scheduler.handle(message, &mut cx);
+                self.life.scheduler.handle(event, &mut cx);
             }
             Timer::Register => {
                 self.register(false, around, done);
@@ -433,14 +458,19 @@ impl Process {
     }
 
     fn membership(&mut self, event: MembershipEvent, around: &mut Around<'_>, done: &mut Done) {
-        if self.life.over {
-            return;
-        }
-        let mut effects = Vec::new();
-        self.life.membership.on(around.now, event, &mut effects);
-        for effect in effects {
+        self.life.membership.on(event, around.now);
+        self.life.membership.flush(around.now);
+        self.perform_membership(around, done);
+    }
+
+    fn perform_membership(&mut self, around: &mut Around<'_>, done: &mut Done) {
+        for effect in self.life.membership.effects() {
+            let mut cx = cx!(self, around, done);
             match effect {
-                Effect::Publish { incarnation, sequence, stopping, zombies } => done.beats.push(Beat {
+                MembershipEffect::After(delay, event) => cx.after(delay, Timer::Membership(event)),
+                // Who is there is looked up in the core itself.
+                MembershipEffect::Know(_) => {}
+                MembershipEffect::Beat { incarnation, sequence, stopping, zombies } => done.beats.push(Beat {
                     node: around.name.clone(),
                     incarnation,
                     sequence,
@@ -450,44 +480,29 @@ impl Process {
                     reign: self.link.reign(),
                     zombies,
                 }),
-                Effect::Changed { node, incarnation, health, .. } => {
-                    cx!(self, around, done).note(|| format!("{node} (life {}) is {health:?}", incarnation.0));
-                    let me = number_of(around.name);
-                    if around.sessions.entry((me, number_of(&node))).or_default().meets(incarnation) {
-                        cx!(self, around, done).note(|| format!("session with {node} is made anew"));
-                        let reset = OwnerEvent::SessionReset { node: node.clone(), incarnation };
-                        self.tell_owner(reset, around, done);
+                MembershipEffect::Meet(node, incarnation) => {
+                    let session = around.sessions.entry((number_of(around.name), number_of(&node))).or_default();
+                    if session.meets(incarnation) {
+                        cx.note(|| format!("session with {node} is made anew"));
+                        self.tell_owner(OwnerEvent::SessionReset { node, incarnation }, around, done);
                     }
-                    if health.is_gone() {
-                        let event = SchedulerEvent::NodeDown { node: node.clone(), incarnation, reason: String::new() };
-                        let mut cx = cx!(self, around, done);
-                        self.life.scheduler.handle(event, &mut cx);
-                    }
-                    let state = match health {
-                        Health::Alive => NodeState::Up,
-                        Health::Suspected => NodeState::Suspected,
-                        Health::Dead => NodeState::Dead,
-                        Health::Left => NodeState::Left,
-                    };
+                }
+                MembershipEffect::TellScheduler(event) => self.life.scheduler.handle(event, &mut cx),
+                MembershipEffect::Tell(Change { node, incarnation, state }) => {
+                    cx.note(|| format!("{node} (life {}) is {state:?}", incarnation.0));
                     self.tell_owner(OwnerEvent::NodeState { node, incarnation, state }, around, done);
                 }
-                Effect::Follows { node, reign } => self.link.heard(&node, &reign),
-                Effect::Fence { .. } => {
-                    cx!(self, around, done).note(|| "is fenced".to_owned());
-                    self.fenced = true;
+                MembershipEffect::Probe(node, incarnation, _) => done.probes.push((node, incarnation)),
+                MembershipEffect::Gate(open) => {
+                    cx.note(|| if open { "is not fenced any more" } else { "is fenced" }.to_owned());
+                    self.fenced = !open;
                 }
-                Effect::Unfence { .. } => {
-                    cx!(self, around, done).note(|| "is not fenced any more".to_owned());
-                    self.fenced = false;
+                MembershipEffect::Follows(node, reign) => self.link.heard(&node, &reign),
+                MembershipEffect::Renew(renewal) => {
+                    cx.note(|| format!("was declared dead by {}: another life begins", renewal.told_by));
+                    done.renew = Some(renewal);
                 }
-                Effect::Renew { incarnation, told_by } => {
-                    cx!(self, around, done).note(|| format!("was declared dead by {told_by}: another life begins"));
-                    self.life.over = true;
-                    done.renew = Some(incarnation);
-                }
-                Effect::Probe { node, incarnation, .. } => done.probes.push((node, incarnation)),
-                Effect::BusSilent { .. } | Effect::BusBack { .. } => {}
-                Effect::Impostor { .. } => done.impostor = true,
+                MembershipEffect::Fail(_) => done.impostor = true,
             }
         }
     }
@@ -495,10 +510,7 @@ impl Process {
     fn register(&mut self, another: bool, around: &mut Around<'_>, done: &mut Done) {
         let spec = self.spec(around);
         let mut cx = cx!(self, around, done);
-        if another && self.job_over {
-            cx.tell_scheduler(SchedulerMsg::JobsOver { jobs: vec![around.common.job] });
-        }
-        cx.tell_scheduler(SchedulerMsg::NodeUp(spec));
+        registration(another, &spec, &self.over).into_iter().for_each(|message| cx.tell_scheduler(message));
     }
 
     /// What follows from what was handled: another reign is followed; the Owner has ended.
@@ -509,7 +521,7 @@ impl Process {
                 self.register(true, around, done);
             }
             self.tell_owner(OwnerEvent::NewReign, around, done);
-            self.campaign(election::Event::Heard(self.link.epoch()), around, done);
+            self.campaign(CampaignEvent::Heard(self.link.epoch()), around, done);
             if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
                 self.list(around, done);
             }
@@ -519,7 +531,7 @@ impl Process {
             None => {}
             Some(JobOutcome::Over { result, .. }) => {
                 cx!(self, around, done).note(|| format!("the job is over: {:?}", result.as_ref().map(Vec::len)));
-                self.job_over = true;
+                self.over.add(around.common.job);
                 self.life.hosting = Hosting::Closing { result, tries: 0 };
                 self.close(around, done);
             }
@@ -533,13 +545,14 @@ impl Process {
 
 impl Life {
     fn begin(
-        (incarnation, membership): (Incarnation, Membership),
+        membership: State,
         slots: usize,
         link: &SchedulerLink,
         store: &mut Store,
         around: &mut Around<'_>,
         done: &mut Done,
     ) -> Self {
+        let incarnation = membership.incarnation();
         let mut cx = Cx {
             now: around.now,
             me: around.name,
@@ -556,14 +569,12 @@ impl Life {
         };
         let mut manager = Manager::new(slots);
         manager.started(&mut cx);
-        cx.after(TICK_MIN, Timer::Membership);
         cx.after(Duration::from_millis(20), Timer::Register);
         Self {
             incarnation,
-            membership,
-            over: false,
+            membership: MembershipCore::new(membership),
             scheduler: Scheduler::new(around.common.job, &mut cx),
-            campaign: Campaign::new(around.name, incarnation, &mut cx),
+            campaign: CampaignCore::new((around.name, incarnation), "sim", 0, around.now),
             manager,
             hosting: Hosting::No,
             reigns: link.changes(),

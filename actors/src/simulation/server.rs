@@ -20,7 +20,6 @@ pub(super) enum Question {
     Create(String),
     Update(String, u64),
     Get,
-    Delete(u64),
     /// Is the job accepted and not over?
     Unfinished,
     /// The job is accepted, where `accept`, and begun here.
@@ -43,7 +42,6 @@ pub(super) enum Answered {
     Written(u64),
     Refused,
     Lease(Option<(String, u64)>),
-    Released,
     Unfinished(bool),
     Runs(Run),
     Over,
@@ -61,8 +59,6 @@ struct Lease {
     holder: String,
     revision: u64,
     ends: Duration,
-    /// Not there any more.
-    deleted: bool,
 }
 
 /// A record of the log.
@@ -131,7 +127,7 @@ impl Server {
     /// What is answered, and when.
     pub(super) fn ask(&mut self, now: Duration, question: Question, dice: &mut Dice) -> (Answered, Duration) {
         let lease = self.leases.last().map(|Kept(lease, _)| lease);
-        let lease = lease.filter(|lease| !lease.deleted && now < lease.ends).cloned();
+        let lease = lease.filter(|lease| now < lease.ends).cloned();
         let (answered, writes) = match question {
             Question::Create(_) if lease.is_some() => (Answered::Refused, false),
             Question::Update(_, revision) if lease.as_ref().is_none_or(|lease| lease.revision != revision) => {
@@ -140,17 +136,11 @@ impl Server {
             Question::Create(holder) | Question::Update(holder, _) => {
                 self.revision += 1;
                 let ends = now + election::TTL;
-                let lease = Lease { holder, revision: self.revision, ends, deleted: false };
+                let lease = Lease { holder, revision: self.revision, ends };
                 self.leases.push(Kept(lease, Duration::MAX));
                 (Answered::Written(self.revision), true)
             }
             Question::Get => (Answered::Lease(lease.map(|lease| (lease.holder, lease.revision))), false),
-            Question::Delete(revision) => {
-                if let Some(lease) = lease.filter(|lease| lease.revision == revision) {
-                    self.leases.push(Kept(Lease { deleted: true, ..lease }, Duration::MAX));
-                }
-                (Answered::Released, true)
-            }
             Question::Unfinished => (Answered::Unfinished(self.accepted.is_some() && self.end.is_none()), false),
             Question::Open { node, incarnation, accept } => self.open(node, incarnation, accept),
             Question::Append { entries, last, id } => self.append(entries, last, id),

@@ -448,10 +448,10 @@ impl World {
         if impostor {
             self.oracle.found(|| format!("n{node} hears of another process of its name"));
         }
-        if renew.is_some() {
+        if let Some(renewal) = renew {
             // Its sessions end with the life.
             self.sessions.retain(|(from, _), _| *from != node);
-            self.with(node, |process, around, done| process.renew(around, done));
+            self.with(node, |process, around, done| process.renew(renewal, around, done));
         }
         self.run_executors(node);
     }

@@ -122,7 +122,7 @@ impl World {
                 break;
             }
             self.with(to, |process, around, done| {
-                if local || !process.life.membership.is_over(&sender, from.life) {
+                if local || !process.life.membership.state().is_over(&sender, from.life) {
                     process.deliver(message, around, done);
                 }
             });

@@ -55,7 +55,7 @@ impl World {
             self.note(Some(at.node), || format!("parts of {copy} are released on {holder}, which it wants"));
             Err(TaskFailure::new(FailureKind::Error, "parts that it reads are released"))
         } else if let Some(first) = silent.first() {
-            let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership;
+            let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership.state();
             let dead = membership.health(&first.node).is_some_and(|health| health.is_gone());
             if !dead && self.now < until {
                 let pause = self.dice.millis(50..500);

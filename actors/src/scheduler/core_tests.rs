@@ -1,0 +1,216 @@
+use super::*;
+use crate::ids::Incarnation;
+use crate::protocol::scheduler::{JobDemand, NodeSpec, Shape};
+use crate::task::Resources;
+
+const OPTIONS: fn() -> SchedulerOptions = SchedulerOptions::default;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn job(number: u128) -> JobId {
+    JobId::from_u128(number)
+}
+
+fn node(name: &str) -> NodeId {
+    NodeId::new(name)
+}
+
+fn node_up(name: &str) -> SchedulerEvent {
+    let (resources, functions) = (Resources::cpu(2000), vec!["program".into()]);
+    let (labels, data_address) = Default::default();
+    let node = NodeId::new(name);
+    let spec =
+        NodeSpec { node, incarnation: Incarnation(1), resources, labels, functions, data_address, memory_bytes: 0 };
+    SchedulerMsg::NodeUp(spec).into()
+}
+
+fn demand(job: JobId, owner: &str) -> SchedulerEvent {
+    let shapes = vec![Shape::anywhere(Resources::cpu(1000), 1)];
+    let demand = JobDemand {
+        job,
+        tenant: "default".into(),
+        owner: node(owner),
+        incarnation: Incarnation(1),
+        sequence: 1,
+        shapes,
+        leases: Vec::new(),
+        held: Vec::new(),
+    };
+    SchedulerMsg::Demand(demand).into()
+}
+
+fn submit(slot: u64) -> SchedulerEvent {
+    let reply = Reply::to(node("client"), slot);
+    SchedulerMsg::SubmitJob { job: job(1), tenant: "default".into(), functions: vec!["program".into()], reply }.into()
+}
+
+fn list_nodes(slot: u64) -> SchedulerEvent {
+    SchedulerMsg::ListNodes { reply: Reply::to(node("asker"), slot) }.into()
+}
+
+fn list_jobs(settled: bool, slot: u64) -> SchedulerEvent {
+    SchedulerMsg::ListJobs { settled, reply: Reply::to(node("asker"), slot) }.into()
+}
+
+fn reign(epoch: u64, until: Duration, succeeds: bool) -> SchedulerEvent {
+    SchedulerEvent::Reign { epoch: Epoch(epoch), until, succeeds }
+}
+
+fn unfinished(jobs: Option<&[JobId]>) -> SchedulerEvent {
+    let known = |job: &JobId| (*job, "default".into(), vec!["program".into()]);
+    SchedulerEvent::Unfinished(jobs.map(|jobs| jobs.iter().map(known).collect()))
+}
+
+/// One effect in short.
+fn said(effect: &SchedulerEffect) -> String {
+    match effect {
+        SchedulerEffect::TellOwner(_, node, OwnerMsg::Leases { epoch, leases, .. }) => {
+            format!("{} leases of {} to {node}", leases.as_ref().map_or(0, Vec::len), epoch.0)
+        }
+        SchedulerEffect::TellOwner(_, node, _) => format!("owner on {node} is over"),
+        SchedulerEffect::TellNode(_, node, _) => format!("{node} ends the job"),
+        SchedulerEffect::TellHost(_, node, _) => format!("{node} resumes"),
+        SchedulerEffect::AnswerPlacement(_, answer) => {
+            format!("placed on {:?}", answer.as_ref().ok().map(|placement| placement.node.as_str()))
+        }
+        SchedulerEffect::AnswerNodes(_, nodes) => format!("{} nodes", nodes.len()),
+        SchedulerEffect::AnswerJobs(_, jobs) => format!("{} jobs", jobs.len()),
+        SchedulerEffect::After(_, SchedulerEvent::Tick) => "tick".to_owned(),
+        SchedulerEffect::After(delay, event) => format!("{event:?} in {delay:?}"),
+        SchedulerEffect::LookForUnfinished => "look".to_owned(),
+    }
+}
+
+/// What comes of these events, which wait together.
+fn on(core: &mut SchedulerCore, now: Duration, events: impl IntoIterator<Item = SchedulerEvent>) -> Vec<String> {
+    events.into_iter().for_each(|event| core.on(event, now));
+    core.flush();
+    core.effects().iter().map(said).collect()
+}
+
+/// A Scheduler that has been told nothing.
+fn idle() -> SchedulerCore {
+    let mut core = SchedulerCore::new(OPTIONS());
+    assert_eq!(on(&mut core, ms(0), []), ["tick"], "before any event");
+    core
+}
+
+/// One that begins to reign at time 0, as the first one or after another.
+fn reigning(succeeds: bool) -> SchedulerCore {
+    let mut core = idle();
+    let told = on(&mut core, ms(0), [reign(1, Duration::MAX, succeeds)]);
+    let gathered: &[_] = if succeeds { &["Gathered in 500ms"] } else { &[] };
+    assert_eq!(told, [gathered, &["Look in 2.5s"]].concat());
+    core
+}
+
+#[test]
+fn one_that_does_not_reign_answers_nothing() {
+    let questions = || [node_up("n1"), submit(1), list_nodes(2), list_jobs(false, 3), demand(job(1), "n1")];
+    let mut never = idle();
+    let mut over = reigning(false);
+    over.on(SchedulerEvent::StepDown, ms(1));
+    let mut ran_out = idle();
+    on(&mut ran_out, ms(0), [reign(1, ms(10), false)]);
+    for core in [&mut never, &mut over, &mut ran_out] {
+        assert_eq!(on(core, ms(10), questions()), [""; 0]);
+        assert_eq!(core.living(), [0; 3]);
+        assert_eq!(on(core, ms(1000), [SchedulerEvent::Tick]), ["tick"], "it goes on all the same");
+    }
+    on(&mut ran_out, ms(20), [reign(1, ms(30), true)]);
+    let answers = on(&mut ran_out, ms(20), questions());
+    assert_eq!(answers, ["1 nodes", "1 jobs", "placed on Some(\"n1\")", "1 leases of 1 to n1"], "the reign goes on");
+}
+
+#[test]
+fn what_is_asked_while_it_gathers_is_answered_once_when_that_is_over() {
+    let mut core = reigning(true);
+    let questions = [node_up("n1"), list_nodes(1), list_jobs(false, 2), list_jobs(true, 3), submit(4)];
+    assert_eq!(on(&mut core, ms(499), questions), [""; 0]);
+    let gathered = on(&mut core, ms(500), [SchedulerEvent::Gathered]);
+    assert_eq!(gathered, ["1 nodes", "1 jobs", "placed on Some(\"n1\")"]);
+    assert_eq!(on(&mut core, ms(9_999), [SchedulerEvent::Tick]), ["tick"], "the other list waits for all that live");
+    assert_eq!(on(&mut core, ms(10_000), [SchedulerEvent::Tick]), ["1 jobs", "tick"]);
+    assert_eq!(on(&mut core, ms(11_000), [SchedulerEvent::Tick]), ["tick"]);
+}
+
+#[test]
+fn what_was_asked_of_a_reign_is_not_answered_in_the_next_one() {
+    let mut core = reigning(true);
+    on(&mut core, ms(1), [node_up("n1"), list_nodes(1), submit(2)]);
+    core.on(SchedulerEvent::StepDown, ms(2));
+    assert_eq!(on(&mut core, ms(3), [reign(2, Duration::MAX, true)]), ["Gathered in 500ms"], "it looks already");
+    assert_eq!(on(&mut core, ms(503), [SchedulerEvent::Gathered]), [""; 0]);
+}
+
+#[test]
+fn what_was_decided_comes_to_nothing_where_the_reign_ends_before_it_is_said() {
+    for end in [SchedulerEvent::StepDown, reign(2, Duration::MAX, false)] {
+        let mut core = reigning(false);
+        on(&mut core, ms(1), [node_up("n1")]);
+        assert_eq!(on(&mut core, ms(2), [submit(1), demand(job(1), "n1"), end]), [""; 0]);
+    }
+}
+
+#[test]
+fn one_look_is_under_way_at_a_time_and_an_answer_that_was_lost_lets_it_look_again() {
+    let holds = || SchedulerEvent::from(SchedulerMsg::Holds { node: node("n1"), jobs: vec![job(7)] });
+    for (answer, comes_of_it) in [(None, None), (Some(&[][..]), None), (Some(&[job(7)][..]), Some("n1 resumes"))] {
+        let mut core = reigning(false);
+        on(&mut core, ms(1), [node_up("n1")]);
+        assert_eq!(on(&mut core, ms(2), [holds(), holds()]), ["look"]);
+        assert_eq!(on(&mut core, ms(3), [SchedulerEvent::Look]), ["Look in 15s"], "it is looked already");
+        let told = on(&mut core, ms(4), [unfinished(answer)]);
+        assert_eq!(told, comes_of_it.into_iter().collect::<Vec<_>>(), "{answer:?}");
+        assert_eq!(on(&mut core, ms(5), [SchedulerEvent::Look]), ["look", "Look in 15s"], "{answer:?}");
+    }
+}
+
+#[test]
+fn it_looks_from_time_to_time_as_long_as_it_reigns() {
+    let mut core = reigning(false);
+    on(&mut core, ms(1), [SchedulerEvent::Look]);
+    core.on(SchedulerEvent::StepDown, ms(2));
+    assert_eq!(on(&mut core, ms(3), [SchedulerEvent::Look]), [""; 0]);
+    // The answer comes when nobody reigns: the next reign may look.
+    on(&mut core, ms(4), [unfinished(None)]);
+    assert_eq!(on(&mut core, ms(5), [reign(2, Duration::MAX, false)]), ["Look in 2.5s"]);
+    assert_eq!(on(&mut core, ms(6), [SchedulerEvent::Look]), ["look", "Look in 15s"]);
+}
+
+#[test]
+fn a_node_that_has_something_of_a_job_that_is_over_is_told_and_so_is_an_owner_there() {
+    let mut core = reigning(false);
+    let done = SchedulerMsg::JobDone { job: job(7) };
+    let holds = SchedulerMsg::Holds { node: node("n2"), jobs: vec![job(7)] };
+    let told = on(&mut core, ms(1), [done.into(), holds.into()]);
+    assert_eq!(told, ["n2 ends the job", "owner on n2 is over"]);
+}
+
+#[test]
+fn a_job_whose_host_died_is_looked_for() {
+    let mut core = reigning(false);
+    on(&mut core, ms(1), [node_up("n1"), node_up("n2"), demand(job(1), "n1")]);
+    let down = SchedulerEvent::NodeDown { node: node("n1"), incarnation: Incarnation(1), reason: "silent".into() };
+    assert_eq!(on(&mut core, ms(2), [down]), ["look"]);
+    assert_eq!(on(&mut core, ms(3), [unfinished(Some(&[job(1)]))]), ["n2 resumes"]);
+}
+
+#[test]
+fn a_tick_comes_when_there_is_something_to_do_and_not_too_often() {
+    let delay_at = |core: &mut SchedulerCore, now: Duration| {
+        core.on(SchedulerEvent::Tick, now);
+        core.flush();
+        core.effects().into_iter().find_map(|effect| match effect {
+            SchedulerEffect::After(delay, SchedulerEvent::Tick) => Some(delay),
+            _ => None,
+        })
+    };
+    assert_eq!(delay_at(&mut idle(), ms(0)), Some(TICK_MAX));
+    let mut core = reigning(true);
+    on(&mut core, ms(0), [submit(1)]);
+    assert_eq!(delay_at(&mut core, ms(100)), Some(ms(400)), "then it has gathered");
+    assert_eq!(delay_at(&mut core, ms(499)), Some(TICK_MIN));
+}
