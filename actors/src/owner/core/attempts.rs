@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Effect;
-use super::tables::{ArgEntry, EntrySource, OwnerState, State};
+use super::tables::{ArgEntry, EntrySource, OwnerState};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -49,7 +49,7 @@ impl OwnerState {
     ) -> Option<Vec<CopyNumber>> {
         let node = self.admit(from)?;
         let (from, _) = from;
-        let live = self.find_task(id).filter(|task| self.tasks[*task].live.contains(&(attempt, node)));
+        let live = self.find_task(id).filter(|task| self.tasks[*task].live().contains(&(attempt, node)));
         let Some(task) = live else {
             (0..outputs.len() as u32).for_each(|index| self.free_unless_it_counts(from, id.output(index), attempt));
             self.late_completion(id, outputs);
@@ -58,12 +58,12 @@ impl OwnerState {
         self.end_attempt(task, attempt, node);
         self.cancel_attempts(task);
         self.counts.finished += 1;
-        self.counts.dispensable_finished += u64::from(self.tasks[task].dispensable);
+        self.counts.dispensable_finished += u64::from(self.tasks[task].is_dispensable());
         self.learn(self.tasks[task].function, figures.micros);
         self.tell_finished(from, task, attempt, outputs, consumed, figures);
         self.account(task, consumed);
         // The outputs of a stream were announced one by one; the list at its end repeats them.
-        let announced = if self.is_stream(task) { self.tasks[task].outputs } else { 0 };
+        let announced = if self.is_stream(task) { self.tasks[task].outputs() } else { 0 };
         if (outputs.len() as u32) < announced {
             // An earlier attempt had announced more.
             let function = self.function(task).name.to_string();
@@ -79,7 +79,8 @@ impl OwnerState {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
         // Only now: an output that nobody references must not retire the task while it holds its arguments.
-        (self.tasks[task].state, self.tasks[task].counted) = (State::Done, true);
+        self.tasks[task].is_done();
+        self.tasks[task].count();
         self.committed |= self.commits(task);
         self.tasks[task].rare.change_if_there(|rare| (rare.denials, rare.tried) = (0, Tried::default()));
         self.unreference_args(task);
@@ -93,7 +94,7 @@ impl OwnerState {
     fn made_by(&self, task: Index, attempt: Attempt) -> Vec<CopyNumber> {
         let id = self.tasks[task].id;
         let made_by = |index: u32| self.objects[self.object_of(id.output(index))?].maker();
-        (0..self.tasks[task].outputs).map(|index| made_by(index).unwrap_or(attempt.makes())).collect()
+        (0..self.tasks[task].outputs()).map(|index| made_by(index).unwrap_or(attempt.makes())).collect()
     }
 
     /// What an attempt of a stream has announced may be lost, or freed to be made again, before it ends: it does not make it twice, so who
@@ -105,7 +106,7 @@ impl OwnerState {
             let object = &self.objects[object];
             (object.has_waiters() && object.copy().is_missing()).then_some(())
         };
-        if (0..self.tasks[task].outputs).any(|index| awaited(index).is_some()) {
+        if (0..self.tasks[task].outputs()).any(|index| awaited(index).is_some()) {
             self.want(task);
         }
     }
@@ -147,10 +148,10 @@ impl OwnerState {
     ) {
         let Some(node) = self.admit(from) else { return };
         let (from, _) = from;
-        let live = self.find_task(id).filter(|task| self.tasks[*task].live.contains(&(attempt, node)));
+        let live = self.find_task(id).filter(|task| self.tasks[*task].live().contains(&(attempt, node)));
         match live {
             // An attempt after the first one gives again what was announced.
-            Some(task) if index <= self.tasks[task].outputs => {
+            Some(task) if index <= self.tasks[task].outputs() => {
                 self.do_without_other_attempts(task, attempt.makes());
                 self.seal(task, index, output, (node, attempt.makes()));
             }
@@ -196,7 +197,7 @@ impl OwnerState {
             return false;
         }
         self.arguments_lost(task, node, failure);
-        if !self.tasks[task].live.is_empty() {
+        if !self.tasks[task].live().is_empty() {
             // The other attempt goes on.
             return true;
         }
@@ -207,7 +208,7 @@ impl OwnerState {
         if denials > DENIALS_MAX {
             return false;
         }
-        self.tasks[task].tries = self.tasks[task].tries.saturating_sub(1);
+        self.tasks[task].try_was_none(false);
         self.await_args(task, failure.kind == FailureKind::ArgumentLost);
         true
     }
@@ -230,14 +231,14 @@ impl OwnerState {
             FailureKind::DiskFull => self.disk_full(task, node),
             kind => kind.retry(),
         };
-        let alone = self.tasks[task].live.is_empty();
+        let alone = self.tasks[task].live().is_empty();
         self.counts.failed_attempts += 1;
         let entry = &self.tasks[task];
         let stage = self.stage(task);
         let attempts_max = self.options[entry.options as usize].options.attempts;
         // What only this node cannot do, the other attempt may.
         let last = match alone {
-            true => !again || entry.tries >= attempts_max,
+            true => !again || entry.tries() >= attempts_max,
             false => {
                 let for_all = [FailureKind::ExecutorLost, FailureKind::OutOfMemory, FailureKind::Final];
                 !again && for_all.contains(&failure.kind)
@@ -267,9 +268,8 @@ impl OwnerState {
 
     /// An attempt has ended that never ran, as far as is known: it does not count.
     pub(super) fn given_back(&mut self, task: Index) {
-        if self.tasks[task].live.is_empty() {
-            self.tasks[task].tries -= 1;
-            self.tasks[task].recalled = true;
+        if self.tasks[task].live().is_empty() {
+            self.tasks[task].try_was_none(true);
             self.await_args(task, true);
         } else {
             // Nor does a speculative one.
@@ -282,8 +282,7 @@ impl OwnerState {
         let Some(index) = self.known_node(node) else { return };
         let incarnation = self.nodes[usize::from(index)].incarnation;
         let Some(task) = self.find_task(id) else { return };
-        let attempt = self.tasks[task].live.iter().find(|(_, at)| *at == index).map(|(attempt, _)| *attempt);
-        if let Some(attempt) = attempt {
+        if let Some(attempt) = self.tasks[task].live_at(index) {
             let failure = TaskFailure::new(FailureKind::Rejected, reason);
             self.failed((node, incarnation), id, attempt, failure, None);
         }
@@ -291,11 +290,11 @@ impl OwnerState {
 
     /// Takes a live attempt out of the tables; false when it was not live.
     pub(super) fn end_attempt(&mut self, task: Index, attempt: Attempt, node: NodeIndex) -> bool {
-        let live = &mut self.tasks[task].live;
-        let Some(position) = live.iter().position(|entry| *entry == (attempt, node)) else { return false };
-        live.remove(position);
-        self.leave(task, node);
-        true
+        let ends = self.tasks[task].attempt_ends(attempt, node);
+        if ends {
+            self.leave(task, node);
+        }
+        ends
     }
 
     fn leave(&mut self, task: Index, node: NodeIndex) {
@@ -309,7 +308,7 @@ impl OwnerState {
     /// No attempt of the task is wanted any more.
     pub(super) fn cancel_attempts(&mut self, task: Index) {
         self.set_speculated(task, false);
-        for (attempt, node) in std::mem::take(&mut self.tasks[task].live) {
+        for (attempt, node) in self.tasks[task].attempts_end() {
             self.leave(task, node);
             let (at, id) = (self.nodes[usize::from(node)].id.clone(), self.tasks[task].id);
             self.effects.push(Effect::Cancel { node: at, task: id, attempt });
@@ -332,8 +331,8 @@ impl OwnerState {
     /// The tasks that a node has, but for those that it has said that it runs: it would not give these back.
     pub(super) fn held(&self, node: NodeIndex) -> Vec<Index> {
         let held = self.tasks.iter().filter_map(|(index, task)| {
-            let (attempt, _) = task.live.iter().find(|(_, at)| *at == node)?;
-            self.told_running(task.id, *attempt, node).is_none().then_some(index)
+            let attempt = task.live_at(node)?;
+            self.told_running(task.id, attempt, node).is_none().then_some(index)
         });
         held.collect()
     }
@@ -343,8 +342,8 @@ impl OwnerState {
         let id = self.nodes[usize::from(node)].id.clone();
         for task in tasks {
             let task = &self.tasks[*task];
-            if let Some((attempt, _)) = task.live.iter().find(|(_, at)| *at == node) {
-                self.effects.push(Effect::Recall { node: id.clone(), task: task.id, attempt: *attempt });
+            if let Some(attempt) = task.live_at(node) {
+                self.effects.push(Effect::Recall { node: id.clone(), task: task.id, attempt: attempt });
             }
         }
     }
@@ -353,7 +352,7 @@ impl OwnerState {
     pub(super) fn account(&mut self, task: Index, consumed: &[Consumed]) {
         for position in 0..self.tasks[task].args.len() {
             let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
-            let (members, counted) = (self.sets[set].members.len(), self.tasks[task].counted);
+            let (members, counted) = (self.sets[set].members.len(), self.tasks[task].is_counted());
             let Some(ledger) = self.ledger(set) else { continue };
             let mut read = Output::default();
             for part in consumed.iter().filter(|consumed| consumed.arg as usize == position) {

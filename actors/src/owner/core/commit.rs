@@ -5,7 +5,8 @@
 //! cancelled: it has ended one way or the other soon. One whose program goes on with other tasks after that is; what it has published stays.
 
 use super::set::{SetLedger, balance};
-use super::tables::{ArgEntry, EntrySource, OwnerState, State, Task};
+use super::tables::{ArgEntry, EntrySource, OwnerState};
+use super::task::{State, Task};
 use crate::arena::Index;
 use crate::task::JobError;
 
@@ -31,8 +32,8 @@ impl OwnerState {
     /// Whether a cancel has to wait: a task that commits runs, or one has completed and no other task is under way, so that the program is
     /// about to end.
     pub(super) fn is_committing(&self) -> bool {
-        let runs = |(index, task): (Index, &Task)| task.state == State::Running && self.commits(index);
-        let is_open = |(_, task): (Index, &Task)| !matches!(task.state, State::Done | State::Failed);
+        let runs = |(index, task): (Index, &Task)| task.state() == State::Running && self.commits(index);
+        let is_open = |(_, task): (Index, &Task)| !task.state().is_over();
         self.functions.entries.iter().any(|function| function.commits) && self.tasks.iter().any(runs)
             || self.committed && !self.tasks.iter().any(is_open)
     }

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::tables::{EntrySource, OwnerState, State};
+use super::tables::{EntrySource, OwnerState};
+use super::task::State;
 use crate::arena::Index;
 use crate::ids::NodeId;
 use crate::owner::why::chain::{AttemptFacts, StageFacts};
@@ -18,14 +19,14 @@ impl OwnerState {
         for (_, task) in self.tasks.iter() {
             let name = &self.functions[task.function as usize].stage;
             let facts = stages.entry(name.clone()).or_default();
-            match task.state {
+            match task.state() {
                 State::Wanted | State::Waiting { .. } => facts.waiting += 1,
                 State::Ready => facts.ready += 1,
                 State::Running => facts.running += 1,
                 // Many are done and forgotten: their function has counted them.
                 State::Done | State::Failed => continue,
             }
-            if !matches!(task.state, State::Waiting { .. }) {
+            if !matches!(task.state(), State::Waiting { .. }) {
                 continue;
             }
             for arg in &task.args {
@@ -53,7 +54,7 @@ impl OwnerState {
         let object = &self.objects[object];
         let task = object.task.filter(|_| !object.is_here())?;
         let task = &self.tasks[task];
-        let makes = matches!(task.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
+        let makes = matches!(task.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         makes.then(|| self.functions[task.function as usize].stage.clone())
     }
 
@@ -61,7 +62,7 @@ impl OwnerState {
     pub(super) fn attempt_facts(&self) -> BTreeMap<NodeId, Vec<AttemptFacts>> {
         let mut attempts: BTreeMap<NodeId, Vec<AttemptFacts>> = BTreeMap::new();
         for (_, task) in self.tasks.iter() {
-            for (attempt, node) in &task.live {
+            for (attempt, node) in task.live() {
                 let node = &self.nodes[usize::from(*node)].id;
                 let of_node = attempts.entry(node.clone()).or_default();
                 if of_node.len() < ATTEMPTS_ASKED_MAX {

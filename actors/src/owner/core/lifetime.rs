@@ -6,7 +6,8 @@ use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{ArgEntry, EntrySource, OwnerState, State, marker};
+use super::tables::{ArgEntry, EntrySource, OwnerState, marker};
+use super::task::{State, Task};
 use crate::arena::Index;
 use crate::ids::CopyNumber;
 use crate::task::{Arg, JobError, Output, Source};
@@ -110,7 +111,7 @@ impl OwnerState {
     pub(super) fn await_args(&mut self, task: Index, front: bool) {
         let mut missing = 0;
         self.set_speculated(task, false);
-        self.tasks[task].state = State::Waiting { missing: u32::MAX };
+        self.tasks[task].wait(u32::MAX);
         for position in 0..self.tasks[task].args.len() {
             let failed = match self.tasks[task].args[position].source {
                 EntrySource::Object(object) => {
@@ -140,7 +141,7 @@ impl OwnerState {
         if missing == 0 {
             self.make_ready(task, front);
         } else {
-            self.tasks[task].state = State::Waiting { missing };
+            self.tasks[task].wait(missing);
         }
     }
 
@@ -153,16 +154,16 @@ impl OwnerState {
 
     /// Somebody needs a value of this task: if it was freed or lost, the task runs again (law 2).
     pub(super) fn want(&mut self, task: Index) {
-        if self.tasks[task].state != State::Done {
+        if self.tasks[task].state() != State::Done {
             return;
         }
-        let (id, outputs, mut gone) = (self.tasks[task].id, self.tasks[task].outputs, false);
+        let (id, outputs, mut gone) = (self.tasks[task].id, self.tasks[task].outputs(), false);
         for index in 0..outputs {
             if let Some(object) = self.object_of(id.output(index)) {
                 gone |= self.objects[object].want();
             }
         }
-        if gone || outputs == 0 && self.tasks[task].tries == 0 {
+        if gone || outputs == 0 && self.tasks[task].tries() == 0 {
             self.run_again(task);
         }
     }
@@ -172,7 +173,7 @@ impl OwnerState {
         let id = self.tasks[task].id.output(index);
         let known = self.object_of(id);
         let object = known.unwrap_or_else(|| {
-            self.tasks[task].outputs = self.tasks[task].outputs.max(index + 1);
+            self.tasks[task].announces(index);
             self.add_object(Object::pending(id, task, 0))
         });
         if !self.same_again(object, output) {
@@ -247,11 +248,8 @@ impl OwnerState {
     }
 
     fn one_less_missing(&mut self, task: Index) {
-        if let State::Waiting { missing } = &mut self.tasks[task].state {
-            *missing -= 1;
-            if *missing == 0 {
-                self.make_ready(task, false);
-            }
+        if self.tasks[task].lacks_one_less() {
+            self.make_ready(task, false);
         }
     }
 
@@ -352,10 +350,10 @@ impl OwnerState {
     /// Forgets all but the id of a task that is over and whose outputs nobody references or remembers.
     pub(super) fn retire_if_unused(&mut self, task: Index) {
         let Some(entry) = self.tasks.get(task) else { return };
-        if !matches!(entry.state, State::Done | State::Failed) {
+        if !entry.state().is_over() {
             return;
         }
-        let (id, state, outputs, numbers) = (entry.id, entry.state, entry.outputs, entry.numbers);
+        let (id, state, outputs, numbers) = (entry.id, entry.state(), entry.outputs(), entry.numbers());
         let mut unused = SmallVec::<[Index; 2]>::new();
         for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
             let Some(index) = self.object_of(output) else { continue };
@@ -382,7 +380,7 @@ impl OwnerState {
 
     /// Takes a task from wherever it waits or runs; the caller says what becomes of it.
     pub(super) fn withdraw(&mut self, task: Index) {
-        match self.tasks[task].state {
+        match self.tasks[task].state() {
             State::Waiting { .. } => self.stop_waiting(task),
             State::Ready => self.ready.remove(self.key(task), task),
             State::Running => self.cancel_attempts(task),
@@ -402,19 +400,18 @@ impl OwnerState {
         }
         let mut failing = vec![root];
         while let Some(task) = failing.pop() {
-            let Some(state) = self.tasks.get(task).map(|task| task.state) else { continue };
-            if matches!(state, State::Failed | State::Done) {
+            let Some(state) = self.tasks.get(task).map(Task::state) else { continue };
+            if state.is_over() {
                 continue;
             }
             self.withdraw(task);
-            self.tasks[task].state = State::Failed;
-            self.tasks[task].rare.change(|rare| rare.failure = Some(error.clone()));
+            self.tasks[task].fail(error.clone());
             for tracker in self.tasks[task].take_readers() {
                 self.observe(&error);
                 self.effects.push(Effect::Streamed { tracker, item: Err(error.clone()) });
             }
             let id = self.tasks[task].id;
-            for index in 0..self.tasks[task].outputs {
+            for index in 0..self.tasks[task].outputs() {
                 let Some(object) = self.object_of(id.output(index)) else { continue };
                 for waiter in self.objects[object].take_waiters() {
                     match waiter {

@@ -69,6 +69,7 @@ mod stragglers;
 #[cfg(test)]
 mod stragglers_tests;
 mod tables;
+mod task;
 #[cfg(test)]
 mod world_tests;
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::placement::{self, Key, NodeIndex, Wish};
 use super::reach::SetsAt;
 use super::state::{Demand, Effect};
-use super::tables::{EntrySource, OwnerState, State};
+use super::tables::{EntrySource, OwnerState};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, SetId};
@@ -116,7 +116,7 @@ impl OwnerState {
     /// It can run, and no attempt of it does.
     pub(super) fn make_ready(&mut self, task: Index, front: bool) {
         self.set_speculated(task, false);
-        self.tasks[task].state = State::Ready;
+        self.tasks[task].is_ready();
         self.ready.push(self.key(task), task, front);
     }
 
@@ -137,7 +137,7 @@ impl OwnerState {
                 match soft {
                     false => Wish::Hard(node),
                     // Its queue there was too long: back in that queue, it would be as far from running as before.
-                    true if entry.recalled => Wish::Near(vec![node]),
+                    true if entry.was_recalled() => Wish::Near(vec![node]),
                     true => Wish::Soft(node),
                 }
             }
@@ -168,9 +168,7 @@ impl OwnerState {
     }
 
     fn start(&mut self, task: Index, node: NodeIndex) {
-        self.tasks[task].tries += 1;
-        self.tasks[task].recalled = false;
-        self.tasks[task].state = State::Running;
+        self.tasks[task].start();
         self.launch(task, node);
     }
 
@@ -185,7 +183,7 @@ impl OwnerState {
         let key = self.key(task);
         let entry = &mut self.tasks[task];
         let function = entry.function;
-        entry.live.push((attempt, node));
+        entry.attempt_begins(attempt, node);
         let view = &mut self.nodes[usize::from(node)];
         *view.in_flight.entry((key.shape, function)).or_default() += 1;
         *view.given.entry(function).or_default() += 1;

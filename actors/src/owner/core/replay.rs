@@ -24,7 +24,8 @@ use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, State};
+use super::tables::{EntrySource, OwnerState};
+use super::task::State;
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -99,8 +100,8 @@ impl OwnerState {
             return;
         }
         let live = self.tasks.iter().filter_map(|(_, task)| {
-            let (attempt, _) = task.live.iter().find(|(_, at)| *at == index)?;
-            Some((task.id, *attempt))
+            let attempt = task.live_at(index)?;
+            Some((task.id, attempt))
         });
         for (id, attempt) in live.collect::<Vec<_>>() {
             if let Some(task) = self.find_task(id)
@@ -122,8 +123,8 @@ impl OwnerState {
         self.unpin(node);
         self.holdings_lost(node);
         let running = self.tasks.iter().filter_map(|(task, entry)| {
-            let (attempt, _) = entry.live.iter().find(|(_, at)| *at == node)?;
-            Some((task, *attempt))
+            let attempt = entry.live_at(node)?;
+            Some((task, attempt))
         });
         let id = self.nodes[usize::from(node)].id.clone();
         for (task, attempt) in running.collect::<Vec<_>>() {
@@ -210,13 +211,13 @@ impl OwnerState {
             EntrySource::Set(set) => broken.contains(set),
         };
         let waiting = self.tasks.iter().filter(|(_, task)| {
-            matches!(task.state, State::Ready | State::Waiting { .. })
+            matches!(task.state(), State::Ready | State::Waiting { .. })
                 && task.args.iter().any(|arg| misses(&arg.source))
         });
         for task in waiting.map(|(index, _)| index).collect::<Vec<_>>() {
             // It may have failed with another one of these, whose argument will never be made again.
             let entry = self.tasks.get(task);
-            if entry.is_some_and(|entry| matches!(entry.state, State::Ready | State::Waiting { .. })) {
+            if entry.is_some_and(|entry| matches!(entry.state(), State::Ready | State::Waiting { .. })) {
                 self.withdraw(task);
                 self.await_args(task, false);
             }
@@ -275,8 +276,7 @@ impl OwnerState {
     /// A task that is done runs again, since something that it made is wanted and gone. Its arguments are asked for with
     /// the next flush: a chain of tasks may be as long as it likes.
     pub(super) fn run_again(&mut self, task: Index) {
-        self.tasks[task].tries = 0;
-        self.tasks[task].state = State::Wanted;
+        self.tasks[task].want_again();
         self.reference_args(task);
         self.wanted.push(task);
     }
@@ -285,7 +285,7 @@ impl OwnerState {
     pub(super) fn ask_for_wanted(&mut self) {
         while !self.wanted.is_empty() {
             let still =
-                |owner: &Self, task: &Index| owner.tasks.get(*task).is_some_and(|task| task.state == State::Wanted);
+                |owner: &Self, task: &Index| owner.tasks.get(*task).is_some_and(|task| task.state() == State::Wanted);
             let mut wanted = std::mem::take(&mut self.wanted);
             wanted.retain(|task| still(self, task));
             self.take_back_what_was_read(&wanted);
@@ -303,7 +303,7 @@ impl OwnerState {
     }
 
     fn tell_replayed(&mut self, task: Index) {
-        if !self.tasks[task].counted {
+        if !self.tasks[task].is_counted() {
             return;
         }
         self.counts.replayed += 1;
@@ -328,7 +328,7 @@ impl OwnerState {
         Some(JobError::Task {
             task: entry.id,
             function: self.stage(task).to_string(),
-            attempt: Attempt::of(CopyNumber::new(self.numbering.run, entry.numbers).unwrap_or(CopyNumber::FIRST)),
+            attempt: Attempt::of(CopyNumber::new(self.numbering.run, entry.numbers()).unwrap_or(CopyNumber::FIRST)),
             node: "several nodes".to_owned(),
             failure: Box::new(TaskFailure::new(FailureKind::ArgumentLost, message)),
         })
@@ -339,7 +339,7 @@ impl OwnerState {
     fn take_back_what_was_read(&mut self, wanted: &[Index]) {
         let mut members = BTreeSet::new();
         for task in wanted {
-            let args = if self.tasks[*task].counted { self.tasks[*task].args.len() } else { 0 };
+            let args = if self.tasks[*task].is_counted() { self.tasks[*task].args.len() } else { 0 };
             for position in 0..args {
                 let arg = self.tasks[*task].args[position];
                 if let EntrySource::Set(set) = arg.source
@@ -440,7 +440,7 @@ impl OwnerState {
         if entry.copy().at() == Some((at, number)) {
             return true;
         }
-        let being_made = |task: Index| self.tasks[task].live.iter().any(|(live, _)| live.makes() == number);
+        let being_made = |task: Index| self.tasks[task].live().iter().any(|(live, _)| live.makes() == number);
         if entry.task.is_some_and(being_made) {
             return true;
         }
@@ -470,8 +470,8 @@ impl OwnerState {
     /// Ends a replay when everything that it was for is back.
     fn unless_still_wanted(&mut self, task: Index) {
         let entry = &self.tasks[task];
-        let (id, outputs, counted) = (entry.id, entry.outputs, entry.counted);
-        let replaying = matches!(entry.state, State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
+        let (id, outputs, counted) = (entry.id, entry.outputs(), entry.is_counted());
+        let replaying = matches!(entry.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
             object.is_some_and(|object| object.is_referenced() && !object.is_here())
@@ -481,7 +481,7 @@ impl OwnerState {
             return;
         }
         self.withdraw(task);
-        self.tasks[task].state = State::Done;
+        self.tasks[task].is_done();
         for tracker in self.tasks[task].take_readers() {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
@@ -514,7 +514,7 @@ impl OwnerState {
     /// Whether a task that is done may have read the object.
     fn was_read(&self, object: Index) -> bool {
         self.tasks.iter().any(|(_, task)| {
-            (task.counted || matches!(task.state, State::Running))
+            (task.is_counted() || matches!(task.state(), State::Running))
                 && task.args.iter().any(|arg| match arg.source {
                     EntrySource::Object(read) => read == object,
                     EntrySource::Set(set) => self.sets[set].members.contains(&object),

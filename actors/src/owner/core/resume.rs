@@ -152,7 +152,7 @@ impl OwnerState {
         }
         self.enter_what_was_read(task);
         self.account(task, &done.consumed);
-        self.tasks[task].counted = true;
+        self.tasks[task].count();
         self.committed |= self.commits(task);
         self.counts.finished += 1;
         let stage = self.stage(task);

@@ -9,7 +9,8 @@
 //! Until it has run there, such a task is bound to that node, in a queue of its own: it keeps no other task waiting.
 
 use super::placement::{NodeIndex, NodeView};
-use super::tables::{OwnerState, Task};
+use super::tables::OwnerState;
+use super::task::Task;
 use crate::arena::Index;
 use crate::ids::{Incarnation, NodeId};
 use crate::task::Resources;

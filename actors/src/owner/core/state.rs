@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::object::Object;
-use super::rare::{Rare, Waiter};
+use super::rare::Waiter;
 use super::set::Set;
-use super::tables::{ArgEntry, OwnerState, State, Task, marker};
+use super::tables::{ArgEntry, OwnerState, marker};
+use super::task::{State, Task};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
@@ -93,23 +93,14 @@ impl OwnerState {
             Returns::Many(n) => n,
             Returns::Stream => logged.as_ref().map_or(0, |done| done.outputs.len() as u32),
         };
-        let task = self.tasks.insert(Task {
-            id,
-            params: description.params.as_ref().into(),
-            args,
-            function,
-            options,
-            outputs,
-            numbers,
-            tries: 0,
-            recalled: false,
-            dispensable: false,
-            counted: completed_before && logged.is_none(),
-            state: if completed_before { State::Done } else { State::Waiting { missing: u32::MAX } },
-            live: SmallVec::new(),
-            speculated: false,
-            rare: Rare::default(),
-        });
+        let params = description.params.as_ref().into();
+        let task = self.tasks.insert(Task::new(id, params, args, (function, options), outputs, numbers));
+        if completed_before {
+            self.tasks[task].is_done();
+        }
+        if completed_before && logged.is_none() {
+            self.tasks[task].count();
+        }
         for index in 0..outputs {
             // Who reads a stream gets a reference to each output then.
             let references = u32::from(returns != Returns::Stream);
@@ -135,7 +126,7 @@ impl OwnerState {
     }
 
     fn submit_again(&mut self, task: Index, description: &Description) {
-        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
+        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs());
         if !self.describes(task, description) {
             let (known, name) = (self.function(task).name.clone(), &description.function);
             let error = JobError::program(format!("two descriptions have the id {id}: one of {known}, one of {name}"));
@@ -153,14 +144,12 @@ impl OwnerState {
             }
         }
         // Cancelled or failed before: submitting again is a new attempt. Its arguments may have been replaced since.
-        if self.tasks[task].state == State::Failed {
+        if self.tasks[task].state() == State::Failed {
             match self.resolve_args(&description.args) {
                 Ok(args) => {
-                    self.tasks[task].rare.change_if_there(|rare| rare.failure = None);
                     self.unobserved.remove(&id);
                     self.forget_args(task);
-                    self.tasks[task].args = args;
-                    self.tasks[task].tries = 0;
+                    self.tasks[task].begin_anew(args);
                     self.remember_args(task);
                     self.reference_args(task);
                     self.await_args(task, false);
@@ -173,7 +162,7 @@ impl OwnerState {
     /// Whether this is the description of a task, as far as it is kept: the salt is in the id alone.
     fn describes(&self, task: Index, description: &Description) -> bool {
         let (entry, known) = (&self.tasks[task], &self.options[self.tasks[task].options as usize].options);
-        let same = |args: Box<[ArgEntry]>| entry.state == State::Failed || args == entry.args;
+        let same = |args: Box<[ArgEntry]>| entry.state() == State::Failed || args == entry.args;
         self.function(task).name == description.function
             && *entry.params == *description.params
             && (known.returns, known.target_bytes) == (description.options.returns, description.options.target_bytes)
@@ -243,7 +232,7 @@ impl OwnerState {
             return self.effects.push(Effect::Streamed { tracker, item: Err(error) });
         };
         let made = |object: Index| self.objects[object].was_made();
-        let outputs = self.tasks[task].outputs;
+        let outputs = self.tasks[task].outputs();
         // What was made is told of, whether or not it is there still.
         if outputs == 0 || !(0..outputs).filter_map(|index| self.object_of(id.output(index))).all(made) {
             self.want(task);
@@ -255,7 +244,7 @@ impl OwnerState {
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id.output(index))) });
             }
         }
-        match self.tasks[task].state {
+        match self.tasks[task].state() {
             State::Done => self.effects.push(Effect::Streamed { tracker, item: Ok(None) }),
             State::Failed => {
                 let error = self.tasks[task].failure().cloned().expect("a task that has failed says why");
@@ -323,10 +312,10 @@ impl OwnerState {
     /// The program no longer wants a task; whoever waits for it is told so. Done tasks stay done.
     pub(super) fn cancel(&mut self, id: TaskId) {
         let Some(task) = self.find_task(id) else { return };
-        for index in 0..self.tasks[task].outputs {
+        for index in 0..self.tasks[task].outputs() {
             self.resumed.was_cancelled(id.output(index));
         }
-        if !matches!(self.tasks[task].state, State::Done | State::Failed) {
+        if !self.tasks[task].state().is_over() {
             self.fail_task(task, JobError::Cancelled);
         }
     }

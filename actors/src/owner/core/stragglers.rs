@@ -26,7 +26,8 @@ use std::time::Duration;
 use super::placement::{self, NodeIndex};
 use super::reach::SetsAt;
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState, SeenCount, State, Told};
+use super::tables::{EntrySource, OwnerState, SeenCount, Told};
+use super::task::State;
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, ObjectId, TaskId};
@@ -88,7 +89,7 @@ impl OwnerState {
     }
 
     fn live_task(&self, running: &StillRunning, node: NodeIndex) -> Option<Index> {
-        self.find_task(running.task).filter(|task| self.tasks[*task].live.contains(&(running.attempt, node)))
+        self.find_task(running.task).filter(|task| self.tasks[*task].live().contains(&(running.attempt, node)))
     }
 
     /// Attempts that were ended hold executors of a node. When they hold all that is lent, nothing that is queued there
@@ -113,7 +114,7 @@ impl OwnerState {
     /// it was cancelled, should it be overdue.
     pub(super) fn may_give_up(&mut self, object: ObjectId) {
         if let Some(task) = self.object_of(object).and_then(|object| self.objects[object].task) {
-            self.tasks[task].dispensable = true;
+            self.tasks[task].may_be_given_up();
         }
     }
 
@@ -126,7 +127,7 @@ impl OwnerState {
             let quiet_us = told.running.micros.saturating_sub(told.dispensable_finished.since);
             let entry = &self.tasks[task];
             let quiet = quiet_us >= QUIET.as_micros() as u64;
-            let given_up = entry.dispensable && !entry.counted && quiet && self.is_overdue(task);
+            let given_up = entry.is_dispensable() && !entry.is_counted() && quiet && self.is_overdue(task);
             given_up.then_some((running.task, running.micros))
         };
         let overdue: Vec<(TaskId, u64)> = running.iter().filter_map(overdue).collect();
@@ -147,7 +148,7 @@ impl OwnerState {
             let told = self.told_running(entry.id, *attempt, *node);
             told.is_some_and(|told| self.too_long(task, told.running.micros).is_some() || self.stands_still(task, told))
         };
-        entry.state == State::Running && !entry.live.is_empty() && entry.live.iter().all(too_long)
+        entry.state() == State::Running && !entry.live().is_empty() && entry.live().iter().all(too_long)
     }
 
     /// Whether nothing at all has finished for long while the attempt ran, and there is no median. Where such attempts hold every
@@ -172,9 +173,9 @@ impl OwnerState {
         let speculated_max = (self.counts.running / RUNNING_PER_SPECULATION).max(1);
         allowed
             && self.function(task).deterministic
-            && entry.state == State::Running
-            && entry.live.len() == 1
-            && !entry.speculated
+            && entry.state() == State::Running
+            && entry.live().len() == 1
+            && !entry.is_speculated()
             && self.counts.speculated < speculated_max
             && self.ready.is_empty()
             && self.args_are_here(task)

@@ -4,35 +4,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 
 use super::exchange::Ledger;
 use super::object::Object;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
-use super::rare::{OfObject, OfTask, Rare};
+use super::rare::OfObject;
 use super::reach::UnreachablePairs;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
 use super::set::{Set, SetLedger};
-use super::state::{Effect, Tracker};
+use super::state::Effect;
+use super::task::Task;
 use crate::arena::{Arena, Index};
-use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
 use crate::task::Exchange;
 use crate::task::{Description, JobError, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// To run again; its arguments have not been asked for yet.
-    Wanted,
-    Waiting {
-        missing: u32,
-    },
-    Ready,
-    Running,
-    Done,
-    Failed,
-}
 
 /// An argument with its source resolved to a table index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,44 +32,6 @@ pub(super) struct ArgEntry {
 pub(super) enum EntrySource {
     Object(Index),
     Set(Index),
-}
-
-#[derive(Debug)]
-pub(super) struct Task {
-    pub(super) id: TaskId,
-    pub(super) params: Box<[u8]>,
-    pub(super) args: Box<[ArgEntry]>,
-    pub(super) function: u32,
-    pub(super) options: u32,
-    pub(super) outputs: u32,
-    /// How many numbers were given in this run: to attempts, recalled ones too, and to what was put back. An old message never fits
-    /// a new attempt.
-    pub(super) numbers: u32,
-    /// Attempts that count against the limit.
-    pub(super) tries: u32,
-    /// Taken back from the queue of a node, and not placed since.
-    pub(super) recalled: bool,
-    /// The program can do without it.
-    pub(super) dispensable: bool,
-    /// An attempt was accepted, and what it read is in the ledgers.
-    pub(super) counted: bool,
-    pub(super) state: State,
-    pub(super) live: SmallVec<[(Attempt, NodeIndex); 1]>,
-    /// It has been given a second attempt beside one that runs.
-    pub(super) speculated: bool,
-    pub(super) rare: Rare<OfTask>,
-}
-
-impl Task {
-    /// Why it failed.
-    pub(super) fn failure(&self) -> Option<&JobError> {
-        self.rare.get()?.failure.as_ref()
-    }
-
-    /// Takes who reads its outputs as they come.
-    pub(super) fn take_readers(&mut self) -> SmallVec<[Tracker; 1]> {
-        self.rare.change_if_there(|rare| std::mem::take(&mut rare.readers))
-    }
 }
 
 /// Interned options, with what placement needs of them.
@@ -322,10 +271,10 @@ impl OwnerState {
 
     /// The next number for a copy of what a task makes; `None`: there is none left, and the job fails.
     pub(super) fn next_number(&mut self, task: Index) -> Option<CopyNumber> {
-        let (most, next) = (self.numbering.most, self.tasks[task].numbers + 1);
+        let (most, next) = (self.numbering.most, self.tasks[task].numbers() + 1);
         let number = CopyNumber::new(self.numbering.run, next).filter(|number| number.counted() <= most);
         if number.is_some() {
-            self.tasks[task].numbers = next;
+            self.tasks[task].numbered();
             return number;
         }
         let (id, stage) = (self.tasks[task].id, self.stage(task));
@@ -348,7 +297,7 @@ impl OwnerState {
 
     /// What counts of the outputs of a task, and is of another attempt than this one.
     pub(super) fn of_other_attempts(&self, task: Index, attempt: Option<CopyNumber>) -> impl Iterator<Item = Index> {
-        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs);
+        let (id, outputs) = (self.tasks[task].id, self.tasks[task].outputs());
         let outputs = (0..outputs).filter_map(move |index| self.object_of(id.output(index)));
         outputs.filter(move |output| self.objects[*output].maker().is_some_and(|maker| Some(maker) != attempt))
     }
@@ -512,7 +461,7 @@ impl OwnerState {
 
     /// Whether a running task has a second attempt.
     pub(super) fn set_speculated(&mut self, task: Index, speculated: bool) {
-        match (std::mem::replace(&mut self.tasks[task].speculated, speculated), speculated) {
+        match (self.tasks[task].speculate(speculated), speculated) {
             (false, true) => self.counts.speculated += 1,
             (true, false) => self.counts.speculated -= 1,
             _ => {}

@@ -1,0 +1,235 @@
+//! A task of a job: what it is, in which state it is, and which attempts of it run. Nothing but the verbs here changes that; the states
+//! are drawn in the module of the [Owner](crate::owner).
+
+use smallvec::SmallVec;
+
+use super::placement::NodeIndex;
+use super::rare::{OfTask, Rare};
+use super::state::Tracker;
+use super::tables::ArgEntry;
+use crate::ids::{Attempt, TaskId};
+use crate::task::JobError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// To run again; its arguments have not been asked for yet.
+    Wanted,
+    Waiting {
+        missing: u32,
+    },
+    Ready,
+    Running,
+    Done,
+    Failed,
+}
+
+impl State {
+    /// Whether nothing more comes of it unless somebody asks.
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+/// An entry of the table of tasks.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) id: TaskId,
+    pub(super) params: Box<[u8]>,
+    pub(super) args: Box<[ArgEntry]>,
+    pub(super) function: u32,
+    pub(super) options: u32,
+    outputs: u32,
+    numbers: u32,
+    tries: u32,
+    recalled: bool,
+    dispensable: bool,
+    counted: bool,
+    speculated: bool,
+    state: State,
+    live: SmallVec<[(Attempt, NodeIndex); 1]>,
+    pub(super) rare: Rare<OfTask>,
+}
+
+impl Task {
+    /// One that has not looked for its arguments; `numbers`: how many it was given before, in this run.
+    pub(super) fn new(
+        id: TaskId,
+        params: Box<[u8]>,
+        args: Box<[ArgEntry]>,
+        (function, options): (u32, u32),
+        outputs: u32,
+        numbers: u32,
+    ) -> Self {
+        Self {
+            id,
+            params,
+            args,
+            function,
+            options,
+            outputs,
+            numbers,
+            tries: 0,
+            recalled: false,
+            dispensable: false,
+            counted: false,
+            speculated: false,
+            state: State::Waiting { missing: u32::MAX },
+            live: SmallVec::new(),
+            rare: Rare::default(),
+        }
+    }
+
+    /// In which state it is.
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Attempts of it that nodes have.
+    pub(super) fn live(&self) -> &[(Attempt, NodeIndex)] {
+        &self.live
+    }
+
+    /// The attempt that this node has.
+    pub(super) fn live_at(&self, node: NodeIndex) -> Option<Attempt> {
+        self.live.iter().find(|(_, at)| *at == node).map(|(attempt, _)| *attempt)
+    }
+
+    /// How many outputs it has, as far as is known: those of a stream are announced one by one.
+    pub(super) fn outputs(&self) -> u32 {
+        self.outputs
+    }
+
+    /// It has this output, too.
+    pub(super) fn announces(&mut self, index: u32) {
+        self.outputs = self.outputs.max(index + 1);
+    }
+
+    /// How many numbers were given in this run: to attempts, recalled ones too, and to what was put back. An old message never fits
+    /// a new attempt.
+    pub(super) fn numbers(&self) -> u32 {
+        self.numbers
+    }
+
+    /// One number more was given.
+    pub(super) fn numbered(&mut self) {
+        self.numbers += 1;
+    }
+
+    /// Attempts that count against the limit.
+    pub(super) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Whether it was taken back from the queue of a node, and has not been placed since.
+    pub(super) fn was_recalled(&self) -> bool {
+        self.recalled
+    }
+
+    /// Whether the program can do without it.
+    pub(super) fn is_dispensable(&self) -> bool {
+        self.dispensable
+    }
+
+    /// The program can do without it.
+    pub(super) fn may_be_given_up(&mut self) {
+        self.dispensable = true;
+    }
+
+    /// Whether an attempt was accepted, and what it read is in the ledgers.
+    pub(super) fn is_counted(&self) -> bool {
+        self.counted
+    }
+
+    /// An attempt was accepted, in this run or an earlier one, and what it read is in the ledgers.
+    pub(super) fn count(&mut self) {
+        self.counted = true;
+    }
+
+    /// Whether it has been given a second attempt beside one that runs.
+    pub(super) fn is_speculated(&self) -> bool {
+        self.speculated
+    }
+
+    /// Whether it has a second attempt; what was so before.
+    pub(super) fn speculate(&mut self, speculated: bool) -> bool {
+        std::mem::replace(&mut self.speculated, speculated)
+    }
+
+    /// It waits for so many arguments.
+    pub(super) fn wait(&mut self, missing: u32) {
+        self.state = State::Waiting { missing };
+    }
+
+    /// An argument is there; whether it waited for that and for nothing else.
+    pub(super) fn lacks_one_less(&mut self) -> bool {
+        let State::Waiting { missing } = &mut self.state else { return false };
+        *missing -= 1;
+        *missing == 0
+    }
+
+    /// It can run, and no attempt of it does.
+    pub(super) fn is_ready(&mut self) {
+        self.state = State::Ready;
+    }
+
+    /// It is handed out: a try that counts.
+    pub(super) fn start(&mut self) {
+        self.tries += 1;
+        self.recalled = false;
+        self.state = State::Running;
+    }
+
+    /// A node has this attempt.
+    pub(super) fn attempt_begins(&mut self, attempt: Attempt, node: NodeIndex) {
+        self.live.push((attempt, node));
+    }
+
+    /// A node has this attempt no more; false where it had not.
+    pub(super) fn attempt_ends(&mut self, attempt: Attempt, node: NodeIndex) -> bool {
+        let position = self.live.iter().position(|entry| *entry == (attempt, node));
+        position.map(|position| self.live.remove(position)).is_some()
+    }
+
+    /// All attempts of it end.
+    pub(super) fn attempts_end(&mut self) -> SmallVec<[(Attempt, NodeIndex); 1]> {
+        std::mem::take(&mut self.live)
+    }
+
+    /// Its last try was none; `recalled`: it was taken back before it ran.
+    pub(super) fn try_was_none(&mut self, recalled: bool) {
+        self.tries = self.tries.saturating_sub(1);
+        self.recalled |= recalled;
+    }
+
+    /// It is done, and needs nothing more.
+    pub(super) fn is_done(&mut self) {
+        self.state = State::Done;
+    }
+
+    /// It will never be done.
+    pub(super) fn fail(&mut self, error: JobError) {
+        self.state = State::Failed;
+        self.rare.change(|rare| rare.failure = Some(error));
+    }
+
+    /// One that failed begins anew, with these arguments.
+    pub(super) fn begin_anew(&mut self, args: Box<[ArgEntry]>) {
+        self.rare.change_if_there(|rare| rare.failure = None);
+        (self.args, self.tries) = (args, 0);
+    }
+
+    /// What it made is wanted again, and gone.
+    pub(super) fn want_again(&mut self) {
+        (self.state, self.tries) = (State::Wanted, 0);
+    }
+
+    /// Why it failed.
+    pub(super) fn failure(&self) -> Option<&JobError> {
+        self.rare.get()?.failure.as_ref()
+    }
+
+    /// Takes who reads its outputs as they come.
+    pub(super) fn take_readers(&mut self) -> SmallVec<[Tracker; 1]> {
+        self.rare.change_if_there(|rare| std::mem::take(&mut rare.readers))
+    }
+}
