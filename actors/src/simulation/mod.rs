@@ -21,7 +21,7 @@
 //! is found in a shell moves to a core.
 //!
 //! The Scheduler, its campaign and Membership have no mirror: what their cores want done is performed by their shells there, and by
-//! `scheduler.rs` and `node.rs` here.
+//! `scheduler.rs` and `node/cores.rs` here.
 //!
 //! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
 //!
