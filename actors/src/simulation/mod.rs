@@ -15,9 +15,9 @@
 //! ```
 //!
 //! # What is a mirror
-//! Owner, Scheduler, its campaign and Membership have none: what their cores want done is done by their shells there, and by `owner.rs`,
-//! `scheduler.rs` and `node.rs` here. `manager.rs` is one of `node_manager/actor.rs`, and `node.rs` of how `host/` brings a job from its log to
-//! its end, and of what `node/` does with incarnations. Who changes one of those changes its mirror.
+//! Owner, NodeManager, Scheduler, its campaign and Membership have none: what their cores want done is done by their shells there, and by
+//! `owner.rs`, `manager.rs`, `scheduler.rs` and `node/cores.rs` here. What is written twice is how `host/` brings a job from its log to its
+//! end, and what `node/` does with incarnations (`node.rs` here): who changes one of those changes the other.
 //!
 //! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
 //!

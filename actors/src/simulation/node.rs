@@ -1,5 +1,5 @@
 //! A process of a node: what of it outlives a life, and the actors of the present one. What the cores of Membership and of the campaign want
-//! is done here. Mirrors of `host/` and `node/` are here.
+//! is done in `node/cores.rs`. Mirrors of `host/` and `node/` are here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::server::{Answered, Question};
 use super::store::Store;
 use super::world::Session;
 use crate::election::state::Answer as LeaseAnswer;
-use crate::election::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
+use crate::election::{CampaignCore, CampaignEvent};
 use crate::host::{CLOSE_AGAIN, CLOSES_MAX, JobsOver, NODES_DEADLINE};
 use crate::protocol::host::HostMsg;
-use crate::protocol::membership::{Beat, Figures};
+use crate::protocol::membership::Beat;
 use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 
 use crate::ids::{Incarnation, JobId, NodeId};
-use crate::membership::{Change, MembershipCore, MembershipEffect, MembershipEvent, MembershipOptions, Renewal, State};
+use crate::membership::{MembershipCore, MembershipEvent, MembershipOptions, Renewal, State};
 use crate::node::registered::{REGISTER_EVERY, registration};
 use crate::node_manager::{Key, NodeEvent, Report};
 use crate::owner::{JobOutcome, OwnerEvent};
@@ -154,6 +154,9 @@ macro_rules! cx {
         }
     };
 }
+
+// After the macro, which it uses.
+mod cores;
 
 impl Process {
     pub(super) fn start(slots: usize, store: Store, around: &mut Around<'_>, done: &mut Done) -> Self {
@@ -351,48 +354,6 @@ impl Process {
         }
     }
 
-    fn campaign(&mut self, event: CampaignEvent, around: &mut Around<'_>, done: &mut Done) {
-        self.life.campaign.on(event, around.now);
-        for effect in self.life.campaign.effects() {
-            let mut cx = cx!(self, around, done);
-            match effect {
-                CampaignEffect::Ask(question, deadline) => {
-                    let question = match question {
-                        LeaseQuestion::Create(says) => Question::Create(says),
-                        LeaseQuestion::Update(says, revision) => Question::Update(says, revision),
-                        LeaseQuestion::Look => Question::Get,
-                        // This world's server is not emptied.
-                        LeaseQuestion::Make => continue,
-                    };
-                    cx.ask(Who::Election, question, deadline);
-                }
-                CampaignEffect::Tell(event) => self.life.scheduler.handle(event, &mut cx),
-                CampaignEffect::Follow(reign) => {
-                    cx.note(|| format!("is the scheduler of epoch {}", reign.epoch.0));
-                    self.link.follow(&reign);
-                }
-                CampaignEffect::EndOwn => {
-                    cx.note(|| "no longer the scheduler".to_owned());
-                    self.link.end_own();
-                }
-                CampaignEffect::Speak => self.membership(MembershipEvent::Speak, around, done),
-                // Nobody leaves in order, and nobody looks for the Scheduler but by what nodes say.
-                CampaignEffect::Release(_)
-                | CampaignEffect::Serve(_)
-                | CampaignEffect::Withdraw
-                | CampaignEffect::Explain(_)
-                | CampaignEffect::Fail(_) => {}
-            }
-        }
-        self.wake_campaign(around, done);
-    }
-
-    fn wake_campaign(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        if let Some(at) = self.life.campaign.next_wakeup() {
-            cx!(self, around, done).after(at.saturating_sub(around.now), Timer::Election);
-        }
-    }
-
     /// A moment has come.
     pub(super) fn timer(&mut self, timer: Timer, around: &mut Around<'_>, done: &mut Done) {
         match timer {
@@ -455,56 +416,6 @@ impl Process {
     pub(super) fn beat(&mut self, beat: Beat, around: &mut Around<'_>, done: &mut Done) {
         self.membership(MembershipEvent::Beat(beat), around, done);
         self.settle(around, done);
-    }
-
-    fn membership(&mut self, event: MembershipEvent, around: &mut Around<'_>, done: &mut Done) {
-        self.life.membership.on(event, around.now);
-        self.life.membership.flush(around.now);
-        self.perform_membership(around, done);
-    }
-
-    fn perform_membership(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        for effect in self.life.membership.effects() {
-            let mut cx = cx!(self, around, done);
-            match effect {
-                MembershipEffect::After(delay, event) => cx.after(delay, Timer::Membership(event)),
-                // Who is there is looked up in the core itself.
-                MembershipEffect::Know(_) => {}
-                MembershipEffect::Beat { incarnation, sequence, stopping, zombies } => done.beats.push(Beat {
-                    node: around.name.clone(),
-                    incarnation,
-                    sequence,
-                    figures: Figures::default(),
-                    data_address: around.name.to_string(),
-                    stopping,
-                    reign: self.link.reign(),
-                    zombies,
-                }),
-                MembershipEffect::Meet(node, incarnation) => {
-                    let session = around.sessions.entry((number_of(around.name), number_of(&node))).or_default();
-                    if session.meets(incarnation) {
-                        cx.note(|| format!("session with {node} is made anew"));
-                        self.tell_owner(OwnerEvent::SessionReset { node, incarnation }, around, done);
-                    }
-                }
-                MembershipEffect::TellScheduler(event) => self.life.scheduler.handle(event, &mut cx),
-                MembershipEffect::Tell(Change { node, incarnation, state }) => {
-                    cx.note(|| format!("{node} (life {}) is {state:?}", incarnation.0));
-                    self.tell_owner(OwnerEvent::NodeState { node, incarnation, state }, around, done);
-                }
-                MembershipEffect::Probe(node, incarnation, _) => done.probes.push((node, incarnation)),
-                MembershipEffect::Gate(open) => {
-                    cx.note(|| if open { "is not fenced any more" } else { "is fenced" }.to_owned());
-                    self.fenced = !open;
-                }
-                MembershipEffect::Follows(node, reign) => self.link.heard(&node, &reign),
-                MembershipEffect::Renew(renewal) => {
-                    cx.note(|| format!("was declared dead by {}: another life begins", renewal.told_by));
-                    done.renew = Some(renewal);
-                }
-                MembershipEffect::Fail(_) => done.impostor = true,
-            }
-        }
     }
 
     fn register(&mut self, another: bool, around: &mut Around<'_>, done: &mut Done) {
