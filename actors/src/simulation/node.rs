@@ -26,11 +26,11 @@ use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::{Effect, MembershipEvent, MembershipOptions, State as Membership};
-use crate::node_manager::{Key, NodeEvent, Report};
+use crate::node_manager::NodeEvent;
 use crate::owner::OwnerEvent;
 use crate::scheduler::{SchedulerEvent, SchedulerLink};
 use crate::shell::{Post, PostOptions, Reply};
-use crate::task::{Resources, TaskFailure};
+use crate::task::Resources;
 
 const REGISTER_EVERY: Duration = Duration::from_secs(2);
 const NODES_DEADLINE: Duration = Duration::from_secs(10);
@@ -231,13 +231,6 @@ impl Process {
         self.settle(around, done);
     }
 
-    /// An executor says something.
-    pub(super) fn reported(&mut self, report: Report, around: &mut Around<'_>, done: &mut Done) {
-        let mut cx = cx!(self, around, done);
-        self.life.manager.handle(NodeEvent::Executor(report), &mut cx);
-        self.settle(around, done);
-    }
-
     /// Runs the job, unless it does already.
     fn host(&mut self, accept: bool, around: &mut Around<'_>, done: &mut Done) {
         if !self.hosts() {
@@ -378,9 +371,9 @@ impl Process {
                 self.register(false, around, done);
                 cx!(self, around, done).after(REGISTER_EVERY, Timer::Register);
             }
-            Timer::Manager => {
+            Timer::Manager(timer) => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.handle(NodeEvent::Tick, &mut cx);
+                self.life.manager.handle(NodeEvent::Timer(timer), &mut cx);
             }
             Timer::Owner => self.tell_owner(OwnerEvent::Tick, around, done),
             Timer::Settle => self.tell_owner(OwnerEvent::Settle, around, done),
@@ -402,16 +395,11 @@ impl Process {
         self.settle(around, done);
     }
 
-    /// Arguments of an attempt are there, or cannot be had.
-    pub(super) fn staged(
-        &mut self,
-        key: Key,
-        outcome: Result<Reads, TaskFailure>,
-        around: &mut Around<'_>,
-        done: &mut Done,
-    ) {
+    /// Something happens to the NodeManager that only its own process can say.
+    pub(super) fn manager_event(&mut self, event: NodeEvent<Reads>, around: &mut Around<'_>, done: &mut Done) {
         let mut cx = cx!(self, around, done);
-        self.life.manager.staged(key, outcome, &mut cx);
+        self.life.manager.handle(event, &mut cx);
+        self.settle(around, done);
     }
 
     /// The program has been given something.
@@ -560,8 +548,7 @@ impl Life {
             traced: around.traced,
             acts: &mut done.acts,
         };
-        let mut manager = Manager::new(slots);
-        manager.started(&mut cx);
+        let manager = Manager::begin(slots, &mut cx);
         cx.after(TICK_MIN, Timer::Membership);
         cx.after(Duration::from_millis(20), Timer::Register);
         Self {
