@@ -7,46 +7,35 @@
 
 use exobus_store::StoreError;
 
-use super::staging::{self, Located, Members, Stager};
-use crate::ids::{CopyId, NodeId, ObjectId, SetId};
-use crate::task::{FailureKind, LocatedSource, Loss, LostObject, TaskFailure, TaskSpec};
+use super::staging::Stager;
+use crate::ids::{CopyId, NodeId, ObjectId};
+use crate::task::{FailureKind, Loss, LostObject, TaskFailure};
 
 impl Stager {
-    /// The failure of an attempt that read `objects` where they are; arguments of this node that are gone make it one
-    /// of [`ArgumentLost`](FailureKind::ArgumentLost).
-    pub(super) fn with_losses<'a>(
-        &self,
-        failure: TaskFailure,
-        objects: impl Iterator<Item = &'a Located>,
-    ) -> TaskFailure {
-        // What a function makes of an argument that breaks off is its own affair, a panic included.
-        if !matches!(failure.kind, FailureKind::Error | FailureKind::Final | FailureKind::Panic) {
-            return failure;
-        }
-        let here = objects.flatten().filter(|(_, at)| *at == self.node);
-        let gone = here.filter(|(copy, _)| !self.store.contains(copy));
-        let lost = gone.filter_map(|(copy, _)| lost(*copy, &self.node, Loss::Gone));
-        let lost: Vec<_> = lost.take(TaskFailure::LOST_MAX).collect();
-        if lost.is_empty() { failure } else { TaskFailure::argument_lost(failure.message, lost) }
+    /// The failure of an attempt that read these copies of this node.
+    pub(super) fn with_losses(&self, failure: TaskFailure, read: &[CopyId]) -> TaskFailure {
+        let gone = read.iter().filter(|copy| !self.store.contains(copy));
+        with_losses(failure, &self.node, gone.copied())
     }
 }
 
-/// Every object of the arguments, as far as the sets are known.
-pub(super) fn objects_of(spec: &TaskSpec, sets: &dyn Fn(SetId) -> Option<std::sync::Arc<Members>>) -> Vec<Located> {
-    let mut objects = Vec::new();
-    for located in &spec.args {
-        match &located.source {
-            LocatedSource::Object { object, at } => objects.push(staging::located(spec.job, *object, at)),
-            LocatedSource::Set { set: id, .. } => {
-                objects.extend(sets(*id).iter().flat_map(|set| set.members.iter().cloned()))
-            }
-        }
+/// The failure of an attempt that read copies on `node` of which these are gone: that makes it one of
+/// [`ArgumentLost`](FailureKind::ArgumentLost).
+pub(crate) fn with_losses(failure: TaskFailure, node: &NodeId, gone: impl Iterator<Item = CopyId>) -> TaskFailure {
+    if !may_be_a_loss(&failure) {
+        return failure;
     }
-    objects
+    let lost: Vec<_> = gone.filter_map(|copy| lost(copy, node, Loss::Gone)).take(TaskFailure::LOST_MAX).collect();
+    if lost.is_empty() { failure } else { TaskFailure::argument_lost(failure.message, lost) }
+}
+
+/// Whether an argument that is gone may be the cause. What a function makes of one that breaks off is its own affair, a panic included.
+pub(super) fn may_be_a_loss(failure: &TaskFailure) -> bool {
+    matches!(failure.kind, FailureKind::Error | FailureKind::Final | FailureKind::Panic)
 }
 
 /// A copy that should be on `node` and is not to be had; `None`: no Owner knows it by this name.
-pub(super) fn lost(copy: CopyId, node: &NodeId, loss: Loss) -> Option<LostObject> {
+pub(crate) fn lost(copy: CopyId, node: &NodeId, loss: Loss) -> Option<LostObject> {
     let (object, number) = ObjectId::of_copy(copy);
     Some(LostObject { object, number: number?, node: node.clone(), loss })
 }

@@ -10,11 +10,13 @@ use exobus_store::{ObjectMeta, RowHash, StoreOptions, SystemClock, WriterOptions
 use parking_lot::Mutex;
 
 use super::doubts::Verdict;
-use super::losses::{self, objects_of};
+use super::losses;
 use super::remote::FetchError;
-use super::staging::{Members, Prepared, Stager};
+use super::sets::Sets;
+use super::staging::{Prepared, Stager};
 use super::*;
 use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::protocol::copies::Whereabouts;
 use crate::registry::{Argument, Function, Mode};
 use crate::task::{FailureKind, LocatedArg, LocatedSource, Loss, LostObject, Parts, Returns, TaskFailure, TaskSpec};
 use crate::transfer::network::{ChaosNetwork, MemoryNetwork, Network};
@@ -169,16 +171,25 @@ fn gone(copy: CopyId, node: &Node) -> LostObject {
 
 const SET: SetId = SetId::from_u128(9);
 
-fn trail(stager: &Stager) -> why::Trail {
-    why::Trail::new(&stager.clock)
+/// A set of these objects.
+fn set_of(objects: impl ExactSizeIterator<Item = (CopyId, Whereabouts)>) -> Sets {
+    let (mut sets, total) = (Sets::default(), objects.len() as u32);
+    let members = objects.map(|(copy, at)| (ObjectId::of_copy(copy).0, at)).collect();
+    assert!(sets.define((JOB, SET), (0, 0), 0, total, &members));
+    sets
+}
+
+/// Stages what a task reads that knows these sets.
+async fn stage(here: &Node, modes: &'static [Mode], spec: &TaskSpec, sets: &Sets) -> Result<Prepared, TaskFailure> {
+    let trail = why::Trail::begun(here.stager.clock.now());
+    here.stager.stage(spec, function(modes), sets.arguments(spec)?, trail).await
 }
 
 /// Stages one argument that is all of these objects.
 async fn stage_set(here: &Node, modes: &'static [Mode], objects: &[(CopyId, &Node)]) -> Result<Prepared, TaskFailure> {
-    let members: Vec<_> = objects.iter().map(|(object, node)| Some((*object, node.name.clone()))).collect();
-    let set = Arc::new(Members { total: members.len(), members, ..Members::default() });
-    let spec = spec(vec![set_arg(0)]);
-    here.stager.stage(&spec, function(modes), &|id| (id == SET).then(|| set.clone()), trail(&here.stager)).await
+    let at = |node: &Node| Whereabouts::At(node.name.clone(), CopyNumber::FIRST);
+    let sets = set_of(objects.iter().map(|(copy, node)| (*copy, at(node))));
+    stage(here, modes, &spec(vec![set_arg(0)]), &sets).await
 }
 
 /// What a whole argument has in it, object by object.
@@ -193,7 +204,7 @@ fn memory() -> Arc<dyn Network> {
 
 /// `stage` fails, and says that exactly these are gone; they are, and are counted.
 async fn loses(here: &Node, modes: &'static [Mode], objects: &[(CopyId, &Node)], lost: &[LostObject]) -> TaskFailure {
-    let failure = stage_set(here, modes, objects).await.err().expect("an argument is lost");
+    let failure = stage_set(here, modes, objects).await.expect_err("an argument is lost");
     assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
     assert!(failure.kind.retry());
     assert_eq!(failure.lost, lost, "{failure}");
@@ -208,7 +219,7 @@ async fn a_corrupt_or_unreadable_argument_of_this_node_is_lost_by_name() {
         let objects = world.fill(&node);
         node.disk.fail(Op::Read, 0, fault);
         let wanted = [(objects[0], &node), (objects[2], &node)];
-        let failure = stage_set(&node, &[Mode::Whole], &wanted).await.err().expect("an argument is lost");
+        let failure = stage_set(&node, &[Mode::Whole], &wanted).await.expect_err("an argument is lost");
         assert_eq!(node.disk.fired(), 1);
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
         // Which of the two is read first is the disk's affair.
@@ -227,15 +238,11 @@ async fn a_set_of_which_a_member_is_lost_is_not_read() {
     let world = World::new(memory());
     let node = world.node("n1");
     let objects = world.fill(&node);
-    let members = vec![Some((objects[0], node.name.clone())), None];
-    let (missing, _) = ObjectId::of_copy(objects[1]);
-    let set = Arc::new(Members { total: 2, members, lost: Some(missing), ..Members::default() });
-    let sets = |id| (id == SET).then(|| set.clone());
+    let at = Whereabouts::At(node.name.clone(), CopyNumber::FIRST);
+    let sets = set_of([(objects[0], at), (objects[1], Whereabouts::Lost)].into_iter());
     let spec = spec(vec![set_arg(0)]);
     for mode in [&[Mode::Whole], &[Mode::Stream], &[Mode::InPlace]] {
-        assert!(node.stager.at_once(&spec, function(mode), &sets).is_none());
-        let staged = node.stager.stage(&spec, function(mode), &sets, trail(&node.stager)).await;
-        let failure = staged.err().expect("a member is lost");
+        let failure = stage(&node, mode, &spec, &sets).await.expect_err("a member is lost");
         assert_eq!((failure.kind, failure.lost.len()), (FailureKind::ArgumentLost, 0), "{failure}");
     }
 }
@@ -247,22 +254,21 @@ async fn a_stream_that_turns_out_corrupt_in_a_running_task_names_its_object_what
     let objects = world.fill(&node);
     node.disk.fail(Op::Read, 0, Fault::FlipBit(99));
     let spec = spec(vec![object_arg(objects[1], &node.name), object_arg(objects[2], &node.name)]);
-    let Prepared { args, .. } =
-        node.stager.stage(&spec, function(&[Mode::Stream]), &|_| None, trail(&node.stager)).await.unwrap();
+    let Prepared { args, .. } = stage(&node, &[Mode::Stream], &spec, &Sets::default()).await.unwrap();
     let mut read = args.into_iter().map(|arg| {
         let Argument::Stream(mut readers) = arg else { panic!("not a stream") };
         std::io::copy(&mut readers[0], &mut std::io::sink())
     });
     assert!(read.any(|read| read.is_err()));
-    let objects_of = objects_of(&spec, &|_| None);
+    let read_here = Sets::default().read_on(&node.name, &spec);
     for kind in [FailureKind::Error, FailureKind::Final, FailureKind::Panic] {
-        let failure = node.stager.with_losses(TaskFailure::new(kind, "unexpected end"), objects_of.iter());
+        let failure = node.stager.with_losses(TaskFailure::new(kind, "unexpected end"), &read_here);
         assert_eq!(failure.kind, FailureKind::ArgumentLost);
         assert_eq!((failure.lost.len(), failure.message.as_str()), (1, "unexpected end"));
         assert!([gone(objects[1], &node), gone(objects[2], &node)].contains(&failure.lost[0]));
     }
     let cancelled = TaskFailure::new(FailureKind::Cancelled, "");
-    assert_eq!(node.stager.with_losses(cancelled.clone(), objects_of.iter()), cancelled);
+    assert_eq!(node.stager.with_losses(cancelled.clone(), &read_here), cancelled);
 }
 
 #[tokio::test]
@@ -350,12 +356,7 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
     drop(there);
     let spec = spec(vec![object_arg(object, &node)]);
     for modes in [&[Mode::Whole], &[Mode::Stream]] {
-        let failure = here
-            .stager
-            .stage(&spec, function(modes), &|_| None, trail(&here.stager))
-            .await
-            .err()
-            .expect("nobody is there");
+        let failure = stage(&here, modes, &spec, &Sets::default()).await.expect_err("nobody is there");
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
         assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
         assert!(failure.message.contains(&address.to_string()), "{failure}");
@@ -430,8 +431,8 @@ async fn a_node_that_is_known_to_be_dead_is_asked_once() {
         true
     });
     let spec = spec(vec![object_arg(object, &node)]);
-    let staged = here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager)).await;
-    let failure = staged.err().expect("nobody is there");
+    let staged = stage(&here, &[Mode::Whole], &spec, &Sets::default()).await;
+    let failure = staged.expect_err("nobody is there");
     assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
     assert_eq!(looked.load(Ordering::Relaxed), 1, "after the first failure it was given up");
 }
@@ -444,7 +445,8 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     let node = there.name.clone();
     let spec = spec(vec![object_arg(object, &node)]);
     let now = || here.stager.clock.now();
-    let stage = || here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager));
+    let none = Sets::default();
+    let stage = || stage(&here, &[Mode::Whole], &spec, &none);
     here.stager.doubts.raise(&node, now());
     let prepared = stage().await.expect("it is there");
     assert_eq!(whole(&prepared), [content_of(object)]);
@@ -452,7 +454,7 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     drop(there);
     here.stager.doubts.raise(&node, now());
     for _ in 0..2 {
-        let failure = stage().await.err().expect("nobody is there");
+        let failure = stage().await.expect_err("nobody is there");
         assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
         assert!(failure.message.contains("gives no sign"), "it was asked: {failure}");
     }
@@ -465,7 +467,8 @@ async fn who_waits_for_a_doubted_node_goes_on_as_soon_as_it_answers_somebody() {
     let (here, there) = (world.node("n1"), world.node("n2"));
     let object = world.write(&there).id;
     let spec = spec(vec![object_arg(object, &there.name)]);
-    let stage = || here.stager.stage(&spec, function(&[Mode::Whole]), &|_| None, trail(&here.stager));
+    let none = Sets::default();
+    let stage = || stage(&here, &[Mode::Whole], &spec, &none);
     // Somebody looks, and takes its time.
     let now = here.stager.clock.now();
     here.stager.doubts.raise(&there.name, now);

@@ -5,6 +5,7 @@
 //! task more than executors is kept staged, so that arguments are fetched while earlier tasks run.
 
 mod actor;
+mod core;
 mod doubts;
 mod event;
 mod executor;
@@ -12,6 +13,7 @@ mod gate;
 mod losses;
 mod pushed;
 mod remote;
+mod sets;
 mod staging;
 mod state;
 mod waits;
@@ -19,19 +21,29 @@ mod why;
 mod windows;
 
 pub use actor::{NodeManager, NodeManagerParts};
+#[cfg(feature = "simulation")]
+pub(crate) use core::{NodeCore, NodeCounts, NodeEffect};
 pub(crate) use doubts::Doubts;
-pub use event::NodeEvent;
+pub use event::{FiguresTaken, NodeEvent, NodeTimer, StagingDone};
 #[cfg(feature = "simulation")]
 pub(crate) use executor::{Executor, Flags};
 pub use executor::{ExecutorLink, Report, Work};
 pub(crate) use executor::{ExecutorParts, SPIN, ThreadExecutors};
 pub use gate::Gate;
-pub(crate) use pushed::{Look, Pushed, PushedCall, Take};
-pub(crate) use staging::Stager;
-pub use staging::StagingDone;
 #[cfg(feature = "simulation")]
-pub(crate) use state::{Effect, Key, NodeState, Phase};
+pub(crate) use losses::{lost, with_losses};
+pub(crate) use pushed::{Look, Pushed, PushedCall, Take};
+#[cfg(feature = "simulation")]
+pub(crate) use sets::{Arguments, Piece};
+pub use staging::Prepared;
+pub(crate) use staging::Stager;
+#[cfg(feature = "simulation")]
+pub(crate) use state::Key;
 pub(crate) use waits::Tally;
+#[cfg(feature = "simulation")]
+pub(crate) use waits::Waits;
 
+#[cfg(test)]
+mod core_tests;
 #[cfg(test)]
 mod lost_tests;

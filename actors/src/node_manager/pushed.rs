@@ -6,7 +6,7 @@ use exobus_store::Block;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::staging::Piece;
+use super::sets::Piece;
 use crate::ids::{CopyId, JobId};
 use crate::shell::Inlet;
 use crate::task::Parts;

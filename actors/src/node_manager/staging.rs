@@ -11,37 +11,31 @@ use super::doubts::Doubts;
 use super::losses::{self, from_store};
 use super::pushed::Pushed;
 use super::remote::FetchError;
-use super::state::Key;
+use super::sets::{Arguments, Piece};
 use super::waits::{Tally, Waits};
 use super::why::{Step, Trail};
 use super::windows::Windows;
-use crate::ids::{CopyId, CopyNumber, JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, JobId, NodeId};
 use crate::registry::{Argument, Function, Granted, InPlace, Mode};
-use crate::task::{FailureKind, LocatedSource, Loss, LostObject, Parts, TaskFailure, TaskSpec};
+use crate::task::{Loss, LostObject, Parts, TaskFailure, TaskSpec};
 use crate::transfer::TransferClient;
 
 /// Objects of other nodes that are copied for one argument at a time: enough to hide a round trip.
 const STREAM_COPIES_AT_ONCE: usize = 2;
 
-/// The arguments of an attempt are ready, or cannot be.
-pub struct StagingDone {
-    pub(super) key: Key,
-    pub(super) outcome: Result<Prepared, TaskFailure>,
-}
-
-impl std::fmt::Debug for StagingDone {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "StagingDone({:?}, {})", self.key, if self.outcome.is_ok() { "ready" } else { "failed" })
-    }
-}
-
 /// What a task needs to start.
 #[derive(Default)]
-pub(super) struct Prepared {
+pub struct Prepared {
     pub(super) args: Vec<Argument>,
     pub(super) memory: Granted,
     pub(super) copies: Vec<PrivateCopy>,
     pub(super) waits: Waits,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Prepared({} arguments)", self.args.len())
+    }
 }
 
 /// A copy of what another node has, made for one attempt; deleted when it is dropped.
@@ -59,34 +53,6 @@ impl PrivateCopy {
 impl Drop for PrivateCopy {
     fn drop(&mut self) {
         self.store.delete(&[self.name]);
-    }
-}
-
-/// A copy of an object, and where it is. `None`: the object has no bytes, and is nowhere.
-pub(super) type Located = Option<(CopyId, NodeId)>;
-
-/// The copy of an object that is an argument, as an Owner names it.
-pub(super) fn located(job: JobId, object: ObjectId, at: &Option<(NodeId, CopyNumber)>) -> Located {
-    at.as_ref().map(|(node, number)| (object.copy(job, *number), node.clone()))
-}
-
-/// Which copies of its members a set means: the run of the job that says so, and its count. Compared together.
-pub(super) type Version = (u32, u32);
-
-/// The members of a set, as far as they have been told.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Members {
-    pub(super) version: Version,
-    pub(super) members: Vec<Located>,
-    pub(super) total: usize,
-    /// One of them that is lost, and is being made again: until this is told anew, nobody can read the set.
-    pub(super) lost: Option<ObjectId>,
-}
-
-impl Members {
-    /// Whether this version of the set, or a later one, is known, all of it.
-    pub(super) fn is_known(&self, version: Version) -> bool {
-        self.version >= version && self.members.len() == self.total
     }
 }
 
@@ -111,25 +77,6 @@ pub(crate) struct Stager {
     pub(crate) received: Tally,
     /// Copies that were pushed here ahead of who reads them.
     pub(crate) pushed: Pushed,
-}
-
-/// One object of an argument.
-pub(super) struct Piece {
-    pub(super) at: Located,
-    pub(super) parts: Parts,
-}
-
-impl Piece {
-    /// The copy that is meant, where it has bytes.
-    pub(super) fn copy(&self) -> Option<CopyId> {
-        self.at.as_ref().map(|(copy, _)| *copy)
-    }
-
-    /// What is asked for on another node than `here`, and where.
-    fn elsewhere(&self, here: &NodeId) -> Option<((CopyId, Parts), &NodeId)> {
-        let (copy, node) = self.at.as_ref()?;
-        (node != here).then_some(((*copy, self.parts), node))
-    }
 }
 
 /// What comes from one node.
@@ -172,7 +119,7 @@ impl Wanted {
 
     /// The pieces that have bytes, and where each is.
     fn present(&self) -> impl Iterator<Item = (CopyId, Parts, &NodeId)> {
-        self.pieces.iter().filter_map(|piece| piece.at.as_ref().map(|(copy, node)| (*copy, piece.parts, node)))
+        self.pieces.iter().filter_map(|piece| piece.at.as_ref().map(|node| (piece.name, piece.parts, node)))
     }
 
     fn stream_if_either(&mut self) {
@@ -212,48 +159,19 @@ impl From<Unstaged> for TaskFailure {
     }
 }
 
-fn wanted(
-    spec: &TaskSpec,
-    function: &Function,
-    sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
-) -> Result<Vec<Wanted>, TaskFailure> {
-    let take_apart = |(index, located): (usize, &crate::task::LocatedArg)| {
-        let parts = located.parts;
-        let pieces = match &located.source {
-            LocatedSource::Object { object, at } => vec![Piece { at: self::located(spec.job, *object, at), parts }],
-            LocatedSource::Set { set: id, version } => {
-                let set = sets(*id).filter(|set| set.is_known((spec.attempt.run(), *version)));
-                let set = set.ok_or_else(|| {
-                    let message = format!("set {id} is not known on this node in version {version}, and was asked for");
-                    TaskFailure::new(FailureKind::ArgumentLost, message)
-                })?;
-                if let Some(object) = set.lost {
-                    let message = format!("object {object} of set {id} is lost, and not made again yet");
-                    return Err(TaskFailure::new(FailureKind::ArgumentLost, message));
-                }
-                set.members.iter().map(|at| Piece { at: at.clone(), parts }).collect()
-            }
-        };
-        Ok(Wanted { mode: function.mode(index), pieces })
-    };
-    spec.args.iter().enumerate().map(take_apart).collect()
+/// The arguments of a task, as its function takes them.
+fn wanted(function: &Function, arguments: Arguments) -> Vec<Wanted> {
+    let wanted = |(index, pieces)| Wanted { mode: function.mode(index), pieces };
+    arguments.into_iter().enumerate().map(wanted).collect()
 }
 
 impl Stager {
-    /// The arguments, if everything is in this node's memory already and no scratch is wanted.
-    pub(super) fn at_once(
-        &self,
-        spec: &TaskSpec,
-        function: &Function,
-        sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
-    ) -> Option<Prepared> {
-        if !spec.scratch_bytes.is_empty() {
-            return None;
-        }
-        let wanted = wanted(spec, function, sets).ok()?;
+    /// The arguments of an attempt that wants no scratch, if everything is in this node's memory already.
+    pub(super) fn at_once(&self, spec: &TaskSpec, function: &Function, arguments: Arguments) -> Option<Prepared> {
+        let wanted = wanted(function, arguments);
         let resident = |piece: &Piece| match &piece.at {
             None => Some(Block::empty()),
-            Some((copy, node)) if *node == self.node => self.store.try_get(copy, piece.parts),
+            Some(node) if *node == self.node => self.store.try_get(&piece.name, piece.parts),
             Some(_) => None,
         };
         let argument = |wanted: &Wanted| match wanted.mode {
@@ -276,18 +194,17 @@ impl Stager {
         &self,
         spec: &TaskSpec,
         function: &'static Function,
-        sets: &dyn Fn(crate::ids::SetId) -> Option<Arc<Members>>,
+        arguments: Arguments,
         trail: Trail,
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
-        let (job, wanted, scratch_bytes) = (spec.job, wanted(spec, function, sets), spec.scratch_bytes.clone());
-        let whole_max_bytes = spec.whole_max_bytes;
+        let (job, scratch_bytes, whole_max_bytes) = (spec.job, spec.scratch_bytes.clone(), spec.whole_max_bytes);
         async move {
-            let wanted = wanted?;
-            let objects: Vec<Located> =
-                wanted.iter().flat_map(|wanted| &wanted.pieces).map(|piece| piece.at.clone()).collect();
+            let wanted = wanted(function, arguments);
+            let present = wanted.iter().flat_map(Wanted::present);
+            let read: Vec<CopyId> = present.filter(|(.., at)| **at == stager.node).map(|(copy, ..)| copy).collect();
             let prepared = stager.prepare(job, wanted, &scratch_bytes, whole_max_bytes, &trail).await;
-            prepared.map_err(|failure| stager.with_losses(failure, objects.iter()))
+            prepared.map_err(|failure| stager.with_losses(failure, &read))
         }
     }
 
@@ -425,16 +342,16 @@ impl Stager {
         let mut candidates: Vec<usize> = (0..pieces.len()).filter(elsewhere).collect();
         loop {
             if !candidates.is_empty() {
-                trail.at(Step::Pushed);
+                trail.at(self.clock.now(), Step::Pushed);
             }
             let pushed = self.pushed.here(job, &pieces, &candidates).await;
             let missing = |index: &usize| blocks[*index].is_none() && !pushed.contains(index);
             let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
             self.ask(directory, missing.iter().map(|index| pieces[*index]), trail).await?;
-            trail.at(Step::Memory);
+            trail.at(self.clock.now(), Step::Memory);
             let grant = self.grant(&pieces, &missing, scratch_bytes, directory).await?;
             if !pushed.is_empty() {
-                trail.at(Step::Pushed);
+                trail.at(self.clock.now(), Step::Pushed);
             }
             let Some(taken) = self.pushed.take(job, &pieces, &pushed).await else {
                 // Given up meanwhile: they are fetched like others, in a grant that has room for them.
@@ -446,7 +363,7 @@ impl Stager {
             self.asks(&mut patience);
             if !fills.is_empty() {
                 let bytes = fills.values().map(|fetching| fetching.bytes).sum();
-                trail.fetching(fills.keys(), bytes);
+                trail.fetching(self.clock.now(), fills.keys(), bytes);
             }
             let fetched = match fills.is_empty() {
                 true => Vec::new(),
@@ -549,7 +466,7 @@ impl Stager {
             return Ok(());
         }
         let begun = self.clock.now();
-        trail.asking(remote.keys());
+        trail.asking(self.clock.now(), remote.keys());
         let asked = remote.into_iter().map(|(node, items)| async move {
             let metas = self.directories_at(&node, items.clone()).await?;
             Ok::<_, TaskFailure>((node, items.into_iter().zip(metas).collect::<Vec<_>>()))
@@ -598,7 +515,7 @@ impl Stager {
     ) -> Result<VecDeque<exobus_store::ObjectReader>, TaskFailure> {
         let mut elsewhere = wanted.present().map(|(.., at)| at).filter(|at| **at != self.node).peekable();
         if elsewhere.peek().is_some() {
-            trail.fetching(elsewhere, 0);
+            trail.fetching(self.clock.now(), elsewhere, 0);
         }
         let here = wanted.present().map(async |(copy, parts, node)| {
             if *node == self.node {
@@ -619,9 +536,9 @@ impl Stager {
 
     /// Copies an object of another node, for a reader of results.
     pub(crate) async fn get(&self, job: JobId, copy: CopyId, parts: Parts, at: NodeId) -> Result<Block, TaskFailure> {
-        let piece = Piece { at: Some((copy, at)), parts };
+        let piece = Piece { name: copy, at: Some(at), parts };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
-        let trail = Trail::new(&self.clock);
+        let trail = Trail::begun(self.clock.now());
         Ok(self.whole(job, &[wanted], &[], &mut Directory::default(), &trail).await?.0.remove(0))
     }
 }

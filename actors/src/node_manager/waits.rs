@@ -11,7 +11,7 @@ use crate::ids::NodeId;
 
 /// What it took to get the arguments of an attempt ready.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     pub(super) memory: Duration,
     pub(super) load: Duration,
     pub(super) fetch: Duration,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::{Clock, StoreStats};
+use exobus_store::StoreStats;
 use parking_lot::Mutex;
 
 use crate::ids::NodeId;
@@ -25,34 +25,30 @@ pub(super) enum Step {
     Fetching(Vec<NodeId>, u64),
 }
 
-/// Where the staging of one attempt has come to, and since when.
-#[derive(Clone)]
-pub(super) struct Trail {
-    clock: Arc<dyn Clock>,
-    step: Arc<Mutex<(Step, Duration)>>,
-}
+/// Where the staging of one attempt has come to, and since when; who stages it and who is asked share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Trail(Arc<Mutex<(Step, Duration)>>);
 
 impl Trail {
-    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
-        Self { clock: clock.clone(), step: Arc::new(Mutex::new((Step::Begun, clock.now()))) }
+    pub(super) fn begun(now: Duration) -> Self {
+        Self(Arc::new(Mutex::new((Step::Begun, now))))
     }
 
     /// It has come to this step.
-    pub(super) fn at(&self, step: Step) {
-        let now = self.clock.now();
-        *self.step.lock() = (step, now);
+    pub(super) fn at(&self, now: Duration, step: Step) {
+        *self.0.lock() = (step, now);
     }
 
-    pub(super) fn asking<'a>(&self, nodes: impl Iterator<Item = &'a NodeId>) {
-        self.at(Step::Asking(first(nodes)));
+    pub(super) fn asking<'a>(&self, now: Duration, nodes: impl Iterator<Item = &'a NodeId>) {
+        self.at(now, Step::Asking(first(nodes)));
     }
 
-    pub(super) fn fetching<'a>(&self, nodes: impl Iterator<Item = &'a NodeId>, bytes: u64) {
-        self.at(Step::Fetching(first(nodes), bytes));
+    pub(super) fn fetching<'a>(&self, now: Duration, nodes: impl Iterator<Item = &'a NodeId>, bytes: u64) {
+        self.at(now, Step::Fetching(first(nodes), bytes));
     }
 
     pub(super) fn read(&self) -> (Step, Duration) {
-        self.step.lock().clone()
+        self.0.lock().clone()
     }
 }
 
@@ -87,8 +83,6 @@ pub(super) fn staging(step: Step, since: Duration, waiting: &[Duration], store: 
 
 #[cfg(test)]
 mod tests {
-    use exobus_store::SystemClock;
-
     use super::*;
 
     #[test]
@@ -122,11 +116,10 @@ mod tests {
 
     #[test]
     fn a_trail_names_each_node_once_and_not_too_many() {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let trail = Trail::new(&clock);
+        let trail = Trail::begun(Duration::ZERO);
         assert_eq!(trail.read().0, Step::Begun);
         let nodes: Vec<_> = (0..100).map(|at| NodeId::new(&format!("n{}", at / 2))).collect();
-        trail.fetching(nodes.iter(), 1);
+        trail.fetching(Duration::from_secs(1), nodes.iter(), 1);
         let Step::Fetching(named, 1) = trail.read().0 else { panic!("{:?}", trail.read()) };
         assert_eq!(named.len(), NODES_NAMED_MAX);
         assert_eq!(named[1], NodeId::new("n1"));

@@ -1,6 +1,6 @@
 //! What the actors of a node tell each other, and what they want done: the words between the mirrors of the shells and the world.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::dice::Dice;
@@ -12,9 +12,9 @@ use crate::protocol::node_manager::{AttemptState, NodeMsg};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 
-use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId};
+use crate::ids::{CopyId, Incarnation, JobId, NodeId, ObjectId};
 use crate::membership::MembershipEvent;
-use crate::node_manager::{Flags, Key};
+use crate::node_manager::{Arguments, Flags, Key, NodeTimer};
 use crate::owner::OwnerTimer;
 
 use crate::scheduler::{SchedulerEvent, SchedulerLink};
@@ -43,7 +43,7 @@ pub(super) enum Timer {
     Election,
     Scheduler(SchedulerEvent),
     Register,
-    Manager,
+    Manager(NodeTimer),
     Owner(OwnerTimer),
     LogAgain,
     ListAgain,
@@ -64,27 +64,16 @@ pub(super) enum Who {
     Close,
 }
 
-/// What is wanted of an object, and where it should be.
-#[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) object: ObjectId,
-    pub(super) parts: Parts,
-    pub(super) at: Option<(NodeId, CopyNumber)>,
-}
-
-/// The arguments of an attempt, taken apart.
-pub(super) type Pieces = Vec<Vec<Piece>>;
 /// What was read of each argument, piece by piece.
 pub(super) type Reads = Vec<Vec<(ObjectId, Vec<Output>)>>;
 
 /// An attempt that is handed to the executors.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) key: Key,
     pub(super) life: Incarnation,
-    pub(super) spec: Rc<TaskSpec>,
+    pub(super) spec: Arc<TaskSpec>,
     pub(super) reads: Reads,
-    pub(super) flags: Rc<Flags>,
+    pub(super) flags: Arc<Flags>,
 }
 
 #[derive(Debug)]
@@ -95,7 +84,7 @@ pub(super) enum Act {
     /// A question to the server, and how long its answer may take.
     Ask(Who, Question, Duration),
     /// Get the arguments of an attempt.
-    Stage(Key, Rc<TaskSpec>, Pieces),
+    Stage(Key, Arguments),
     Hand(Work),
     /// Bring an object to the program.
     Read {

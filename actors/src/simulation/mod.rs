@@ -1,6 +1,6 @@
 //! A world of all cores together: virtual time, chance that follows from a seed, and whatever can go wrong.
 //!
-//! Owner, Scheduler, Election, Membership and the queue of the NodeManager are the *real* cores, and so are the watchdog of a job, what
+//! Owner, Scheduler, Election, Membership and the NodeManager are the *real* cores, and so are the watchdog of a job, what
 //! it was lent ([`Leasing`](crate::owner)), what waits for its log, the futures API with its log of choices, and the messages
 //! between all of them. Around them is a world in which nothing is real: processes that are killed, frozen, cut off, and started
 //! again; sessions that lose what is under way when a life begins; a server with a lease and a log whose disk takes its time and

@@ -28,11 +28,11 @@ use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 use crate::ids::{Incarnation, JobId, NodeId};
 use crate::membership::{MembershipCore, MembershipEvent, MembershipOptions, Renewal, State};
 use crate::node::registered::{REGISTER_EVERY, registration};
-use crate::node_manager::{Key, NodeEvent, Report};
+use crate::node_manager::NodeEvent;
 use crate::owner::{JobOutcome, OwnerEvent};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Post, PostOptions, Reply};
-use crate::task::{Resources, TaskFailure};
+use crate::task::Resources;
 
 const NODES_TRY: Duration = Duration::from_secs(2);
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
@@ -239,13 +239,6 @@ impl Process {
         self.settle(around, done);
     }
 
-    /// An executor says something.
-    pub(super) fn reported(&mut self, report: Report, around: &mut Around<'_>, done: &mut Done) {
-        let mut cx = cx!(self, around, done);
-        self.life.manager.handle(NodeEvent::Executor(report), &mut cx);
-        self.settle(around, done);
-    }
-
     /// Runs the job, unless it does already.
     fn host(&mut self, accept: bool, around: &mut Around<'_>, done: &mut Done) {
         if !self.hosts() {
@@ -367,9 +360,9 @@ impl Process {
                 self.register(false, around, done);
                 cx!(self, around, done).after(REGISTER_EVERY, Timer::Register);
             }
-            Timer::Manager => {
+            Timer::Manager(timer) => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.handle(NodeEvent::Tick, &mut cx);
+                self.life.manager.handle(NodeEvent::Timer(timer), &mut cx);
             }
             Timer::Owner(timer) => self.tell_owner(OwnerEvent::Timer(timer), around, done),
             Timer::LogAgain => {
@@ -389,16 +382,11 @@ impl Process {
         self.settle(around, done);
     }
 
-    /// Arguments of an attempt are there, or cannot be had.
-    pub(super) fn staged(
-        &mut self,
-        key: Key,
-        outcome: Result<Reads, TaskFailure>,
-        around: &mut Around<'_>,
-        done: &mut Done,
-    ) {
+    /// Something happens to the NodeManager that only its own process can say.
+    pub(super) fn manager_event(&mut self, event: NodeEvent<Reads>, around: &mut Around<'_>, done: &mut Done) {
         let mut cx = cx!(self, around, done);
-        self.life.manager.staged(key, outcome, &mut cx);
+        self.life.manager.handle(event, &mut cx);
+        self.settle(around, done);
     }
 
     fn tell_owner(&mut self, event: OwnerEvent, around: &mut Around<'_>, done: &mut Done) {
@@ -478,8 +466,7 @@ impl Life {
             traced: around.traced,
             acts: &mut done.acts,
         };
-        let mut manager = Manager::new(slots);
-        manager.started(&mut cx);
+        let manager = Manager::begin(slots, &mut cx);
         cx.after(Duration::from_millis(20), Timer::Register);
         Self {
             incarnation,

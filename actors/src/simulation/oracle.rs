@@ -6,6 +6,7 @@ use super::program::{Truth, meant};
 use super::world::JOB;
 use crate::ids::{Attempt, CopyId, Epoch, NodeId, ObjectId, TaskId};
 use crate::joblog::Past;
+use crate::node_manager::Key;
 use crate::owner::OwnerState;
 use crate::protocol::scheduler::{Placement, Refusal};
 
@@ -142,11 +143,11 @@ impl Oracle {
     }
 
     /// A set was not known where a task needs it. An Owner of an earlier run may not know that a node has forgotten it.
-    pub(super) fn set_unknown(&mut self, spec: &TaskSpec) {
-        if spec.attempt.run() < self.run {
+    pub(super) fn set_unknown(&mut self, (_, task, attempt): Key) {
+        if attempt.run() < self.run {
             return;
         }
-        self.found(|| format!("attempt {} of task {} does not know its set", spec.attempt, spec.id));
+        self.found(|| format!("attempt {attempt} of task {task} does not know its set"));
     }
 
     /// The Owner is told that an attempt failed.

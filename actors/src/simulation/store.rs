@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+
 use super::program::{Made, meant, sum};
 use crate::ids::{CopyId, CopyNumber};
 use crate::task::{Output, Parts};
@@ -54,19 +56,17 @@ impl Store {
         self.objects.contains_key(&copy)
     }
 
-    /// The bytes of a small object of one part.
-    pub(super) fn parts_of(&self, copy: CopyId) -> Option<usize> {
-        Some(self.objects.get(&copy)?.made.len())
+    /// The bytes of an object of one part.
+    pub(super) fn value(&self, copy: CopyId) -> Option<Bytes> {
+        match &*self.objects.get(&copy)?.made {
+            [part] => Some(vec![0; part.bytes as usize].into()),
+            _ => None,
+        }
     }
 
-    /// The attempt that made the bytes of a copy.
-    pub(super) fn maker_of(&self, copy: CopyId) -> Option<CopyNumber> {
-        Some(self.objects.get(&copy)?.maker)
-    }
-
-    /// What an object is, as a whole.
-    pub(super) fn output_of(&self, copy: CopyId) -> Option<Output> {
-        Some(sum(&self.objects.get(&copy)?.made))
+    /// All copies, the attempt that made the bytes of each, and what it is as a whole.
+    pub(super) fn inventory(&self) -> Vec<(CopyId, u32, Output)> {
+        self.objects.iter().map(|(copy, kept)| (*copy, kept.maker.get(), sum(&kept.made))).collect()
     }
 
     pub(super) fn delete(&mut self, copy: CopyId) -> bool {

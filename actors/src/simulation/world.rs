@@ -6,13 +6,12 @@ mod work;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::sessions::Frame;
 pub(super) use self::sessions::Session;
-use super::acts::{Act, Message, Pieces, Timer};
+use super::acts::{Act, Message, Timer};
 use super::chaos::{Fault, Plan, Target};
 use super::dice::{Dice, VirtualClock};
 use super::node::{Around, Common, Done, Process, number_of};
@@ -26,10 +25,10 @@ use crate::protocol::scheduler::SchedulerMsg;
 
 use crate::ids::{CopyId, Incarnation, JobId, NodeId};
 
-use crate::node_manager::Key;
+use crate::node_manager::{Arguments, Key};
 
 use crate::shell::Reply;
-use crate::task::{Parts, TaskSpec};
+use crate::task::Parts;
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
 /// A node is asked again for so long for what is to be fetched.
@@ -111,8 +110,7 @@ enum What {
     Staged {
         at: At,
         key: Key,
-        spec: Rc<TaskSpec>,
-        pieces: Pieces,
+        arguments: Arguments,
         until: Duration,
     },
     Read {
@@ -366,9 +364,9 @@ impl World {
                     self.execute(node, run);
                 }
             }
-            What::Staged { at, key, spec, pieces, until } => {
+            What::Staged { at, key, arguments, until } => {
                 if self.is_now(at) {
-                    self.stage(at, key, spec, pieces, until);
+                    self.stage(at, key, arguments, until);
                 }
             }
             What::Read { at, read, copy, parts, from, until } => {
@@ -480,9 +478,9 @@ impl World {
                 }
                 self.after(deadline, What::Timer(at, Timer::Unanswered(number)));
             }
-            Act::Stage(key, spec, pieces) => {
+            Act::Stage(key, arguments) => {
                 let (delay, until) = (self.dice.millis(1..30), self.now + PATIENCE);
-                self.after(delay, What::Staged { at, key, spec, pieces, until });
+                self.after(delay, What::Staged { at, key, arguments, until });
             }
             Act::Hand(work) => {
                 if let Some(process) = &mut self.nodes[node].process {

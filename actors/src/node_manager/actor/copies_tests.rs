@@ -1,13 +1,17 @@
 //! Copies that attempts make on a node: who deletes which, and what is said of them.
 
+use std::ops::Range;
+
 use exobus_store::{RowHash, StoreError, WriterOptions};
 use tokio::task::LocalSet;
 
 use super::test_world::{JOB, World};
-use super::*;
-use crate::ids::{Attempt, CopyId, CopyNumber, ObjectId};
-use crate::task::LocatedArg;
-use crate::task::Returns;
+use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId};
+use crate::node_manager::Report;
+use crate::protocol::copies::Whereabouts;
+use crate::protocol::node_manager::NodeMsg;
+use crate::protocol::owner::OwnerMsg;
+use crate::task::{FailureKind, LocatedArg, LocatedSource, Output, Parts, Returns, TaskFailure, TaskFigures, TaskSpec};
 
 const TASK: u128 = 5;
 

@@ -3,56 +3,22 @@
 
 use exobus_store::Outside;
 
-use super::{Members, NodeManager, Running};
-use crate::ids::{JobId, SetId};
-use crate::node_manager::staging::Located;
-use crate::task::{LocatedArg, TaskSpec};
-
-/// So much more is counted before the next tick.
-const COUNT_AGAIN_BYTES: u64 = 1 << 20;
-/// What an attempt or a set has in maps, queues and allocations of its own, about.
-const ENTRY_BYTES: usize = 256;
-
 /// What was counted last.
 pub(super) struct Counted {
     /// Attempts and sets.
     tables: Outside,
     sessions: Outside,
-    /// What has come since.
-    grown: u64,
 }
 
 impl Counted {
     pub(super) fn new(outside: impl Fn() -> Outside) -> Self {
-        Self { tables: outside(), sessions: outside(), grown: 0 }
-    }
-}
-
-pub(super) fn attempt_bytes(spec: &TaskSpec) -> u64 {
-    let args = size_of::<LocatedArg>() * spec.args.len() + size_of::<u64>() * spec.scratch_bytes.len();
-    (ENTRY_BYTES + size_of::<Running>() + size_of::<TaskSpec>() + args + spec.params.len()) as u64
-}
-
-pub(super) fn set_bytes(members: usize) -> u64 {
-    (ENTRY_BYTES + size_of::<((JobId, SetId), Members)>() + members * size_of::<Located>()) as u64
-}
-
-impl NodeManager {
-    /// So much has come.
-    pub(super) fn grew(&mut self, bytes: u64) {
-        self.counted.grown += bytes;
-        if self.counted.grown >= COUNT_AGAIN_BYTES {
-            self.count();
-        }
+        Self { tables: outside(), sessions: outside() }
     }
 
-    /// Counts everything; a walk over all attempts and sets.
-    pub(super) fn count(&mut self) {
-        let attempts: u64 = self.attempts.values().map(|running| attempt_bytes(&running.spec)).sum();
-        let sets: u64 = self.sets.values().map(|set| set_bytes(set.members.len())).sum();
-        self.counted.tables.set(attempts + sets);
-        self.counted.sessions.set(self.post.waiting_bytes());
-        self.counted.grown = 0;
+    /// So many bytes each.
+    pub(super) fn set(&mut self, tables: u64, sessions: u64) {
+        self.tables.set(tables);
+        self.sessions.set(sessions);
     }
 }
 
@@ -61,13 +27,12 @@ mod tests {
     use tokio::task::LocalSet;
     use tokio::time::sleep;
 
-    use super::super::TICK;
     use super::super::test_world::{JOB, World};
-    use super::*;
-    use crate::ids::{Attempt, CopyNumber, NodeId, ObjectId};
+    use crate::ids::{Attempt, CopyNumber, NodeId, ObjectId, SetId};
+    use crate::node_manager::core::TICK;
     use crate::protocol::copies::Whereabouts;
     use crate::protocol::node_manager::NodeMsg;
-    use crate::task::Returns;
+    use crate::task::{Returns, TaskSpec};
 
     impl World {
         fn run(&self, number: u128, params: usize) {

@@ -1,20 +1,20 @@
 //! What nodes do for tasks: arguments are fetched, executors run, objects are made.
 
-use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exobus_store::Block;
 
 use super::{At, What, World};
 use crate::ids::{CopyId, CopyNumber, NodeId, ObjectId};
-use crate::node_manager::{Key, Report};
+use crate::node_manager::{Arguments, Key, NodeEvent, Piece, Report, StagingDone, Waits, lost};
 use crate::owner::{OwnerEvent, ReadError};
-use crate::simulation::acts::{Pieces, Reads};
-use crate::simulation::manager::params_of;
+use crate::registry::VALUE_MAX_BYTES;
+use crate::simulation::acts::Reads;
 use crate::simulation::node::{Running, number_of};
-use crate::simulation::program::{Digest, Made, sum};
+use crate::simulation::program::{Digest, Made, Params, sum};
 use crate::simulation::store::Found;
-use crate::task::{Consumed, FailureKind, Loss, LostObject, Parts, Returns, TaskFailure, TaskFigures, TaskSpec};
+use crate::task::{Consumed, FailureKind, Loss, Parts, Returns, TaskFailure, TaskFigures};
 
 impl World {
     /// Whether one node can fetch from another, and whether it would know at once that it cannot.
@@ -23,28 +23,27 @@ impl World {
         other.process.is_some() && !other.frozen && !self.no_fetch.contains_key(&(from, to))
     }
 
-    pub(super) fn stage(&mut self, at: At, key: Key, spec: Rc<TaskSpec>, pieces: Pieces, until: Duration) {
+    pub(super) fn stage(&mut self, at: At, key: Key, arguments: Arguments, until: Duration) {
         let (mut reads, mut gone, mut silent, mut released) =
             (Reads::new(), Vec::new(), Vec::new(), None::<(CopyId, NodeId)>);
-        for arg in &pieces {
+        for arg in &arguments {
             let mut read = Vec::new();
-            for piece in arg {
-                let Some((holder, number)) = &piece.at else {
-                    read.push((piece.object, self.oracle.truth.nothing(piece.object, piece.parts)));
+            for Piece { name, at: holder, parts } in arg {
+                let (object, _) = ObjectId::of_copy(*name);
+                let Some(holder) = holder else {
+                    read.push((object, self.oracle.truth.nothing(object, *parts)));
                     continue;
                 };
-                let copy = piece.object.copy(spec.job, *number);
-                let lost = |loss| LostObject { object: piece.object, number: *number, node: holder.clone(), loss };
                 let index = number_of(holder);
                 if index != at.node && !self.reaches(at.node, index) {
-                    silent.push(lost(Loss::Unreachable));
+                    silent.extend(lost(*name, holder, Loss::Unreachable));
                     continue;
                 }
                 let process = self.nodes[index].process.as_ref().expect("it can be reached");
-                match process.store.find(copy, piece.parts) {
-                    Found::Here(parts) => read.push((piece.object, parts)),
-                    Found::Absent => gone.push(lost(Loss::Gone)),
-                    Found::Released => released = Some((copy, holder.clone())),
+                match process.store.find(*name, *parts) {
+                    Found::Here(parts) => read.push((object, parts)),
+                    Found::Absent => gone.extend(lost(*name, holder, Loss::Gone)),
+                    Found::Released => released = Some((*name, holder.clone())),
                 }
             }
             reads.push(read);
@@ -59,19 +58,20 @@ impl World {
             let dead = membership.health(&first.node).is_some_and(|health| health.is_gone());
             if !dead && self.now < until {
                 let pause = self.dice.millis(50..500);
-                return self.after(pause, What::Staged { at, key, spec, pieces, until });
+                return self.after(pause, What::Staged { at, key, arguments, until });
             }
             silent.truncate(1);
             Err(TaskFailure::argument_lost("unreachable", silent))
         } else if !self.healed && self.plan.failures > 0 && self.dice.chance(self.plan.failures) {
             Err(TaskFailure::new(FailureKind::Denied, "no memory"))
         } else {
-            Ok(reads)
+            Ok((reads, Waits::default()))
         };
         if let Err(failure) = &outcome {
             self.note(Some(at.node), || format!("{:.8} #{} not staged: {failure}", key.1, key.2));
         }
-        self.with(at.node, |process, around, done| process.staged(key, outcome, around, done));
+        let event = NodeEvent::Staged(StagingDone { key, outcome });
+        self.with(at.node, |process, around, done| process.manager_event(event, around, done));
     }
 
     pub(super) fn read(&mut self, at: At, read: u64, (copy, parts, from): (CopyId, Parts, NodeId), until: Duration) {
@@ -111,7 +111,7 @@ impl World {
             let run = self.runs;
             let fails = !self.healed && self.dice.chance(self.plan.failures);
             self.oracle.work.failed += u64::from(fails);
-            let task = work.key.1;
+            let task = work.spec.id;
             process.executors.running.insert(run, Running { work, begun: self.now, sealed: 0, fails });
             self.oracle.begun(task);
             let slow = !self.healed && self.dice.chance(self.plan.stragglers);
@@ -126,9 +126,9 @@ impl World {
         let boot = self.nodes[node].boot;
         let process = self.nodes[node].process.as_mut().expect("looked before");
         let Some(mut running) = process.executors.running.remove(&run) else { return };
-        let (job, task, attempt) = running.work.key;
         let spec = running.work.spec.clone();
-        let (params, life) = (params_of(&spec), running.work.life);
+        let (job, task, attempt) = (spec.job, spec.id, spec.attempt);
+        let (params, life) = (Params::decode(&spec.params), running.work.life);
         let mut digest = Digest::new();
         for (object, parts) in running.work.reads.iter().flatten() {
             digest.read(*object, parts);
@@ -154,6 +154,7 @@ impl World {
                 let micros = (self.now - running.begun).as_micros() as u64;
                 let figures = TaskFigures { micros, ..TaskFigures::default() };
                 let stops = cancelled && self.dice.chance(500);
+                let mut value = None;
                 let outcome = if stops || running.fails {
                     let kind = if stops { FailureKind::Cancelled } else { FailureKind::Error };
                     // Some outputs may be complete by then.
@@ -168,6 +169,7 @@ impl World {
                         self.seal(node, copy(index), made, maker);
                     }
                     self.oracle.work.completed += 1;
+                    value = returned(&outputs);
                     let read = |(arg, pieces): (usize, &Vec<(ObjectId, Made)>)| {
                         let parts: Made = pieces.iter().flat_map(|(_, parts)| parts.iter().copied()).collect();
                         Consumed { arg: arg as u32, read: sum(&parts) }
@@ -177,11 +179,13 @@ impl World {
                 };
                 let how = if outcome.is_ok() { "is done" } else { "did not end well" };
                 self.note(Some(node), || format!("{} {task:.8} #{attempt} {how}", spec.function));
-                Report::Finished { job, task, attempt, outcome, figures, value: None }
+                Report::Finished { job, task, attempt, outcome, figures, value }
             };
         // A NodeManager that is gone needs no reports.
         if self.place(node).is_some_and(|now| now.life == life) {
-            self.with(node, |process, around, done| process.reported(report, around, done));
+            self.with(node, |process, around, done| {
+                process.manager_event(NodeEvent::Executor(report), around, done);
+            });
         }
         self.run_executors(node);
     }
@@ -197,4 +201,11 @@ impl World {
             self.oracle.found(|| format!("n{node} has another copy of the name {copy}"));
         }
     }
+}
+
+/// What a function returns as its value: here that is each single output that is small.
+fn returned(outputs: &[Made]) -> Option<Bytes> {
+    let [made] = outputs else { return None };
+    let [part] = made[..] else { return None };
+    (1..=VALUE_MAX_BYTES as u64).contains(&part.bytes).then(|| vec![0; part.bytes as usize].into())
 }
