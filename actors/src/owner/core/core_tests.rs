@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use bytes::Bytes;
 use exobus_store::Block;
 use tokio::sync::oneshot;
 
@@ -10,15 +11,18 @@ use super::world_tests::{JOB, LIFE, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
 use crate::event::{NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall};
-use crate::ids::{Attempt, CopyId, Epoch, LeaseId, NodeId, TaskId};
-use crate::joblog::{Entry, LogNews, Past};
+use crate::ids::{Attempt, CopyId, CopyNumber, Epoch, LeaseId, NodeId, SetId, TaskId};
+use crate::joblog::{Entry, LogNews, Past, TaskDone};
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
 use crate::owner::event::{OwnerEvent, ReadError};
 use crate::protocol::node_manager::{AttemptState, Doing, NodeMsg};
 use crate::protocol::owner::{OwnerMsg, Standing, Why};
 use crate::protocol::scheduler::{Lease, NodeInfo, NodeSpec, SchedulerMsg};
 use crate::shell::Reply;
-use crate::task::{Arg, JobError, Parts, Resources, TaskFigures, TaskOptions, TaskSpec};
+use crate::task::{
+    Arg, Consumed, Exchange, JobError, LocatedSource, Loss, LostObject, Parts, Resources, Source, TaskFailure,
+    TaskFigures, TaskOptions, TaskSpec,
+};
 
 /// What the Owner looks at, as a test sets it.
 struct Around {
@@ -69,20 +73,21 @@ fn info(name: &str) -> NodeInfo {
 
 impl Test {
     fn new() -> Self {
-        Self::with(false)
+        let (test, begins) = Self::begun(Past::default(), false);
+        assert!(begins.iter().any(|effect| matches!(effect, OwnerEffect::Settled)), "nothing is to be found again");
+        test
     }
 
-    /// `forgets`: nodes may know the job from runs that its log has forgotten.
-    fn with(forgets: bool) -> Self {
+    /// With what earlier runs have noted (`forgets`: nodes may know the job from runs that its log has forgotten), and what the Owner says
+    /// first.
+    fn begun(past: Past, forgets: bool) -> (Self, Vec<OwnerEffect>) {
         let place = OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: LIFE, events: Some(0) };
         let around = Around { now: Cell::default(), epoch: Epoch(2) };
         let mut core = OwnerCore::new(place, vec![info("a"), info("b")], Duration::ZERO);
-        let begins = Beginning { past: Past::default(), forgets, logged: true };
-        core.started(Some(begins), NodeFigures::default());
+        core.started(Some(Beginning { past, forgets, logged: true }), NodeFigures::default());
         let mut test = Self { core, around };
         let begins = test.flush();
-        assert!(begins.iter().any(|effect| matches!(effect, OwnerEffect::Settled)), "nothing is to be found again");
-        test
+        (test, begins)
     }
 
     fn flush(&mut self) -> Vec<OwnerEffect> {
@@ -142,17 +147,35 @@ impl Test {
     }
 
     fn completes(&mut self, at: &NodeId, spec: &TaskSpec) -> Vec<OwnerEffect> {
-        let consumed = spec.args.iter().enumerate();
-        let consumed = consumed.map(|(arg, _)| crate::task::Consumed { arg: arg as u32, read: output(100, 1) });
-        self.on(OwnerMsg::Completed {
-            node: at.clone(),
+        self.on(completed(at, spec))
+    }
+
+    /// A node says that it holds this copy of what a first attempt has made, and nothing else.
+    fn holds(&mut self, at: &str, copy: CopyId) -> Vec<OwnerEffect> {
+        self.on(OwnerMsg::Inventory {
+            node: node(at),
             incarnation: LIFE,
-            task: spec.id,
-            attempt: spec.attempt,
-            outputs: vec![output(100, 1)],
-            consumed: consumed.collect(),
-            figures: TaskFigures::default(),
-            values: Vec::new(),
+            copies: [copy].into_iter().collect(),
+            makers: vec![Attempt::nth(1).makes().get()],
+            outputs: vec![output(8, 1)],
+            last: true,
+        })
+    }
+
+    /// Lets a task on "b" make what two others read a part of each, and says how each of them runs there.
+    fn two_readers_on_b(&mut self) -> [TaskSpec; 2] {
+        let map = self.first_on_b("map");
+        self.completes(&node("b"), &map);
+        let members = vec![map.id.output(0)];
+        let set = SetId::of(&members);
+        let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false };
+        self.on(ProgramCall::MakeSet { set, members, exchange: Some(exchange) });
+        [0, 1].map(|part| {
+            let arg = Arg { source: Source::Set(set), parts: Parts::one(part) };
+            let (_, effects) = self.submit(&format!("reader {part}"), &[arg]);
+            let [(at, spec)] = <[_; 1]>::try_from(handed(&effects)).expect("what it reads is there");
+            assert_eq!(at, node("b"));
+            spec
         })
     }
 
@@ -166,6 +189,28 @@ impl Test {
         assert_eq!(at, node("b"));
         spec
     }
+}
+
+/// A node says that an attempt has made what it is to make.
+fn completed(at: &NodeId, spec: &TaskSpec) -> OwnerMsg {
+    let consumed = spec.args.iter().enumerate();
+    let consumed = consumed.map(|(arg, _)| Consumed { arg: arg as u32, read: output(100, 1) });
+    OwnerMsg::Completed {
+        node: at.clone(),
+        incarnation: LIFE,
+        task: spec.id,
+        attempt: spec.attempt,
+        outputs: vec![output(100, 1)],
+        consumed: consumed.collect(),
+        figures: TaskFigures::default(),
+        values: Vec::new(),
+    }
+}
+
+/// The version of the set that an attempt reads.
+fn version_of(spec: &TaskSpec) -> u32 {
+    let LocatedSource::Set { version, .. } = spec.args[0].source else { panic!("it reads a set: {:?}", spec.args) };
+    version
 }
 
 /// Attempts that are handed out, and to whom.
@@ -182,6 +227,17 @@ fn freed(effects: &[OwnerEffect]) -> Vec<(NodeId, Vec<CopyId>)> {
     let free = |effect: &OwnerEffect| match effect {
         OwnerEffect::Send { node, message: NodeMsg::Free { copies, .. } } => {
             Some((node.clone(), copies.iter(JOB).collect()))
+        }
+        _ => None,
+    };
+    effects.iter().filter_map(free).collect()
+}
+
+/// Parts that are to be freed, where, and of what a set means in which version.
+fn parts_freed(effects: &[OwnerEffect]) -> Vec<(NodeId, u32, Parts)> {
+    let free = |effect: &OwnerEffect| match effect {
+        OwnerEffect::Send { node, message: NodeMsg::FreeParts { version, parts, .. } } => {
+            Some((node.clone(), *version, *parts))
         }
         _ => None,
     };
@@ -231,7 +287,7 @@ fn a_node_is_told_to_watch_the_job_before_anything_else_and_once_in_an_incarnati
 
 #[test]
 fn nodes_that_are_to_forget_earlier_runs_watch_the_job_again() {
-    let mut test = Test::with(true);
+    let mut test = Test::begun(Past::default(), true).0;
     test.submit("one", &[]);
     assert_eq!(watchers(&test.leases(2, &["b"])), [node("b")], "that the job was over took the watching with it");
 }
@@ -295,6 +351,69 @@ fn what_a_task_has_read_is_freed_when_it_is_in_the_log_that_it_is_done() {
     assert_eq!(freed(&test.on(OwnerEvent::Log(LogNews::Durable(1)))), [], "only the first one's is");
     let copy = first.id.output(0).copy(JOB, first.attempt.makes());
     assert_eq!(freed(&test.on(OwnerEvent::Log(LogNews::Durable(2)))), [(node("b"), vec![copy])]);
+}
+
+#[test]
+fn parts_that_a_task_has_read_are_freed_when_it_is_in_the_log_that_it_is_done() {
+    let mut test = Test::new();
+    let [reader, _] = test.two_readers_on_b();
+    let done = test.completes(&node("b"), &reader);
+    assert_eq!(parts_freed(&done), [], "its completion is not durable");
+    assert_eq!(parts_freed(&test.on(OwnerEvent::Log(LogNews::Durable(1)))), [], "only that of who made them is");
+    let freed = parts_freed(&test.on(OwnerEvent::Log(LogNews::Durable(2))));
+    assert_eq!(freed, [(node("b"), version_of(&reader), Parts::one(0))]);
+}
+
+/// Its node frees them of the copies that it was told of under that version, whatever it has been told of since.
+#[test]
+fn parts_that_wait_for_the_log_are_freed_of_what_was_read_and_not_of_what_was_made_again_since() {
+    let mut test = Test::new();
+    let [reader, other] = test.two_readers_on_b();
+    test.completes(&node("b"), &reader);
+    let object = World::description("map", &[], TaskOptions::default()).id(SECRET).output(0);
+    let lost = LostObject { object, number: Attempt::nth(1).makes(), node: node("b"), loss: Loss::Gone };
+    let again = test.on(OwnerMsg::Failed {
+        node: node("b"),
+        incarnation: LIFE,
+        task: other.id,
+        attempt: other.attempt,
+        failure: TaskFailure::argument_lost("gone", [lost]),
+        figures: None,
+    });
+    let [(at, map)] = <[_; 1]>::try_from(handed(&again)).expect("what it reads is made again");
+    let [(_, other)] = <[_; 1]>::try_from(handed(&test.completes(&at, &map))).expect("what it reads is there again");
+    let freed = parts_freed(&test.on(OwnerEvent::Log(LogNews::Durable(2))));
+    assert_eq!(freed, [(node("b"), version_of(&reader), Parts::one(0))]);
+    assert!(version_of(&other) > version_of(&reader), "what was made again is another copy");
+}
+
+/// The node of this Owner made it in the first run, and was away in the second, in which "b" put it back.
+#[test]
+fn a_small_value_that_is_put_back_is_not_what_waits_to_be_freed_of_an_earlier_run() {
+    let map = World::description("map", &[], TaskOptions::default()).id(SECRET);
+    let first = Attempt::nth(1).makes();
+    let done = TaskDone {
+        task: map,
+        node: node("a"),
+        outputs: vec![output(8, 1)],
+        made_by: vec![first],
+        consumed: Vec::new(),
+        values: vec![(0, Bytes::from_static(b"8 bytes!"))],
+    };
+    let (mut test, _) = Test::begun(Past { runs: 2, done: vec![done], ..Past::default() }, false);
+    let put_back_before = map.output(0).copy(JOB, CopyNumber::new(1, 1).unwrap());
+    test.holds("b", put_back_before);
+    test.on(OwnerEvent::Timer(OwnerTimer::Settle));
+    let spec = test.first_on_b("one");
+    test.completes(&node("b"), &spec);
+    let left = map.output(0).copy(JOB, first);
+    assert_eq!(freed(&test.holds("a", left)), [], "what was noted before is not durable");
+    test.on(OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead });
+    let (_, effects) = test.submit("map", &[]);
+    let put = |effect: &OwnerEffect| if let OwnerEffect::Put { copy, .. } = effect { Some(*copy) } else { None };
+    let [put_back] = <[_; 1]>::try_from(effects.iter().filter_map(put).collect::<Vec<_>>()).expect("it is put back");
+    assert_eq!(freed(&test.on(OwnerEvent::Log(LogNews::Durable(1)))), [(node("a"), vec![left])]);
+    assert!(![left, put_back_before].contains(&put_back), "the copy has a name of its own");
 }
 
 #[test]
@@ -381,6 +500,37 @@ fn an_owner_whose_job_was_taken_over_says_nothing_more() {
         "{effects:?}"
     );
     assert!(test.completes(&node("b"), &spec).is_empty());
+}
+
+/// Whether it learns that before or after what else has come: the job is not its to end, for nodes and the Scheduler.
+#[test]
+fn an_owner_whose_job_was_taken_over_does_not_end_it_with_the_rest_of_its_batch() {
+    let finished = || ProgramCall::Finished(Ok(Vec::new())).into();
+    let taken_over = || OwnerEvent::Log(LogNews::TakenOver);
+    for batch in [vec![finished(), taken_over()], vec![taken_over(), OwnerEvent::NewReign, finished()]] {
+        let mut test = Test::new();
+        test.first_on_b("one");
+        let effects = test.batch(batch);
+        let says_nothing =
+            matches!(&effects[..], [OwnerEffect::EndLog, OwnerEffect::End(JobOutcome::Abandoned { .. })]);
+        assert!(says_nothing, "{effects:?}");
+    }
+}
+
+/// Its completion is in no log any more: whoever runs the job now knows nothing of it, and lets it read them.
+#[test]
+fn an_owner_whose_job_was_taken_over_does_not_free_what_was_read_in_the_rest_of_its_batch() {
+    for first in [true, false] {
+        let mut test = Test::new();
+        let [reader, _] = test.two_readers_on_b();
+        let mut batch = [completed(&node("b"), &reader).into(), OwnerEvent::Log(LogNews::TakenOver)];
+        if first {
+            batch.reverse();
+        }
+        let effects = test.batch(batch);
+        assert_eq!(parts_freed(&effects), []);
+        assert!(matches!(effects.last(), Some(OwnerEffect::End(JobOutcome::Abandoned { .. }))), "{effects:?}");
+    }
 }
 
 #[test]

@@ -652,6 +652,42 @@ fn what_a_stream_has_announced_that_is_ended_since_the_rest_is_back_stays() {
     assert!(world.holds(&node("b"), task.output(0)), "{:?}", world.freed);
 }
 
+/// It was asked what it holds, and said so before it heard that this copy is to be freed.
+#[test]
+fn what_was_freed_on_a_node_is_not_taken_to_be_there_when_the_node_names_it_late() {
+    let mut world = World::new(&[("a", 1), ("b", 2)]);
+    let map = world.submit_with("map", &[], at("a"));
+    world.complete(map);
+    let reader = world.submit_with("reader", &[whole(map)], at("b"));
+    world.lose_argument(reader, Attempt::nth(1), world.lost(map.output(0), node("a"), Loss::Gone));
+    assert_eq!(world.freed, [(node("a"), map.output(0))]);
+    let held = (map.output(0).copy(JOB, Attempt::nth(1).makes()), Attempt::nth(1).makes().get(), output(8, 1));
+    world.owner.inventory((&node("a"), LIFE), std::iter::once(held));
+    world.settle();
+    assert_eq!(world.lookup(map.output(0)), None);
+    assert!(world.runs(map) && !world.runs(reader), "its next attempt would not find it either");
+}
+
+/// The old copy lacks a part, and is freed under a name of its own: whatever its node hears first, the new one stays whole.
+#[test]
+fn what_is_made_again_where_parts_of_it_were_freed_is_another_copy() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (maps, set) = two_maps(&mut world);
+    let reduce = world.submit_with("reduce", &[part(set, 0)], at("b"));
+    world.complete_with(reduce, &[output(8, 1)], &[read(8)]);
+    let counts = |world: &World| world.owner.lookup(maps[0].output(0)).map(|(_, at, copy)| (at, copy)).unwrap();
+    let (before, there) = (counts(&world), node("a"));
+    assert!(world.freed_parts.contains(&(there.clone(), set, Parts::one(0))));
+    world.crash(&node("b"), false);
+    world.owner.track(reduce.output(0), 1);
+    world.settle();
+    assert_eq!(world.attempt_of(maps[0]).1, there);
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    let again = counts(&world);
+    assert!(again.0 == there && again != before);
+    assert!(world.stored.contains_key(&again) && !world.stored.contains_key(&before));
+}
+
 #[test]
 fn a_node_that_does_not_know_a_set_is_told_again_before_the_next_attempt() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::world_tests::{JOB, SECRET, World, node, output, whole};
+use super::world_tests::{JOB, LIFE, SECRET, World, node, output, whole};
 use crate::event::EventKind;
-use crate::ids::{Attempt, CopyNumber, SetId, TaskId};
+use crate::ids::{Attempt, CopyNumber, Incarnation, SetId, TaskId};
 use crate::joblog::{Choice, NodeShape};
 use crate::joblog::{Past, TaskDone};
 use crate::task::Exchange;
@@ -19,7 +19,7 @@ fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {
 /// A world whose job was run before.
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
-    world.owner.is_at_home(&node("home"), super::world_tests::LIFE);
+    world.owner.is_at_home(&node("home"), LIFE);
     world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
     world
 }
@@ -139,7 +139,7 @@ fn a_copy_that_was_put_back_is_taken_up_by_its_maker() {
 fn what_an_attempt_of_the_run_before_says_does_not_count() {
     let map = task("map", &[]);
     let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
-    let from = (&node("a"), super::world_tests::LIFE);
+    let from = (&node("a"), LIFE);
     world.keep(&node("a"), map.output(0), 2);
     let made_by = world.owner.completed(from, map, Attempt::nth(2), &[output(8, 1)], &[], Default::default());
     world.owner.yielded(from, map, Attempt::nth(2), 0, output(8, 1));
@@ -149,6 +149,85 @@ fn what_an_attempt_of_the_run_before_says_does_not_count() {
     world.owner.track(map.output(0), 1);
     world.settle();
     assert!(world.runs(map));
+}
+
+/// Its node was asked what it holds, and named it before it heard that it is to be freed.
+#[test]
+fn what_an_attempt_of_the_run_before_ended_with_is_not_taken_back_when_its_node_names_it_late() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
+    ends_late(&mut world, map);
+    world.submit("map", &[]);
+    let reader = world.submit("reader", &[whole(map)]);
+    assert!(world.runs(map) && !world.runs(reader));
+}
+
+#[test]
+fn what_an_attempt_of_the_run_before_ended_with_is_not_taken_for_what_was_lost_with_two_nodes() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 0), ("b", 1), ("c", 1)], vec![done(map, "b", 1)], Vec::new());
+    world.keep(&node("b"), map.output(0), 1);
+    world.inventory(&node("b"));
+    world.submit("map", &[]);
+    world.crash(&node("b"), false);
+    world.owner.track(map.output(0), 1);
+    world.settle();
+    assert_eq!(world.attempt_of(map).1, node("c"), "the only one with a slot");
+    world.complete(map);
+    world.crash(&node("c"), false);
+    world.restart(&node("c"));
+    ends_late(&mut world, map);
+    let reader = world.submit("reader", &[whole(map)]);
+    assert!(world.runs(map) && !world.runs(reader));
+}
+
+/// The second attempt of the run before of a task ends on "a", which names what it has made when that was freed.
+fn ends_late(world: &mut World, task: TaskId) {
+    let (a, made, of) = (node("a"), Attempt::nth(2).makes(), output(8, 1));
+    let life = world.life(&a);
+    world.keep(&a, task.output(0), 2);
+    world.owner.completed((&a, life), task, Attempt::nth(2), &[of], &[], Default::default());
+    world.settle();
+    assert_eq!(world.freed, [(a.clone(), task.output(0))]);
+    let held = (task.output(0).copy(JOB, made), made.get(), of);
+    world.owner.inventory((&a, life), std::iter::once(held));
+    world.settle();
+}
+
+/// A session says so before a heartbeat does, and what the node had said that it holds was its life before's.
+#[test]
+fn a_session_with_a_later_life_of_a_node_ends_the_life_before_of_a_job_that_was_resumed() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 1), ("b", 1)], vec![done(map, "a", 1)], Vec::new());
+    let (a, life) = (node("a"), Incarnation(LIFE.0 + 1));
+    world.keep(&a, map.output(0), 1);
+    world.inventory(&a);
+    world.nodes.get_mut(&a).unwrap().1 = life;
+    world.stored.clear();
+    world.owner.session_reset(&a, life);
+    world.settle();
+    world.submit("map", &[]);
+    let reader = world.submit("reader", &[whole(map)]);
+    assert!(world.runs(map) && !world.runs(reader), "what it held went with the life before");
+    assert_eq!(world.attempt_of(map).1, node("b"), "the new life is lent to nobody yet");
+}
+
+/// An Owner that has not heard that it was taken over frees by name, and so do its nodes.
+#[test]
+fn what_a_run_makes_has_no_name_that_a_run_before_gave() {
+    let names = |mut world: World| {
+        let map = world.submit("map", &[]);
+        world.complete(map);
+        world.unreadable(map.output(0));
+        world.owner.track(map.output(0), 1);
+        world.settle();
+        let made: Vec<_> = world.log.iter().flat_map(|done| done.made_by.clone()).collect();
+        world.complete(map);
+        let (.., counts) = world.owner.lookup(map.output(0)).unwrap();
+        [map.output(0).copy(JOB, made[0]), counts]
+    };
+    let [before, now] = [World::new(&[("a", 1)]), resumed(&[("a", 1)], Vec::new(), Vec::new())].map(names);
+    assert!(before.iter().all(|name| !now.contains(name)), "{before:?} {now:?}");
 }
 
 /// It was put back from the log, read, and is over: a copy that a node says late that it has is nobody's.
@@ -336,7 +415,7 @@ impl Shuffle {
         next.nodes = world.nodes;
         next.stored = world.stored;
         // Nodes that are there are known, and have said what they hold, before the program begins.
-        next.owner.is_at_home(&node("home"), super::world_tests::LIFE);
+        next.owner.is_at_home(&node("home"), LIFE);
         next.log = log.clone();
         let living: Vec<_> = next
             .nodes
@@ -367,7 +446,7 @@ proptest! {
     ) {
         let shuffle = Shuffle { maps, parts, keep, small };
         let mut world = World::new(&[("a", 2), ("b", 1)]);
-        world.owner.is_at_home(&node("home"), super::world_tests::LIFE);
+        world.owner.is_at_home(&node("home"), LIFE);
         shuffle.begin(&mut world);
         let mut runs = 0;
         for step in steps {

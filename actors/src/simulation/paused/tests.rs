@@ -1,8 +1,9 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::chaos::{Direction, Faults};
-use exobus_bus::{Bus, Subjects};
+use exobus_bus::chaos::{Chaos, Direction, Faults};
+use exobus_bus::{Bus, Message, Subjects};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -12,12 +13,17 @@ use super::cluster::{Seat, Setup};
 use super::program::{PROGRAM, Shuffle, Sums};
 use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::client::{Client, ClientError, ClientOptions};
+use crate::election::Ground;
 use crate::event::{Event, EventKind};
 use crate::futures::Futures;
+use crate::host::NodeParts;
 use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Opened};
+use crate::joining::ClusterOptions;
+use crate::membership::MembershipOptions;
 use crate::program;
 use crate::protocol::host::{JobEnd, JobSpec};
+use crate::protocol::membership::{Beat, MembershipMsg};
 use crate::random::SeededRandom;
 use crate::simulation::dice::Dice;
 use crate::simulation::tests::seeds_of;
@@ -233,6 +239,116 @@ fn a_candidate_that_comes_back_to_an_emptied_server_hears_of_plain_nodes_and_mak
             seat.kill().await;
         }
     });
+}
+
+/// The parts of a node that is about to join.
+async fn joined(seat: &Seat) -> NodeParts {
+    loop {
+        if let Some(parts) = seat.parts() {
+            return parts;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The next life has said nothing yet. An Owner may have asked it what it holds, since the Scheduler lends it.
+#[test]
+fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its_next_life() {
+    in_a_world(async {
+        let (setup, mut dice) = (setup(1), Dice::new(7));
+        let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
+        seats[1].scheduler = false;
+        seats.iter_mut().for_each(|seat| assert!(seat.start(&setup, &mut dice)));
+        let (mut resets, goes) = (joined(&seats[0]).await.directory.resets(), joined(&seats[1]).await.post);
+        seats[1].kill().await;
+        let (node, incarnation) = (goes.node().clone(), Incarnation(goes.incarnation().0 + 1));
+        let beat = Beat {
+            node: node.clone(),
+            incarnation,
+            sequence: 1,
+            figures: Default::default(),
+            data_address: String::new(),
+            stopping: false,
+            reign: None,
+            zombies: Vec::new(),
+        };
+        let subject = setup.subjects.node(node.as_str(), "beat").unwrap();
+        let beat = setup.bus.credentials().seal(&subject, &MembershipMsg::Beat(beat)).unwrap();
+        setup.bus.publish(subject, Message::new(beat)).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(resets.try_recv(), Ok((node, incarnation)));
+        seats[0].kill().await;
+    });
+}
+
+/// It is heard, and cut off before the Scheduler knows it; when it is back, it hears that the others have called it dead.
+#[test]
+fn a_node_that_is_declared_dead_while_it_joins_is_there_in_its_next_life_soon_after() {
+    in_a_world(async {
+        let mut setup = setup(1);
+        let mut dice = Dice::new(7);
+        let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
+        assert!(seats[0].start(&setup, &mut dice));
+        let directory = joined(&seats[0]).await.directory;
+        let late = Duration::from_millis(100);
+        setup.faults.delay = Some((late, late));
+        seats[1].scheduler = false;
+        assert!(seats[1].start(&setup, &mut dice));
+        let joins = seats[1].name().clone();
+        let life = loop {
+            if let Some(member) = directory.members().into_iter().find(|member| member.node == joins) {
+                break member.incarnation;
+            }
+            sleep(Duration::from_millis(1)).await;
+        };
+        seats[1].cut_bus(Direction::Both);
+        assert!(seats[1].parts().is_none(), "the Scheduler does not know it");
+        sleep(Duration::from_secs(5)).await;
+        assert!(directory.is_gone(&joins));
+        seats[1].mend_bus(None);
+        sleep(Duration::from_secs(10)).await;
+        assert!(seats[1].parts().is_some_and(|parts| parts.post.incarnation() > life), "{:?}", seats[1].fatal());
+        for seat in &mut seats {
+            seat.kill().await;
+        }
+    });
+}
+
+/// The server falls silent for longer than any call waits, at each moment of the start of a candidate in turn.
+#[test]
+fn a_candidate_looks_again_what_the_servers_keep_whenever_they_fell_silent_meanwhile() {
+    for number in 0.. {
+        let silent_after = Duration::from_millis(50) * number;
+        let took = in_a_world(async {
+            let setup = setup(1);
+            let delay = Some((Duration::from_millis(100), Duration::from_millis(100)));
+            let chaos = Chaos::around(&setup.bus, 7, Faults { delay, ..Faults::default() });
+            let cluster = ClusterOptions {
+                bus: chaos.bus(),
+                subjects: setup.subjects.clone(),
+                scheduler: true,
+                membership: MembershipOptions::default(),
+                listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+                join_deadline: LIVES_FOR,
+            };
+            let starts = async {
+                let ground = Ground::of(&cluster).await;
+                assert!(matches!(ground, Ok(Ground::Keys(_))), "silent after {silent_after:?}: {:?}", ground.err());
+                setup.clock.now()
+            };
+            let silence = async {
+                sleep(silent_after).await;
+                chaos.set(Faults { drop: 1.0, ..Faults::default() });
+                sleep(Duration::from_secs(10)).await;
+                chaos.set(Faults::default());
+            };
+            tokio::join!(starts, silence).0
+        });
+        if took < silent_after {
+            assert!(number > 10, "it asks, and that takes a while");
+            return;
+        }
+    }
 }
 
 /// What runs of jobs did, in order, of all jobs of this process.
