@@ -45,7 +45,7 @@ pub(super) struct Loan {
     /// Taken back and perhaps still in use: not lent to anybody else until reported idle, or until its loan ends.
     pub(super) returning: Resources,
     pub(super) returning_until: Duration,
-    /// Of `returning`: what the Owner said is in use. It outlasts the end of the loan while the Owner says so.
+    /// Of `returning`, never more than that: what the Owner said is in use. It outlasts the end of the loan while the Owner says so.
     pub(super) kept: Resources,
     pub(super) ends_at: Duration,
 }
@@ -169,6 +169,7 @@ impl Loan {
             // What a living Owner says it uses stays its own until it says otherwise.
             let left = if speaks { self.kept.clone() } else { Resources::default() };
             freed = left != self.returning;
+            self.kept = lesser(&self.kept, &left);
             self.returning = left;
         }
         if now >= self.ends_at && !self.slots.is_empty() {
@@ -177,5 +178,32 @@ impl Loan {
             freed = true;
         }
         freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(need: Resources, count: u32) -> BTreeMap<Resources, u32> {
+        BTreeMap::from([(need, count)])
+    }
+
+    #[test]
+    fn what_a_silent_owner_had_in_use_is_not_kept_of_what_it_is_lent_later() {
+        let (gpu, cpu) = (Resources::default().with("gpu", 1000), Resources::cpu(1000));
+        let mut free = cpu.clone().with("gpu", 1000);
+        let mut loan = Loan::new(LeaseId(1), Incarnation(1));
+        assert!(loan.grow(&slots(gpu.clone(), 1), &mut free, Duration::from_secs(4)));
+        assert!(loan.shrink(&BTreeMap::new()));
+        loan.report(loan.version, &gpu);
+        assert_eq!(loan.held(), gpu, "it says that it uses it");
+        assert!(loan.run_out(Duration::from_secs(4), false), "it is not heard any more");
+        assert_eq!(loan.held(), Resources::default());
+        assert!(loan.grow(&slots(cpu.clone(), 1), &mut free, Duration::from_secs(8)));
+        assert!(loan.shrink(&BTreeMap::new()));
+        assert_eq!(loan.held(), cpu);
+        loan.run_out(Duration::from_secs(8), true);
+        assert_eq!(loan.held(), Resources::default(), "of that it has said nothing, and somebody else has the other");
     }
 }
