@@ -175,6 +175,12 @@ impl BusError {
         }
     }
 
+    /// Whether what is in the way may be out of it soon: the call may succeed later, or somebody makes the streams of a server that was
+    /// emptied anew.
+    pub fn may_heal(&self) -> bool {
+        self.is_retryable() || matches!(self, Self::StreamMissing { .. })
+    }
+
     /// Whether the caller, not the world, is to blame.
     pub fn is_callers_fault(&self) -> bool {
         matches!(

@@ -7,7 +7,7 @@ use exobus_bus::{Bus, BusError, Refusals, Subjects, SubscribeOptions};
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use serde::Serialize;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 use twox_hash::XxHash3_64;
 
@@ -60,6 +60,25 @@ impl Keys {
     /// Opens everything that a cluster keeps on its servers, and makes what is not there: first what proves the nodes' token. `Ok(Err(_))`:
     /// they keep nothing for us. `anew`: in a cluster that had it before.
     async fn open(
+        bus: &Bus,
+        subjects: &Subjects,
+        anew: bool,
+        deadline: Duration,
+    ) -> Result<Result<Self, BusError>, BusError> {
+        let end = Instant::now() + deadline;
+        loop {
+            match Self::open_once(bus, subjects, anew, deadline).await {
+                // They were emptied after a part of it was opened.
+                Err(error @ BusError::StreamMissing { .. }) if Instant::now() < end => {
+                    debug!(%error, "what was opened is gone again");
+                    sleep(LOOK_EVERY).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn open_once(
         bus: &Bus,
         subjects: &Subjects,
         anew: bool,

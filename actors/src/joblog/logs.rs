@@ -153,7 +153,7 @@ pub enum LogError {
 impl LogError {
     /// Whether what is in the way may be out of it soon: streams of a server that was emptied are made anew.
     pub fn may_heal(&self) -> bool {
-        matches!(self, Self::Bus(error) if error.is_retryable() || matches!(error, BusError::StreamMissing { .. }))
+        matches!(self, Self::Bus(error) if error.may_heal())
     }
 }
 

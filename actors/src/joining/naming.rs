@@ -263,7 +263,7 @@ impl Name {
                             claimant.beaten(clock.now());
                         }
                         // It is looked whether it was done.
-                        Err(error) if error.is_retryable() => {
+                        Err(error) if error.may_heal() => {
                             debug!(%error, "no word of the name");
                             unstored.tries += 1;
                             sleep(LOOK_EVERY).await;

@@ -16,7 +16,7 @@ use exobus_store::{Clock, StoreOptions};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use tracing::{Instrument as _, info_span};
+use tracing::{Instrument as _, info_span, warn};
 
 use super::executors::PacedExecutors;
 use crate::host::NodeParts;
@@ -234,8 +234,10 @@ impl Seat {
     /// The parts of the node, once it has joined.
     pub(super) fn parts(&self) -> Option<NodeParts> {
         let process = self.process.as_ref()?;
-        if let Ok(Ok(parts)) = process.ready.try_recv() {
-            process.parts.replace(Some(parts));
+        match process.ready.try_recv() {
+            Ok(Ok(parts)) => drop(process.parts.replace(Some(parts))),
+            Ok(Err(error)) => warn!("{} did not join: {error:?}", self.name),
+            Err(_) => {}
         }
         process.parts.borrow().clone()
     }

@@ -314,11 +314,10 @@ fn a_node_that_is_declared_dead_while_it_joins_is_there_in_its_next_life_soon_af
     });
 }
 
-/// The server falls silent for longer than any call waits, at each moment of the start of a candidate in turn.
-#[test]
-fn a_candidate_looks_again_what_the_servers_keep_whenever_they_fell_silent_meanwhile() {
+/// Starts a candidate again and again, and does something to the server at each moment of its start in turn.
+fn at_each_moment_of_the_start_of_a_candidate(happens: impl AsyncFn(&Setup, &Chaos)) {
     for number in 0.. {
-        let silent_after = Duration::from_millis(50) * number;
+        let after = Duration::from_millis(50) * number;
         let took = in_a_world(async {
             let setup = setup(1);
             let delay = Some((Duration::from_millis(100), Duration::from_millis(100)));
@@ -333,22 +332,39 @@ fn a_candidate_looks_again_what_the_servers_keep_whenever_they_fell_silent_meanw
             };
             let starts = async {
                 let ground = Ground::of(&cluster).await;
-                assert!(matches!(ground, Ok(Ground::Keys(_))), "silent after {silent_after:?}: {:?}", ground.err());
+                assert!(matches!(ground, Ok(Ground::Keys(_))), "it happened after {after:?}: {:?}", ground.err());
                 setup.clock.now()
             };
-            let silence = async {
-                sleep(silent_after).await;
-                chaos.set(Faults { drop: 1.0, ..Faults::default() });
-                sleep(Duration::from_secs(10)).await;
-                chaos.set(Faults::default());
+            let meanwhile = async {
+                sleep(after).await;
+                happens(&setup, &chaos).await;
             };
-            tokio::join!(starts, silence).0
+            tokio::join!(starts, meanwhile).0
         });
-        if took < silent_after {
+        if took < after {
             assert!(number > 10, "it asks, and that takes a while");
             return;
         }
     }
+}
+
+/// For longer than any call waits.
+#[test]
+fn a_candidate_looks_again_what_the_servers_keep_whenever_they_fell_silent_meanwhile() {
+    at_each_moment_of_the_start_of_a_candidate(async |_, chaos| {
+        chaos.set(Faults { drop: 1.0, ..Faults::default() });
+        sleep(Duration::from_secs(10)).await;
+        chaos.set(Faults::default());
+    });
+}
+
+#[test]
+fn a_candidate_opens_anew_what_the_servers_keep_whenever_they_were_emptied_meanwhile() {
+    at_each_moment_of_the_start_of_a_candidate(async |setup, _| {
+        crate::election::lose(&setup.bus, &setup.subjects)
+            .await
+            .expect("nothing is in the way of a bus without faults");
+    });
 }
 
 /// What runs of jobs did, in order, of all jobs of this process.
