@@ -1,4 +1,4 @@
-//! What the actors of a node tell each other, and what they want done: the words between the mirrors of the shells and the world.
+//! What the actors of a node tell each other, and what they want done: the words between their cores and the world.
 
 use std::sync::Arc;
 use std::time::Duration;

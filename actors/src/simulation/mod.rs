@@ -1,23 +1,22 @@
 //! A world of all cores together: virtual time, chance that follows from a seed, and whatever can go wrong.
 //!
-//! Owner, Scheduler, Election, Membership and the NodeManager are the *real* cores, and so are the watchdog of a job, what
-//! it was lent ([`Leasing`](crate::owner)), what waits for its log, the futures API with its log of choices, and the messages
-//! between all of them. Around them is a world in which nothing is real: processes that are killed, frozen, cut off, and started
+//! Owner, NodeManager, Scheduler, campaign and Membership are the *real* cores, and so are the futures API with its log of choices, and the
+//! messages between all of them. Around them is a world in which nothing is real: processes that are killed, frozen, cut off, and started
 //! again; sessions that lose what is under way when a life begins; a server with a lease and a log whose disk takes its time and
 //! loses what it had not written; stores that lose objects; executors that fail, run on after they were cancelled, or take for ever.
 //!
 //! ```text
 //! world.rs      event queue, sessions, faults           chaos.rs   what goes wrong, and when, by seed
-//! node.rs       a process: its lives, Membership, Host  server.rs  the lease and the log, durable a while later
+//! node.rs       a process: incarnations, Host           server.rs  the lease and the log, durable a while later
 //! scheduler.rs  Scheduler                               store.rs   objects of a node
 //! manager.rs    NodeManager                             program.rs programs, and the right value of each object
 //! owner.rs      Owner's core, its log, its program      oracle.rs  what must hold
 //! ```
 //!
-//! # What is a mirror
-//! Owner, NodeManager, Scheduler, its campaign and Membership have none: what their cores want done is done by their shells there, and by
-//! `owner.rs`, `manager.rs`, `scheduler.rs` and `node/cores.rs` here. What is written twice is how `host/` brings a job from its log to its
-//! end, and what `node/` does with incarnations (`node.rs` here): who changes one of those changes the other.
+//! # What is written twice
+//! What the cores of Owner, NodeManager, Scheduler, campaign and Membership want done is done by their shells there, and by `owner.rs`,
+//! `manager.rs`, `scheduler.rs` and `node/cores.rs` here, which decide nothing. How `host/` brings a job from its log to its end, and what
+//! `node/` does when a node is declared dead, is written again in `node.rs`: who changes one of those changes the other.
 //!
 //! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
 //!
