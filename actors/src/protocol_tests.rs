@@ -265,7 +265,7 @@ fn what_an_actor_tells_itself_has_no_form_on_the_wire() {
         "Tick",
         "Settle",
         "Close",
-        "NewReign",
+        "NewEpoch",
         "NodeState",
         "SessionReset",
         "Log",

@@ -225,7 +225,7 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &In
                 change
             }
             Ok(()) = reigns.changed() => {
-                let _ = owner.send(OwnerEvent::NewReign);
+                let _ = owner.send(OwnerEvent::NewEpoch);
                 continue;
             }
         };

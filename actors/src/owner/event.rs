@@ -18,7 +18,7 @@ use crate::task::JobError;
 /// |----------------|--------------|---------------------------------------------------------------|
 /// | `Wire`         | see [`OwnerMsg`] | see there                                                 |
 /// | `Program`      | coordinator  | same description: same task                                   |
-/// | `NewReign`     | Host         | the next demand goes there anyway                             |
+/// | `NewEpoch`     | Host         | the next demand goes there anyway                             |
 /// | `Nodes`        | its question to the Scheduler | asked again with the next leases             |
 /// | `NodeState`    | Membership, through the Host | ignored by incarnation                        |
 /// | `SessionReset` | the sessions, through the Host | asked again what is there                   |
@@ -36,15 +36,15 @@ pub(crate) enum OwnerEvent {
     Wire(OwnerMsg),
     /// A call of the job's own program, which always runs beside its Owner.
     Program(ProgramCall),
-    /// Another Scheduler reigns: it knows nothing of this job.
-    NewReign,
+    /// Another Scheduler is followed, in a later epoch: it knows nothing of this job.
+    NewEpoch,
     /// The nodes of the cluster, asked for because leases named one that was not known; empty when nobody answered.
     Nodes(Vec<NodeInfo>),
     /// A node was suspected, died, or came back.
     NodeState {
         /// The node.
         node: NodeId,
-        /// Which life.
+        /// Which incarnation.
         incarnation: Incarnation,
         /// What became of it.
         state: NodeState,
@@ -53,7 +53,7 @@ pub(crate) enum OwnerEvent {
     SessionReset {
         /// The node.
         node: NodeId,
-        /// The life of it that the new session is with.
+        /// The incarnation of it that the new session is with.
         incarnation: Incarnation,
     },
     /// What became of the job's log.

@@ -419,7 +419,7 @@ impl Process {
             if known {
                 self.register(true, around, done);
             }
-            self.tell_owner(OwnerEvent::NewReign, around, done);
+            self.tell_owner(OwnerEvent::NewEpoch, around, done);
             self.campaign(CampaignEvent::Heard(self.link.epoch()), around, done);
             if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
                 self.list(around, done);

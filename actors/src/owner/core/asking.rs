@@ -162,7 +162,7 @@ impl OwnerCore {
         for (node, states) in answers.iter().filter_map(|(node, answer)| Some((node, answer.as_ref().ok()?))) {
             for state in states.iter().filter(|state| state.doing == Doing::NotHere) {
                 warn!(job_id = %self.job(), task_id = %state.task, node = %node, "attempt lost on the way: handed out again");
-                self.state.recalled((node, self.state.life_of(node)), state.task, state.attempt);
+                self.state.recalled((node, self.state.incarnation_of(node)), state.task, state.attempt);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Tasks that commit: what is checked before one is handed out, and when a cancel has to wait.
 
-use super::world_tests::{LIFE, SECRET, World, node, offer, output};
+use super::world_tests::{INCARNATION, SECRET, World, node, offer, output};
 use crate::ids::{RowHash, SetId, TaskId};
 use crate::task::Exchange;
 use crate::task::{Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Source, TaskOptions};
@@ -8,7 +8,7 @@ use crate::task::{Arg, Consumed, Description, FailureKind, JobError, Output, Par
 /// A world whose node can commit, and an exchange from one map to one reduce, of which the reduce has read `rows` of 10 rows.
 fn shuffled(rows: u64, shared: bool) -> (World, TaskId) {
     let mut world = World::new(&[("n", 4)]);
-    world.owner.offers(&node("n"), LIFE, offer(&["f@1", "commit@1"]));
+    world.owner.offers(&node("n"), INCARNATION, offer(&["f@1", "commit@1"]));
     let map = world.submit("map", &[]);
     let members = [map.output(0)];
     let set = SetId::of(&members);
@@ -37,7 +37,7 @@ fn commit(world: &mut World, reduce: TaskId) -> TaskId {
 }
 
 #[test]
-fn a_commit_is_handed_out_when_the_books_close() {
+fn a_commit_is_handed_out_when_its_ledger_balances() {
     for shared in [false, true] {
         let (mut world, reduce) = shuffled(10, shared);
         let commit = commit(&mut world, reduce);
@@ -48,7 +48,7 @@ fn a_commit_is_handed_out_when_the_books_close() {
 }
 
 #[test]
-fn a_commit_is_not_handed_out_while_the_books_of_an_exchange_do_not_close() {
+fn a_commit_is_not_handed_out_while_the_ledger_of_an_exchange_does_not_balance() {
     for shared in [false, true] {
         let (mut world, reduce) = shuffled(9, shared);
         let commit = commit(&mut world, reduce);
@@ -74,7 +74,7 @@ fn a_job_is_committing_from_when_the_task_runs_until_its_attempt_fails_or_other_
     let commit = commit(&mut world, reduce);
     assert!(world.owner.is_committing());
     let (attempt, at) = world.attempt_of(commit);
-    world.owner.recalled((&at, LIFE), commit, attempt);
+    world.owner.recalled((&at, INCARNATION), commit, attempt);
     assert!(!world.owner.is_committing(), "it was given back");
     world.running.clear();
     world.settle();

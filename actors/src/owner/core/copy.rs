@@ -1,4 +1,4 @@
-//! The life of the value of an object: which copy of it counts, and what becomes of that one. Decided here and nowhere else.
+//! What becomes of the value of an object: which copy of it counts, and what becomes of that one. Decided here and nowhere else.
 //!
 //! ```text
 //!    from          to         when

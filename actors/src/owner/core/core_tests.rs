@@ -7,7 +7,7 @@ use bytes::Bytes;
 use exobus_store::Block;
 use tokio::sync::oneshot;
 
-use super::world_tests::{JOB, LIFE, SECRET, World, node, output, whole};
+use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
 use crate::event::{NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall};
@@ -61,7 +61,7 @@ struct Test {
 fn info(name: &str) -> NodeInfo {
     let spec = NodeSpec {
         node: node(name),
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         resources: Resources::cpu(1000),
         labels: Default::default(),
         functions: vec!["f@1".into()],
@@ -81,7 +81,8 @@ impl Test {
     /// With what earlier runs have noted (`forgets`: nodes may know the job from runs that its log has forgotten), and what the Owner says
     /// first.
     fn begun(past: Past, forgets: bool) -> (Self, Vec<OwnerEffect>) {
-        let place = OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: LIFE, events: Some(0) };
+        let place =
+            OwnerPlace { job: JOB, tenant: "t".into(), node: node("a"), incarnation: INCARNATION, events: Some(0) };
         let around = Around { now: Cell::default(), epoch: Epoch(2) };
         let mut core = OwnerCore::new(place, vec![info("a"), info("b")], Duration::ZERO);
         core.started(Some(Beginning { past, forgets, logged: true }), NodeFigures::default());
@@ -132,7 +133,7 @@ impl Test {
             version: 1,
             job: JOB,
             node: node(name),
-            incarnation: LIFE,
+            incarnation: INCARNATION,
             resources: Resources::cpu(1000),
             lasts_ms: 3000,
         };
@@ -154,7 +155,7 @@ impl Test {
     fn holds(&mut self, at: &str, copy: CopyId) -> Vec<OwnerEffect> {
         self.on(OwnerMsg::Inventory {
             node: node(at),
-            incarnation: LIFE,
+            incarnation: INCARNATION,
             copies: [copy].into_iter().collect(),
             makers: vec![Attempt::nth(1).makes().get()],
             outputs: vec![output(8, 1)],
@@ -197,7 +198,7 @@ fn completed(at: &NodeId, spec: &TaskSpec) -> OwnerMsg {
     let consumed = consumed.map(|(arg, _)| Consumed { arg: arg as u32, read: output(100, 1) });
     OwnerMsg::Completed {
         node: at.clone(),
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         task: spec.id,
         attempt: spec.attempt,
         outputs: vec![output(100, 1)],
@@ -281,7 +282,7 @@ fn a_node_is_told_to_watch_the_job_before_anything_else_and_once_in_an_incarnati
     let mut more = test.completes(&node("b"), &spec);
     more.extend(test.submit("two", &[]).1);
     assert_eq!((handed(&more).len(), watchers(&more)), (1, vec![]), "it has been told");
-    let reset = test.on(OwnerEvent::SessionReset { node: node("b"), incarnation: LIFE });
+    let reset = test.on(OwnerEvent::SessionReset { node: node("b"), incarnation: INCARNATION });
     assert_eq!(watchers(&reset), [node("b")], "what it was told may be lost");
 }
 
@@ -374,7 +375,7 @@ fn parts_that_wait_for_the_log_are_freed_of_what_was_read_and_not_of_what_was_ma
     let lost = LostObject { object, number: Attempt::nth(1).makes(), node: node("b"), loss: Loss::Gone };
     let again = test.on(OwnerMsg::Failed {
         node: node("b"),
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         task: other.id,
         attempt: other.attempt,
         failure: TaskFailure::argument_lost("gone", [lost]),
@@ -408,7 +409,7 @@ fn a_small_value_that_is_put_back_is_not_what_waits_to_be_freed_of_an_earlier_ru
     test.completes(&node("b"), &spec);
     let left = map.output(0).copy(JOB, first);
     assert_eq!(freed(&test.holds("a", left)), [], "what was noted before is not durable");
-    test.on(OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead });
+    test.on(OwnerEvent::NodeState { node: node("b"), incarnation: INCARNATION, state: NodeState::Dead });
     let (_, effects) = test.submit("map", &[]);
     let put = |effect: &OwnerEffect| if let OwnerEffect::Put { copy, .. } = effect { Some(*copy) } else { None };
     let [put_back] = <[_; 1]>::try_from(effects.iter().filter_map(put).collect::<Vec<_>>()).expect("it is put back");
@@ -443,7 +444,7 @@ fn a_job_ends_when_that_is_durable_and_its_nodes_have_said_their_figures() {
         panic!("nobody is awaited: {over:?}")
     };
     assert_eq!((result, nodes.len()), (&Ok(b"value".to_vec()), 2));
-    assert!(test.on(OwnerEvent::NewReign).is_empty(), "nothing comes after that");
+    assert!(test.on(OwnerEvent::NewEpoch).is_empty(), "nothing comes after that");
 }
 
 #[test]
@@ -464,7 +465,7 @@ fn a_scheduler_that_begins_while_the_job_ends_is_told_that_it_is_over() {
     test.first_on_b("one");
     test.on(ProgramCall::Finished(Ok(Vec::new())));
     test.on(OwnerEvent::Log(LogNews::Durable(1)));
-    let effects = test.on(OwnerEvent::NewReign);
+    let effects = test.on(OwnerEvent::NewEpoch);
     assert!(matches!(&effects[..], [OwnerEffect::SendScheduler(SchedulerMsg::JobDone { .. })]), "{effects:?}");
 }
 
@@ -474,7 +475,7 @@ fn nothing_comes_after_the_end_in_a_batch() {
     let spec = test.first_on_b("one");
     let completed = OwnerMsg::Completed {
         node: node("b"),
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         task: spec.id,
         attempt: spec.attempt,
         outputs: vec![output(100, 1)],
@@ -482,7 +483,7 @@ fn nothing_comes_after_the_end_in_a_batch() {
         figures: TaskFigures::default(),
         values: Vec::new(),
     };
-    let effects = test.batch([completed.into(), OwnerEvent::Log(LogNews::TakenOver), OwnerEvent::NewReign]);
+    let effects = test.batch([completed.into(), OwnerEvent::Log(LogNews::TakenOver), OwnerEvent::NewEpoch]);
     let [OwnerEffect::Append(Entry::Done(_)), OwnerEffect::EndLog, OwnerEffect::End(JobOutcome::Abandoned { .. })] =
         &effects[..]
     else {
@@ -507,7 +508,7 @@ fn an_owner_whose_job_was_taken_over_says_nothing_more() {
 fn an_owner_whose_job_was_taken_over_does_not_end_it_with_the_rest_of_its_batch() {
     let finished = || ProgramCall::Finished(Ok(Vec::new())).into();
     let taken_over = || OwnerEvent::Log(LogNews::TakenOver);
-    for batch in [vec![finished(), taken_over()], vec![taken_over(), OwnerEvent::NewReign, finished()]] {
+    for batch in [vec![finished(), taken_over()], vec![taken_over(), OwnerEvent::NewEpoch, finished()]] {
         let mut test = Test::new();
         test.first_on_b("one");
         let effects = test.batch(batch);
@@ -612,7 +613,7 @@ fn a_node_that_dies_is_not_waited_for() {
     test.on(ProgramCall::Finished(Err(JobError::Cancelled)));
     test.on(OwnerEvent::Log(LogNews::Durable(1)));
     test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()));
-    let dead = OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead };
+    let dead = OwnerEvent::NodeState { node: node("b"), incarnation: INCARNATION, state: NodeState::Dead };
     assert!(matches!(test.on(dead).last(), Some(OwnerEffect::End(JobOutcome::Over { result: Err(_), .. }))));
 }
 
@@ -647,7 +648,7 @@ fn what_could_not_be_put_back_is_made_again() {
     let values = vec![(0, bytes::Bytes::from_static(b"0123456789"))];
     test.on(OwnerMsg::Completed {
         node: node("b"),
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         task: spec.id,
         attempt: spec.attempt,
         outputs: vec![output(10, 1)],
@@ -656,7 +657,7 @@ fn what_could_not_be_put_back_is_made_again() {
         values,
     });
     test.leases(2, &["a", "b"]);
-    let lost = test.on(OwnerEvent::NodeState { node: node("b"), incarnation: LIFE, state: NodeState::Dead });
+    let lost = test.on(OwnerEvent::NodeState { node: node("b"), incarnation: INCARNATION, state: NodeState::Dead });
     let put = lost.iter().find_map(|effect| match effect {
         OwnerEffect::Put { copy, bytes, .. } => Some((*copy, bytes.clone())),
         _ => None,

@@ -1,4 +1,4 @@
-//! What nodes count for a job: from the first word of each node on, over the lives of its process.
+//! What nodes count for a job: from the first word of each node on, over the incarnations of its process.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ pub(super) struct JobFigures(BTreeMap<NodeId, Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    /// What this life of the node had counted when the job came to it.
+    /// What this incarnation of the node had counted when the job came to it.
     first: NodeFigures,
     last: NodeFigures,
-    /// What earlier lives counted for the job.
+    /// What earlier incarnations counted for the job.
     before: NodeFigures,
 }
 

@@ -1,7 +1,7 @@
 //! What the job was lent, in which epoch, until when, and what it asks for.
 //!
 //! What a Scheduler of an epoch that is over says counts no more. Leases run out when their Scheduler is there and does not renew them; while none
-//! speaks, they go on. What an earlier reign has lent is told to the next one as held, and goes on until that one says what the job has.
+//! speaks, they go on. What was lent in an earlier epoch is told to the next one as held, and goes on until that one says what the job has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::task::Resources;
 #[derive(Debug, Default)]
 pub(super) struct Leasing {
     leases: BTreeMap<LeaseId, Lease>,
-    /// The reign that made them.
+    /// The epoch in which they were made.
     epoch: Epoch,
     /// When they end, if a Scheduler that is heard does not renew them.
     end: Duration,
@@ -35,7 +35,7 @@ pub(super) struct Asker {
 }
 
 impl Leasing {
-    /// Whether a word of this reign counts, where the reign `followed` is followed.
+    /// Whether what a Scheduler says in this epoch counts, where the epoch `followed` is followed.
     pub(super) fn is_of_now(&self, epoch: Epoch, followed: Epoch) -> bool {
         epoch >= self.epoch && epoch >= followed
     }
@@ -74,7 +74,7 @@ impl Leasing {
         self.demand = demand;
     }
 
-    /// The next demand, for the Scheduler of the reign `followed`; `in_use`: what tasks occupy of a lease on a node.
+    /// The next demand, for the Scheduler of the epoch `followed`; `in_use`: what tasks occupy of a lease on a node.
     pub(super) fn demand(
         &mut self,
         asker: Asker,
@@ -95,7 +95,7 @@ impl Leasing {
             in_use: in_use(lease),
         };
         let hold = |lease: &Lease| HeldLease { lease: lease.clone(), in_use: in_use(lease) };
-        // What an earlier reign has lent goes on until this one says what the job has.
+        // What was lent in an earlier epoch goes on until this one says what the job has.
         let succeeded = self.epoch < followed;
         let leases = || self.leases.values();
         JobDemand {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_an_older_reign_than_the_leases_or_than_is_followed_count_no_more() {
+    fn words_of_an_older_epoch_than_the_leases_or_than_is_followed_count_no_more() {
         let leasing = lent(5);
         assert!(leasing.is_of_now(Epoch(5), Epoch(5)) && leasing.is_of_now(Epoch(6), Epoch(5)));
         assert!(!leasing.is_of_now(Epoch(4), Epoch(0)), "older than the leases");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_reign_is_told_of_leases_as_held_and_its_own_are_reported() {
+    fn a_new_scheduler_is_told_of_leases_as_held_and_its_own_are_reported() {
         let asker = || Asker {
             job: JobId::from_u128(1),
             tenant: "t".into(),

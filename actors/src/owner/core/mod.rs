@@ -213,8 +213,8 @@ impl OwnerCore {
             OwnerEvent::Wire(message) => self.message(message, around),
             OwnerEvent::Program(call) => self.called(call),
             // The one that was told may be the one before.
-            OwnerEvent::NewReign if self.ending.has_begun() => self.say_that_it_is_over(),
-            OwnerEvent::NewReign => {
+            OwnerEvent::NewEpoch if self.ending.has_begun() => self.say_that_it_is_over(),
+            OwnerEvent::NewEpoch => {
                 self.say_demand(around);
                 self.effects.push(OwnerEffect::LookAtLog);
             }

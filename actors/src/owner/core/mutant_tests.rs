@@ -1,7 +1,7 @@
 //! What mutants of the code could do unseen: tests of single decisions that nothing else held, by the file that takes them.
 
 use super::state::Effect;
-use super::world_tests::{JOB, LIFE, SECRET, World, node, offer, output, whole};
+use super::world_tests::{INCARNATION, JOB, SECRET, World, node, offer, output, whole};
 use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, SetId, TaskId};
 use crate::joblog::Choice;
@@ -45,7 +45,7 @@ fn a_lease_that_goes_on_takes_nothing_back() {
     (0..3).for_each(|number| {
         world.submit(&format!("t{number}"), &[]);
     });
-    world.owner.leases(&[(node("a"), LIFE, Resources::cpu(1000))]);
+    world.owner.leases(&[(node("a"), INCARNATION, Resources::cpu(1000))]);
     world.settle();
     assert_eq!(world.recalled, []);
 }
@@ -87,7 +87,7 @@ fn what_people_are_told_of_a_task_that_is_done() {
         ..TaskFigures::default()
     };
     let consumed = [Consumed { arg: 0, read: output(300, 30) }, Consumed { arg: 1, read: output(0, 2) }];
-    world.owner.completed((&node("a"), LIFE), task, Attempt::nth(1), &[output(8, 1)], &consumed, figures);
+    world.owner.completed((&node("a"), INCARNATION), task, Attempt::nth(1), &[output(8, 1)], &consumed, figures);
     let told = world.owner.flush().into_iter().find_map(|effect| match effect {
         Effect::Event { at, kind: EventKind::TaskFinished { task, stage, bytes_in, bytes_out, rows, .. } } => {
             Some((at, task, stage, bytes_in, bytes_out, rows))
@@ -104,7 +104,7 @@ fn an_output_of_a_stream_that_comes_too_early_is_not_announced() {
     let task = world.submit_with("s", &[], options);
     world.owner.track_stream(task, 5);
     for index in [0, 2] {
-        world.owner.yielded((&node("n"), LIFE), task, Attempt::nth(1), index, output(8, 1));
+        world.owner.yielded((&node("n"), INCARNATION), task, Attempt::nth(1), index, output(8, 1));
     }
     world.settle();
     assert_eq!(world.streamed[&5], [Ok(Some(task.output(0)))]);
@@ -115,7 +115,7 @@ fn what_a_stream_that_nobody_knows_yields_is_freed() {
     let mut world = World::new(&[("n", 1)]);
     let task = TaskId::from_u128(77);
     world.keep(&node("n"), task.output(0), 1);
-    world.owner.yielded((&node("n"), LIFE), task, Attempt::nth(1), 0, output(8, 1));
+    world.owner.yielded((&node("n"), INCARNATION), task, Attempt::nth(1), 0, output(8, 1));
     world.settle();
     assert_eq!(world.freed, [(node("n"), task.output(0))]);
 }
@@ -140,7 +140,7 @@ fn attempts_that_were_given_back_are_no_tries() {
     for _ in 0..5 {
         let (attempt, at) = world.attempt_of(task);
         world.running.clear();
-        world.owner.recalled((&at, LIFE), task, attempt);
+        world.owner.recalled((&at, INCARNATION), task, attempt);
         world.settle();
     }
     world.fail(task, FailureKind::Error);
@@ -213,7 +213,7 @@ fn what_a_stream_has_announced_and_a_set_lacks_is_made_by_another_attempt() {
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("b") });
     world.owner.track_stream(task, 1);
     world.keep(&node("b"), task.output(0), 1);
-    world.owner.yielded((&node("b"), LIFE), task, Attempt::nth(1), 0, output(8, 10));
+    world.owner.yielded((&node("b"), INCARNATION), task, Attempt::nth(1), 0, output(8, 10));
     world.settle();
     let set = SetId::of(&[task.output(0)]);
     world.owner.make_set(set, &[task.output(0)], None);
@@ -225,24 +225,24 @@ fn what_a_stream_has_announced_and_a_set_lacks_is_made_by_another_attempt() {
 }
 
 #[test]
-fn a_node_that_was_called_dead_by_mistake_is_back_in_the_same_life_with_what_it_has() {
+fn a_node_that_was_called_dead_by_mistake_is_back_in_the_same_incarnation_with_what_it_has() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let done = world.submit_with("done", &[], at("a"));
     world.complete(done);
-    world.owner.node_dead(&node("a"), LIFE);
+    world.owner.node_dead(&node("a"), INCARNATION);
     world.settle();
     assert_eq!((world.owner.is_alive(&node("a")), world.lookup(done.output(0))), (false, None));
     world.owner.node_up(&node("a"), Incarnation(0));
     world.settle();
-    assert!(!world.owner.is_alive(&node("a")), "that was said of an earlier life");
-    world.owner.node_up(&node("a"), LIFE);
+    assert!(!world.owner.is_alive(&node("a")), "that was said of an earlier incarnation");
+    world.owner.node_up(&node("a"), INCARNATION);
     world.settle();
     assert!(world.owner.is_alive(&node("a")));
     assert_eq!(world.lookup(done.output(0)), Some((output(8, 1), node("a"))), "it was asked");
 }
 
 #[test]
-fn a_session_of_an_earlier_life_or_with_a_dead_node_is_no_news() {
+fn a_session_of_an_earlier_incarnation_or_with_a_dead_node_is_no_news() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let done = world.submit_with("done", &[], at("a"));
     world.complete(done);
@@ -250,7 +250,7 @@ fn a_session_of_an_earlier_life_or_with_a_dead_node_is_no_news() {
     assert_eq!(world.owner.flush(), []);
     assert!(world.lookup(done.output(0)).is_some(), "what it holds it still holds");
     world.crash(&node("a"), true);
-    world.owner.session_reset(&node("a"), LIFE);
+    world.owner.session_reset(&node("a"), INCARNATION);
     assert_eq!(world.owner.flush(), [], "it will be asked when it is back");
 }
 
@@ -261,11 +261,11 @@ fn what_is_lost_is_told() {
         let task = world.submit_with(name, &[], at("a"));
         world.complete(task);
     }
-    world.owner.node_dead(&node("a"), LIFE);
+    world.owner.node_dead(&node("a"), INCARNATION);
     let told: Vec<_> = world.owner.flush().into_iter().filter(|it| matches!(it, Effect::Event { .. })).collect();
     let kind = EventKind::ObjectsLost { objects: 2, bytes: 16 };
     assert_eq!(told, [Effect::Event { at: node("a"), kind }]);
-    world.owner.node_dead(&node("b"), LIFE);
+    world.owner.node_dead(&node("b"), INCARNATION);
     assert!(!world.owner.flush().iter().any(|it| matches!(it, Effect::Event { .. })), "it held nothing");
 }
 
@@ -331,7 +331,7 @@ fn a_member_without_bytes_is_not_made_again_with_those_whose_parts_were_read() {
 #[test]
 fn what_the_program_cannot_be_given_is_made_again_where_the_program_is() {
     let mut world = World::new(&[("a", 1), ("home", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
     let another = task.output(0).copy(JOB, Attempt::nth(2).makes());
@@ -346,19 +346,19 @@ fn what_the_program_cannot_be_given_is_made_again_where_the_program_is() {
 }
 
 #[test]
-fn what_a_node_of_an_earlier_life_or_a_dead_one_says_that_it_holds_is_not_taken() {
+fn what_a_node_of_an_earlier_incarnation_or_a_dead_one_says_that_it_holds_is_not_taken() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
     world.crash(&node("a"), true);
     let copy = task.output(0).copy(JOB, Attempt::nth(1).makes());
     let held = || std::iter::once((copy, 1, output(8, 1)));
-    world.owner.inventory((&node("a"), LIFE), held());
+    world.owner.inventory((&node("a"), INCARNATION), held());
     assert_eq!(world.lookup(task.output(0)), None, "it is dead");
     world.stored.clear();
     world.restart(&node("a"));
-    world.owner.inventory((&node("a"), LIFE), held());
-    assert_eq!(world.lookup(task.output(0)), None, "that was the life before");
+    world.owner.inventory((&node("a"), INCARNATION), held());
+    assert_eq!(world.lookup(task.output(0)), None, "that was the incarnation before");
 }
 
 /// It answers after it was asked, and works meanwhile.
@@ -437,7 +437,7 @@ fn what_may_differ_the_second_time_may_not_where_the_first_was_read() {
     for reader in [Nobody, OfAnother, Waits, Done, Running, DoneOfSet, Exchange] {
         let mut world = World::new(&[("a", 1), ("b", 3)]);
         for name in ["a", "b"] {
-            world.owner.offers(&node(name), LIFE, offer(&["f@1", "dice@1"]));
+            world.owner.offers(&node(name), INCARNATION, offer(&["f@1", "dice@1"]));
         }
         let mut description = World::description("dice", &[], at("a"));
         (description.function, description.deterministic) = ("dice@1".into(), false);
@@ -513,8 +513,10 @@ fn the_death_of_a_third_node_does_not_send_a_task_back_where_it_cannot_read() {
 fn a_task_under_which_an_executor_died_waits_for_no_node_where_it_has_no_room() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     // Half of what the task needs, and it could not be more.
-    world.owner.leases(&[(node("a"), LIFE, Resources::cpu(1000)), (node("b"), LIFE, Resources::cpu(500))]);
-    world.owner.could_lend(&node("b"), LIFE, Resources::cpu(500));
+    world
+        .owner
+        .leases(&[(node("a"), INCARNATION, Resources::cpu(1000)), (node("b"), INCARNATION, Resources::cpu(500))]);
+    world.owner.could_lend(&node("b"), INCARNATION, Resources::cpu(500));
     let task = world.submit("t", &[]);
     assert_eq!(world.attempt_of(task).1, node("a"));
     world.fail(task, FailureKind::ExecutorLost);
@@ -538,12 +540,12 @@ fn a_task_whose_next_node_is_gone_waits_in_no_queue_of_that_node() {
     let mut world = World::new(&[("a", 1)]);
     let task = world.submit("t", &[]);
     world.fail(task, FailureKind::ExecutorLost);
-    world.owner.offers(&node("b"), LIFE, offer(&["f@1"]));
-    world.owner.could_lend(&node("b"), LIFE, Resources::cpu(1000));
+    world.owner.offers(&node("b"), INCARNATION, offer(&["f@1"]));
+    world.owner.could_lend(&node("b"), INCARNATION, Resources::cpu(1000));
     world.fail(task, FailureKind::ExecutorLost);
     world.settle();
     let fill: Vec<_> = (0..3).map(|number| world.submit(&format!("fill{number}"), &[])).collect();
-    world.owner.node_dead(&node("b"), LIFE);
+    world.owner.node_dead(&node("b"), INCARNATION);
     world.settle();
     assert!(!world.runs(task) && fill.iter().all(|fill| world.runs(*fill)));
     assert!(world.demand.iter().all(|demand| demand.node.is_none()), "{:?}", world.demand);
@@ -562,7 +564,7 @@ fn done(task: TaskId, at: &str, made: &[Output]) -> TaskDone {
 
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
     world
 }
@@ -576,18 +578,18 @@ fn a_node_that_nobody_has_named_is_asked_when_it_comes_up() {
     let map = task("map");
     let mut world = resumed(&[("a", 1)], vec![done(map, "a", &[output(8, 1)])], Vec::new());
     world.keep(&node("late"), map.output(0), 1);
-    world.owner.node_up(&node("late"), LIFE);
+    world.owner.node_up(&node("late"), INCARNATION);
     world.settle();
     world.submit("map", &[]);
     assert_eq!(world.lookup(map.output(0)), Some((output(8, 1), node("late"))));
     // In a first run it can have nothing.
     let mut world = World::new(&[("a", 1)]);
-    world.owner.node_up(&node("late"), LIFE);
+    world.owner.node_up(&node("late"), INCARNATION);
     assert_eq!(world.owner.flush(), []);
 }
 
 #[test]
-fn what_a_life_of_a_node_had_said_that_it_holds_is_not_taken_from_the_next() {
+fn what_an_incarnation_of_a_node_had_said_that_it_holds_is_not_taken_from_the_next() {
     let map = task("map");
     let mut world = resumed(&[("a", 1), ("b", 1)], vec![done(map, "b", &[output(8, 1)])], Vec::new());
     world.keep(&node("b"), map.output(0), 1);

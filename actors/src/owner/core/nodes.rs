@@ -47,7 +47,7 @@ impl OwnerCore {
     /// Attempts that could not be sent are handed out again, a while later: who was full may not be any more.
     pub(super) fn hand_out_what_was_unsent(&mut self) {
         for (node, task, attempt) in std::mem::take(&mut self.unsent) {
-            self.state.recalled((&node, self.state.life_of(&node)), task, attempt);
+            self.state.recalled((&node, self.state.incarnation_of(&node)), task, attempt);
         }
     }
 

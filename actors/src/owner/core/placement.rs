@@ -47,7 +47,7 @@ pub(super) struct NodeView {
     pub(super) long_running: Vec<Told>,
     /// Attempts that were ended and run on there, each on an executor.
     pub(super) lingering: u64,
-    /// Whether what an earlier life had, or this one when it was called dead, was given up: it may be there still.
+    /// Whether what an earlier incarnation had, or this one when it was called dead, was given up: it may be there still.
     pub(super) lost: bool,
     /// For so many seconds more its disks are held for full.
     pub(super) full_ticks: u8,

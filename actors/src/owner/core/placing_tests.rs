@@ -1,6 +1,6 @@
 //! What is queued where: taken back from where it waits for nothing, and placed elsewhere.
 
-use super::world_tests::{LIFE, World, node};
+use super::world_tests::{INCARNATION, World, node};
 use crate::ids::{Attempt, TaskId};
 use crate::protocol::scheduler::{Shape, Wait};
 
@@ -30,7 +30,7 @@ fn a_second_passes(world: &mut World, running: TaskId) {
     for (task, attempt) in std::mem::take(&mut world.recalled) {
         assert_ne!(task, running, "it has been said that this one runs");
         let (at, _) = world.running.remove(&(task, attempt)).expect("what is asked for is there");
-        world.owner.recalled((&at, LIFE), task, attempt);
+        world.owner.recalled((&at, INCARNATION), task, attempt);
         world.settle();
     }
 }
@@ -85,7 +85,7 @@ fn what_was_taken_back_goes_where_it_likes_to_be_when_that_idles() {
         world.complete(*task);
     }
     world.running.clear();
-    world.owner.recalled((&at, LIFE), tasks[2], attempt);
+    world.owner.recalled((&at, INCARNATION), tasks[2], attempt);
     world.settle();
     assert_eq!(world.attempt_of(tasks[2]), (Attempt::nth(2), node("a")));
 }

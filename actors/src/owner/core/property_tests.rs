@@ -149,8 +149,8 @@ fn do_step(world: &mut World, held: &mut Vec<Held>, submitted: &mut Vec<Descript
         Step::Recall(at) => {
             if let Some((task, attempt)) = world.any_running(&at) {
                 let (at, _) = world.running.remove(&(task, attempt)).unwrap();
-                let life = world.life(&at);
-                world.owner.recalled((&at, life), task, attempt);
+                let incarnation = world.incarnation(&at);
+                world.owner.recalled((&at, incarnation), task, attempt);
             }
         }
         Step::Slow(at) => {

@@ -53,7 +53,7 @@ impl UnreachablePairs {
         });
     }
 
-    /// A life of a node is over: another one may be elsewhere.
+    /// An incarnation of a node is over: another one may be elsewhere.
     pub(super) fn forget(&mut self, node: NodeIndex) {
         self.0.retain(|(one, other), _| *one != node && *other != node);
     }

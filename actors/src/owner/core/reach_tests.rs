@@ -1,6 +1,6 @@
 //! Nodes that live and do not reach each other.
 
-use super::world_tests::{LIFE, World, node, output, whole};
+use super::world_tests::{INCARNATION, World, node, output, whole};
 use crate::ids::{Attempt, CopyNumber, NodeId, ObjectId, SetId, TaskId};
 use crate::task::{Arg, Loss, Parts, Place, Source, TaskOptions};
 
@@ -58,7 +58,7 @@ fn all_nodes_hear_that_one_could_not_reach_another_until_it_is_clear_which() {
 }
 
 #[test]
-fn a_pair_is_tried_again_after_a_while_and_at_once_in_another_life() {
+fn a_pair_is_tried_again_after_a_while_and_at_once_in_another_incarnation() {
     let mut world = World::new(&[("a", 4), ("b", 4)]);
     let first = made(&mut world, "first", "a");
     let reader = world.submit_with("reader", &[whole(first)], placed("b", true));
@@ -112,9 +112,9 @@ fn what_a_bound_task_cannot_reach_is_made_again_there() {
 #[test]
 fn what_the_program_put_is_read_where_it_can_be() {
     let mut world = World::new(&[("home", 1), ("a", 1), ("b", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let object = ObjectId::from_u128(77 << 32);
-    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), LIFE);
+    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), INCARNATION);
     let reads = [Arg { source: Source::Object(object), parts: Parts::All }];
     let reader = world.submit_with("reader", &reads, placed("a", true));
     let elsewhere = cannot_reach(&mut world, reader, object, "home");

@@ -6,7 +6,7 @@
 //!
 //! | what happens | what is done |
 //! |---|---|
-//! | a life of a node is over | its attempts fail with `NodeLost`; its objects are lost; sets are told anew |
+//! | an incarnation of a node is over | its attempts fail with `NodeLost`; its objects are lost; sets are told anew |
 //! | an argument is not where it should be, or corrupt | that copy is lost; the attempt does not count |
 //! | an argument's node cannot be reached for seconds | the task goes where its arguments can be read ([`reach`](super::reach)) |
 //! | a small output is lost | the Owner has its bytes ([`bytes`](super::rare::OfObject::bytes)) and puts them into its own store |
@@ -64,10 +64,10 @@ impl OwnerState {
             return;
         }
         view.alive = false;
-        self.life_over(index);
+        self.incarnation_over(index);
     }
 
-    /// A node is there: back from the dead, or in a new life. What it still has may spare work.
+    /// A node is there: back from the dead, or in a new incarnation. What it still has may spare work.
     pub(super) fn node_up(&mut self, node: &NodeId, incarnation: Incarnation) {
         // One that is new may have worked for an earlier run.
         if self.numbering.run > 0 {
@@ -79,21 +79,21 @@ impl OwnerState {
         if view.incarnation != incarnation {
             return;
         }
-        // The same life may be called dead by mistake, and come back.
+        // The same incarnation may be called dead by mistake, and come back.
         view.alive = true;
         if std::mem::take(&mut view.lost) {
             self.effects.push(Effect::TakeInventory { node: node.clone() });
         }
     }
 
-    /// The session with a node was made anew: an unknown end of what this life of it was told, and of what it said, is lost.
+    /// The session with a node was made anew: an unknown end of what this incarnation of it was told, and of what it said, is lost.
     /// So no attempt there counts (none of them has failed), what it holds is lost until it says that it has it. Sessions are
-    /// made anew with a new life, which holds little; were that so with others, an inventory should be taken first.
+    /// made anew with a new incarnation, which holds little; were that so with others, an inventory should be taken first.
     pub(super) fn session_reset(&mut self, node: &NodeId, incarnation: Incarnation) {
         let Some(index) = self.known_node(node) else { return };
         let view = &self.nodes[usize::from(index)];
         if view.incarnation < incarnation {
-            // What is said to it from now on is for that life, which knows nothing of what was said before.
+            // What is said to it from now on is for that incarnation, which knows nothing of what was said before.
             return self.node_up(node, incarnation);
         }
         if !view.alive || view.incarnation != incarnation {
@@ -114,8 +114,8 @@ impl OwnerState {
         self.effects.push(Effect::TakeInventory { node: node.clone() });
     }
 
-    /// Everything that a life of a node had is gone.
-    pub(super) fn life_over(&mut self, node: NodeIndex) {
+    /// Everything that an incarnation of a node had is gone.
+    pub(super) fn incarnation_over(&mut self, node: NodeIndex) {
         let view = &mut self.nodes[usize::from(node)];
         view.leased = Resources::default();
         view.lost = true;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::world_tests::{JOB, LIFE, SECRET, World, node, offer, output, whole};
+use super::world_tests::{INCARNATION, JOB, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, CopyNumber, Incarnation, ObjectId, RowHash, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
 use crate::task::Exchange;
@@ -75,8 +75,8 @@ fn what_was_lost_with_a_session_is_handed_out_and_asked_again_and_is_no_failure(
     assert_eq!(world.attempt_of(under_way), (Attempt::nth(1), node("a")));
     world.owner.session_reset(&node("a"), Incarnation(0));
     world.settle();
-    assert_eq!(world.attempt_of(under_way).0, Attempt::nth(1), "that was an earlier life");
-    world.owner.session_reset(&node("a"), LIFE);
+    assert_eq!(world.attempt_of(under_way).0, Attempt::nth(1), "that was an earlier incarnation");
+    world.owner.session_reset(&node("a"), INCARNATION);
     // Whatever the node does with it does not count any more.
     world.running.remove(&(under_way, Attempt::nth(1)));
     world.settle();
@@ -93,28 +93,28 @@ fn what_was_lost_with_a_session_is_handed_out_and_asked_again_and_is_no_failure(
 
 /// Its process was killed and started again, and the session says so before any heartbeat does.
 #[test]
-fn a_session_with_a_later_life_of_a_node_ends_the_life_before() {
+fn a_session_with_a_later_incarnation_of_a_node_ends_the_incarnation_before() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let held = world.submit_with("held", &[], at("a"));
     world.complete(held);
     let under_way = world.submit_with("under way", &[], at("a"));
-    let (life, a) = (Incarnation(LIFE.0 + 1), node("a"));
-    world.nodes.get_mut(&a).unwrap().1 = life;
+    let (incarnation, a) = (Incarnation(INCARNATION.0 + 1), node("a"));
+    world.nodes.get_mut(&a).unwrap().1 = incarnation;
     world.stored.retain(|(at, _), _| *at != a);
     world.running.clear();
-    world.owner.session_reset(&a, life);
+    world.owner.session_reset(&a, incarnation);
     world.settle();
     assert_eq!(
         world.attempt_of(under_way),
         (Attempt::nth(2), node("b")),
-        "the new life has nothing, and is lent to nobody yet"
+        "the new incarnation has nothing, and is lent to nobody yet"
     );
     world.complete(under_way);
     let reader = world.submit("reader", &[whole(held)]);
-    assert!(world.runs(held) && !world.runs(reader), "what it held went with the life before");
+    assert!(world.runs(held) && !world.runs(reader), "what it held went with the incarnation before");
     // Nothing new for the Owner, when the others say so too.
-    world.owner.node_dead(&a, LIFE);
-    world.owner.node_up(&a, life);
+    world.owner.node_dead(&a, INCARNATION);
+    world.owner.node_up(&a, incarnation);
     world.lend();
     assert_eq!(world.owner.counts().replayed, 1);
     assert_eq!(world.failed, None);
@@ -203,7 +203,7 @@ fn a_reader_of_parts_that_were_freed_makes_whole_objects_again_and_counts_once()
     assert_eq!(world.resolved[&1], Ok(()));
     world.owner.release_set(set);
     world.settle();
-    assert_eq!((world.failed.clone(), world.owner.close()), (None, Ok(())), "the books balance");
+    assert_eq!((world.failed.clone(), world.owner.close()), (None, Ok(())), "the ledgers balance");
 }
 
 /// What was read frees its parts, for which nodes are told of the set; attempts that wait there read what they are told then.
@@ -250,7 +250,7 @@ fn a_stream_goes_on_where_it_was_and_must_say_the_same_again() {
         world.owner.track_stream(task, 1);
         let seal = |world: &mut World, attempt, name: &str, index, rows| {
             world.keep(&node(name), task.output(index), attempt);
-            world.owner.yielded((&node(name), LIFE), task, Attempt::nth(attempt), index, output(8, rows));
+            world.owner.yielded((&node(name), INCARNATION), task, Attempt::nth(attempt), index, output(8, rows));
             world.settle();
         };
         seal(&mut world, 1, "a", 0, 10);
@@ -311,7 +311,7 @@ fn what_a_stream_has_announced_and_is_lost_before_it_ends_is_made_by_another_att
     world.owner.track_stream(task, 1);
     let seal = |world: &mut World, attempt| {
         world.keep(&node("b"), task.output(0), 1);
-        world.owner.yielded((&node("b"), LIFE), task, Attempt::nth(attempt), 0, output(8, 10));
+        world.owner.yielded((&node("b"), INCARNATION), task, Attempt::nth(attempt), 0, output(8, 10));
         world.settle();
     };
     seal(&mut world, 1);
@@ -337,7 +337,7 @@ fn a_stream_that_ends_earlier_the_second_time_fails_the_job() {
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("a") });
     world.owner.track_stream(task, 1);
     for index in 0..2 {
-        world.owner.yielded((&node("a"), LIFE), task, Attempt::nth(1), index, output(8, 10));
+        world.owner.yielded((&node("a"), INCARNATION), task, Attempt::nth(1), index, output(8, 10));
     }
     world.settle();
     world.crash(&node("a"), false);
@@ -384,7 +384,7 @@ fn an_old_complaint_about_an_object_that_has_moved_changes_nothing() {
 #[test]
 fn a_small_output_is_put_back_instead_of_made_again() {
     let mut world = World::new(&[("home", 0), ("a", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
     world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"8 bytes!"))]);
@@ -403,7 +403,7 @@ fn a_small_output_is_put_back_instead_of_made_again() {
 #[test]
 fn bytes_of_another_length_or_of_an_attempt_that_does_not_count_are_not_taken_for_an_output() {
     let mut world = World::new(&[("home", 0), ("a", 1), ("b", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let task = world.submit_with("t", &[], at("a"));
     world.complete(task);
     world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"short"))]);
@@ -439,7 +439,7 @@ fn a_node_that_is_back_gives_what_is_missing_and_ends_the_replay() {
 }
 
 #[test]
-fn a_new_life_of_a_node_ends_the_old_one_though_nobody_called_it_dead() {
+fn a_new_incarnation_of_a_node_ends_the_old_one_though_nobody_called_it_dead() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let done = world.submit_with("done", &[], at("a"));
     world.complete(done);
@@ -450,9 +450,9 @@ fn a_new_life_of_a_node_ends_the_old_one_though_nobody_called_it_dead() {
     world.settle();
     assert_eq!(world.lookup(done.output(0)), None);
     assert_eq!(world.attempt_of(running), (Attempt::nth(2), node("b")));
-    world.owner.node_dead(&node("a"), LIFE);
+    world.owner.node_dead(&node("a"), INCARNATION);
     world.settle();
-    assert!(world.owner.is_alive(&node("a")), "that was the life before");
+    assert!(world.owner.is_alive(&node("a")), "that was the incarnation before");
 }
 
 #[test]
@@ -529,9 +529,9 @@ fn a_long_chain_is_replayed_without_a_deep_stack() {
 #[test]
 fn an_object_that_the_program_put_cannot_be_made_again() {
     let mut world = World::new(&[("home", 1), ("a", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let object = ObjectId::from_u128(77 << 32);
-    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), LIFE);
+    world.owner.put((object, CopyNumber::FIRST), output(8, 0), &node("home"), INCARNATION);
     let reader = world.submit_with("reader", &[Arg { source: Source::Object(object), parts: Parts::All }], at("a"));
     world.lose_argument(reader, Attempt::nth(1), world.lost(object, node("home"), Loss::Gone));
     assert!(matches!(&world.failed, Some(JobError::Store { message }) if message.contains("is lost")));
@@ -547,7 +547,7 @@ fn a_lost_attempt_of_a_task_with_another_one_costs_nothing() {
     assert_eq!(world.failed, None);
 }
 
-/// What has no bytes counts as there when its node is dead: that node is told nothing, since its next life would not know it.
+/// What has no bytes counts as there when its node is dead: that node is told nothing, since its next incarnation would not know it.
 #[test]
 fn a_node_that_was_dead_when_parts_were_freed_learns_where_a_set_is_when_it_is_back() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
@@ -577,7 +577,7 @@ fn a_node_that_was_dead_when_parts_were_freed_learns_where_a_set_is_when_it_is_b
 #[test]
 fn what_the_owner_knows_of_an_object_goes_with_it() {
     let mut world = World::new(&[("home", 1), ("a", 1), ("b", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let first = world.submit_with("first", &[], at("a"));
     world.complete_with(first, &[output(4, 1)], &[]);
     world.owner.values(first, Attempt::nth(1), &[(0, Bytes::from_static(b"1111"))]);
@@ -599,9 +599,9 @@ fn what_the_owner_knows_of_an_object_goes_with_it() {
 fn the_bytes_of_what_was_made_first_are_not_put_back_for_what_was_made_next() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     for name in ["a", "b"] {
-        world.owner.offers(&node(name), LIFE, offer(&["f@1", "dice@1"]));
+        world.owner.offers(&node(name), INCARNATION, offer(&["f@1", "dice@1"]));
     }
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let mut description = World::description("t", &[], at("a"));
     (description.function, description.deterministic) = ("dice@1".into(), false);
     let task = description.id(SECRET);
@@ -630,7 +630,7 @@ fn what_a_stream_has_announced_that_is_ended_since_the_rest_is_back_stays() {
     world.owner.track_stream(task, 1);
     let seal = |world: &mut World, attempt, name: &str, index| {
         world.keep(&node(name), task.output(index), attempt);
-        world.owner.yielded((&node(name), LIFE), task, Attempt::nth(attempt), index, output(8, 10));
+        world.owner.yielded((&node(name), INCARNATION), task, Attempt::nth(attempt), index, output(8, 10));
         world.settle();
     };
     [0, 1].into_iter().for_each(|index| seal(&mut world, 1, "a", index));
@@ -645,7 +645,7 @@ fn what_a_stream_has_announced_that_is_ended_since_the_rest_is_back_stays() {
     world.restart(&node("a"));
     assert_eq!(world.cancelled, [(task, Attempt::nth(2))], "nothing is missing any more");
     let figures = TaskFigures::default();
-    world.owner.completed((&node("b"), LIFE), task, Attempt::nth(2), &[output(8, 10); 2], &[], figures);
+    world.owner.completed((&node("b"), INCARNATION), task, Attempt::nth(2), &[output(8, 10); 2], &[], figures);
     world.settle();
     let places = [0, 1].map(|index| world.lookup(task.output(index)).map(|(_, at)| at));
     assert_eq!(places, [Some(node("b")), Some(node("a"))]);
@@ -662,7 +662,7 @@ fn what_was_freed_on_a_node_is_not_taken_to_be_there_when_the_node_names_it_late
     world.lose_argument(reader, Attempt::nth(1), world.lost(map.output(0), node("a"), Loss::Gone));
     assert_eq!(world.freed, [(node("a"), map.output(0))]);
     let held = (map.output(0).copy(JOB, Attempt::nth(1).makes()), Attempt::nth(1).makes().get(), output(8, 1));
-    world.owner.inventory((&node("a"), LIFE), std::iter::once(held));
+    world.owner.inventory((&node("a"), INCARNATION), std::iter::once(held));
     world.settle();
     assert_eq!(world.lookup(map.output(0)), None);
     assert!(world.runs(map) && !world.runs(reader), "its next attempt would not find it either");
@@ -706,7 +706,7 @@ fn a_node_that_does_not_know_a_set_is_told_again_before_the_next_attempt() {
 fn dice(nodes: &[(&str, u64)], name: &str, options: TaskOptions) -> (World, TaskId) {
     let mut world = World::new(nodes);
     world.nodes.keys().cloned().collect::<Vec<_>>().iter().for_each(|node| {
-        world.owner.offers(node, LIFE, offer(&["f@1", "dice@1"]));
+        world.owner.offers(node, INCARNATION, offer(&["f@1", "dice@1"]));
     });
     let mut description = World::description(name, &[], options);
     (description.function, description.deterministic) = ("dice@1".into(), false);
@@ -724,7 +724,7 @@ fn bytes_that_another_attempt_made_are_not_put_back_where_all_is_made_again() {
         "t",
         TaskOptions { returns: Returns::Many(2), ..TaskOptions::default() },
     );
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     let made = [output(4, 1), output(100, 1)];
     world.complete_with(task, &made, &[]);
     world.owner.values(task, Attempt::nth(1), &[(0, Bytes::from_static(b"1111"))]);
@@ -745,7 +745,7 @@ fn a_stream_that_may_give_another_result_is_of_one_attempt_though_a_node_comes_b
     let (mut world, task) = dice(&[("a", 1), ("b", 1)], "stream", options);
     let seal = |world: &mut World, attempt, name: &str, index| {
         world.keep(&node(name), task.output(index), attempt);
-        world.owner.yielded((&node(name), LIFE), task, Attempt::nth(attempt), index, output(8, 10));
+        world.owner.yielded((&node(name), INCARNATION), task, Attempt::nth(attempt), index, output(8, 10));
         world.settle();
     };
     world.owner.track_stream(task, 1);

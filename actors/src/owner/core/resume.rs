@@ -45,7 +45,7 @@ struct Made {
 }
 
 impl Resumed {
-    /// A life of a node is over.
+    /// An incarnation of a node is over.
     pub(super) fn node_lost(&mut self, node: NodeIndex) {
         let there = |made: &&mut Made| made.found.is_some_and(|(at, _)| at == node);
         self.outputs.values_mut().filter(there).for_each(|made| made.found = None);

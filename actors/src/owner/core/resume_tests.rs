@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::world_tests::{JOB, LIFE, SECRET, World, node, output, whole};
+use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, SetId, TaskId};
 use crate::joblog::{Choice, NodeShape};
@@ -19,7 +19,7 @@ fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {
 /// A world whose job was run before.
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
     world
 }
@@ -139,7 +139,7 @@ fn a_copy_that_was_put_back_is_taken_up_by_its_maker() {
 fn what_an_attempt_of_the_run_before_says_does_not_count() {
     let map = task("map", &[]);
     let mut world = resumed(&[("a", 1)], vec![done(map, "gone", 1)], Vec::new());
-    let from = (&node("a"), LIFE);
+    let from = (&node("a"), INCARNATION);
     world.keep(&node("a"), map.output(0), 2);
     let made_by = world.owner.completed(from, map, Attempt::nth(2), &[output(8, 1)], &[], Default::default());
     world.owner.yielded(from, map, Attempt::nth(2), 0, output(8, 1));
@@ -184,32 +184,32 @@ fn what_an_attempt_of_the_run_before_ended_with_is_not_taken_for_what_was_lost_w
 /// The second attempt of the run before of a task ends on "a", which names what it has made when that was freed.
 fn ends_late(world: &mut World, task: TaskId) {
     let (a, made, of) = (node("a"), Attempt::nth(2).makes(), output(8, 1));
-    let life = world.life(&a);
+    let incarnation = world.incarnation(&a);
     world.keep(&a, task.output(0), 2);
-    world.owner.completed((&a, life), task, Attempt::nth(2), &[of], &[], Default::default());
+    world.owner.completed((&a, incarnation), task, Attempt::nth(2), &[of], &[], Default::default());
     world.settle();
     assert_eq!(world.freed, [(a.clone(), task.output(0))]);
     let held = (task.output(0).copy(JOB, made), made.get(), of);
-    world.owner.inventory((&a, life), std::iter::once(held));
+    world.owner.inventory((&a, incarnation), std::iter::once(held));
     world.settle();
 }
 
-/// A session says so before a heartbeat does, and what the node had said that it holds was its life before's.
+/// A session says so before a heartbeat does, and what the node had said that it holds was its incarnation before's.
 #[test]
-fn a_session_with_a_later_life_of_a_node_ends_the_life_before_of_a_job_that_was_resumed() {
+fn a_session_with_a_later_incarnation_of_a_node_ends_the_incarnation_before_of_a_job_that_was_resumed() {
     let map = task("map", &[]);
     let mut world = resumed(&[("a", 1), ("b", 1)], vec![done(map, "a", 1)], Vec::new());
-    let (a, life) = (node("a"), Incarnation(LIFE.0 + 1));
+    let (a, incarnation) = (node("a"), Incarnation(INCARNATION.0 + 1));
     world.keep(&a, map.output(0), 1);
     world.inventory(&a);
-    world.nodes.get_mut(&a).unwrap().1 = life;
+    world.nodes.get_mut(&a).unwrap().1 = incarnation;
     world.stored.clear();
-    world.owner.session_reset(&a, life);
+    world.owner.session_reset(&a, incarnation);
     world.settle();
     world.submit("map", &[]);
     let reader = world.submit("reader", &[whole(map)]);
-    assert!(world.runs(map) && !world.runs(reader), "what it held went with the life before");
-    assert_eq!(world.attempt_of(map).1, node("b"), "the new life is lent to nobody yet");
+    assert!(world.runs(map) && !world.runs(reader), "what it held went with the incarnation before");
+    assert_eq!(world.attempt_of(map).1, node("b"), "the new incarnation is lent to nobody yet");
 }
 
 /// An Owner that has not heard that it was taken over frees by name, and so do its nodes.
@@ -415,16 +415,16 @@ impl Shuffle {
         next.nodes = world.nodes;
         next.stored = world.stored;
         // Nodes that are there are known, and have said what they hold, before the program begins.
-        next.owner.is_at_home(&node("home"), LIFE);
+        next.owner.is_at_home(&node("home"), INCARNATION);
         next.log = log.clone();
         let living: Vec<_> = next
             .nodes
             .iter()
             .filter(|(_, (.., lives))| *lives)
-            .map(|(node, (_, life, _))| (node.clone(), *life))
+            .map(|(node, (_, incarnation, _))| (node.clone(), *incarnation))
             .collect();
-        for (node, life) in &living {
-            next.owner.offers(node, *life, super::world_tests::offer(&["f@1"]));
+        for (node, incarnation) in &living {
+            next.owner.offers(node, *incarnation, super::world_tests::offer(&["f@1"]));
         }
         next.lend();
         next.owner.resume(Past { runs, done: log, ..Past::default() });
@@ -446,7 +446,7 @@ proptest! {
     ) {
         let shuffle = Shuffle { maps, parts, keep, small };
         let mut world = World::new(&[("a", 2), ("b", 1)]);
-        world.owner.is_at_home(&node("home"), LIFE);
+        world.owner.is_at_home(&node("home"), INCARNATION);
         shuffle.begin(&mut world);
         let mut runs = 0;
         for step in steps {
@@ -477,7 +477,7 @@ proptest! {
         for part in 0..parts {
             prop_assert_eq!(world.resolved.get(&u64::from(part)), Some(&Ok(())), "partition {}", part);
         }
-        prop_assert_eq!(world.owner.close(), Ok(()), "the books balance");
+        prop_assert_eq!(world.owner.close(), Ok(()), "the ledgers balance");
         for part in 0..parts {
             world.owner.release_object(shuffle.reduce(part).output(0));
         }

@@ -131,7 +131,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::placement::FULL_TICKS;
-    use super::super::world_tests::{LIFE, World, node, offer};
+    use super::super::world_tests::{INCARNATION, World, node, offer};
     use super::*;
     use crate::ids::TaskId;
     use crate::task::{FailureKind, JobError, Place, TaskOptions};
@@ -216,14 +216,14 @@ mod tests {
         world.fail(task, FailureKind::ExecutorLost);
         assert_eq!(world.attempt_of(task).1, node("a"));
         // One that could be lent is asked for by name.
-        world.owner.offers(&node("b"), LIFE, offer(&["f@1"]));
-        world.owner.could_lend(&node("b"), LIFE, Resources::cpu(1000));
+        world.owner.offers(&node("b"), INCARNATION, offer(&["f@1"]));
+        world.owner.could_lend(&node("b"), INCARNATION, Resources::cpu(1000));
         world.fail(task, FailureKind::ExecutorLost);
         world.settle();
         assert!(!world.runs(task));
         let demanded = world.demand.iter().any(|demand| demand.node == Some(node("b")) && demand.slots > 0);
         assert!(demanded, "{:?}", world.demand);
-        world.owner.node_dead(&node("b"), LIFE);
+        world.owner.node_dead(&node("b"), INCARNATION);
         world.settle();
         assert_eq!(world.attempt_of(task).1, node("a"));
     }

@@ -83,7 +83,7 @@ impl OwnerState {
         };
         let logged = self.done_before(id);
         let completed_before = self.ended.done.remove(&id) || logged.is_some();
-        // Attempts of its earlier life may still run: their numbers are not used again.
+        // Attempts of its earlier incarnation may still run: their numbers are not used again.
         let again = completed_before || self.ended.failed.remove(&id);
         let numbers = if again { self.ended.numbers.remove(&id).unwrap_or(1) } else { 0 };
         let (function, options) = (self.intern_function(&description), self.intern_options(description.options));

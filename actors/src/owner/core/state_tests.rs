@@ -1,7 +1,7 @@
 //! The Owner's tables without a runtime: what happened in, effects out.
 
 use super::state::{Demand, Tracker};
-use super::world_tests::{LIFE, SECRET, World, node, offer, output, whole};
+use super::world_tests::{INCARNATION, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId};
 use crate::task::Exchange;
 use crate::task::{
@@ -118,12 +118,12 @@ fn messages_of_ended_attempts_and_older_lives_are_dropped() {
     let old = world.attempt_of(task).0;
     world.fail(task, FailureKind::Panic);
     let figures = TaskFigures::default();
-    world.owner.completed((&node("n"), LIFE), task, old, &[output(8, 1)], &[], figures);
+    world.owner.completed((&node("n"), INCARNATION), task, old, &[output(8, 1)], &[], figures);
     world.settle();
     assert!(world.runs(task), "the second attempt goes on");
     world.owner.completed((&node("n"), Incarnation(0)), task, Attempt::nth(2), &[output(8, 1)], &[], figures);
     world.settle();
-    assert!(world.lookup(task.output(0)).is_none(), "an older life of the node completes nothing");
+    assert!(world.lookup(task.output(0)).is_none(), "an older incarnation of the node completes nothing");
     world.complete(task);
     assert!(world.lookup(task.output(0)).is_some());
 }
@@ -134,11 +134,25 @@ fn a_second_completion_with_other_rows_fails_the_job() {
     let task = world.submit("t", &[]);
     world.complete_with(task, &[output(8, 1)], &[]);
     world.keep(&node("m"), task.output(0), 9);
-    world.owner.completed((&node("m"), LIFE), task, Attempt::nth(9), &[output(8, 1)], &[], TaskFigures::default());
+    world.owner.completed(
+        (&node("m"), INCARNATION),
+        task,
+        Attempt::nth(9),
+        &[output(8, 1)],
+        &[],
+        TaskFigures::default(),
+    );
     world.settle();
     assert_eq!(world.failed, None);
     assert_eq!(world.freed, [(node("m"), task.output(0))], "the second copy goes");
-    world.owner.completed((&node("m"), LIFE), task, Attempt::nth(9), &[output(8, 2)], &[], TaskFigures::default());
+    world.owner.completed(
+        (&node("m"), INCARNATION),
+        task,
+        Attempt::nth(9),
+        &[output(8, 2)],
+        &[],
+        TaskFigures::default(),
+    );
     world.settle();
     assert!(matches!(world.failed, Some(JobError::NonDeterministic { .. })));
 }
@@ -150,7 +164,7 @@ fn a_recalled_attempt_does_not_count() {
     for _ in 0..5 {
         let (attempt, at) = world.attempt_of(task);
         world.running.clear();
-        world.owner.recalled((&at, LIFE), task, attempt);
+        world.owner.recalled((&at, INCARNATION), task, attempt);
         world.settle();
     }
     assert_eq!(world.attempt_of(task).0, Attempt::nth(6), "numbers are never used twice");
@@ -185,7 +199,7 @@ fn what_an_attempt_that_was_cancelled_has_told_of_is_freed_and_what_counts_stays
     let (.., counts) = world.owner.lookup(task.output(0)).unwrap();
     world.keep(&node("n"), task.output(0), 1);
     let figures = TaskFigures::default();
-    world.owner.completed((&node("n"), LIFE), task, Attempt::nth(1), &[output(8, 1)], &[], figures);
+    world.owner.completed((&node("n"), INCARNATION), task, Attempt::nth(1), &[output(8, 1)], &[], figures);
     world.settle();
     assert_eq!(world.freed, [(node("n"), task.output(0))]);
     assert_eq!(Vec::from_iter(world.stored.keys()), [&(node("n"), counts)]);
@@ -220,7 +234,7 @@ fn another_description_with_the_id_of_a_task_fails_the_job() {
 #[test]
 fn a_task_that_has_used_up_its_numbers_fails_the_job_in_those_words() {
     let mut world = World::new(&[("home", 0), ("a", 1)]);
-    world.owner.is_at_home(&node("home"), LIFE);
+    world.owner.is_at_home(&node("home"), INCARNATION);
     world.owner.numbering.most = 3;
     let options = TaskOptions { attempts: 100, ..TaskOptions::default() };
     let task = world.submit_with("t", &[], options);
@@ -243,7 +257,7 @@ fn all_outputs_of_a_task_that_may_give_another_result_come_from_one_attempt() {
     for deterministic in [false, true] {
         let mut world = World::new(&[("a", 2), ("b", 1)]);
         for name in ["a", "b"] {
-            world.owner.offers(&node(name), LIFE, offer(&["f@1", "dice@1"]));
+            world.owner.offers(&node(name), INCARNATION, offer(&["f@1", "dice@1"]));
         }
         let options = TaskOptions { returns: Returns::Many(2), ..TaskOptions::default() };
         let mut description = World::description("t", &[], options);
@@ -356,7 +370,7 @@ fn a_stream_is_announced_in_order_and_ends() {
     world.owner.track_stream(task, 5);
     let (attempt, at) = world.attempt_of(task);
     for index in [0, 1, 1, 0] {
-        world.owner.yielded((&at, LIFE), task, attempt, index, output(8, 1));
+        world.owner.yielded((&at, INCARNATION), task, attempt, index, output(8, 1));
     }
     world.settle();
     let announced = [Ok(Some(task.output(0))), Ok(Some(task.output(1)))];
@@ -394,14 +408,16 @@ fn a_task_bound_to_a_node_waits_for_it() {
     let place = Place::Node { node: node("b"), soft: false };
     let task = world.submit_with("t", &[], TaskOptions { place, ..TaskOptions::default() });
     assert!(!world.runs(task));
-    world.owner.leases(&[(node("a"), LIFE, Resources::cpu(1000)), (node("b"), LIFE, Resources::cpu(1000))]);
-    world.owner.offers(&node("b"), LIFE, offer(&["f@1"]));
+    world
+        .owner
+        .leases(&[(node("a"), INCARNATION, Resources::cpu(1000)), (node("b"), INCARNATION, Resources::cpu(1000))]);
+    world.owner.offers(&node("b"), INCARNATION, offer(&["f@1"]));
     world.settle();
     assert_eq!(world.attempt_of(task).1, node("b"));
 }
 
 fn lease(name: &str, slots: u64) -> (NodeId, Incarnation, Resources) {
-    (node(name), LIFE, Resources::cpu(slots * 1000))
+    (node(name), INCARNATION, Resources::cpu(slots * 1000))
 }
 
 #[test]
@@ -413,7 +429,7 @@ fn a_task_waits_for_a_node_that_has_its_function_and_says_so() {
     assert_eq!(world.owner.unheard().collect::<Vec<_>>(), [&node("bare")]);
     assert_eq!(world.owner.unplaced()[0].1, "1 tasks wait to hear which functions bare has");
 
-    world.owner.offers(&node("bare"), LIFE, offer(&["g@1"]));
+    world.owner.offers(&node("bare"), INCARNATION, offer(&["g@1"]));
     world.settle();
     assert!(!world.runs(task));
     assert_eq!(world.owner.unheard().count(), 0);
@@ -426,7 +442,7 @@ fn a_task_waits_for_a_node_that_has_its_function_and_says_so() {
     world.owner.leases(&[lease("bare", 4), lease("able", 1)]);
     world.settle();
     assert!(!world.runs(task), "nothing is known of it yet");
-    world.owner.offers(&node("able"), LIFE, offer(&["f@1"]));
+    world.owner.offers(&node("able"), INCARNATION, offer(&["f@1"]));
     world.settle();
     assert_eq!(world.attempt_of(task).1, node("able"));
 }
@@ -435,7 +451,7 @@ fn a_task_waits_for_a_node_that_has_its_function_and_says_so() {
 fn tasks_that_lack_a_node_hold_up_no_others() {
     let mut world = World::new(&[]);
     world.owner.leases(&[lease("bare", 1)]);
-    world.owner.offers(&node("bare"), LIFE, offer(&["g@1"]));
+    world.owner.offers(&node("bare"), INCARNATION, offer(&["g@1"]));
     let stuck = world.submit("stuck", &[]);
     let description = Description { function: "g@1".into(), ..World::description("t", &[], TaskOptions::default()) };
     let id = description.id(SECRET);
@@ -449,15 +465,15 @@ fn tasks_that_lack_a_node_hold_up_no_others() {
 }
 
 #[test]
-fn a_new_life_of_a_node_is_heard_before_it_gets_anything() {
+fn a_new_incarnation_of_a_node_is_heard_before_it_gets_anything() {
     let mut world = World::new(&[("a", 1)]);
     let later = Incarnation(2);
     world.owner.leases(&[(node("a"), later, Resources::cpu(1000))]);
     let task = world.submit("t", &[]);
-    assert!(!world.runs(task), "what the life before had is no promise");
-    world.owner.offers(&node("a"), LIFE, offer(&["f@1"]));
+    assert!(!world.runs(task), "what the incarnation before had is no promise");
+    world.owner.offers(&node("a"), INCARNATION, offer(&["f@1"]));
     world.settle();
-    assert!(!world.runs(task), "a word of the life before");
+    assert!(!world.runs(task), "a word of the incarnation before");
     world.owner.offers(&node("a"), later, offer(&["f@1"]));
     world.settle();
     assert!(world.runs(task));
@@ -470,30 +486,30 @@ fn a_demand_in_flight_is_counted_where_it_is_when_functions_become_scarce() {
         world.submit(&format!("t{number}"), &[]);
     }
     assert_eq!(world.demand, [Demand { resources: Resources::cpu(1000), node: None, function: None, slots: 4 }]);
-    world.owner.offers(&node("b"), LIFE, offer(&[]));
+    world.owner.offers(&node("b"), INCARNATION, offer(&[]));
     world.settle();
     let function = Some("f@1".into());
     assert_eq!(world.demand, [Demand { resources: Resources::cpu(1000), node: None, function, slots: 4 }]);
 }
 
 #[test]
-fn a_node_that_comes_back_under_another_life_unnoticed_has_lost_its_attempts() {
+fn a_node_that_comes_back_under_another_incarnation_unnoticed_has_lost_its_attempts() {
     let mut world = World::new(&[("a", 1)]);
     let task = world.submit("t", &[]);
     let tracker: Tracker = 1;
     world.owner.track(task.output(0), tracker);
     assert_eq!(world.running.len(), 1);
     world.running.clear();
-    // The Scheduler has heard of its next life; nobody called it dead.
+    // The Scheduler has heard of its next incarnation; nobody called it dead.
     world.owner.leases(&[(node("a"), Incarnation(2), Resources::cpu(1000))]);
     world.owner.offers(&node("a"), Incarnation(2), offer(&["f@1"]));
     world.settle();
     assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, Attempt::nth(2))], "made again");
-    // What the life before says in the end does not count.
+    // What the incarnation before says in the end does not count.
     let output = Output { bytes: 1, rows: 1, row_hash: RowHash(1) };
     let figures = TaskFigures::default();
-    world.owner.completed((&node("a"), LIFE), task, Attempt::nth(1), &[output], &[], figures);
-    world.owner.completed((&node("a"), LIFE), task, Attempt::nth(2), &[output], &[], figures);
+    world.owner.completed((&node("a"), INCARNATION), task, Attempt::nth(1), &[output], &[], figures);
+    world.owner.completed((&node("a"), INCARNATION), task, Attempt::nth(2), &[output], &[], figures);
     world.settle();
     assert!(!world.resolved.contains_key(&tracker));
     world.owner.completed((&node("a"), Incarnation(2)), task, Attempt::nth(2), &[output], &[], figures);

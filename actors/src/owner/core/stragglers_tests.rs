@@ -1,6 +1,6 @@
 //! Second attempts of tasks that take too long: when there is one, and what becomes of both.
 
-use super::world_tests::{LIFE, SECRET, World, node, offer, output, whole};
+use super::world_tests::{INCARNATION, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, SetId, TaskId};
 use crate::task::Exchange;
 use crate::task::{
@@ -137,7 +137,7 @@ fn what_may_not_be_copied_is_not() {
 fn a_function_that_is_not_declared_deterministic_is_not_copied_and_not_compared() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     for name in ["a", "b"] {
-        world.owner.offers(&node(name), LIFE, offer(&["dice@1"]));
+        world.owner.offers(&node(name), INCARNATION, offer(&["dice@1"]));
     }
     let submit = |world: &mut World, name: &str| {
         let mut description = World::description(name, &[], TaskOptions::default());
@@ -171,7 +171,7 @@ fn copies_take_only_slots_that_idle() {
     let (mut world, task) = two_nodes();
     let (_, slow) = world.attempt_of(task);
     let other_node = node(if slow == node("a") { "b" } else { "a" });
-    world.owner.offers(&other_node, LIFE, offer(&["g@1"]));
+    world.owner.offers(&other_node, INCARNATION, offer(&["g@1"]));
     runs_for(&mut world, task, 100 * SECOND);
     assert_eq!(world.copied, [], "the other lacks the function");
     let (mut world, task) = two_nodes();
@@ -279,7 +279,7 @@ fn the_death_of_either_node_costs_only_what_ran_there() {
     for (dies, goes_on) in [(FIRST, COPY), (COPY, FIRST)] {
         let (mut world, task, at) = copied();
         world.running.remove(&(task, dies));
-        world.owner.node_dead(&at[dies.makes().counted() as usize - 1], LIFE);
+        world.owner.node_dead(&at[dies.makes().counted() as usize - 1], INCARNATION);
         world.settle();
         assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, goes_on)]);
         world.complete(task);
@@ -292,7 +292,7 @@ fn the_death_of_either_node_costs_only_what_ran_there() {
 fn a_copy_that_is_given_back_costs_nothing_and_there_may_be_another() {
     let (mut world, task, at) = copied();
     world.running.remove(&(task, COPY));
-    world.owner.recalled((&at[1], LIFE), task, COPY);
+    world.owner.recalled((&at[1], INCARNATION), task, COPY);
     world.settle();
     assert_eq!(world.running.keys().collect::<Vec<_>>(), [&(task, FIRST)]);
     runs_for(&mut world, task, 10 * SECOND);
@@ -318,7 +318,7 @@ fn a_loser_that_completes_late_takes_nothing_from_a_later_attempt_on_its_node() 
         let (mut world, task, at) = copied();
         world.complete_attempt(task, COPY, &[output(8, 1)], &[]);
         world.release(task);
-        world.owner.leases(&[(at[0].clone(), LIFE, Resources::cpu(1000))]);
+        world.owner.leases(&[(at[0].clone(), INCARNATION, Resources::cpu(1000))]);
         world.submit("slow", &[]);
         world.owner.track(task.output(0), 1);
         world.settle();
@@ -350,7 +350,7 @@ fn a_node_whose_executors_are_held_by_ended_attempts_gets_nothing_and_gives_back
     assert_eq!(world.recalled.len(), there.len());
     for (task, attempt) in std::mem::take(&mut world.recalled) {
         world.running.remove(&(task, attempt));
-        world.owner.recalled((&at[0], LIFE), task, attempt);
+        world.owner.recalled((&at[0], INCARNATION), task, attempt);
         world.settle();
     }
     assert!(world.running.values().all(|(at_node, _)| *at_node == at[1]));
@@ -520,7 +520,7 @@ fn what_finishes_while_a_task_runs_shows_that_the_job_goes_on() {
 
 /// Law 1 where a merge is done without: each part is read once, by a merge or by the reduce.
 #[test]
-fn what_an_overdue_task_would_have_read_others_read_and_the_books_close() {
+fn what_an_overdue_task_would_have_read_others_read_and_its_ledger_balances() {
     for late in [false, true] {
         let (mut world, map) = world_with(&[("a", 2)], 5, SECOND, TaskOptions::default());
         let set = SetId::of(&[map.output(0)]);

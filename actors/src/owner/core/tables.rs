@@ -391,13 +391,13 @@ impl OwnerState {
         }
     }
 
-    /// Which life of a node is known.
-    pub(super) fn life_of(&self, node: &NodeId) -> Incarnation {
+    /// Which incarnation of a node is known.
+    pub(super) fn incarnation_of(&self, node: &NodeId) -> Incarnation {
         self.known_node(node).map_or(Incarnation(0), |node| self.nodes[usize::from(node)].incarnation)
     }
 
-    /// Who says something of attempts and copies, if that counts: the life of the node that is known, or a later one, which is known from
-    /// now on. What a life that is over says, or a node that is held dead, is dropped: it is asked what it has when it is back.
+    /// Who says something of attempts and copies, if that counts: the incarnation of the node that is known, or a later one, which is known from
+    /// now on. What an incarnation that is over says, or a node that is held dead, is dropped: it is asked what it has when it is back.
     pub(super) fn admit(&mut self, (node, incarnation): (&NodeId, Incarnation)) -> Option<NodeIndex> {
         let index = self.node_index(node, incarnation);
         let view = &self.nodes[usize::from(index)];
@@ -411,7 +411,7 @@ impl OwnerState {
                 let over = node.incarnation != Incarnation(0) && node.alive;
                 if over {
                     // It ended before anybody called it dead.
-                    self.life_over(index);
+                    self.incarnation_over(index);
                 }
                 let node = &mut self.nodes[usize::from(index)];
                 node.incarnation = incarnation;

@@ -21,7 +21,7 @@ use crate::task::{
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
 pub(super) const SECRET: JobSecret = JobSecret::from_u128(1);
-pub(super) const LIFE: Incarnation = Incarnation(1);
+pub(super) const INCARNATION: Incarnation = Incarnation(1);
 
 pub(super) fn node(name: &str) -> NodeId {
     NodeId::new(name)
@@ -37,7 +37,7 @@ type Members = (u32, Vec<(ObjectId, Whereabouts)>);
 /// An Owner with nodes that do what they are told.
 pub(super) struct World {
     pub(super) owner: OwnerState,
-    /// Slots of each node, which life it is in, and whether it lives.
+    /// Slots of each node, which incarnation it is in, and whether it lives.
     pub(super) nodes: BTreeMap<NodeId, (u64, Incarnation, bool)>,
     pub(super) running: BTreeMap<(TaskId, Attempt), (NodeId, TaskSpec)>,
     /// Attempts that were cancelled while they ran.
@@ -71,12 +71,12 @@ impl World {
     pub(super) fn new(nodes: &[(&str, u64)]) -> Self {
         let mut owner = OwnerState::new(JOB);
         let leases: Vec<_> =
-            nodes.iter().map(|(name, slots)| (node(name), LIFE, Resources::cpu(slots * 1000))).collect();
+            nodes.iter().map(|(name, slots)| (node(name), INCARNATION, Resources::cpu(slots * 1000))).collect();
         owner.leases(&leases);
         for (node, ..) in &leases {
-            owner.offers(node, LIFE, offer(&["f@1"]));
+            owner.offers(node, INCARNATION, offer(&["f@1"]));
         }
-        let nodes = nodes.iter().map(|(name, slots)| (node(name), (*slots, LIFE, true))).collect();
+        let nodes = nodes.iter().map(|(name, slots)| (node(name), (*slots, INCARNATION, true))).collect();
         Self {
             owner,
             nodes,
@@ -178,17 +178,17 @@ impl World {
         asked.iter().for_each(|node| self.inventory(node));
     }
 
-    pub(super) fn life(&self, node: &NodeId) -> Incarnation {
-        self.nodes.get(node).map_or(LIFE, |(_, life, _)| *life)
+    pub(super) fn incarnation(&self, node: &NodeId) -> Incarnation {
+        self.nodes.get(node).map_or(INCARNATION, |(_, incarnation, _)| *incarnation)
     }
 
     /// A node says what it holds.
     pub(super) fn inventory(&mut self, node: &NodeId) {
-        let life = self.life(node);
+        let incarnation = self.incarnation(node);
         let held = self.stored.iter().filter(|((at, _), _)| at == node);
         let held: Vec<_> =
             held.map(|((_, copy), maker)| (*copy, maker.get(), self.made(ObjectId::of_copy(*copy).0))).collect();
-        self.owner.inventory((node, life), held.into_iter());
+        self.owner.inventory((node, incarnation), held.into_iter());
         self.settle();
     }
 
@@ -233,23 +233,23 @@ impl World {
 
     /// A node is gone, with or without what it held.
     pub(super) fn crash(&mut self, node: &NodeId, keeps: bool) {
-        let life = self.life(node);
+        let incarnation = self.incarnation(node);
         self.nodes.get_mut(node).expect("it is known").2 = false;
         self.defined.retain(|(at, _), _| at != node);
         self.running.retain(|_, (at, _)| at != node);
         self.zombies.retain(|_, (at, _)| at != node);
         self.stored.retain(|(at, _), _| keeps || at != node);
-        self.owner.node_dead(node, life);
+        self.owner.node_dead(node, incarnation);
         self.lend();
     }
 
-    /// A node is there again, in a new life.
+    /// A node is there again, in a new incarnation.
     pub(super) fn restart(&mut self, node: &NodeId) {
         let entry = self.nodes.get_mut(node).expect("it is known");
         (entry.1, entry.2) = (Incarnation(entry.1.0 + 1), true);
-        let life = entry.1;
-        self.owner.node_up(node, life);
-        self.owner.offers(node, life, offer(&["f@1"]));
+        let incarnation = entry.1;
+        self.owner.node_up(node, incarnation);
+        self.owner.offers(node, incarnation, offer(&["f@1"]));
         self.lend();
     }
 
@@ -271,10 +271,11 @@ impl World {
 
     /// The session with some node is made anew, if it lives; when it is asked what it holds, it ends what it runs.
     pub(super) fn reset_one(&mut self, at: &Index) {
-        let (node, (_, life, lives)) = self.nodes.iter().nth(at.index(self.nodes.len())).expect("there are nodes");
+        let (node, (_, incarnation, lives)) =
+            self.nodes.iter().nth(at.index(self.nodes.len())).expect("there are nodes");
         if *lives {
-            let (node, life) = (node.clone(), *life);
-            self.owner.session_reset(&node, life);
+            let (node, incarnation) = (node.clone(), *incarnation);
+            self.owner.session_reset(&node, incarnation);
             let (ended, others) = std::mem::take(&mut self.running).into_iter().partition(|(_, (at, _))| *at == node);
             self.running = others;
             self.zombies.extend::<BTreeMap<_, _>>(ended);
@@ -296,8 +297,9 @@ impl World {
 
     pub(super) fn lend(&mut self) {
         let living = self.nodes.iter().filter(|(_, (_, _, lives))| *lives);
-        let leases: Vec<_> =
-            living.map(|(node, (slots, life, _))| (node.clone(), *life, Resources::cpu(slots * 1000))).collect();
+        let leases: Vec<_> = living
+            .map(|(node, (slots, incarnation, _))| (node.clone(), *incarnation, Resources::cpu(slots * 1000)))
+            .collect();
         self.owner.leases(&leases);
         self.settle();
     }
@@ -335,8 +337,8 @@ impl World {
             None => self.zombies.remove(&key).expect("the attempt runs"),
         };
         let figures = TaskFigures { micros: self.micros, ..TaskFigures::default() };
-        let life = self.life(&node);
-        if let Some(made_by) = self.owner.completed((&node, life), task, attempt, outputs, consumed, figures) {
+        let incarnation = self.incarnation(&node);
+        if let Some(made_by) = self.owner.completed((&node, incarnation), task, attempt, outputs, consumed, figures) {
             let (outputs, consumed, values) = (outputs.to_vec(), consumed.to_vec(), Vec::new());
             self.log.push(TaskDone { task, node, outputs, made_by, consumed, values });
         }
@@ -354,16 +356,16 @@ impl World {
 
     pub(super) fn fail_attempt(&mut self, task: TaskId, attempt: Attempt, kind: FailureKind) {
         let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
-        let life = self.life(&node);
-        self.owner.failed((&node, life), task, attempt, TaskFailure::new(kind, "why"), None);
+        let incarnation = self.incarnation(&node);
+        self.owner.failed((&node, incarnation), task, attempt, TaskFailure::new(kind, "why"), None);
         self.settle();
     }
 
     /// An attempt did not find an argument.
     pub(super) fn lose_argument(&mut self, task: TaskId, attempt: Attempt, lost: LostObject) {
         let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
-        let life = self.life(&node);
-        self.owner.failed((&node, life), task, attempt, TaskFailure::argument_lost("gone", [lost]), None);
+        let incarnation = self.incarnation(&node);
+        self.owner.failed((&node, incarnation), task, attempt, TaskFailure::argument_lost("gone", [lost]), None);
         self.settle();
     }
 
