@@ -62,6 +62,8 @@ pub struct NodeManager {
     /// Where they report.
     reports: Arc<Inbox<NodeEvent>>,
     figures: Box<dyn Fn() -> NodeFigures>,
+    /// When the first of the events that were waiting was handled: looking at the clock for each would cost more than most of them.
+    now: Option<Duration>,
     /// How the Owner of each job is reached.
     owners: HashMap<JobId, Address<OwnerMsg>>,
     awake: Rc<Cell<bool>>,
@@ -86,6 +88,7 @@ impl NodeManager {
             executors: parts.executors,
             reports: Arc::new(inbox.clone()),
             figures: parts.figures,
+            now: None,
             owners: HashMap::new(),
             awake: Rc::default(),
             awake_until: Rc::default(),
@@ -158,11 +161,15 @@ impl NodeManager {
         });
     }
 
-    /// Does what the core wants.
-    fn perform(&mut self, scope: &mut Scope<'_, Self>) {
-        for effect in self.core.effects() {
+    /// Does what the core wants; whether executors were given something.
+    fn perform(&mut self, scope: &mut Scope<'_, Self>) -> bool {
+        let mut effects = self.core.effects();
+        let hands = effects.iter().any(|effect| matches!(effect, NodeEffect::Hand { .. }));
+        for effect in effects.drain(..) {
             self.act(effect, scope);
         }
+        self.core.give_back(effects);
+        hands
     }
 
     fn act(&mut self, effect: NodeEffect<Prepared>, scope: &mut Scope<'_, Self>) {
@@ -189,7 +196,7 @@ impl NodeManager {
             NodeEffect::TakeFigures(listeners) => {
                 let (figures, received) = ((self.figures)(), self.stager.received.read());
                 let taken = FiguresTaken { listeners, figures, received };
-                self.core.on(NodeEvent::Figures(taken), None, self.clock.now());
+                self.core.on(NodeEvent::Figures(Box::new(taken)), None, self.clock.now());
                 self.perform(scope);
             }
             NodeEffect::Follow { job, owner } => drop(self.owners.insert(job, self.address(job, &owner))),
@@ -230,27 +237,27 @@ impl Actor for NodeManager {
         self.core.started();
     }
 
-    fn handle(&mut self, event: NodeEvent, _scope: &mut Scope<'_, Self>) {
+    fn handle(&mut self, event: NodeEvent, scope: &mut Scope<'_, Self>) {
         let arguments = self.core.arguments_of(&event);
         let at_once = arguments.and_then(|(spec, function, arguments)| self.stager.at_once(spec, function, arguments));
-        self.core.on(event, at_once, self.clock.now());
+        let now = *self.now.get_or_insert_with(|| self.clock.now());
+        self.core.on(event, at_once, now);
+        self.perform(scope);
     }
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
-        self.core.flush(self.clock.now());
+        let now = self.now.take().unwrap_or_else(|| self.clock.now());
+        self.core.flush(now);
         let NodeCounts { attempts, sets, jobs } = self.core.counts();
         let census = self.post.census();
         census.set(Kind::Attempt, attempts);
         census.set(Kind::Set, sets);
         census.set(Kind::JobAtNode, jobs);
-        let effects = self.core.effects();
+        let hands = self.perform(scope);
         if self.core.attempts() == 0 {
             self.awake_until.set(Duration::ZERO);
-        } else if !self.spin.is_zero() && effects.iter().any(|effect| matches!(effect, NodeEffect::Hand { .. })) {
+        } else if hands && !self.spin.is_zero() {
             self.stay_awake(scope);
-        }
-        for effect in effects {
-            self.act(effect, scope);
         }
     }
 

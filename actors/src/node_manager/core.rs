@@ -2,7 +2,7 @@
 //! executors and with staging are flags and steps.
 //!
 //! Whoever drives it gives it each event with [`NodeCore::on`], calls [`NodeCore::flush`] after the events that were waiting, and does
-//! what [`NodeCore::effects`] says, in that order.
+//! what [`NodeCore::effects`] says after each of both, in that order.
 
 mod effect;
 mod ending;
@@ -152,7 +152,7 @@ impl<P: Default> NodeCore<P> {
             NodeEvent::Wire(message) => self.message(message, at_once, now),
             NodeEvent::Executor(report) => self.report(report),
             NodeEvent::Staged(done) => self.staged(done, now),
-            NodeEvent::Figures(taken) => self.say_figures(taken, now),
+            NodeEvent::Figures(taken) => self.say_figures(*taken, now),
             NodeEvent::Timer(NodeTimer::Sample) => {
                 self.take_figures();
                 self.sample_later();
@@ -179,6 +179,13 @@ impl<P: Default> NodeCore<P> {
     /// What is to be done, in this order.
     pub(crate) fn effects(&mut self) -> Vec<NodeEffect<P>> {
         std::mem::take(&mut self.effects)
+    }
+
+    /// The list of what was to be done is empty, and serves for what comes: a long one is not allocated for each batch of events.
+    pub(crate) fn give_back(&mut self, effects: Vec<NodeEffect<P>>) {
+        if self.effects.is_empty() {
+            self.effects = effects;
+        }
     }
 
     /// With an incarnation of the node end its attempts: those that have started as soon as they look, whatever they make is dropped.

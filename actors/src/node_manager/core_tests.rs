@@ -393,7 +393,11 @@ fn an_attempt_that_takes_too_long_is_stopped_and_fails_for_that() {
 fn figures_are_told_to_those_who_want_them_and_what_came_once() {
     let taken = |listeners, bytes: &[(&str, u64)]| {
         let received = bytes.iter().map(|(from, bytes)| Received { from: node(from), bytes: *bytes, micros: 0 });
-        NodeEvent::Figures(FiguresTaken { listeners, figures: NodeFigures::default(), received: received.collect() })
+        NodeEvent::Figures(Box::new(FiguresTaken {
+            listeners,
+            figures: NodeFigures::default(),
+            received: received.collect(),
+        }))
     };
     let one = |last| Listeners::One { job: JOB, owner: node("a"), last };
     let mut world = World::new();

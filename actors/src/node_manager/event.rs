@@ -19,7 +19,7 @@ pub enum NodeEvent<P = Prepared> {
     /// Arguments are ready, or cannot be.
     Staged(StagingDone<P>),
     /// Figures of the node are there, which were to be taken.
-    Figures(FiguresTaken),
+    Figures(Box<FiguresTaken>),
     /// A moment has come.
     Timer(NodeTimer),
 }

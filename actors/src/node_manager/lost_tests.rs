@@ -204,7 +204,7 @@ fn memory() -> Arc<dyn Network> {
 
 /// `stage` fails, and says that exactly these are gone; they are, and are counted.
 async fn loses(here: &Node, modes: &'static [Mode], objects: &[(CopyId, &Node)], lost: &[LostObject]) -> TaskFailure {
-    let failure = stage_set(here, modes, objects).await.err().expect("an argument is lost");
+    let failure = stage_set(here, modes, objects).await.expect_err("an argument is lost");
     assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
     assert!(failure.kind.retry());
     assert_eq!(failure.lost, lost, "{failure}");
@@ -219,7 +219,7 @@ async fn a_corrupt_or_unreadable_argument_of_this_node_is_lost_by_name() {
         let objects = world.fill(&node);
         node.disk.fail(Op::Read, 0, fault);
         let wanted = [(objects[0], &node), (objects[2], &node)];
-        let failure = stage_set(&node, &[Mode::Whole], &wanted).await.err().expect("an argument is lost");
+        let failure = stage_set(&node, &[Mode::Whole], &wanted).await.expect_err("an argument is lost");
         assert_eq!(node.disk.fired(), 1);
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
         // Which of the two is read first is the disk's affair.
@@ -242,7 +242,7 @@ async fn a_set_of_which_a_member_is_lost_is_not_read() {
     let sets = set_of([(objects[0], at), (objects[1], Whereabouts::Lost)].into_iter());
     let spec = spec(vec![set_arg(0)]);
     for mode in [&[Mode::Whole], &[Mode::Stream], &[Mode::InPlace]] {
-        let failure = stage(&node, mode, &spec, &sets).await.err().expect("a member is lost");
+        let failure = stage(&node, mode, &spec, &sets).await.expect_err("a member is lost");
         assert_eq!((failure.kind, failure.lost.len()), (FailureKind::ArgumentLost, 0), "{failure}");
     }
 }
@@ -356,7 +356,7 @@ async fn what_a_node_out_of_reach_has_is_lost_with_a_word_that_it_may_be_there()
     drop(there);
     let spec = spec(vec![object_arg(object, &node)]);
     for modes in [&[Mode::Whole], &[Mode::Stream]] {
-        let failure = stage(&here, modes, &spec, &Sets::default()).await.err().expect("nobody is there");
+        let failure = stage(&here, modes, &spec, &Sets::default()).await.expect_err("nobody is there");
         assert_eq!(failure.kind, FailureKind::ArgumentLost, "{failure}");
         assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
         assert!(failure.message.contains(&address.to_string()), "{failure}");
@@ -432,7 +432,7 @@ async fn a_node_that_is_known_to_be_dead_is_asked_once() {
     });
     let spec = spec(vec![object_arg(object, &node)]);
     let staged = stage(&here, &[Mode::Whole], &spec, &Sets::default()).await;
-    let failure = staged.err().expect("nobody is there");
+    let failure = staged.expect_err("nobody is there");
     assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
     assert_eq!(looked.load(Ordering::Relaxed), 1, "after the first failure it was given up");
 }
@@ -454,7 +454,7 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     drop(there);
     here.stager.doubts.raise(&node, now());
     for _ in 0..2 {
-        let failure = stage().await.err().expect("nobody is there");
+        let failure = stage().await.expect_err("nobody is there");
         assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
         assert!(failure.message.contains("gives no sign"), "it was asked: {failure}");
     }

@@ -103,7 +103,7 @@ impl Manager {
             }
             NodeEffect::TakeFigures(listeners) => {
                 let taken = FiguresTaken { listeners, figures: NodeFigures::default(), received: Vec::new() };
-                self.0.on(NodeEvent::Figures(taken), None, cx.now);
+                self.0.on(NodeEvent::Figures(Box::new(taken)), None, cx.now);
                 self.perform(cx);
             }
             NodeEffect::Stage { key, arguments, .. } => cx.acts.push(Act::Stage(key, arguments)),
