@@ -62,6 +62,8 @@ pub struct NodeManager {
     /// Where they report.
     reports: Arc<Inbox<NodeEvent>>,
     figures: Box<dyn Fn() -> NodeFigures>,
+    /// When the first of the events that were waiting was handled: looking at the clock for each would cost more than most of them.
+    now: Option<Duration>,
     /// How the Owner of each job is reached.
     owners: HashMap<JobId, Address<OwnerMsg>>,
     awake: Rc<Cell<bool>>,
@@ -86,6 +88,7 @@ impl NodeManager {
             executors: parts.executors,
             reports: Arc::new(inbox.clone()),
             figures: parts.figures,
+            now: None,
             owners: HashMap::new(),
             awake: Rc::default(),
             awake_until: Rc::default(),
@@ -237,12 +240,14 @@ impl Actor for NodeManager {
     fn handle(&mut self, event: NodeEvent, scope: &mut Scope<'_, Self>) {
         let arguments = self.core.arguments_of(&event);
         let at_once = arguments.and_then(|(spec, function, arguments)| self.stager.at_once(spec, function, arguments));
-        self.core.on(event, at_once, self.clock.now());
+        let now = *self.now.get_or_insert_with(|| self.clock.now());
+        self.core.on(event, at_once, now);
         self.perform(scope);
     }
 
     fn flush(&mut self, scope: &mut Scope<'_, Self>) {
-        self.core.flush(self.clock.now());
+        let now = self.now.take().unwrap_or_else(|| self.clock.now());
+        self.core.flush(now);
         let NodeCounts { attempts, sets, jobs } = self.core.counts();
         let census = self.post.census();
         census.set(Kind::Attempt, attempts);
