@@ -6,6 +6,8 @@
 //! Outputs that find nothing go to disk, so they are in no queue: only while a disk request is about to set memory
 //! free do they wait, and then nobody overtakes them ([`Budget::outputs_wait`]).
 //!
+//! That a request which is denied fails no job is the Owner's rule (`owner/core/attempts.rs` of the actors).
+//!
 //! Pure: no clock, no memory, no threads. Bytes here are bytes as the allocator rounds them.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,7 @@
 //! One run of a job, from its start to its end: its Owner, its program, and who tells the Owner of nodes.
+//!
+//! When the end is in the log, and before anybody is told, what the job took outside (a claimed output folder) is given back; where the host
+//! dies in between, the next one does it (`accept`).
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

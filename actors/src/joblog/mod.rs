@@ -14,6 +14,8 @@
 //! | `stream.jobs.<job>.log` | entries, in order, some together | the job is over |
 //! | `stream.ends.<job>` | [`JobEnd`](crate::protocol::host::JobEnd): how it ended | a day |
 //!
+//! Copies in stores and in spill files of nodes, and the output folder, outlive the host of a job, too.
+//!
 //! # Promises
 //! - Any prefix of a log is a log: a tail that was lost costs the work that it told of, nothing else.
 //! - One Owner writes. Each append names the record that it takes for the last one; who opens a log appends that a run begins,

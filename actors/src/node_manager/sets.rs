@@ -1,4 +1,7 @@
 //! The sets that a node was told of, and the arguments of attempts taken apart: which copy of each object is meant, and where it is.
+//!
+//! An attempt names the version of a set that it means. Where that is not known here, the attempt fails as one whose arguments are lost, and the
+//! Owner is asked (`SetUnknown`); where a copy is not there any more, fetching it fails, and the Owner makes it again.
 
 use std::collections::HashMap;
 

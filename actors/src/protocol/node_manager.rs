@@ -13,6 +13,9 @@
 //! | `TakeInventory` | Owner    | `Inventory`                           | same answer, or less   | repeated by the session       |
 //! | `Doubt`     | Owner        | –                                     | lasts longer           | found out by a fetch          |
 //! | `Doing`     | Owner        | `AttemptState`s, in that order        | same question again    | asked again after the deadline |
+//!
+//! From the Owner of a run after which another has begun, `Run` and `TakeInventory` are turned away with `TakenOver`, and `DefineSet` and `FreeParts`
+//! are dropped. `Free` is done, whoever says it: it names one copy, and is said only when the log of the job has who read it last.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,8 @@
 //! - [`Post`] is the post office of a process: who lives here, who waits for which answer, and the session endpoint to
 //!   other processes.
 //!
-//! What comes from other processes passes one place, [`Post::deliver`]: it takes a [`Speaker`](exobus_bus::Speaker), which the bus
+//! What comes from other processes passes one place, [`Post::deliver`], but for what an incarnation says that is over: `joining/asking.rs` (`pump`) drops
+//! that before. It takes a [`Speaker`](exobus_bus::Speaker), which the bus
 //! gives out only for who has proven who it is, and lets through what a message's [`Wire::said_by`] allows that one.
 //!
 //! Mailboxes are not bounded here. actix's own bound is none either (`do_send` grows it silently); each protocol says

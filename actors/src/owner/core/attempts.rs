@@ -1,5 +1,10 @@
 //! What nodes report: attempts that succeeded, failed or came back. Those that died with their node are in `replay`.
 //!
+//! A message of an attempt that is not live is late: it changes nothing, and what the attempt has made is freed. (What executors of a node say late is
+//! dropped there, in `node_manager/core/ending.rs`.) Whether a task is tried again is decided in `attempt_failed`: on another node only after an
+//! executor that died or a full disk (`retry_placement`), or where its arguments are out of reach (`reach`). Memory that is denied and arguments that
+//! are lost are no try of a task (`not_its_fault`), for so many times that others must have ended in between.
+//!
 //! What an attempt makes are copies with a number of its own. Until its node has told the Owner of one, it is the node's, which deletes
 //! what an attempt has made in vain; from then on the Owner's, which frees what does not count.
 

@@ -1,4 +1,6 @@
-//! What becomes of the value of an object: which copy of it counts, and what becomes of that one. Decided here and nowhere else.
+//! What becomes of the value of an object: which copy of it counts, and what becomes of that one. How one
+//! value becomes another stands here; that a copy begins to *count*, which means that its object is read there, is decided in `lifetime.rs`
+//! (`seal`: the first one stays) and, of copies that are found again, in `replay.rs` (`takes_back`) and `resume.rs` (`found`).
 //!
 //! ```text
 //!    from          to         when

@@ -3,7 +3,8 @@
 //!
 //! The [shell](super::shell) feeds it with events and does what comes of them; so does the [simulation](crate::simulation), which runs
 //! this very code in a world of its own. After a batch of events [`OwnerCore::flush`] says what came of all of them: tasks that became
-//! ready are placed there, and what is to be said to a node is collected.
+//! ready are placed there, and what is to be said to a node is collected. The core asks for its timers by [`OwnerEffect::After`] (a tick each second,
+//! and two deadlines), and hears them as events.
 //!
 //! ```text
 //! mod.rs       events and messages                 leasing.rs   what the job was lent
@@ -376,7 +377,7 @@ impl OwnerCore {
     fn translate(&mut self, effect: Effect, around: &dyn Surroundings) {
         let job = self.place.job;
         match effect {
-            Effect::DefineSet { node, set } => self.define_set(&node, set),
+            Effect::DefineSet { node, set } => self.send_set(&node, set),
             Effect::Run { node, spec } => {
                 self.watched_by(&node);
                 self.effects.push(OwnerEffect::Run { node, spec });

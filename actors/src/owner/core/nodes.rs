@@ -51,7 +51,8 @@ impl OwnerCore {
         }
     }
 
-    pub(super) fn define_set(&mut self, node: &NodeId, set: SetId) {
+    /// Tells a node which copies of its members a set means.
+    pub(super) fn send_set(&mut self, node: &NodeId, set: SetId) {
         let (version, members) = self.state.set_members(set);
         let (job, run) = (self.place.job, self.state.run());
         let total = members.len() as u32;
