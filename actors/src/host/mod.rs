@@ -302,7 +302,11 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
                 over(node, job);
                 Accepted::Over(end)
             }
-            Opened::Runs(run) => Accepted::Runs(Box::new(accepted), Some(run)),
+            Opened::Runs(run) => {
+                // Its end may have been lost with a server that was emptied.
+                node.over.forget(job);
+                Accepted::Runs(Box::new(accepted), Some(run))
+            }
         },
     )
 }

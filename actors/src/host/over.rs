@@ -21,6 +21,11 @@ impl JobsOver {
         }
     }
 
+    /// A job is not over, as its log says.
+    pub(crate) fn forget(&self, job: JobId) {
+        self.0.lock().retain(|over| *over != job);
+    }
+
     pub(crate) fn list(&self) -> Vec<JobId> {
         self.0.lock().iter().copied().collect()
     }
@@ -37,5 +42,7 @@ mod tests {
             over.add(JobId::from_u128(job));
         }
         assert_eq!((over.list().len(), over.list()[0]), (JOBS_OVER_MAX, JobId::from_u128(10)));
+        over.forget(JobId::from_u128(10));
+        assert_eq!((over.list().len(), over.list()[0]), (JOBS_OVER_MAX - 1, JobId::from_u128(11)));
     }
 }

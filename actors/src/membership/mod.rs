@@ -1,6 +1,6 @@
 //! Membership: who is in the cluster, who is suspected, dead, back; and whether this node must fence itself.
 //!
-//! Every node publishes a [`Beat`](protocol::Beat) on `node.<node>.beat` every 500 ms, plainly: a beat that waits in a
+//! Every node publishes a [`Beat`](crate::protocol::membership::Beat) on `node.<node>.beat` every 500 ms, plainly: a beat that waits in a
 //! session behind others says nothing about now. Every node subscribes to `node.*.beat`, its own included: the echo of
 //! its own beats is what proves that the others can hear it.
 //!
@@ -12,7 +12,7 @@
 //! - A node that is cut off fences itself no later than the others call it dead: its clock starts when it *sent* the
 //!   last beat that the bus is known to have taken, theirs when they received it.
 //! - Dead is final for an incarnation. A dead node whose beats resume is told so in the beats of those who hold it
-//!   dead ([`Beat::zombies`](protocol::Beat::zombies)), takes the next incarnation and is back with that: another life begins
+//!   dead ([`Beat::zombies`](crate::protocol::membership::Beat::zombies)), takes the next incarnation and is back with that: another life begins
 //!   in the same process, with the same store (`node/control.rs`). Words of the old one are dropped
 //!   ([`Directory::is_over`]). A node that
 //!   was fenced but that nobody called dead (the bus was away for all) keeps its incarnation, and with it its leases

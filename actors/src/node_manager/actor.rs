@@ -211,6 +211,9 @@ impl NodeManager {
                     Some(NodeEvent::Staged(StagingDone { key, outcome }))
                 });
             }
+            NodeEffect::CannotStage { key, failure } => {
+                let _ = self.reports.send(NodeEvent::Staged(StagingDone { key, outcome: Err(failure) }));
+            }
             NodeEffect::Hand { owner, spec, function, prepared, flags } => {
                 let (Prepared { args, memory, copies, .. }, reports) = (prepared, self.reports.clone());
                 self.executors.run(Work { owner, spec, function, args, memory, copies, flags, reports });

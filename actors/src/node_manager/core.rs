@@ -25,6 +25,8 @@ use crate::protocol::owner::OwnerMsg;
 use crate::registry::Function;
 use crate::task::{FailureKind, LocatedArg, Parts, Resources, TaskFailure, TaskSpec, TaskTiming};
 
+/// A list of what is to be done that became longer than this is not kept.
+const EFFECTS_KEPT_MAX: usize = 1024;
 /// How often timeouts are looked after and figures are sent.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 /// So many ticks apart the Scheduler is told of which jobs something is here.
@@ -163,15 +165,12 @@ impl<P: Default> NodeCore<P> {
 
     /// After the events that were waiting: what can be staged or run is.
     pub(crate) fn flush(&mut self, now: Duration) {
-        let (mut todo, mut again) = (Vec::new(), true);
-        while std::mem::take(&mut again) {
-            self.state.advance(&mut todo);
-            for effect in todo.drain(..) {
-                match effect {
-                    // What fails makes room for the next one.
-                    Effect::Stage(key) => again |= !self.stage(key, now),
-                    Effect::Hand(key) => self.hand(key),
-                }
+        let mut todo = Vec::new();
+        self.state.advance(&mut todo);
+        for effect in todo {
+            match effect {
+                Effect::Stage(key) => self.stage(key, now),
+                Effect::Hand(key) => self.hand(key),
             }
         }
     }
@@ -183,7 +182,7 @@ impl<P: Default> NodeCore<P> {
 
     /// The list of what was to be done is empty, and serves for what comes: a long one is not allocated for each batch of events.
     pub(crate) fn give_back(&mut self, effects: Vec<NodeEffect<P>>) {
-        if self.effects.is_empty() {
+        if self.effects.is_empty() && effects.capacity() <= EFFECTS_KEPT_MAX {
             self.effects = effects;
         }
     }
@@ -299,10 +298,10 @@ impl<P: Default> NodeCore<P> {
         self.tell(key.0, owner, message);
     }
 
-    /// Begins to get the arguments of an attempt ready. False: a set is not known that it reads, or a member of it is lost; it fails, and
-    /// the next one finds the set.
-    fn stage(&mut self, key: Key, now: Duration) -> bool {
-        let Some(running) = self.attempts.get_mut(&key) else { return true };
+    /// Begins to get the arguments of an attempt ready. Where a set is not known that it reads, that is asked for, and the attempt fails; the
+    /// next one finds the set.
+    fn stage(&mut self, key: Key, now: Duration) {
+        let Some(running) = self.attempts.get_mut(&key) else { return };
         running.waited.queued_us = micros(now.saturating_sub(running.waits_since));
         match self.sets.arguments(&running.spec) {
             Ok(arguments) => {
@@ -310,18 +309,14 @@ impl<P: Default> NodeCore<P> {
                 running.trail = Some(trail.clone());
                 let (spec, function) = (running.spec.clone(), running.function);
                 self.effects.push(NodeEffect::Stage { key, spec, function, arguments, trail });
-                true
             }
             Err(failure) => {
-                let unknown = self.sets.unknown(&running.spec);
-                if let Some(running) = self.forget(key, None) {
-                    for set in unknown {
-                        let owner = self.owner(key.0, &running.owner);
-                        self.effects.push(NodeEffect::AskForSet { key, owner, set });
-                    }
-                    self.fail(key, &running.owner, failure);
+                let (unknown, owner) = (self.sets.unknown(&running.spec), running.owner.clone());
+                for set in unknown {
+                    let owner = self.owner(key.0, &owner);
+                    self.effects.push(NodeEffect::AskForSet { key, owner, set });
                 }
-                false
+                self.effects.push(NodeEffect::CannotStage { key, failure });
             }
         }
     }

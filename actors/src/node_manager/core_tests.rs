@@ -205,6 +205,7 @@ fn said(effect: NodeEffect<()>) -> String {
             let names: Vec<_> = arguments.iter().flatten().map(|piece| piece.name).collect();
             format!("stage {}: {}", number_of(key), named(&names))
         }
+        NodeEffect::CannotStage { key, failure } => format!("cannot stage {}: {:?}", number_of(key), failure.kind),
         NodeEffect::Hand { spec, .. } => format!("hand {}", number_of((spec.job, spec.id, spec.attempt))),
         NodeEffect::Delete(copies) => format!("delete {}", named(&copies)),
         NodeEffect::DeleteJob(_) => "delete the job".to_owned(),
@@ -310,8 +311,8 @@ fn an_inventory_comes_in_parts_the_last_of_which_says_so() {
 #[test]
 fn a_set_is_asked_for_that_is_not_known_in_the_version_that_an_attempt_means() {
     let reads = |version| TaskSpec { args: vec![set_arg(version)], ..spec(1) };
-    let asks = vec!["ask a for the set of 1", "tell a: 1 failed: ArgumentLost"];
-    let fails = vec!["tell a: 1 failed: ArgumentLost"];
+    let asks = vec!["ask a for the set of 1", "cannot stage 1: ArgumentLost"];
+    let fails = vec!["cannot stage 1: ArgumentLost"];
     let stages = vec!["stage 1: 1"];
     for (known, wants, told) in [
         (None, 0, asks.clone()),
@@ -326,6 +327,11 @@ fn a_set_is_asked_for_that_is_not_known_in_the_version_that_an_attempt_means() {
         let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: reads(wants) });
         assert_eq!(world.core.arguments_of(&run).is_some(), told[0].starts_with("stage"), "nothing else is tried");
         assert_eq!(world.on(run), told);
+        if !told[0].starts_with("stage") {
+            let outcome = Err(TaskFailure::new(FailureKind::ArgumentLost, ""));
+            let failed = world.on(NodeEvent::Staged(StagingDone { key: key(1), outcome }));
+            assert_eq!(failed, ["tell a: 1 failed: ArgumentLost"]);
+        }
         assert_eq!(world.core.counts().attempts, usize::from(told[0].starts_with("stage")));
     }
 }
@@ -339,8 +345,33 @@ fn an_attempt_that_cannot_be_staged_makes_room_for_the_next() {
     assert_eq!(world.run(TaskSpec { args: vec![set_arg(0)], ..spec(4) }), [""; 0]);
     assert_eq!(world.run(reads(5)), [""; 0]);
     let outcome = Err(TaskFailure::new(FailureKind::Denied, ""));
-    let told = ["tell a: 2 failed: Denied", "ask a for the set of 4", "tell a: 4 failed: ArgumentLost", "stage 5: 7"];
+    let told = ["tell a: 2 failed: Denied", "ask a for the set of 4", "cannot stage 4: ArgumentLost"];
     assert_eq!(world.on(NodeEvent::Staged(StagingDone { key: key(2), outcome })), told);
+    let outcome = Err(TaskFailure::new(FailureKind::ArgumentLost, ""));
+    let told = ["tell a: 4 failed: ArgumentLost", "stage 5: 7"];
+    assert_eq!(world.on(NodeEvent::Staged(StagingDone { key: key(4), outcome })), told);
+}
+
+#[test]
+fn a_set_that_comes_soon_after_the_attempts_that_read_it_fails_few_of_them() {
+    let mut world = World::new();
+    let reads = |task| TaskSpec { args: vec![set_arg(1)], ..spec(task) };
+    let told: Vec<_> = (1..=100).flat_map(|task| world.run(reads(task))).collect();
+    let fails = told.iter().filter(|told| told.starts_with("cannot stage")).count();
+    assert!((1..=EXECUTORS + 1).contains(&fails), "those that would have been staged: {told:?}");
+    world.on(define(1, here()));
+    let outcome = Err(TaskFailure::new(FailureKind::ArgumentLost, ""));
+    let next = world.on(NodeEvent::Staged(StagingDone { key: key(1), outcome }));
+    assert!(next.iter().any(|told| told.starts_with("stage")), "{next:?}");
+}
+
+#[test]
+fn an_attempt_that_wants_scratch_is_staged_wherever_its_arguments_are() {
+    let mut world = World::new();
+    let spec = TaskSpec { args: vec![object_arg(7, "here")], scratch_bytes: vec![1], ..spec(1) };
+    let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec });
+    assert!(world.core.arguments_of(&run).is_none(), "its scratch has to be granted");
+    assert_eq!(world.on(run), ["stage 1: 7"]);
 }
 
 #[test]

@@ -168,6 +168,7 @@ fn wanted(function: &Function, arguments: Arguments) -> Vec<Wanted> {
 impl Stager {
     /// The arguments of an attempt that wants no scratch, if everything is in this node's memory already.
     pub(super) fn at_once(&self, spec: &TaskSpec, function: &Function, arguments: Arguments) -> Option<Prepared> {
+        debug_assert!(spec.scratch_bytes.is_empty(), "scratch is granted when an attempt is staged");
         let wanted = wanted(function, arguments);
         let resident = |piece: &Piece| match &piece.at {
             None => Some(Block::empty()),

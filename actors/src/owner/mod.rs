@@ -20,7 +20,7 @@
 //!                                                                    outputs or could ask for them again)
 //! ```
 //! A task becomes *Failed* from any state but Done: its last try failed, it was cancelled, or one that it needs failed. One that is to run again is *Done*
-//! at once when the copies come back for which it was to. A call of the program and a message of a node only change states; [`flush`](core::OwnerCore::flush),
+//! at once when the copies come back for which it was to. A call of the program and a message of a node only change states; `OwnerCore::flush`,
 //! at the end of each batch of events, places what became ready, on the leases that the job has.
 //!
 //! # An object

@@ -129,7 +129,7 @@ pub enum NodeMsg {
     Doing {
         /// The job.
         job: JobId,
-        /// Task and attempt of each; what is over [`ATTEMPTS_ASKED_MAX`](super::ATTEMPTS_ASKED_MAX) is not answered.
+        /// Task and attempt of each; what is over [`ATTEMPTS_ASKED_MAX`] is not answered.
         attempts: Vec<(TaskId, Attempt)>,
         /// One state for each, in order.
         reply: Reply<Vec<AttemptState>>,

@@ -618,6 +618,23 @@ fn a_job_whose_end_was_not_written_down_before_its_host_was_gone_is_given_to_a_n
 }
 
 #[test]
+fn a_job_that_its_log_says_is_not_over_is_lent_what_it_wants_when_it_runs_again() {
+    let mut world = World::takes_over(10.0);
+    world.on(10.0, Event::NodeUp(node("a", 2000)));
+    world.on(10.1, Event::JobsOver(vec![job(1)]));
+    world.demand(11.0, 1, 2);
+    world.on(11.1, Event::Holds { node: NodeId::new("a"), jobs: vec![job(1)] });
+    assert_eq!(world.cpu(1), 0);
+    assert_eq!(world.log, [Effect::EndJob { node: NodeId::new("a"), job: job(1) }], "as far as is known");
+    world.on(12.0, Event::Unfinished(vec![(job(1), "t".into(), Vec::new())]));
+    world.log.clear();
+    world.demand(13.0, 1, 2);
+    assert_eq!(world.cpu(1), 2000, "its end was lost with a server that was emptied");
+    world.on(13.1, Event::Holds { node: NodeId::new("a"), jobs: vec![job(1)] });
+    assert!(!world.log.iter().any(|effect| matches!(effect, Effect::EndJob { .. })), "{:?}", world.log);
+}
+
+#[test]
 fn a_node_that_shrinks_is_lent_from_again_when_there_is_room() {
     let mut world = World::new(&[node("a", 4000)]);
     world.demand(0.0, 1, 4);

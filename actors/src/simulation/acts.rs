@@ -18,7 +18,7 @@ use crate::node_manager::{Arguments, Flags, Key, NodeTimer};
 use crate::owner::OwnerTimer;
 
 use crate::scheduler::{SchedulerEvent, SchedulerLink};
-use crate::task::{Output, Parts, TaskSpec};
+use crate::task::{Output, Parts, TaskFailure, TaskSpec};
 
 /// A message to an actor of a node, as it travels in a session.
 #[derive(Debug)]
@@ -85,6 +85,8 @@ pub(super) enum Act {
     Ask(Who, Question, Duration),
     /// Get the arguments of an attempt.
     Stage(Key, Arguments),
+    /// Say to the NodeManager, after what waits, that an attempt cannot be staged.
+    CannotStage(Key, TaskFailure),
     Hand(Work),
     /// Bring an object to the program.
     Read {

@@ -107,6 +107,7 @@ impl Manager {
                 self.perform(cx);
             }
             NodeEffect::Stage { key, arguments, .. } => cx.acts.push(Act::Stage(key, arguments)),
+            NodeEffect::CannotStage { key, failure } => cx.acts.push(Act::CannotStage(key, failure)),
             NodeEffect::Hand { spec, prepared: reads, flags, .. } => {
                 cx.acts.push(Act::Hand(Work { life: cx.incarnation, spec, reads, flags }));
             }

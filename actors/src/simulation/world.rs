@@ -28,7 +28,7 @@ use crate::ids::{CopyId, Incarnation, JobId, NodeId};
 use crate::node_manager::{Arguments, Key};
 
 use crate::shell::Reply;
-use crate::task::Parts;
+use crate::task::{Parts, TaskFailure};
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
 /// A node is asked again for so long for what is to be fetched.
@@ -112,6 +112,11 @@ enum What {
         key: Key,
         arguments: Arguments,
         until: Duration,
+    },
+    NotStaged {
+        at: At,
+        key: Key,
+        failure: TaskFailure,
     },
     Read {
         at: At,
@@ -311,6 +316,7 @@ impl World {
             | What::Answer { at, .. }
             | What::Refused { at, .. }
             | What::Staged { at, .. }
+            | What::NotStaged { at, .. }
             | What::Read { at, .. } => at.node,
             What::Knock { from, .. } => from.node,
             What::Beat { to, .. } => *to,
@@ -367,6 +373,11 @@ impl World {
             What::Staged { at, key, arguments, until } => {
                 if self.is_now(at) {
                     self.stage(at, key, arguments, until);
+                }
+            }
+            What::NotStaged { at, key, failure } => {
+                if self.is_now(at) {
+                    self.staged(at.node, key, Err(failure));
                 }
             }
             What::Read { at, read, copy, parts, from, until } => {
@@ -482,6 +493,7 @@ impl World {
                 let (delay, until) = (self.dice.millis(1..30), self.now + PATIENCE);
                 self.after(delay, What::Staged { at, key, arguments, until });
             }
+            Act::CannotStage(key, failure) => self.after(Duration::ZERO, What::NotStaged { at, key, failure }),
             Act::Hand(work) => {
                 if let Some(process) = &mut self.nodes[node].process {
                     process.executors.queue.push_back(work);

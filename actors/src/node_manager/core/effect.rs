@@ -25,7 +25,7 @@ pub(crate) enum NodeEffect<P> {
     /// these outputs that are here as one part.
     TellCompleted { key: Key, owner: NodeId, completed: Completed, small: Vec<(u32, CopyId)> },
     /// Say to an Owner that an attempt has [failed](super::NodeCore::failed), which had read these copies here: which of them are gone
-    /// is [part of it](crate::node_manager::with_losses).
+    /// is part of it (`losses.rs`).
     TellFailed { key: Key, owner: NodeId, failure: TaskFailure, figures: TaskFigures, read: Vec<CopyId> },
     /// Say to an Owner that a set is not known here that an attempt reads.
     AskForSet { key: Key, owner: NodeId, set: SetId },
@@ -43,6 +43,8 @@ pub(crate) enum NodeEffect<P> {
     Forget(JobId),
     /// Get the arguments of an attempt ready.
     Stage { key: Key, spec: Arc<TaskSpec>, function: &'static Function, arguments: Arguments, trail: Trail },
+    /// An attempt cannot be staged. Comes back as [`Staged`](super::super::NodeEvent::Staged) after the events that wait: what they say may let the next ones be.
+    CannotStage { key: Key, failure: TaskFailure },
     /// Give an attempt to the executors.
     Hand { owner: NodeId, spec: Arc<TaskSpec>, function: &'static Function, prepared: P, flags: Arc<Flags> },
     /// Delete copies.

@@ -348,7 +348,7 @@ impl OwnerState {
         for task in tasks {
             let task = &self.tasks[*task];
             if let Some(attempt) = task.live_at(node) {
-                self.effects.push(Effect::Recall { node: id.clone(), task: task.id, attempt: attempt });
+                self.effects.push(Effect::Recall { node: id.clone(), task: task.id, attempt });
             }
         }
     }

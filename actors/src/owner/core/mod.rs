@@ -1,7 +1,7 @@
 //! What an Owner decides: one event in, effects out. What it looks at beside its events is in [`Surroundings`]; the only channels that it
 //! has are those on which the program, beside it on its arbiter, waits for answers.
 //!
-//! The [shell](super::shell) feeds it with events and does what comes of them; so does the [simulation](crate::simulation), which runs
+//! The [shell](super::shell) feeds it with events and does what comes of them; so does the simulation (`simulation/owner.rs`), which runs
 //! this very code in a world of its own. After a batch of events [`OwnerCore::flush`] says what came of all of them: tasks that became
 //! ready are placed there, and what is to be said to a node is collected. The core asks for its timers by [`OwnerEffect::After`] (a tick each second,
 //! and two deadlines), and hears them as events.

@@ -61,8 +61,12 @@ impl State {
             }
             let on = match self.submit(now, id, tenant, &functions) {
                 Ok(Placement { node, .. }) => Some(node),
-                // Its host was gone before it had written down how it ended. Whoever opens the log does that.
-                Err(Refusal::Over) => self.nodes.iter().find(|(_, node)| node.up).map(|(name, _)| name.clone()),
+                // Its host was gone before it had written down how it ended. Whoever opens the log does that, and says that it is over; or runs
+                // the job, where its end was lost with a server that was emptied.
+                Err(Refusal::Over) => {
+                    self.over.retain(|over| *over != id);
+                    self.nodes.iter().find(|(_, node)| node.up).map(|(name, _)| name.clone())
+                }
                 // It is asked for again later.
                 Err(_) => None,
             };

@@ -70,8 +70,13 @@ impl World {
         if let Err(failure) = &outcome {
             self.note(Some(at.node), || format!("{:.8} #{} not staged: {failure}", key.1, key.2));
         }
+        self.staged(at.node, key, outcome);
+    }
+
+    /// The arguments of an attempt are there, or cannot be had.
+    pub(super) fn staged(&mut self, node: usize, key: Key, outcome: Result<(Reads, Waits), TaskFailure>) {
         let event = NodeEvent::Staged(StagingDone { key, outcome });
-        self.with(at.node, |process, around, done| process.manager_event(event, around, done));
+        self.with(node, |process, around, done| process.manager_event(event, around, done));
     }
 
     pub(super) fn read(&mut self, at: At, read: u64, (copy, parts, from): (CopyId, Parts, NodeId), until: Duration) {
