@@ -273,6 +273,11 @@ impl<P: Default> NodeCore<P> {
         if self.turns_away(spec.job, &owner, spec.attempt.run()) {
             return self.effects.push(NodeEffect::Stale);
         }
+        let run = spec.attempt.run();
+        if run > 0 && self.runs.get(&spec.job).is_none_or(|latest| *latest < run) {
+            // What it had asked for before was forgotten: an Owner of an earlier run has ended the job here since.
+            self.follow(spec.job, &owner, run);
+        }
         let Some(function) = self.functions.get(&spec.function).copied() else {
             let message = format!("function {} is not known to node {}", spec.function, self.node);
             return self.fail(key, &owner, TaskFailure::new(FailureKind::Rejected, message));
@@ -388,17 +393,22 @@ impl<P: Default> NodeCore<P> {
 
     /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, held the node
     /// dead, or lost the session with it.
-    fn take_inventory(&mut self, job: JobId, owner: NodeId, run: u32) {
-        if self.turns_away(job, &owner, run) {
-            return;
-        }
+    /// The Owner of the latest run of a job is obeyed from now on; the one of the run before is told so.
+    fn follow(&mut self, job: JobId, owner: &NodeId, run: u32) {
         self.runs.insert(job, run);
         if let Some(before) = self.owners.insert(job, owner.clone())
-            && before != owner
+            && before != *owner
         {
             self.effects.push(NodeEffect::Tell { job, owner: before, message: OwnerMsg::TakenOver { run } });
         }
         self.effects.push(NodeEffect::Follow { job, owner: owner.clone() });
+    }
+
+    fn take_inventory(&mut self, job: JobId, owner: NodeId, run: u32) {
+        if self.turns_away(job, &owner, run) {
+            return;
+        }
+        self.follow(job, &owner, run);
         for key in self.state.keys_of(job) {
             self.cancel(key);
             // Should it count one after all, it hands it out again.

@@ -233,6 +233,18 @@ fn the_owner_of_an_earlier_run_is_turned_away_and_told_so() {
 }
 
 #[test]
+fn who_hands_out_an_attempt_of_a_later_run_is_obeyed_though_an_earlier_owner_has_ended_the_job_here_since() {
+    let mut world = World::new();
+    assert_eq!(world.on(inventory("b", 1)), ["follow b", "inventory for b"]);
+    world.on(NodeMsg::EndJob { job: JOB });
+    world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0 });
+    let attempt = Attempt::of(CopyNumber::new(1, 1).unwrap());
+    let told = world.on(NodeMsg::Run { owner: node("b"), spec: TaskSpec { attempt, ..spec(1) } });
+    assert_eq!(told, ["tell a: run 1 has begun", "follow b", "hand 1"]);
+    assert_eq!(world.run(spec(2)), ["tell a: run 1 has begun", "stale"]);
+}
+
+#[test]
 fn a_cancelled_attempt_takes_with_it_what_it_made() {
     let failed = || Err(TaskFailure::new(FailureKind::Cancelled, ""));
     let outputs = || Ok(vec![Output::default(); 2]);

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
+use super::state::Effect;
+use super::world_tests::{INCARNATION, JOB, SECRET, World, node, offer, output, whole};
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, SetId, TaskId};
 use crate::joblog::{Choice, NodeShape};
@@ -63,6 +64,19 @@ fn what_nobody_has_is_made_again_when_somebody_reads_it_and_not_before() {
     world.complete(map);
     assert!(world.runs(reduce));
     assert_eq!(world.failed, None);
+}
+
+/// Until then it obeys the Owner of the run before.
+#[test]
+fn a_node_that_is_known_from_the_log_alone_is_asked_what_it_holds_when_it_is_heard_of() {
+    let map = task("map", &[]);
+    let mut world = resumed(&[("a", 1)], vec![done(map, "late", 1)], Vec::new());
+    world.submit("map", &[]);
+    world.owner.offers(&node("late"), INCARNATION, offer(&["f@1"]));
+    let asked = Effect::TakeInventory { node: node("late") };
+    assert_eq!(world.owner.flush().iter().filter(|effect| **effect == asked).count(), 1);
+    world.owner.offers(&node("late"), INCARNATION, offer(&["f@1"]));
+    assert!(!world.owner.flush().contains(&asked), "once");
 }
 
 #[test]

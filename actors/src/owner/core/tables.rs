@@ -408,8 +408,9 @@ impl OwnerState {
         if let Some(index) = self.known_node(id) {
             let node = &self.nodes[usize::from(index)];
             if node.incarnation < incarnation {
-                let over = node.incarnation != Incarnation(0) && node.alive;
-                if over {
+                // Of one that was only named until now nothing was heard.
+                let first = node.incarnation == Incarnation(0);
+                if !first && node.alive {
                     // It ended before anybody called it dead.
                     self.incarnation_over(index);
                 }
@@ -417,7 +418,8 @@ impl OwnerState {
                 node.incarnation = incarnation;
                 node.alive = true;
                 node.functions = None;
-                if std::mem::take(&mut node.lost) {
+                // It may have worked for an earlier run, too.
+                if std::mem::take(&mut node.lost) || first && self.numbering.run > 0 {
                     self.effects.push(Effect::TakeInventory { node: id.clone() });
                 }
             }
