@@ -244,7 +244,8 @@ impl Runner {
     async fn contend(mut self, base: u64, left: oneshot::Receiver<()>) {
         let (post, clock) = (self.parts.post.clone(), self.parts.post.clock().clone());
         let me = (post.node(), post.incarnation());
-        let mut core = CampaignCore::new(me, self.parts.subjects.cluster(), base, clock.now());
+        let heard = self.parts.link.epoch();
+        let mut core = CampaignCore::new(me, self.parts.subjects.cluster(), base, heard, clock.now());
         let (mut left, mut heard) = (left.fuse(), self.parts.link.changes());
         while !core.is_over() {
             let wait = core.next_wakeup().map(|at| at.saturating_sub(clock.now()));

@@ -134,18 +134,19 @@ pub(crate) struct CampaignCore {
 }
 
 impl CampaignCore {
-    /// A candidate that tries at once; `base` as for [`State::new`].
+    /// A candidate that tries at once; `base` and `heard` as for [`State::new`].
     pub(crate) fn new(
         (node, Incarnation(incarnation)): (&NodeId, Incarnation),
         cluster: &str,
         base: u64,
+        heard: Epoch,
         now: Duration,
     ) -> Self {
         Self {
             node: node.clone(),
             cluster: cluster.to_owned(),
             me: format!("{node} {incarnation}"),
-            state: State::new(ElectionOptions::default(), base, now),
+            state: State::new(ElectionOptions::default(), base, heard, now),
             explained: None,
             effects: Vec::new(),
         }

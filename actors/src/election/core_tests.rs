@@ -10,7 +10,7 @@ fn node() -> NodeId {
 }
 
 fn candidate() -> CampaignCore {
-    CampaignCore::new((&node(), Incarnation(7)), "c", 0, ms(0))
+    CampaignCore::new((&node(), Incarnation(7)), "c", 0, Epoch(0), ms(0))
 }
 
 fn on(core: &mut CampaignCore, at: u64, event: CampaignEvent) -> Vec<CampaignEffect> {

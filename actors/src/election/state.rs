@@ -163,13 +163,14 @@ pub struct State {
 impl State {
     /// A candidate that tries at once. `base` is added to a revision to make an epoch: it is another one for each bucket that is made, so
     /// that no two of them give the same epoch.
-    pub fn new(options: ElectionOptions, base: u64, now: Duration) -> Self {
+    /// `heard`: the highest epoch that this process has heard of, in earlier incarnations of its node.
+    pub fn new(options: ElectionOptions, base: u64, heard: Epoch, now: Duration) -> Self {
         Self {
             options,
             base,
             held: None,
             reign: None,
-            heard: Epoch(0),
+            heard,
             unsure: false,
             unstored: None,
             lost: false,

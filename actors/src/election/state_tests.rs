@@ -16,7 +16,7 @@ struct Alone {
 
 impl Alone {
     fn new() -> Self {
-        Self { state: State::new(ElectionOptions::default(), 0, ms(0)), log: Vec::new() }
+        Self { state: State::new(ElectionOptions::default(), 0, Epoch(0), ms(0)), log: Vec::new() }
     }
 
     /// The effects of this event alone.
@@ -49,6 +49,15 @@ fn who_makes_the_key_reigns_under_its_revision_and_renews_at_its_own_last_one() 
     assert_eq!(world.answer(420, Answer::Written(9)), [Effect::Extend(ms(1900))]);
     assert_eq!(world.on(800, Event::Tick), [Effect::Update(9)]);
     assert_eq!(world.state.reign(), Some(Epoch(7)), "renewals are the same reign");
+}
+
+/// Of an emptied server, whose buckets begin anew, the first epochs may be lower.
+#[test]
+fn a_candidate_reigns_above_what_its_process_has_heard_of_in_earlier_incarnations() {
+    let mut world = Alone { state: State::new(ElectionOptions::default(), 0, Epoch(9), ms(0)), log: Vec::new() };
+    assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
+    let reign = Effect::Reign { epoch: Epoch(10), until: ms(1500), succeeds: true };
+    assert_eq!(world.answer(10, Answer::Written(1)), [reign]);
 }
 
 #[test]
@@ -293,7 +302,7 @@ enum Flight {
 impl World {
     fn new(candidates: usize, late: u64) -> Self {
         Self {
-            candidates: (0..candidates).map(|_| State::new(ElectionOptions::default(), 0, ms(0))).collect(),
+            candidates: (0..candidates).map(|_| State::new(ElectionOptions::default(), 0, Epoch(0), ms(0))).collect(),
             key: None,
             revision: 0,
             made: Some(0),

@@ -472,7 +472,7 @@ impl Life {
             incarnation,
             membership: MembershipCore::new(membership),
             scheduler: Scheduler::new(around.common.job, &mut cx),
-            campaign: CampaignCore::new((around.name, incarnation), "sim", 0, around.now),
+            campaign: CampaignCore::new((around.name, incarnation), "sim", 0, link.epoch(), around.now),
             manager,
             hosting: Hosting::No,
             reigns: link.changes(),
