@@ -16,7 +16,7 @@
 //! | `Why`         | client       | `Why`            | answered again                     | asked again after the deadline      |
 //! | `Cancel`      | client       | –                | ignored                            | client asks again                   |
 //!
-//! What only its own process tells it is in [`OwnerEvent`](crate::owner::OwnerEvent).
+//! What only its own process tells it is in `OwnerEvent` (`owner/event.rs`).
 //!
 //! What a Scheduler of an older reign than the one that is followed says is dropped.
 

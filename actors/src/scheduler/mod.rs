@@ -1,7 +1,7 @@
 //! Scheduler: lends the slots of nodes to jobs, fairly. One per cluster.
 //!
 //! It sees leases, never single tasks: an Owner says how many slots of which shape its job could use
-//! ([`Demand`](protocol::SchedulerMsg::Demand)), the Scheduler lends slots on nodes for a few seconds and renews the
+//! ([`Demand`](crate::protocol::scheduler::SchedulerMsg::Demand)), the Scheduler lends slots on nodes for a few seconds and renews the
 //! loan while the demand is repeated. Which task runs in which slot is the Owner's business.
 //!
 //! # Promises
