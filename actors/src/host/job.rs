@@ -184,7 +184,7 @@ fn known_bytes(infos: &[NodeInfo]) -> u64 {
 }
 
 /// Which nodes offer each function.
-fn offers(infos: &[NodeInfo]) -> BTreeMap<Arc<str>, Vec<NodeId>> {
+pub(crate) fn offers(infos: &[NodeInfo]) -> BTreeMap<Arc<str>, Vec<NodeId>> {
     let mut functions: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
     for info in infos.iter().filter(|info| info.up) {
         for function in &info.spec.functions {
@@ -194,7 +194,8 @@ fn offers(infos: &[NodeInfo]) -> BTreeMap<Arc<str>, Vec<NodeId>> {
     functions
 }
 
-fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
+/// What plans know of the nodes that are up.
+pub(crate) fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
     let shape = |info: &NodeInfo| NodeShape {
         node: info.spec.node.clone(),
         cpu_milli: info.spec.resources.get("cpu"),

@@ -24,6 +24,8 @@ use tracing::{info, warn};
 #[cfg(feature = "simulation")]
 pub(crate) use job::NODES_DEADLINE;
 use job::{JobRun, RunEnd};
+#[cfg(feature = "simulation")]
+pub(crate) use job::{offers, shapes};
 pub(crate) use life::Life;
 pub(crate) use over::JobsOver;
 pub(crate) use parts::NodeParts;

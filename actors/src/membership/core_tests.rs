@@ -1,23 +1,11 @@
 use super::*;
 use crate::ids::Epoch;
 use crate::membership::MembershipOptions;
-use crate::protocol::membership::{Beat, Figures};
+use crate::membership::state::tests::beat;
+use crate::protocol::membership::Beat;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-fn beat(name: &str, incarnation: u64, sequence: u64) -> Beat {
-    Beat {
-        node: NodeId::new(name),
-        incarnation: Incarnation(incarnation),
-        sequence,
-        figures: Figures::default(),
-        data_address: String::new(),
-        stopping: false,
-        reign: None,
-        zombies: Vec::new(),
-    }
 }
 
 /// One effect in short.

@@ -581,4 +581,4 @@ impl Peer {
 
 #[cfg(test)]
 #[path = "state_tests.rs"]
-mod tests;
+pub(super) mod tests;

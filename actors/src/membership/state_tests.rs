@@ -13,7 +13,8 @@ fn node(name: &str) -> NodeId {
     NodeId::new(name)
 }
 
-fn beat(name: &str, incarnation: u64, sequence: u64) -> Beat {
+/// A beat of a node that follows nobody.
+pub(in crate::membership) fn beat(name: &str, incarnation: u64, sequence: u64) -> Beat {
     Beat {
         node: node(name),
         incarnation: Incarnation(incarnation),

@@ -5,7 +5,7 @@ mod counting;
 #[cfg(test)]
 mod copies_tests;
 #[cfg(test)]
-mod test_world;
+pub(super) mod test_world;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};

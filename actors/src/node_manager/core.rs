@@ -391,8 +391,6 @@ impl<P: Default> NodeCore<P> {
         self.effects.push(NodeEffect::Release { copies, parts });
     }
 
-    /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, held the node
-    /// dead, or lost the session with it.
     /// The Owner of the latest run of a job is obeyed from now on; the one of the run before is told so.
     fn follow(&mut self, job: JobId, owner: &NodeId, run: u32) {
         self.runs.insert(job, run);
@@ -404,6 +402,8 @@ impl<P: Default> NodeCore<P> {
         self.effects.push(NodeEffect::Follow { job, owner: owner.clone() });
     }
 
+    /// Says what is here of a job. Its Owner counts no attempt of this node as live: it is another Owner, held the node
+    /// dead, or lost the session with it.
     fn take_inventory(&mut self, job: JobId, owner: NodeId, run: u32) {
         if self.turns_away(job, &owner, run) {
             return;

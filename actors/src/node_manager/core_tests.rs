@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use exobus_store::StoreStats;
 
+use super::actor::test_world;
 use super::core::{Completed, Listeners, NodeCore, NodeCounts, NodeEffect, TICK};
 use super::event::{FiguresTaken, NodeEvent, NodeTimer, StagingDone};
 use super::executor::{Flags, Report};
@@ -56,23 +57,7 @@ fn number_of((_, task, _): Key) -> u128 {
 }
 
 fn spec(task: u128) -> TaskSpec {
-    let (job, id, attempt) = key(task);
-    TaskSpec {
-        job,
-        id,
-        attempt,
-        function: "test@1".into(),
-        params: Default::default(),
-        args: Vec::new(),
-        returns: Returns::Many(2),
-        target_bytes: 0,
-        resources: Resources::cpu(1000),
-        scratch_bytes: Vec::new(),
-        whole_max_bytes: 0,
-        memory_max_bytes: 0,
-        timeout_ms: 0,
-        alone: false,
-    }
+    test_world::World::spec(task, Attempt::FIRST, Returns::Many(2))
 }
 
 fn set_arg(version: u32) -> LocatedArg {

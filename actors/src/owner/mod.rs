@@ -43,7 +43,7 @@ mod shell;
 mod why;
 
 #[cfg(feature = "simulation")]
-pub(crate) use self::core::{Beginning, OwnerCore, OwnerPlace, OwnerState, Surroundings};
+pub(crate) use self::core::{Beginning, JobResult, OwnerCore, OwnerPlace, OwnerState, Surroundings};
 pub(crate) use self::effect::JobOutcome;
 #[cfg(feature = "simulation")]
 pub(crate) use self::effect::{OwnerEffect, OwnerTimer};

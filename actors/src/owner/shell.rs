@@ -56,7 +56,7 @@ pub(crate) struct OwnerParts {
 /// The actor.
 pub(crate) struct OwnerActor {
     core: OwnerCore,
-    around: Around,
+    around: NodeSurroundings,
     job: JobId,
     events: Option<EventSink>,
     started: Duration,
@@ -75,7 +75,7 @@ pub(crate) struct OwnerActor {
 }
 
 /// What the core looks at.
-struct Around {
+struct NodeSurroundings {
     post: Post,
     clock: Arc<dyn Clock>,
     scheduler: SchedulerLink,
@@ -83,7 +83,7 @@ struct Around {
     log: Option<JobLog>,
 }
 
-impl Surroundings for Around {
+impl Surroundings for NodeSurroundings {
     fn now(&self) -> Duration {
         self.clock.now()
     }
@@ -131,7 +131,7 @@ impl OwnerActor {
             settled: None,
             done: Some(parts.done),
             _living: post.census().living(Kind::Owner),
-            around: Around { post, clock, scheduler, admission: parts.admission, log: None },
+            around: NodeSurroundings { post, clock, scheduler, admission: parts.admission, log: None },
         }
     }
 
@@ -172,10 +172,10 @@ impl OwnerActor {
             OwnerEffect::SendScheduler(message) => {
                 let ends = matches!(message, SchedulerMsg::JobDone { .. });
                 if let Err(error) = self.around.scheduler.send(message) {
-                    if ends {
-                        warn!(job_id = %self.job, %error, "scheduler not told of the end");
+                    match ends {
+                        true => warn!(job_id = %self.job, %error, "scheduler not told of the end"),
+                        false => debug!(job_id = %self.job, %error, "scheduler not told"),
                     }
-                    debug!(job_id = %self.job, %error, "scheduler not told");
                 }
             }
             OwnerEffect::AskNodes { deadline } => {

@@ -19,19 +19,19 @@ use super::acts::{Act, Cx, Message, Timer};
 use super::program::Job;
 use super::store::Found;
 use crate::event::{EventKind, NodeFigures};
-use crate::futures::{Choices, Futures, FuturesParts, NodeShape, ProgramCall};
+use crate::futures::{Choices, Futures, FuturesParts, ProgramCall};
+use crate::host::{offers, shapes};
 use crate::ids::{CopyId, Epoch, JobId, JobSecret, NodeId, ObjectId};
 use crate::joblog::{Entry, Past};
-use crate::owner::{Beginning, JobOutcome, OwnerCore, OwnerEffect, OwnerEvent, OwnerPlace, ReadError, Surroundings};
+use crate::owner::{
+    Beginning, JobOutcome, JobResult, OwnerCore, OwnerEffect, OwnerEvent, OwnerPlace, ReadError, Surroundings,
+};
 use crate::protocol;
 use crate::protocol::node_manager::{AttemptState, NodeMsg};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::{NodeInfo, SchedulerMsg};
 use crate::shell::{Post, Reply, mailbox};
-use crate::task::{JobError, Parts, TaskSpec};
-
-/// How a job ends.
-pub(super) type JobResult = Result<Vec<u8>, JobError>;
+use crate::task::{Parts, TaskSpec};
 
 /// Raised when the program can go on.
 struct Flag(AtomicBool);
@@ -129,8 +129,8 @@ impl Owner {
             run: past.runs,
             owner: address.inlet(),
             store,
-            functions: functions_of(&infos),
-            nodes: infos.iter().filter(|info| info.up).map(shape_of).collect(),
+            functions: offers(&infos),
+            nodes: shapes(&infos),
             choices: Choices::replaying(past.choices.clone()),
             seed: job.as_u128() as u64,
             clock: post.clock().clone(),
@@ -368,25 +368,6 @@ impl Owner {
         }
         let woken = self.program.as_ref().is_some_and(|run| !run.over && run.woken.0.load(Ordering::Relaxed));
         called || woken
-    }
-}
-
-/// Which nodes offer each function.
-fn functions_of(infos: &[NodeInfo]) -> BTreeMap<Arc<str>, Vec<NodeId>> {
-    let mut functions: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
-    for info in infos.iter().filter(|info| info.up) {
-        for function in &info.spec.functions {
-            functions.entry(function.clone()).or_default().push(info.spec.node.clone());
-        }
-    }
-    functions
-}
-
-fn shape_of(info: &NodeInfo) -> NodeShape {
-    NodeShape {
-        node: info.spec.node.clone(),
-        cpu_milli: info.spec.resources.get("cpu"),
-        memory_bytes: info.spec.memory_bytes,
     }
 }
 

@@ -41,7 +41,7 @@ impl ExecutorLink for Hands {
     }
 }
 
-pub(super) struct World {
+pub(in crate::node_manager) struct World {
     pub(super) store: Store,
     pub(super) endpoint: Endpoint,
     manager: Inbox<NodeEvent>,
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// An attempt of the task of this number.
-    pub(super) fn spec(number: u128, attempt: Attempt, returns: Returns) -> TaskSpec {
+    pub(in crate::node_manager) fn spec(number: u128, attempt: Attempt, returns: Returns) -> TaskSpec {
         TaskSpec {
             job: JOB,
             id: TaskId::from_u128(number << 64),

@@ -17,7 +17,7 @@ use crate::task::JobError;
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// What a job returns.
-pub(super) type JobResult = Result<Vec<u8>, JobError>;
+pub(crate) type JobResult = Result<Vec<u8>, JobError>;
 
 /// What is known of the end of a job.
 #[derive(Debug, Default)]

@@ -29,8 +29,8 @@ impl OwnerState {
     pub(super) fn remember_args(&mut self, task: Index) {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
-                EntrySource::Object(index) => self.objects[index].remember(),
-                EntrySource::Set(index) => self.sets[index].remember(),
+                EntrySource::Object(index) => self.objects[index].uses.remember(),
+                EntrySource::Set(index) => self.sets[index].uses.remember(),
             }
         }
     }
@@ -45,11 +45,11 @@ impl OwnerState {
     fn forget(&mut self, source: EntrySource) {
         match source {
             EntrySource::Object(index) => {
-                self.objects[index].forget();
+                self.objects[index].uses.forget();
                 self.drop_if_unused(index);
             }
             EntrySource::Set(index) => {
-                self.sets[index].forget();
+                self.sets[index].uses.forget();
                 self.drop_set_if_unused(index);
             }
         }
@@ -59,7 +59,7 @@ impl OwnerState {
     pub(super) fn reference_args(&mut self, task: Index) {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
-                EntrySource::Object(index) => self.objects[index].reference(),
+                EntrySource::Object(index) => drop(self.objects[index].uses.reference()),
                 EntrySource::Set(index) => self.reference_set(index),
             }
         }
@@ -76,14 +76,14 @@ impl OwnerState {
     }
 
     pub(super) fn reference_set(&mut self, index: Index) {
-        if !self.sets[index].reference() {
+        if !self.sets[index].uses.reference() {
             return;
         }
         // Nobody had referenced it: its members' values may be gone, and are wanted again; or they have moved.
         self.set_changed(index);
         for position in 0..self.sets[index].members.len() {
             let member = self.sets[index].members[position];
-            self.objects[member].reference();
+            self.objects[member].uses.reference();
             if self.objects[member].is_here() {
                 continue;
             }
@@ -190,7 +190,7 @@ impl OwnerState {
             // New in its stream: readers are told once, however often it is made.
             let readers = self.tasks[task].rare.get().map(|rare| rare.readers.clone());
             for tracker in readers.unwrap_or_default() {
-                self.objects[object].reference();
+                self.objects[object].uses.reference();
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id)) });
             }
         }
@@ -222,7 +222,7 @@ impl OwnerState {
                 Waiter::Set(set) => self.has_a_member_more(set, object),
             }
         }
-        if !self.objects[object].is_referenced() {
+        if !self.objects[object].uses.is_referenced() {
             self.free_value(object);
         }
     }
@@ -269,7 +269,7 @@ impl OwnerState {
 
     pub(super) fn unreference_object(&mut self, index: Index) {
         let object = &mut self.objects[index];
-        if !object.unreference() {
+        if !object.uses.unreference() {
             return;
         }
         if object.is_here() {
@@ -302,7 +302,7 @@ impl OwnerState {
     /// Drops an object that nobody references or remembers, with its task when that was the last.
     fn drop_if_unused(&mut self, index: Index) {
         let object = &self.objects[index];
-        if object.is_used() {
+        if object.uses.any() {
             return;
         }
         match object.task {
@@ -321,7 +321,7 @@ impl OwnerState {
     }
 
     pub(super) fn unreference_set(&mut self, index: Index) {
-        if !self.sets[index].unreference() {
+        if !self.sets[index].uses.unreference() {
             return;
         }
         for position in 0..self.sets[index].members.len() {
@@ -329,11 +329,12 @@ impl OwnerState {
             self.objects[member].forget_waiter(Waiter::Set(index));
             self.unreference_object(member);
         }
+        self.sets[index].lacks_nothing();
         self.drop_set_if_unused(index);
     }
 
     fn drop_set_if_unused(&mut self, index: Index) {
-        if self.sets[index].is_used() {
+        if self.sets[index].uses.any() {
             return;
         }
         let Some(set) = self.sets.remove(index) else { return };
@@ -342,7 +343,7 @@ impl OwnerState {
         }
         self.by_set.remove(&set.id);
         for member in set.members {
-            self.objects[member].forget();
+            self.objects[member].uses.forget();
             self.drop_if_unused(member);
         }
     }
@@ -357,7 +358,7 @@ impl OwnerState {
         let mut unused = SmallVec::<[Index; 2]>::new();
         for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
             let Some(index) = self.object_of(output) else { continue };
-            if self.objects[index].is_used() {
+            if self.objects[index].uses.any() {
                 return;
             }
             unused.push(index);

@@ -13,7 +13,8 @@
 //! logging.rs   what is logged and waits for that   ending.rs    how the job ends
 //! deferred.rs  frees that wait for the log         asking.rs    questions why the job stands still
 //!
-//! state.rs     what the program does to tasks, objects and sets; the tables are in tables.rs, object.rs, copy.rs, set.rs, rare.rs
+//! state.rs     what the program does to tasks, objects and sets; the tables are in tables.rs, task.rs,
+//!              object.rs, copy.rs, set.rs, uses.rs, rare.rs
 //! attempts.rs  what nodes report of attempts       lifetime.rs  counting, making and freeing
 //! placing.rs   handing out (placement.rs, offers.rs, reach.rs, retry_placement.rs, run_times.rs, stragglers.rs)
 //! replay.rs    making again what was lost          resume.rs    going on where an earlier run ended
@@ -71,6 +72,7 @@ mod stragglers;
 mod stragglers_tests;
 mod tables;
 mod task;
+mod uses;
 #[cfg(test)]
 mod world_tests;
 
@@ -84,6 +86,8 @@ use self::asking::Questions;
 pub(in crate::owner) use self::asking::unanswered;
 use self::deferred::Freed;
 use self::ending::JobEnding;
+#[cfg(feature = "simulation")]
+pub(crate) use self::ending::JobResult;
 use self::figures::JobFigures;
 use self::lanes::Lanes;
 use self::leasing::Leasing;
@@ -271,7 +275,12 @@ impl OwnerCore {
     /// Puts what is to be done, in this order, behind what `effects` has.
     pub(crate) fn take_effects(&mut self, effects: &mut Vec<OwnerEffect>) {
         self.logging.handed_over();
-        effects.append(&mut self.effects);
+        if effects.is_empty() {
+            // Nothing is copied, and both lists serve again.
+            std::mem::swap(effects, &mut self.effects);
+        } else {
+            effects.append(&mut self.effects);
+        }
     }
 
     /// The tables.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::copy::Copy;
 use super::placement::NodeIndex;
 use super::rare::{OfObject, Rare, Waiter};
+use super::uses::Uses;
 use crate::arena::Index;
 use crate::ids::{CopyNumber, ObjectId};
 use crate::task::Output;
@@ -16,9 +17,8 @@ pub(super) struct Object {
     pub(super) id: ObjectId,
     /// The task that makes it; none of what the program put.
     pub(super) task: Option<Index>,
+    pub(super) uses: Uses,
     output: Output,
-    references: u32,
-    lineage: u32,
     /// Which copy of it counts.
     copy: Copy,
     /// Whether the exchanges it belongs to have counted it.
@@ -35,8 +35,7 @@ impl Object {
             id,
             task: Some(task),
             output: Output::default(),
-            references,
-            lineage: 0,
+            uses: Uses::new(references),
             copy: Copy::None.wanted(),
             accounted: false,
             made: false,
@@ -50,8 +49,7 @@ impl Object {
             id,
             task: None,
             output,
-            references: 1,
-            lineage: 0,
+            uses: Uses::new(1),
             copy: Copy::At { node, number, spent: false },
             accounted: false,
             made: true,
@@ -82,37 +80,6 @@ impl Object {
     /// The exchanges it belongs to have counted it.
     pub(super) fn account(&mut self) {
         self.accounted = true;
-    }
-
-    /// One reference more: its value is kept.
-    pub(super) fn reference(&mut self) {
-        self.references += 1;
-    }
-
-    /// One reference less; whether it was the last one.
-    pub(super) fn unreference(&mut self) -> bool {
-        self.references -= 1;
-        self.references == 0
-    }
-
-    /// Whether somebody needs its value.
-    pub(super) fn is_referenced(&self) -> bool {
-        self.references > 0
-    }
-
-    /// One more of those who could ask for it again: its description is kept.
-    pub(super) fn remember(&mut self) {
-        self.lineage += 1;
-    }
-
-    /// One less of those who could ask for it again.
-    pub(super) fn forget(&mut self) {
-        self.lineage -= 1;
-    }
-
-    /// Whether somebody needs it, or could ask for it again.
-    pub(super) fn is_used(&self) -> bool {
-        self.references > 0 || self.lineage > 0
     }
 
     /// Which copy of it counts.

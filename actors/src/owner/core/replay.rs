@@ -196,7 +196,7 @@ impl OwnerState {
         for index in holding.map(|(index, _)| index).collect::<Vec<_>>() {
             self.set_changed(index);
             let set = &mut self.sets[index];
-            if !set.is_referenced() {
+            if !set.uses.is_referenced() {
                 continue;
             }
             let missing: Vec<Index> = set.members.iter().copied().filter(|member| gone.contains(member)).collect();
@@ -444,7 +444,7 @@ impl OwnerState {
         if entry.task.is_some_and(being_made) {
             return true;
         }
-        let wanted = entry.output() == output && entry.is_referenced() && !self.mixes(object, maker);
+        let wanted = entry.output() == output && entry.uses.is_referenced() && !self.mixes(object, maker);
         if entry.copy().was(number) && wanted {
             let spent = entry.copy().is_spent();
             self.is_back(object, at, number, spent);
@@ -474,7 +474,7 @@ impl OwnerState {
         let replaying = matches!(entry.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            object.is_some_and(|object| object.is_referenced() && !object.is_here())
+            object.is_some_and(|object| object.uses.is_referenced() && !object.is_here())
         };
         // Only of what was complete once is it known that nothing else is to come.
         if !replaying || !counted || (0..outputs).any(missing) {

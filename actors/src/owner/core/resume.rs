@@ -183,7 +183,7 @@ impl OwnerState {
     pub(super) fn find_again(&mut self, object: Index) {
         let entry = &self.objects[object];
         let (id, bytes) = (entry.id, entry.output().bytes);
-        if entry.is_here() || !entry.was_made() || !entry.is_referenced() {
+        if entry.is_here() || !entry.was_made() || !entry.uses.is_referenced() {
             return;
         }
         let made = self.resumed.outputs.get(&id).filter(|made| !self.mixes(object, Some(made.by)));

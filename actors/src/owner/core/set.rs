@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::exchange::Ledger;
 use super::placement::NodeIndex;
+use super::uses::Uses;
 use crate::arena::Index;
 use crate::ids::SetId;
 use crate::task::{Exchange, JobError};
@@ -15,8 +16,7 @@ use crate::task::{Exchange, JobError};
 pub(super) struct Set {
     pub(super) id: SetId,
     pub(super) members: Box<[Index]>,
-    references: u32,
-    lineage: u32,
+    pub(super) uses: Uses,
     missing: u32,
     /// Whether all missing members have been asked for.
     asked: bool,
@@ -46,8 +46,7 @@ impl Set {
         Self {
             id,
             members,
-            references: 1,
-            lineage: 0,
+            uses: Uses::new(1),
             missing: 0,
             asked: true,
             ledger,
@@ -57,39 +56,9 @@ impl Set {
         }
     }
 
-    /// One reference more; whether it is the first one.
-    pub(super) fn reference(&mut self) -> bool {
-        self.references += 1;
-        self.references == 1
-    }
-
-    /// One reference less; whether it was the last one: then nobody waits for its members any more.
-    pub(super) fn unreference(&mut self) -> bool {
-        self.references -= 1;
-        if self.references == 0 {
-            self.missing = 0;
-        }
-        self.references == 0
-    }
-
-    /// Whether somebody needs its members.
-    pub(super) fn is_referenced(&self) -> bool {
-        self.references > 0
-    }
-
-    /// One more of those who could ask for its members again.
-    pub(super) fn remember(&mut self) {
-        self.lineage += 1;
-    }
-
-    /// One less of those who could ask for its members again.
-    pub(super) fn forget(&mut self) {
-        self.lineage -= 1;
-    }
-
-    /// Whether somebody needs it, or could ask for it again.
-    pub(super) fn is_used(&self) -> bool {
-        self.references > 0 || self.lineage > 0
+    /// Nobody waits for its members any more.
+    pub(super) fn lacks_nothing(&mut self) {
+        self.missing = 0;
     }
 
     /// Whether all members are there.

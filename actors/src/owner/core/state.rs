@@ -134,12 +134,12 @@ impl OwnerState {
         }
         if self.is_stream(task) {
             if let Some(marker) = self.object_of(marker(id)) {
-                self.objects[marker].reference();
+                self.objects[marker].uses.reference();
             }
         } else {
             for index in 0..outputs {
                 if let Some(object) = self.object_of(id.output(index)) {
-                    self.objects[object].reference();
+                    self.objects[object].uses.reference();
                 }
             }
         }
@@ -182,13 +182,13 @@ impl OwnerState {
         match self.object_of(object) {
             // The same content was put before, and is there still.
             Some(known) if self.objects[known].is_here() => {
-                self.objects[known].reference();
+                self.objects[known].uses.reference();
                 if output.bytes > 0 {
                     self.free_copy(known, at, number);
                 }
             }
             Some(known) => {
-                self.objects[known].reference();
+                self.objects[known].uses.reference();
                 self.objects[known].made(output);
                 self.exists(known, at, number, false);
             }
@@ -239,7 +239,7 @@ impl OwnerState {
         }
         for index in 0..outputs {
             if let Some(object) = self.object_of(id.output(index)) {
-                self.objects[object].reference();
+                self.objects[object].uses.reference();
                 self.find_again(object);
                 self.effects.push(Effect::Streamed { tracker, item: Ok(Some(id.output(index))) });
             }
@@ -274,8 +274,8 @@ impl OwnerState {
         self.by_set.insert(id, set);
         for position in 0..members.len() {
             let member = self.sets[set].members[position];
-            self.objects[member].reference();
-            self.objects[member].remember();
+            self.objects[member].uses.reference();
+            self.objects[member].uses.remember();
             if self.objects[member].is_here() {
                 self.enter(set, member);
                 continue;
