@@ -244,9 +244,9 @@ impl Runner {
     async fn contend(mut self, base: u64, left: oneshot::Receiver<()>) {
         let (post, clock) = (self.parts.post.clone(), self.parts.post.clock().clone());
         let me = (post.node(), post.incarnation());
-        let heard = self.parts.link.epoch();
+        let (mut left, mut epochs) = (left.fuse(), self.parts.link.epochs());
+        let heard = *epochs.borrow_and_update();
         let mut core = CampaignCore::new(me, self.parts.subjects.cluster(), base, heard, clock.now());
-        let (mut left, mut heard) = (left.fuse(), self.parts.link.changes());
         while !core.is_over() {
             let wait = core.next_wakeup().map(|at| at.saturating_sub(clock.now()));
             let event = tokio::select! {
@@ -256,7 +256,7 @@ impl Runner {
                     self.asked = None;
                     event
                 }
-                Ok(()) = heard.changed() => CampaignEvent::Heard(self.parts.link.epoch()),
+                Ok(()) = epochs.changed() => CampaignEvent::Heard(*epochs.borrow_and_update()),
                 () = sleep(wait.unwrap_or_default()), if wait.is_some() => CampaignEvent::Tick,
             };
             core.on(event, clock.now());
@@ -270,11 +270,11 @@ impl Runner {
 
     async fn reign_alone(mut self, left: oneshot::Receiver<()>) {
         let mut core = UnopposedCore::new(self.parts.post.node());
-        let (mut left, mut heard) = (left.fuse(), self.parts.link.changes());
+        let (mut left, mut epochs) = (left.fuse(), self.parts.link.epochs());
         loop {
-            let followed = heard.borrow_and_update().clone();
+            let (heard, followed) = (*epochs.borrow_and_update(), self.parts.link.reign());
             let (members, unix_ms) = (self.parts.directory.members(), self.parts.post.clock().unix_ms());
-            core.on(followed.as_ref(), self.parts.link.epoch(), &members, unix_ms);
+            core.on(followed.as_ref(), heard, &members, unix_ms);
             for effect in core.effects() {
                 self.perform(effect).await;
             }
@@ -283,7 +283,7 @@ impl Runner {
             }
             tokio::select! {
                 _ = &mut left => return,
-                _ = heard.changed() => {}
+                _ = epochs.changed() => {}
             }
         }
     }

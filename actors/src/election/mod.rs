@@ -23,6 +23,7 @@
 //! # Who reigns
 //! Everybody learns it from heartbeats: each says whom its sender follows
 //! ([`Beat::reign`](crate::protocol::membership::Beat::reign)), and the highest epoch counts. Clients ask `ctl.scheduler.where`. A
+//! heartbeat tells the highest epoch, too, of which its sender has heard ([`Beat::epoch`](crate::protocol::membership::Beat::epoch)). A
 //! Scheduler that hears of a higher epoch than its own stops acting until a write tells that the lease is still its own (the
 //! key-value store was lost and has begun anew, say); then it reigns under an epoch that is higher still.
 //!

@@ -170,7 +170,7 @@ impl Claimant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::NodeId;
+    use crate::ids::{Epoch, NodeId};
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -195,6 +195,7 @@ mod tests {
             data_address: String::new(),
             stopping: false,
             reign: None,
+            epoch: Epoch(0),
             zombies: Vec::new(),
         }
     }

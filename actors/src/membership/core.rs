@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::state::{Effect, MembershipEvent, State};
 use crate::event::NodeState;
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::membership::{Health, Member};
 use crate::protocol::scheduler::Reign;
 use crate::scheduler::SchedulerEvent;
@@ -65,6 +65,8 @@ pub(crate) enum MembershipEffect {
     Gate(bool),
     /// A node follows this Scheduler, as it says.
     Follows(NodeId, Reign),
+    /// A node has heard of this epoch, and does not follow its Scheduler.
+    Heard(Epoch),
     /// This life is over: the next one begins.
     Renew(Renewal),
     /// The node must end.
@@ -152,6 +154,7 @@ impl MembershipCore {
                 MembershipEffect::Renew(Renewal { told_by, state: self.state.clone() })
             }
             Effect::Follows { node, reign } => MembershipEffect::Follows(node, reign),
+            Effect::Heard { epoch } => MembershipEffect::Heard(epoch),
             Effect::Impostor { incarnation } => {
                 let reason = format!(
                     "the name {} is taken: another process, of incarnation {}, has it since this one was frozen or cut off",

@@ -23,6 +23,7 @@ fn said(effect: &MembershipEffect) -> String {
         MembershipEffect::Probe(node, ..) => format!("probes {node}"),
         MembershipEffect::Gate(open) => format!("gate open: {open}"),
         MembershipEffect::Follows(node, reign) => format!("{node} follows {}", reign.node),
+        MembershipEffect::Heard(epoch) => format!("heard of {}", epoch.0),
         MembershipEffect::Renew(renewal) => format!("renewed by {}", renewal.told_by),
         MembershipEffect::Fail(fatal) => format!("fails: {}", &fatal.reason[..24]),
     }

@@ -12,7 +12,7 @@
 //! | beat of a dead incarnation                        | dead still                      | told in the next own beat       |
 //! | beat of a newer incarnation                       | alive, the older one is over    | `Changed`                       |
 //! | beat of an older incarnation, repeated beat       | as before                       | counted                         |
-//! | beat later than all of its node before            | as above                        | `Follows` whom it says          |
+//! | beat later than all of its node before            | as above                        | `Follows` whom it says; `Heard` |
 //! | last beat (`stopping`)                            | left                            | `Changed`                       |
 //! | nobody heard, own echo neither, for 3 s           | the bus is down; nobody dead    | `BusSilent`, `Fence`            |
 //! | others heard, own echo not, for 3 s               | the others do not hear us       | `Fence`                         |
@@ -23,7 +23,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::membership::{Beat, Figures, Health, Member, ZOMBIES_MAX, is_over};
 use crate::protocol::scheduler::Reign;
 
@@ -165,6 +165,11 @@ pub enum Effect {
         node: NodeId,
         /// Whom.
         reign: Reign,
+    },
+    /// A node has heard of a higher epoch than that of the Scheduler that it follows, if it follows any.
+    Heard {
+        /// The highest one that it has heard of.
+        epoch: Epoch,
     },
     /// Another process beats under this node's name with a later incarnation: this one must end.
     Impostor {
@@ -561,10 +566,13 @@ impl State {
     }
 }
 
-/// Tells whom the sender of a new beat follows.
+/// Tells whom the sender of a new beat follows, and of which epoch it has heard.
 fn follows(beat: &Beat, effects: &mut Vec<Effect>) {
     if let Some(reign) = &beat.reign {
         effects.push(Effect::Follows { node: beat.node.clone(), reign: reign.clone() });
+    }
+    if beat.epoch > beat.reign.as_ref().map_or(Epoch(0), |reign| reign.epoch) {
+        effects.push(Effect::Heard { epoch: beat.epoch });
     }
 }
 

@@ -23,6 +23,7 @@ pub(in crate::membership) fn beat(name: &str, incarnation: u64, sequence: u64) -
         data_address: String::new(),
         stopping: false,
         reign: None,
+        epoch: Epoch(0),
         zombies: Vec::new(),
     }
 }
@@ -634,4 +635,24 @@ fn whom_a_node_follows_is_heard_in_beats_that_are_new_and_in_no_other() {
         alone.on(ms(5001), says("me", 5, sequence, &other));
     }
     assert_eq!(told(&alone).iter().filter(|(name, _)| name == "me").count(), 1);
+}
+
+#[test]
+fn a_beat_tells_of_which_epoch_its_sender_has_heard_where_that_is_above_whom_it_follows() {
+    let mut alone = Alone::new();
+    let reign = Reign { epoch: Epoch(4), node: node("b") };
+    let heard = |alone: &Alone| {
+        let heard = |(_, effect): &(Duration, Effect)| match effect {
+            Effect::Heard { epoch } => Some(epoch.0),
+            _ => None,
+        };
+        alone.log.iter().filter_map(heard).collect::<Vec<_>>()
+    };
+    let beats = [(None, 0), (Some(reign.clone()), 4), (Some(reign), 5), (None, 6), (None, 6)];
+    for (sequence, (reign, epoch)) in (1..).zip(beats) {
+        let beat = Beat { reign, epoch: Epoch(epoch), ..beat("a", 1, sequence) };
+        alone.on(ms(sequence * 500), MembershipEvent::Beat(beat.clone()));
+        alone.on(ms(sequence * 500), MembershipEvent::Beat(beat));
+    }
+    assert_eq!(heard(&alone), [5, 6, 6], "whom nobody follows any more is told of, too");
 }

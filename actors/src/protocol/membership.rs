@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::scheduler::Reign;
 
 /// Everything that others can tell Membership.
@@ -39,6 +39,10 @@ pub struct Beat {
     /// The Scheduler that the sender follows; its own node where that reigns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reign: Option<Reign>,
+    /// The highest epoch that the sender has heard of, that of `reign` or a later one; zero before any. A Scheduler of a lower one that
+    /// hears of it reigns anew, above it: until then the sender follows nobody.
+    #[serde(default)]
+    pub epoch: Epoch,
     /// Incarnations that the sender holds dead and that still beat, at most [`ZOMBIES_MAX`]. Who finds itself here
     /// takes a new incarnation.
     #[serde(default)]
@@ -121,7 +125,6 @@ pub struct Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Epoch;
 
     #[test]
     fn the_largest_beat_stays_far_under_the_limit() {
@@ -146,6 +149,7 @@ mod tests {
             data_address: "x".repeat(64),
             stopping: true,
             reign: Some(Reign { epoch: Epoch(all), node: NodeId::new(&name) }),
+            epoch: Epoch(all),
             zombies: vec![zombie; ZOMBIES_MAX],
         });
         let bytes = rmp_serde::to_vec_named(&beat).unwrap();

@@ -29,8 +29,8 @@ pub struct SchedulerLink(Arc<Inner>);
 struct Inner {
     post: Post,
     reign: watch::Sender<Option<Reign>>,
-    /// The highest epoch that was heard of; it stays when a reign of this node ends. Changes with `reign` only.
-    epoch: AtomicU64,
+    /// The highest epoch that was heard of; it stays when a reign of this node ends. `reign` becomes another one while this is written.
+    epoch: watch::Sender<Epoch>,
     /// When the Scheduler's node was last heard, microseconds on the node's clock.
     heard_us: AtomicU64,
 }
@@ -47,7 +47,7 @@ impl SchedulerLink {
         Self(Arc::new(Inner {
             post,
             reign: watch::Sender::new(None),
-            epoch: AtomicU64::new(0),
+            epoch: watch::Sender::new(Epoch(0)),
             heard_us: AtomicU64::new(0),
         }))
     }
@@ -59,16 +59,26 @@ impl SchedulerLink {
 
     /// The highest epoch that was heard of; zero before any.
     pub fn epoch(&self) -> Epoch {
-        Epoch(self.0.epoch.load(Ordering::Acquire))
+        *self.0.epoch.borrow()
     }
 
-    /// Follows `reign`, if it is a later one than the one that is followed; true when it is.
+    /// Follows `reign`, if it is later than all that were heard of; true when it is.
     pub fn follow(&self, reign: &Reign) -> bool {
-        self.0.reign.send_if_modified(|known| {
-            let later = self.epoch() < reign.epoch;
+        self.raise(reign.epoch, || drop(self.0.reign.send_replace(Some(reign.clone()))))
+    }
+
+    /// Somebody has heard of this epoch: no reign below it is followed from now on that is not followed already.
+    pub fn hears(&self, epoch: Epoch) {
+        self.raise(epoch, || {});
+    }
+
+    /// Whether this is the highest epoch that was heard of; if so, it is from now on, and `then` is done.
+    fn raise(&self, epoch: Epoch, then: impl FnOnce()) -> bool {
+        self.0.epoch.send_if_modified(|known| {
+            let later = *known < epoch;
             if later {
-                self.0.epoch.store(reign.epoch.0, Ordering::Release);
-                *known = Some(reign.clone());
+                then();
+                *known = epoch;
             }
             later
         })
@@ -93,9 +103,14 @@ impl SchedulerLink {
         !heard.is_zero() && self.0.post.clock().now().saturating_sub(heard) < SPEAKS_FOR
     }
 
-    /// Told whenever another reign is followed.
+    /// Told whenever another reign is followed, or none any more.
     pub fn changes(&self) -> watch::Receiver<Option<Reign>> {
         self.0.reign.subscribe()
+    }
+
+    /// Told whenever a higher epoch was heard of, that of the reign that is followed or not.
+    pub fn epochs(&self) -> watch::Receiver<Epoch> {
+        self.0.epoch.subscribe()
     }
 
     /// Hands a message to the Scheduler.
@@ -188,6 +203,21 @@ mod tests {
         assert_eq!((link.reign(), link.epoch()), (None, Epoch(5)));
         assert!(!link.follow(&reign(5, "here")), "hearsay of what is over");
         assert!(link.follow(&reign(6, "b")));
+    }
+
+    #[test]
+    fn nobody_is_followed_below_an_epoch_that_others_have_heard_of_and_who_watches_is_told_of_it() {
+        let (_, link) = link();
+        link.follow(&reign(3, "a"));
+        let (epochs, reigns) = (link.epochs(), link.changes());
+        link.hears(Epoch(3));
+        assert!(!epochs.has_changed().unwrap(), "known");
+        link.hears(Epoch(5));
+        assert!(epochs.has_changed().unwrap(), "a Scheduler of a lower epoch reigns anew");
+        assert!(!reigns.has_changed().unwrap(), "it is followed until then");
+        assert_eq!((link.reign(), link.epoch()), (Some(reign(3, "a")), Epoch(5)));
+        assert!(!link.follow(&reign(4, "b")));
+        assert!(link.follow(&reign(6, "a")));
     }
 
     #[test]

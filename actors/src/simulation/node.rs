@@ -25,7 +25,7 @@ use crate::protocol::host::HostMsg;
 use crate::protocol::membership::Beat;
 use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
 
-use crate::ids::{Incarnation, JobId, NodeId};
+use crate::ids::{Epoch, Incarnation, JobId, NodeId};
 use crate::membership::{MembershipCore, MembershipEvent, MembershipOptions, Renewal, State};
 use crate::node::registered::{REGISTER_EVERY, registration};
 use crate::node_manager::NodeEvent;
@@ -103,6 +103,7 @@ pub(super) struct Life {
     pub(super) manager: Manager,
     hosting: Hosting,
     reigns: watch::Receiver<Option<Reign>>,
+    epochs: watch::Receiver<Epoch>,
     pub(super) asked: BTreeMap<u64, Who>,
 }
 
@@ -412,17 +413,28 @@ impl Process {
         registration(another, &spec, &self.over).into_iter().for_each(|message| cx.tell_scheduler(message));
     }
 
-    /// What follows from what was handled: another reign is followed; the Owner has ended.
+    /// Another reign is followed, or none.
+    fn follow_another(&mut self, known: bool, around: &mut Around<'_>, done: &mut Done) {
+        if known {
+            self.register(true, around, done);
+        }
+        self.tell_owner(OwnerEvent::NewEpoch, around, done);
+        if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
+            self.list(around, done);
+        }
+    }
+
+    /// What follows from what was handled: another reign is followed, or a higher epoch was heard of; the Owner has ended.
     fn settle(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        while self.life.reigns.has_changed().unwrap_or(false) {
-            let known = self.life.reigns.borrow_and_update().is_some();
-            if known {
-                self.register(true, around, done);
-            }
-            self.tell_owner(OwnerEvent::NewEpoch, around, done);
-            self.campaign(CampaignEvent::Heard(self.link.epoch()), around, done);
-            if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
-                self.list(around, done);
+        loop {
+            if self.life.epochs.has_changed().unwrap_or(false) {
+                let epoch = *self.life.epochs.borrow_and_update();
+                self.campaign(CampaignEvent::Heard(epoch), around, done);
+            } else if self.life.reigns.has_changed().unwrap_or(false) {
+                let known = self.life.reigns.borrow_and_update().is_some();
+                self.follow_another(known, around, done);
+            } else {
+                break;
             }
         }
         let Hosting::Runs(owner) = &mut self.life.hosting else { return };
@@ -476,6 +488,7 @@ impl Life {
             manager,
             hosting: Hosting::No,
             reigns: link.changes(),
+            epochs: link.epochs(),
             asked: BTreeMap::new(),
         }
     }

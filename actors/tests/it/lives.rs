@@ -136,6 +136,7 @@ async fn words_of_a_life_that_is_over_are_dropped_whomever_they_are_for() {
         data_address: String::new(),
         stopping: false,
         reign: None,
+        epoch: Epoch(0),
         zombies: Vec::new(),
     };
     let mut heard = target.changes();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_actors::client::{Client, ClientError, ClientOptions};
-use exobus_actors::ids::{Incarnation, JobId, NodeId};
+use exobus_actors::ids::{Epoch, Incarnation, JobId, NodeId};
 use exobus_actors::node::Node;
 use exobus_actors::protocol::host::HostMsg;
 use exobus_actors::protocol::membership::{Beat, Figures, MembershipMsg};
@@ -69,6 +69,7 @@ fn beat(node: &str, incarnation: Incarnation) -> Beat {
         data_address: String::new(),
         stopping: false,
         reign: None,
+        epoch: Epoch(0),
         zombies: Vec::new(),
     }
 }

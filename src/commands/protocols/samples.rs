@@ -356,6 +356,7 @@ fn membership() -> Vec<MembershipMsg> {
         data_address: "127.0.0.1:7400".into(),
         stopping: false,
         reign: Some(Reign { epoch: Epoch(17), node: node() }),
+        epoch: Epoch(17),
         zombies: Vec::new(),
     };
     vec![MembershipMsg::Beat(beat)]

@@ -76,6 +76,7 @@ impl Process {
                     data_address: around.name.to_string(),
                     stopping,
                     reign: self.link.reign(),
+                    epoch: self.link.epoch(),
                     zombies,
                 }),
                 MembershipEffect::Meet(node, incarnation) => {
@@ -96,6 +97,7 @@ impl Process {
                     self.fenced = !open;
                 }
                 MembershipEffect::Follows(node, reign) => self.link.heard(&node, &reign),
+                MembershipEffect::Heard(epoch) => self.link.hears(epoch),
                 MembershipEffect::Renew(renewal) => {
                     cx.note(|| format!("was declared dead by {}: another life begins", renewal.told_by));
                     done.renew = Some(renewal);

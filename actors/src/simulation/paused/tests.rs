@@ -17,7 +17,7 @@ use crate::election::Ground;
 use crate::event::{Event, EventKind};
 use crate::futures::Futures;
 use crate::host::NodeParts;
-use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
+use crate::ids::{Epoch, Incarnation, JobId, JobSecret, NodeId};
 use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Opened};
 use crate::joining::ClusterOptions;
 use crate::membership::MembershipOptions;
@@ -252,6 +252,42 @@ async fn joined(seat: &Seat) -> NodeParts {
 }
 
 /// The next life has said nothing yet. An Owner may have asked it what it holds, since the Scheduler lends it.
+/// Such a node beats once, follows nobody and has heard of this epoch; a second passes.
+async fn beats(setup: &Setup, node: &NodeId, incarnation: Incarnation, epoch: Epoch) {
+    let beat = Beat {
+        node: node.clone(),
+        incarnation,
+        sequence: 1,
+        figures: Default::default(),
+        data_address: String::new(),
+        stopping: false,
+        reign: None,
+        epoch,
+        zombies: Vec::new(),
+    };
+    let subject = setup.subjects.node(node.as_str(), "beat").unwrap();
+    let beat = setup.bus.credentials().seal(&subject, &MembershipMsg::Beat(beat)).unwrap();
+    setup.bus.publish(subject, Message::new(beat)).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+}
+
+/// The epochs of servers that were emptied begin anew, and may begin below those of before.
+#[test]
+fn a_scheduler_reigns_anew_above_the_epoch_of_which_a_node_has_heard_that_follows_nobody() {
+    in_a_world(async {
+        let (setup, mut dice) = (setup(1), Dice::new(7));
+        let mut seat = Seat::new(0, 1);
+        assert!(seat.start(&setup, &mut dice));
+        let link = joined(&seat).await.scheduler;
+        let before = link.epoch();
+        let above = Epoch(before.0 + 1000);
+        beats(&setup, &NodeId::new("follows-nobody"), Incarnation(1), above).await;
+        let reign = link.reign().expect("the only candidate reigns");
+        assert!(reign.epoch > above, "{reign:?}, and before {before:?}");
+        seat.kill().await;
+    });
+}
+
 #[test]
 fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its_next_life() {
     in_a_world(async {
@@ -262,20 +298,7 @@ fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its
         let (mut resets, goes) = (joined(&seats[0]).await.directory.resets(), joined(&seats[1]).await.post);
         seats[1].kill().await;
         let (node, incarnation) = (goes.node().clone(), Incarnation(goes.incarnation().0 + 1));
-        let beat = Beat {
-            node: node.clone(),
-            incarnation,
-            sequence: 1,
-            figures: Default::default(),
-            data_address: String::new(),
-            stopping: false,
-            reign: None,
-            zombies: Vec::new(),
-        };
-        let subject = setup.subjects.node(node.as_str(), "beat").unwrap();
-        let beat = setup.bus.credentials().seal(&subject, &MembershipMsg::Beat(beat)).unwrap();
-        setup.bus.publish(subject, Message::new(beat)).await.unwrap();
-        sleep(Duration::from_secs(1)).await;
+        beats(&setup, &node, incarnation, Epoch(0)).await;
         assert_eq!(resets.try_recv(), Ok((node, incarnation)));
         seats[0].kill().await;
     });
