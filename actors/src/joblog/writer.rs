@@ -1,5 +1,6 @@
 //! Writing a log: one append at a time, of everything that gathered meanwhile.
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ const RECORD_BYTES: usize = codec::SIZE_BYTES_MAX / 2;
 /// What an entry takes beside its values, about.
 const ENTRY_BYTES: usize = 128;
 /// So many bytes may wait. More gather only where the bus stands still for long while tasks complete.
-const WAITING_BYTES_MAX: usize = 64 << 20;
+const WAITING_BYTES_MAX: u64 = 64 << 20;
 /// Pause before an append that the bus could not take is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 /// For so long it is waited for streams that are lost to be made anew, as candidates for Scheduler do
@@ -70,7 +71,7 @@ impl JobLog {
             head,
             queue,
             bytes: bytes.clone(),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             settled: 0,
             whole: true,
             look: look.clone(),
@@ -113,7 +114,7 @@ struct Writer {
     /// Of what is in it, and what waits.
     bytes: Arc<AtomicU64>,
     /// Taken from the queue, and not in a record yet.
-    waiting: Vec<Entry>,
+    waiting: VecDeque<Entry>,
     /// How many entries nothing waits for any more.
     settled: u64,
     /// Whether all that was noted is in the log. Else no more goes in than how the job ends.
@@ -149,7 +150,7 @@ impl Writer {
                 () = self.look.notified() => self.look().await?,
                 entry = self.queue.recv() => {
                     let Some(entry) = entry else { return Ok(()) };
-                    self.waiting.push(entry);
+                    self.waiting.push_back(entry);
                     if self.write_waiting(news).await? {
                         return Ok(());
                     }
@@ -186,9 +187,9 @@ impl Writer {
     /// Takes what is in the queue.
     fn gather(&mut self) {
         while let Ok(entry) = self.queue.try_recv() {
-            self.waiting.push(entry);
+            self.waiting.push_back(entry);
         }
-        let bytes: usize = self.waiting.iter().map(bytes_of).sum();
+        let bytes = self.bytes.load(Ordering::Relaxed);
         if self.whole && bytes > WAITING_BYTES_MAX {
             warn!(job_id = %self.job, bytes, "too much waits to be logged; {GOES_ON}");
             self.whole = false;
@@ -212,7 +213,7 @@ impl Writer {
     /// was emptied.
     async fn write(&mut self, entries: usize) -> Result<bool, TakenOver> {
         let goes_in = |entry: &&Entry| self.whole || matches!(entry, Entry::End(_));
-        let record: Vec<_> = self.waiting[..entries].iter().filter(goes_in).collect();
+        let record: Vec<_> = self.waiting.iter().take(entries).filter(goes_in).collect();
         if record.is_empty() {
             return Ok(true);
         }
