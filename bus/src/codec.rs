@@ -73,7 +73,7 @@ pub enum CodecError {
 /// # Errors
 /// `TooLarge` and `TooDeep` as the receiver would say; `Encode` when `serde` cannot write it.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
-    let mut bytes = Vec::with_capacity(128);
+    let mut bytes = Vec::with_capacity(256);
     bytes.push(FORMAT_VERSION);
     value.serialize(&mut rmp_serde::Serializer::new(&mut bytes).with_struct_map())?;
     check(&bytes)?;
@@ -95,7 +95,7 @@ pub fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecErro
 /// # Errors
 /// As [`encode`].
 pub fn encode_checked<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
-    let mut bytes = encode(value)?.to_vec();
+    let mut bytes = Vec::from(encode(value)?);
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     Ok(bytes.into())
 }

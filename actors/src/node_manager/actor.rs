@@ -8,13 +8,14 @@ mod copies_tests;
 pub(super) mod test_world;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use exobus_store::{Clock, Store};
+use hashbrown::HashMap;
 use tracing::{debug, warn};
 
 use self::counting::Counted;

@@ -8,9 +8,11 @@ mod effect;
 mod ending;
 mod saying;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use hashbrown::HashMap;
 
 pub(crate) use self::effect::{Completed, Listeners, NodeEffect};
 use super::event::{NodeEvent, NodeTimer, StagingDone};

@@ -3,7 +3,7 @@
 //! An attempt names the version of a set that it means. Where that is not known here, the attempt fails as one whose arguments are lost, and the
 //! Owner is asked (`SetUnknown`); where a copy is not there any more, fetching it fails, and the Owner makes it again.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::ids::{CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId};
 use crate::protocol::copies::{LocatedObjects, Whereabouts};

@@ -1,6 +1,8 @@
 //! Which task is staged next, and which is handed to an executor. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
 
 use crate::ids::{Attempt, JobId, TaskId};
 use crate::task::Resources;

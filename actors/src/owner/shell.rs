@@ -1,10 +1,10 @@
 //! The Owner's shell: it feeds the [core](super::core) with events and does what comes of them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_store::{Clock, Store, WriterOptions};
+use hashbrown::HashMap;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 

@@ -7,7 +7,7 @@
 //! - [`REJECTED`]: job and task, then the reason as UTF-8.
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use exobus_bus::session::{Endpoint, SessionError};
 use exobus_bus::{Refusals, Role, Speaker, codec};
 use exobus_store::Clock;
+use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

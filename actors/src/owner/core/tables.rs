@@ -1,9 +1,9 @@
 //! The tables of a job: what is known of its tasks, objects, sets, options and nodes, and how each is found.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashSet, HashTable};
 
 use super::exchange::Ledger;
 use super::object::Object;
