@@ -23,7 +23,7 @@ pub(crate) async fn open_durable<T>(
     let no_streams_before = Instant::now() + STREAMS_DEADLINE.min(deadline);
     loop {
         match open().await {
-            Err(error) if error.is_retryable() => {
+            Err(error) if error.may_heal() => {
                 // Nobody there to answer may also mean: not yet.
                 let patience = if no_streams(&error) { no_streams_before } else { end };
                 if Instant::now() < patience {

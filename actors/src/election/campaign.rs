@@ -7,7 +7,7 @@ use exobus_bus::{Bus, BusError, Refusals, Subjects, SubscribeOptions};
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use serde::Serialize;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 use twox_hash::XxHash3_64;
 
@@ -57,47 +57,26 @@ impl Keys {
         })
     }
 
-    /// Opens everything that a cluster keeps on its servers, and makes what is not there: first what proves the nodes' token. `Ok(Err(_))`:
-    /// they keep nothing for us. `anew`: in a cluster that had it before.
+    /// Opens everything that a cluster keeps on its servers, and makes what is not there: first what proves the nodes' token. Where they are
+    /// emptied after a part of it was opened, all of it is opened again. `Ok(Err(_))`: they keep nothing for us. `anew`: in a cluster that
+    /// had it before.
     async fn open(
         bus: &Bus,
         subjects: &Subjects,
         anew: bool,
         deadline: Duration,
     ) -> Result<Result<Self, BusError>, BusError> {
-        let end = Instant::now() + deadline;
-        loop {
-            match Self::open_once(bus, subjects, anew, deadline).await {
-                // They were emptied after a part of it was opened.
-                Err(error @ BusError::StreamMissing { .. }) if Instant::now() < end => {
-                    debug!(%error, "what was opened is gone again");
-                    sleep(LOOK_EVERY).await;
-                }
-                other => return other,
-            }
-        }
-    }
-
-    async fn open_once(
-        bus: &Bus,
-        subjects: &Subjects,
-        anew: bool,
-        deadline: Duration,
-    ) -> Result<Result<Self, BusError>, BusError> {
         let config = Self::config(subjects)?;
-        let open = async || Ok((Names::make(bus, subjects, anew).await?, Kv::open(bus, &config).await?));
-        let (names, kv) = match open_durable(deadline, open).await? {
-            Ok(opened) => opened,
-            Err(none) => return Ok(Err(none)),
+        let open = async || {
+            let names = Names::make(bus, subjects, anew).await?;
+            let kv = Kv::open(bus, &config).await?;
+            let base = match JobLogs::open(bus, subjects, anew, deadline).await? {
+                Some(logs) => epochs_of(&logs.identity().await?),
+                None => 0,
+            };
+            Ok(Self { kv, base, names })
         };
-        let base = match JobLogs::open(bus, subjects, anew, deadline).await? {
-            Some(logs) => match open_durable(deadline, async || logs.identity().await).await? {
-                Ok(identity) => epochs_of(&identity),
-                Err(none) => return Ok(Err(none)),
-            },
-            None => 0,
-        };
-        Ok(Ok(Self { kv, base, names }))
+        open_durable(deadline, open).await
     }
 
     /// Whether others are there, and the servers have nothing: they were emptied. That is not for who has just come to say, so it waits a

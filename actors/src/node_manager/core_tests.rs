@@ -262,6 +262,42 @@ fn a_cancelled_attempt_that_has_not_started_is_gone() {
 }
 
 #[test]
+fn an_attempt_is_recalled_wherever_it_is_unless_an_executor_has_begun_it() {
+    let mut world = World::new();
+    world.runs(spec(1));
+    assert_eq!(world.run(spec(2)), ["hand 2"]);
+    assert_eq!(world.run(spec(3)), [""; 0], "ready, and there is no executor for it");
+    let reads = |task| TaskSpec { args: vec![object_arg(7, "there")], ..spec(task) };
+    assert_eq!(world.run(reads(4)), ["stage 4: 7"]);
+    assert_eq!(world.run(reads(5)), ["stage 5: 7"]);
+    assert_eq!(world.run(reads(6)), [""; 0], "queued");
+    let recall = || NodeMsg::Recall { job: JOB, tasks: (1..=7).map(|task| (key(task).1, key(task).2)).collect() };
+    let recalled: Vec<_> = (2..=6).map(|task| format!("tell a: {task} is recalled")).collect();
+    assert_eq!(world.on(recall()), recalled);
+    assert!(!world.handed[&key(2)].start(world.now), "no executor starts it");
+    assert_eq!(world.core.counts().attempts, 1, "the one that has begun runs on");
+    assert_eq!(world.on(recall()), [""; 0]);
+    let staged = NodeEvent::Staged(StagingDone { key: key(4), outcome: Ok(((), Waits::default())) });
+    assert_eq!(world.on(staged), [""; 0], "its arguments come in vain");
+    assert_eq!(world.finished(1, Ok(vec![])), ["tell a: 1 is completed, 0 values and []"]);
+    for task in 7..=8 {
+        assert_eq!(world.run(spec(task)), [format!("hand {task}")], "all executors are free again");
+    }
+}
+
+#[test]
+fn with_an_incarnation_of_a_node_its_attempts_end_whether_they_have_begun_or_not() {
+    let mut world = World::new();
+    world.runs(spec(1));
+    assert_eq!(world.run(spec(2)), ["hand 2"]);
+    world.core.end();
+    assert!(world.handed[&key(1)].is_cancelled(), "it is asked to stop");
+    assert!(!world.handed[&key(2)].start(world.now), "no executor starts it");
+    assert!(!world.handed[&key(2)].is_cancelled(), "nobody is to look");
+    assert!(world.core.effects().is_empty(), "its Owner hears that the incarnation is over");
+}
+
+#[test]
 fn an_inventory_takes_back_all_attempts_before_it_is_told() {
     let mut world = World::new();
     world.runs(spec(1));

@@ -66,7 +66,7 @@ impl Flags {
     }
 
     /// Whether it was asked to stop.
-    #[cfg(feature = "simulation")]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
