@@ -170,6 +170,17 @@ fn a_write_whose_answer_is_lost_is_looked_after_before_the_next() {
 }
 
 #[test]
+fn a_lease_that_is_found_to_be_held_lasts_no_longer_for_that() {
+    let mut world = Alone::reigning();
+    world.on(400, Event::Tick);
+    world.answer(600, Answer::Lost);
+    assert_eq!(world.on(850, Event::Tick), [Effect::Look]);
+    assert_eq!(world.answer(860, Answer::Ours(8)), [Effect::Update(8)]);
+    assert_eq!(world.state.next_wakeup(), Some(ms(1500)), "when it was written is not known");
+    assert_eq!(world.on(1500, Event::Tick), [Effect::StepDown(Why::RanOut)]);
+}
+
+#[test]
 fn a_lost_answer_to_the_first_write_makes_nobody_reign_before_a_second_one_is_answered() {
     let mut world = Alone::new();
     world.on(0, Event::Tick);

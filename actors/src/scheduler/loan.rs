@@ -190,6 +190,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lent_ends_with_its_loan_though_nobody_has_taken_it_back() {
+        let (need, end) = (Resources::cpu(1000), Duration::from_secs(9));
+        let mut loan = Loan::new(LeaseId(1), Incarnation(1));
+        assert!(loan.grow(&slots(need.clone(), 2), &mut Resources::cpu(2000), end));
+        let version = loan.version;
+        assert!(!loan.run_out(end - Duration::from_millis(1), false) && loan.held() == Resources::cpu(2000));
+        assert!(loan.run_out(end, false), "both are free");
+        assert!(loan.is_over() && loan.held() == Resources::default());
+        assert!(loan.version > version, "a report of before says nothing of it");
+    }
+
+    #[test]
     fn what_a_silent_owner_had_in_use_is_not_kept_of_what_it_is_lent_later() {
         let (gpu, cpu) = (Resources::default().with("gpu", 1000), Resources::cpu(1000));
         let mut free = cpu.clone().with("gpu", 1000);

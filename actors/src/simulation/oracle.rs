@@ -87,6 +87,11 @@ impl Oracle {
         self.epochs.insert(epoch);
     }
 
+    /// A Scheduler tells an Owner something after its time is over.
+    pub(super) fn lends_late(&mut self, node: &NodeId) {
+        self.found(|| format!("the Scheduler of {node} tells an Owner something after its time"));
+    }
+
     /// The Owner of a run keeps to leases of this epoch.
     pub(super) fn leased(&mut self, run: u32, epoch: Epoch) {
         let obeyed = self.obeyed.entry(run).or_default();

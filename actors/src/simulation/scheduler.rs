@@ -64,7 +64,12 @@ impl Scheduler {
     fn perform(&mut self, cx: &mut Cx<'_>) {
         for effect in self.core.effects() {
             match effect {
-                SchedulerEffect::TellOwner(_, node, message) => cx.send(&node, Message::Owner(message)),
+                SchedulerEffect::TellOwner(_, node, message) => {
+                    if self.core.acting(cx.now).is_none() {
+                        cx.oracle.lends_late(cx.me);
+                    }
+                    cx.send(&node, Message::Owner(message));
+                }
                 SchedulerEffect::TellNode(_, node, message) => {
                     if let NodeMsg::EndJob { .. } = message {
                         cx.note(|| format!("{node} has something of the job, which is over"));

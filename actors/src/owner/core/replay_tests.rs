@@ -305,6 +305,30 @@ fn what_was_read_in_part_by_who_runs_again_is_not_taken_back_but_made_again() {
 }
 
 #[test]
+fn a_copy_of_which_a_part_was_freed_is_not_whole_for_having_been_away() {
+    let mut world = World::new(&[("a", 1), ("b", 1), ("c", 1)]);
+    let map = world.submit_with("map", &[], at("a"));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    let set = SetId::of(&[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], Some(exchange(1)));
+    let first = world.submit_with("first", &[part(set, 0)], at("b"));
+    world.complete_with(first, &[output(8, 1)], &[read(4)]);
+    assert_eq!(world.freed_parts, [(node("a"), set, Parts::one(0))]);
+    world.crash(&node("a"), true);
+    let second = world.submit_with("second", &[part(set, 1)], at("c"));
+    assert!(world.runs(map));
+    world.restart(&node("a"));
+    assert!(world.runs(second) && !world.runs(map), "it has the part that the second reads");
+    world.crash(&node("b"), false);
+    world.owner.track(first.output(0), 1);
+    world.settle();
+    assert!(world.runs(map) && !world.runs(first), "it lacks the part that the first has read, and reads again");
+    world.complete_with(map, &[output(100, 10)], &[]);
+    world.complete_with(first, &[output(8, 1)], &[read(4)]);
+    assert_eq!((world.failed.clone(), world.resolved.get(&1)), (None, Some(&Ok(()))));
+}
+
+#[test]
 fn what_a_stream_has_announced_and_is_lost_before_it_ends_is_made_by_another_attempt() {
     let mut world = World::new(&[("a", 1), ("b", 2)]);
     let task = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("b") });
