@@ -132,6 +132,20 @@ async fn a_job_that_has_nothing_to_note_stands_in_each_log_that_is_made_anew_wit
     LocalSet::new().run_until(test).await;
 }
 
+/// Whoever was frozen between opening the log and beginning may get nothing to do, and so have nothing to write, for ever.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_nothing_to_note_hears_of_a_later_one_within_a_bound() {
+    let test = async {
+        let world = World::new().await;
+        sleep(NOTED_WITHIN).await;
+        assert!(world.news.borrow().is_empty(), "it is the last one");
+        World::runs(&world.logs, "b").await;
+        sleep(NOTED_WITHIN).await;
+        assert_eq!(*world.news.borrow(), [LogNews::TakenOver]);
+    };
+    LocalSet::new().run_until(test).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_log_that_cannot_be_begun_anew_at_once_is_begun_later() {
     let test = async {

@@ -19,7 +19,8 @@
 //! # Promises
 //! - Any prefix of a log is a log: a tail that was lost costs the work that it told of, nothing else.
 //! - One Owner writes. Each append names the record that it takes for the last one; who opens a log appends that a run begins,
-//!   and from then on appends of an earlier run are refused: it was [taken over](LogNews::TakenOver), and ends without a word.
+//!   and from then on appends of an earlier run are refused: it was [taken over](LogNews::TakenOver), and ends without a word. One that
+//!   has nothing to append looks for that, too, with each new Scheduler and every 10 s.
 //! - The job of an Owner that lives stands in the log that there is, whether or not it has something to note: a server that was emptied
 //!   takes over nothing, its streams are made anew with another identity, and the Writer looks for that with each new Scheduler and
 //!   every 10 s, besides when an append is refused. It begins the log of the job anew there, with no more than that it runs, and in the

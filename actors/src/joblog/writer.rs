@@ -280,12 +280,18 @@ impl Writer {
         }
     }
 
-    /// Looks whether the log is there still, whether or not there is something to write: as long as the Owner lives, its job stands in
-    /// the log that there is.
+    /// Looks whether the log is there still, and this run's, whether or not there is something to write: as long as the Owner lives, its
+    /// job stands in the log that there is; and one that has nothing to write hears of a later run, too.
     async fn look(&mut self) -> Result<(), TakenOver> {
         self.look_at = Instant::now() + LOOK_EVERY;
         let failed = match self.logs.identity().await {
-            Ok(identity) if identity == self.head.last.identity => None,
+            Ok(identity) if identity == self.head.last.identity => {
+                match self.logs.is_last(self.job, &self.head.last).await {
+                    Ok(true) => None,
+                    Ok(false) => return Err(TakenOver),
+                    Err(error) => Some(error),
+                }
+            }
             Ok(identity) => self.begin_anew(identity).await?.err(),
             Err(error) => Some(error.into()),
         };

@@ -44,8 +44,13 @@ pub(super) enum Timer {
     Scheduler(SchedulerEvent),
     Register,
     Manager(NodeTimer),
+    /// The NodeManager is not busy any more.
+    ManagerIsFree,
     Owner(OwnerTimer),
+    /// The Owner is not busy any more.
+    OwnerIsFree,
     LogAgain,
+    LookAtLog,
     ListAgain,
     CloseAgain,
     /// A question to the server has no answer.
@@ -61,6 +66,7 @@ pub(super) enum Who {
     Look,
     Open,
     Log,
+    LogLook,
     Close,
 }
 

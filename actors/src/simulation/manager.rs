@@ -6,6 +6,7 @@ use std::sync::Arc;
 use exobus_store::StoreStats;
 
 use super::acts::{Act, Answer, Cx, Message, Reads, Timer, Work};
+use super::mailbox::Mailbox;
 use super::store::Found;
 use crate::event::NodeFigures;
 use crate::ids::ObjectId;
@@ -30,39 +31,61 @@ fn offered() -> BTreeMap<Arc<str>, &'static Function> {
     OFFERED.iter().map(|function| (function.key().into(), function)).collect()
 }
 
-pub(super) struct Manager(NodeCore<Reads>);
+pub(super) struct Manager {
+    core: NodeCore<Reads>,
+    mailbox: Mailbox<NodeEvent<Reads>>,
+}
 
 impl Manager {
     /// One of a node with so many executors, which begins.
     pub(super) fn begin(executors: usize, cx: &mut Cx<'_>) -> Self {
         let (me, resources) = ((cx.me.clone(), cx.incarnation), Resources::cpu(executors as u64 * 1000));
-        let mut manager = Self(NodeCore::new(me, executors, resources, offered()));
-        manager.0.started();
+        let core = NodeCore::new(me, executors, resources, offered());
+        let mut manager = Self { core, mailbox: Mailbox::default() };
+        manager.core.started();
         manager.perform(cx);
         manager
     }
 
     /// The incarnation of the node is over.
     pub(super) fn end(&mut self) {
-        self.0.end();
+        self.core.end();
     }
 
     /// Whether nothing of any job is left.
     pub(super) fn is_idle(&self) -> bool {
-        let NodeCounts { attempts, sets, .. } = self.0.counts();
+        let NodeCounts { attempts, sets, .. } = self.core.counts();
         attempts + sets == 0
     }
 
+    /// Something happens.
     pub(super) fn handle(&mut self, event: NodeEvent<Reads>, cx: &mut Cx<'_>) {
-        let arguments = self.0.arguments_of(&event);
-        let at_once = arguments.and_then(|(.., arguments)| at_once(&arguments, cx));
-        self.0.on(event, at_once, cx.now);
-        self.0.flush(cx.now);
+        let events = self.mailbox.add(event, Timer::ManagerIsFree, cx);
+        self.take_in(events, cx);
+    }
+
+    /// Takes in what has waited.
+    pub(super) fn is_free(&mut self, cx: &mut Cx<'_>) {
+        let events = self.mailbox.take();
+        self.take_in(events, cx);
+    }
+
+    fn take_in(&mut self, events: Vec<NodeEvent<Reads>>, cx: &mut Cx<'_>) {
+        if events.is_empty() {
+            return;
+        }
+        for event in events {
+            let arguments = self.core.arguments_of(&event);
+            let at_once = arguments.and_then(|(.., arguments)| at_once(&arguments, cx));
+            self.core.on(event, at_once, cx.now);
+            self.perform(cx);
+        }
+        self.core.flush(cx.now);
         self.perform(cx);
     }
 
     fn perform(&mut self, cx: &mut Cx<'_>) {
-        for effect in self.0.effects() {
+        for effect in self.core.effects() {
             self.act(effect, cx);
         }
     }
@@ -74,12 +97,12 @@ impl Manager {
             NodeEffect::TellCompleted { key, owner, mut completed, small } => {
                 let values = small.into_iter().filter_map(|(index, copy)| Some((index, cx.store.value(copy)?)));
                 completed.values.extend(values);
-                tell(&owner, self.0.completed(key, completed), cx);
+                tell(&owner, self.core.completed(key, completed), cx);
             }
             NodeEffect::TellFailed { key, owner, failure, figures, read } => {
                 let gone = read.into_iter().filter(|copy| !cx.store.has(*copy));
                 let failure = with_losses(failure, cx.me, gone);
-                tell(&owner, self.0.failed(key, failure, Some(figures)), cx);
+                tell(&owner, self.core.failed(key, failure, Some(figures)), cx);
             }
             NodeEffect::AskForSet { key, owner, set } => {
                 cx.oracle.set_unknown(key);
@@ -88,22 +111,22 @@ impl Manager {
             NodeEffect::TellInventory { owner, .. } => {
                 let held = cx.store.inventory();
                 cx.note(|| format!("takes an inventory for {owner}: {} copies", held.len()));
-                self.0.inventory(&held).into_iter().for_each(|message| tell(&owner, message, cx));
+                self.core.inventory(&held).into_iter().for_each(|message| tell(&owner, message, cx));
             }
             NodeEffect::TellDoing { job, attempts, reply } => {
-                let doing = self.0.doing(job, &attempts, &StoreStats::default(), cx.now);
+                let doing = self.core.doing(job, &attempts, &StoreStats::default(), cx.now);
                 let (to, slot) = reply.goes_to();
                 cx.send(to, Message::Answer { slot, answer: Answer::Doing(doing) });
             }
             NodeEffect::TellHolds => {
                 let stored = (cx.store.len() > 0).then_some(cx.job);
-                if let Some(holds) = self.0.holds(stored) {
+                if let Some(holds) = self.core.holds(stored) {
                     cx.tell_scheduler(holds);
                 }
             }
             NodeEffect::TakeFigures(listeners) => {
                 let taken = FiguresTaken { listeners, figures: NodeFigures::default(), received: Vec::new() };
-                self.0.on(NodeEvent::Figures(Box::new(taken)), None, cx.now);
+                self.core.on(NodeEvent::Figures(Box::new(taken)), None, cx.now);
                 self.perform(cx);
             }
             NodeEffect::Stage { key, arguments, .. } => cx.acts.push(Act::Stage(key, arguments)),
@@ -115,7 +138,10 @@ impl Manager {
                 cx.note(|| format!("{copy} is deleted"));
                 cx.store.delete(copy);
             }),
-            NodeEffect::DeleteJob(_) => cx.store.clear(),
+            NodeEffect::DeleteJob(_) => {
+                cx.note(|| "all of the job is deleted".to_owned());
+                cx.store.clear();
+            }
             NodeEffect::Release { copies, parts } => copies.into_iter().for_each(|copy| {
                 cx.note(|| format!("{parts:?} of {copy} are released"));
                 cx.store.release(copy, parts);

@@ -32,6 +32,7 @@
 mod acts;
 mod chaos;
 mod dice;
+mod mailbox;
 mod manager;
 mod node;
 mod oracle;

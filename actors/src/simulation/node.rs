@@ -328,6 +328,11 @@ impl Process {
                     owner.wrote(answered, &mut cx!(self, around, done));
                 }
             }
+            Who::LogLook => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.looked(&answered, &mut cx!(self, around, done));
+                }
+            }
             Who::Close => match answered {
                 Answered::Closed => self.life.hosting = Hosting::No,
                 _ => cx!(self, around, done).after(CLOSE_AGAIN, Timer::CloseAgain),
@@ -365,10 +370,24 @@ impl Process {
                 let mut cx = cx!(self, around, done);
                 self.life.manager.handle(NodeEvent::Timer(timer), &mut cx);
             }
+            Timer::ManagerIsFree => {
+                let mut cx = cx!(self, around, done);
+                self.life.manager.is_free(&mut cx);
+            }
             Timer::Owner(timer) => self.tell_owner(OwnerEvent::Timer(timer), around, done),
+            Timer::OwnerIsFree => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.is_free(&mut cx!(self, around, done));
+                }
+            }
             Timer::LogAgain => {
                 if let Hosting::Runs(owner) = &mut self.life.hosting {
                     owner.write_again(&mut cx!(self, around, done));
+                }
+            }
+            Timer::LookAtLog => {
+                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                    owner.look_at_times(&mut cx!(self, around, done));
                 }
             }
             Timer::OwnerAsked(slot) => {

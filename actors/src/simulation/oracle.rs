@@ -46,6 +46,8 @@ pub(super) struct Oracle {
     freed: BTreeMap<(NodeId, CopyId), u32>,
     /// The latest run of the program. What Owners of earlier ones still think is wrong, and means nothing.
     run: u32,
+    /// The last run of which the Owner has told nodes that the job is over.
+    ended: Option<u32>,
     /// Tasks that the log had done when the program began again.
     done: BTreeSet<TaskId>,
     epochs: BTreeSet<Epoch>,
@@ -67,6 +69,11 @@ impl Oracle {
     /// A fault has taken a copy.
     pub(super) fn took(&mut self, node: &NodeId, copy: CopyId) {
         self.taken.insert((node.clone(), copy));
+    }
+
+    /// The Owner of a run tells nodes that the job is over: what they have of it goes.
+    pub(super) fn ends(&mut self, run: u32) {
+        self.ended = Some(run);
     }
 
     /// The Owner of a run frees a copy.
@@ -164,7 +171,7 @@ impl Oracle {
         attempt: Attempt,
         failure: &TaskFailure,
     ) {
-        if failure.kind != FailureKind::ArgumentLost || state.run() < self.run {
+        if failure.kind != FailureKind::ArgumentLost || state.run() < self.run || self.ended == Some(state.run()) {
             return;
         }
         for lost in failure.lost.iter().filter(|lost| lost.loss == Loss::Gone) {

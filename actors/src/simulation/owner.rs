@@ -14,8 +14,9 @@ use futures::future::LocalBoxFuture;
 use futures::task::ArcWake;
 use tokio::sync::mpsc;
 
-use self::logging::Log;
+use self::logging::{LOOK_EVERY, Log};
 use super::acts::{Act, Cx, Message, Timer};
+use super::mailbox::Mailbox;
 use super::program::Job;
 use super::store::Found;
 use crate::event::{EventKind, NodeFigures};
@@ -100,6 +101,7 @@ impl Surroundings for Seen {
 
 pub(super) struct Owner {
     core: OwnerCore,
+    mailbox: Mailbox<OwnerEvent>,
     /// What it wants done, since the last batch.
     effects: Vec<OwnerEffect>,
     /// What has come of what was done, and waits to be taken in.
@@ -141,6 +143,7 @@ impl Owner {
         let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, events: Some(0) };
         let mut owner = Self {
             core: OwnerCore::new(place, infos, cx.now),
+            mailbox: Mailbox::default(),
             effects: Vec::new(),
             comes_back: VecDeque::new(),
             log: Some(Log::new(name, last)),
@@ -151,18 +154,34 @@ impl Owner {
             handle,
             plan,
         };
+        cx.note(|| format!("begins run {} of the job", past.runs));
         if past.runs > 0 {
             cx.oracle.resumed(&past);
         }
         let begins = Beginning { past, forgets: false, logged: true };
         owner.core.started(Some(begins), NodeFigures::default());
+        cx.after(LOOK_EVERY, Timer::LookAtLog);
         owner.flush(cx);
         owner
     }
 
-    /// Takes in what happened.
+    /// Something happens.
     pub(super) fn handle(&mut self, event: OwnerEvent, cx: &mut Cx<'_>) {
-        self.take_in(event, cx);
+        let events = self.mailbox.add(event, Timer::OwnerIsFree, cx);
+        self.take_all_in(events, cx);
+    }
+
+    /// Takes in what has waited.
+    pub(super) fn is_free(&mut self, cx: &mut Cx<'_>) {
+        let events = self.mailbox.take();
+        self.take_all_in(events, cx);
+    }
+
+    fn take_all_in(&mut self, events: Vec<OwnerEvent>, cx: &mut Cx<'_>) {
+        if events.is_empty() {
+            return;
+        }
+        events.into_iter().for_each(|event| self.take_in(event, cx));
         self.flush(cx);
     }
 
@@ -219,7 +238,10 @@ impl Owner {
     fn perform(&mut self, effect: OwnerEffect, cx: &mut Cx<'_>) {
         match effect {
             OwnerEffect::Run { node, spec } => self.run(node, *spec, cx),
-            OwnerEffect::EndJob { node } => cx.send(&node, Message::Node(NodeMsg::EndJob { job: cx.job })),
+            OwnerEffect::EndJob { node } => {
+                cx.oracle.ends(self.core.state().run());
+                cx.send(&node, Message::Node(NodeMsg::EndJob { job: cx.job }));
+            }
             OwnerEffect::Send { node, message } => self.send(&node, message, cx),
             OwnerEffect::LookAtFigures => {
                 self.comes_back.push_back(OwnerEvent::Figures(NodeFigures::default(), Vec::new()));
@@ -254,6 +276,7 @@ impl Owner {
                     log.add(entry);
                 }
             }
+            OwnerEffect::LookAtLog => self.look(cx),
             OwnerEffect::EndLog => self.log = None,
             OwnerEffect::Settled => {
                 let woken = Arc::new(Flag(AtomicBool::new(true)));
@@ -261,10 +284,9 @@ impl Owner {
             }
             OwnerEffect::Event { at, kind } => note_event(&at, &kind, cx),
             OwnerEffect::End(outcome) => self.outcome = Some(outcome),
-            // Nobody here pushes, asks why, counts memory or makes streams anew.
+            // Nobody here pushes, asks why or counts memory.
             OwnerEffect::Advise { .. }
             | OwnerEffect::Answer { .. }
-            | OwnerEffect::LookAtLog
             | OwnerEffect::Takes(_)
             | OwnerEffect::CountStale => {}
         }

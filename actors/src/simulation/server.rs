@@ -33,6 +33,8 @@ pub(super) enum Question {
         last: u64,
         id: String,
     },
+    /// Which record of the log is the last one?
+    Last,
     Close(Result<Bytes, JobError>),
 }
 
@@ -44,6 +46,7 @@ pub(super) enum Answered {
     Lease(Option<(String, u64)>),
     Unfinished(bool),
     Runs(Run),
+    Last(u64),
     Over,
     Unknown,
     Appended(u64),
@@ -144,6 +147,7 @@ impl Server {
             Question::Unfinished => (Answered::Unfinished(self.accepted.is_some() && self.end.is_none()), false),
             Question::Open { node, incarnation, accept } => self.open(node, incarnation, accept),
             Question::Append { entries, last, id } => self.append(entries, last, id),
+            Question::Last => (Answered::Last(self.last()), false),
             Question::Close(end) => {
                 self.end.get_or_insert(Kept(end, Duration::MAX));
                 (Answered::Closed, true)
