@@ -309,7 +309,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
         NodeMsg::TakeInventory { job: job(), owner: node(), run: 1 },
-        NodeMsg::Doubt { job: job(), nodes: vec![node()] },
+        NodeMsg::SuspectUnreachable { job: job(), nodes: vec![node()] },
         NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt::nth(1))], reply: Reply::to(node(), 4) },
     ]
 }
@@ -325,7 +325,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::EndJob { .. } => "EndJob",
         NodeMsg::Watch { .. } => "Watch",
         NodeMsg::TakeInventory { .. } => "TakeInventory",
-        NodeMsg::Doubt { .. } => "Doubt",
+        NodeMsg::SuspectUnreachable { .. } => "SuspectUnreachable",
         NodeMsg::Doing { .. } => "Doing",
     }
 }
