@@ -12,7 +12,7 @@ use exobus_actors::{
     protocol::merger::MergerMsg,
     protocol::node_manager::NodeMsg,
     protocol::owner::OwnerMsg,
-    protocol::scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape, Wait},
+    protocol::scheduler::{JobDemand, Leader, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
         Consumed, JobError, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns,
@@ -355,7 +355,7 @@ fn membership() -> Vec<MembershipMsg> {
         figures: Figures { cpus: 2, cpu_used_milli: 1800, ..Figures::default() },
         data_address: "127.0.0.1:7400".into(),
         stopping: false,
-        reign: Some(Reign { epoch: Epoch(17), node: node() }),
+        leader: Some(Leader { epoch: Epoch(17), node: node() }),
         epoch: Epoch(17),
         zombies: Vec::new(),
     };
