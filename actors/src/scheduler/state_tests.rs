@@ -752,7 +752,7 @@ fn only_leases_of_the_job_itself_and_of_lives_that_go_on_are_taken_over() {
     let cases: [(&str, Change, bool); 6] = [
         ("as it should be", |_| {}, true),
         ("of a life that is not known yet", |lease| lease.incarnation = Incarnation(3), true),
-        ("of this leader", |lease| lease.epoch = Epoch(2), false),
+        ("of this epoch", |lease| lease.epoch = Epoch(2), false),
         ("of another job", |lease| lease.job = job(9), false),
         ("of an earlier life", |lease| lease.incarnation = Incarnation(1), false),
         ("of a node that is dead", |lease| lease.node = NodeId::new("dead"), false),
