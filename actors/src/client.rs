@@ -194,8 +194,8 @@ impl Client {
         let started = clock.now();
         loop {
             let left = deadline.saturating_sub(clock.now().saturating_sub(started));
-            let reign = find_scheduler(&self.bus, &self.subjects, search(left), clock).await?;
-            let scheduler = self.post.address::<SchedulerMsg>(&reign.node, protocol::scheduler::ACTOR);
+            let leader = find_scheduler(&self.bus, &self.subjects, search(left), clock).await?;
+            let scheduler = self.post.address::<SchedulerMsg>(&leader.node, protocol::scheduler::ACTOR);
             match scheduler.ask(&question, left.min(ANSWER_DEADLINE)).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if clock.now().saturating_sub(started) >= deadline => return Err(error.into()),

@@ -354,7 +354,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Which reign of a Scheduler: messages of an older one are dropped.
+/// The number of a Scheduler: it rises from one to the next, and messages of an older one are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 

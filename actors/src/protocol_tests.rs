@@ -275,7 +275,7 @@ fn what_an_actor_tells_itself_has_no_form_on_the_wire() {
     refused::<NodeMsg>(&["Tick", "Sample", "Staged", "Executor"]);
     refused::<MembershipMsg>(&["Tick", "Leave", "Speak", "Refused"]);
     refused::<MergerMsg>(&["Tight", "Look", "Take", "News"]);
-    refused::<SchedulerMsg>(&["Tick", "StepDown", "NodeDown", "Gathered", "Look", "Reign", "Unfinished"]);
+    refused::<SchedulerMsg>(&["Tick", "StepDown", "NodeDown", "Gathered", "Look", "Elected", "Unfinished"]);
     refused::<HostMsg>(&["Ended"]);
     let cancel = codec::decode::<OwnerMsg>(&codec::encode(&"Cancel").unwrap());
     assert!(matches!(cancel, Ok(OwnerMsg::Cancel)), "such words are understood where there are any");

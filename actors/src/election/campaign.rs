@@ -179,7 +179,7 @@ impl Campaign {
                 let (kv, base) = (keys.kv.clone(), keys.base);
                 tokio::task::spawn_local(Runner::new(parts, Some(kv)).contend(base, left))
             }
-            Ground::Word => tokio::task::spawn_local(Runner::new(parts, None).reign_alone(left)),
+            Ground::Word => tokio::task::spawn_local(Runner::new(parts, None).run_unopposed(left)),
         };
         Self { leave: Some(leave), task }
     }
@@ -247,11 +247,11 @@ impl Runner {
         }
     }
 
-    async fn reign_alone(mut self, left: oneshot::Receiver<()>) {
+    async fn run_unopposed(mut self, left: oneshot::Receiver<()>) {
         let mut core = UnopposedCore::new(self.parts.post.node());
         let (mut left, mut epochs) = (left.fuse(), self.parts.link.epochs());
         loop {
-            let (heard, followed) = (*epochs.borrow_and_update(), self.parts.link.reign());
+            let (heard, followed) = (*epochs.borrow_and_update(), self.parts.link.leader());
             let (members, unix_ms) = (self.parts.directory.members(), self.parts.post.clock().unix_ms());
             core.on(followed.as_ref(), heard, &members, unix_ms);
             for effect in core.effects() {
@@ -273,14 +273,14 @@ impl Runner {
             CampaignEffect::Ask(question, deadline) => self.asked = self.ask(question, deadline),
             CampaignEffect::Release(revision) => self.release(revision).await,
             CampaignEffect::Tell(event) => drop(self.parts.scheduler.send(event)),
-            CampaignEffect::Serve(reign) => {
-                self.place = self.serve("scheduler", &reign).await;
+            CampaignEffect::Serve(leader) => {
+                self.place = self.serve("scheduler", &leader).await;
                 let ways = (&self.parts.bus, &self.parts.post);
                 let listing = Listing::start(ways, &self.parts.subjects, self.parts.scheduler.address()).await;
                 self.listing = listing.map_err(|error| warn!(%error, "jobs are not listed to who asks")).ok();
             }
             CampaignEffect::Withdraw => (self.place, self.listing) = (None, None),
-            CampaignEffect::Follow(reign) => drop(self.parts.link.follow(&reign)),
+            CampaignEffect::Follow(leader) => drop(self.parts.link.follow(&leader)),
             CampaignEffect::EndOwn => self.parts.link.end_own(),
             CampaignEffect::Speak => drop(self.parts.membership.send(MembershipEvent::Speak)),
             CampaignEffect::Explain(told) => {

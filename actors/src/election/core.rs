@@ -1,4 +1,4 @@
-//! What a candidate does besides the election ([`State`]): who is told what of a reign, who is followed, and what who looks for the
+//! What a candidate does besides the election ([`State`]): who is told what of who is elected, who is followed, and what who looks for the
 //! Scheduler is answered. Events come in with the time; what is to be done comes out as [`CampaignEffect`]s.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::state::{Answer, Effect, ElectionOptions, Event, MAKE_AFTER, State};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::joining::NoScheduler;
 use crate::protocol::membership::Member;
-use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::Leader;
 use crate::scheduler::SchedulerEvent;
 use crate::shell::Fatal;
 
@@ -58,11 +58,11 @@ pub(crate) enum CampaignEffect {
     /// Tell the Scheduler of this node.
     Tell(SchedulerEvent),
     /// Answer who looks for the Scheduler that it is here, and who wants to know its jobs.
-    Serve(Reign),
+    Serve(Leader),
     /// Answer them no longer.
     Withdraw,
-    /// Follow this node's own reign, ...
-    Follow(Reign),
+    /// Follow this node's own Scheduler, ...
+    Follow(Leader),
     /// ... and no longer.
     EndOwn,
     /// Let Membership say at once whom this node follows.
@@ -74,14 +74,14 @@ pub(crate) enum CampaignEffect {
     Fail(Fatal),
 }
 
-/// What is done when this node begins to reign.
+/// What is done when this node begins to be the Scheduler's.
 fn begin(node: &NodeId, epoch: Epoch, until: Duration, succeeds: bool) -> [CampaignEffect; 4] {
     info!(node = %node, epoch = epoch.0, "is the scheduler");
-    let reign = Reign { epoch, node: node.clone() };
+    let leader = Leader { epoch, node: node.clone() };
     [
-        CampaignEffect::Tell(SchedulerEvent::Reign { epoch, until, succeeds }),
-        CampaignEffect::Serve(reign.clone()),
-        CampaignEffect::Follow(reign),
+        CampaignEffect::Tell(SchedulerEvent::Elected { epoch, until, succeeds }),
+        CampaignEffect::Serve(leader.clone()),
+        CampaignEffect::Follow(leader),
         // At once: the sooner the others know, the sooner jobs go on.
         CampaignEffect::Speak,
     ]
@@ -97,7 +97,7 @@ enum Cause {
 impl Cause {
     fn of(state: &State) -> Option<Self> {
         match () {
-            () if state.reign().is_some() => None,
+            () if state.epoch().is_some() => None,
             () if state.is_emptied() => Some(Self::Emptied),
             () if state.stores_nothing() => Some(Self::StoresNothing),
             () => None,
@@ -197,12 +197,12 @@ impl CampaignCore {
             Effect::Look => ask(LeaseQuestion::Look),
             Effect::Make => CampaignEffect::Ask(LeaseQuestion::Make, MAKE_DEADLINE),
             Effect::Release(revision) => CampaignEffect::Release(revision),
-            Effect::Reign { epoch, until, succeeds } => {
+            Effect::Lead { epoch, until, succeeds } => {
                 return self.effects.extend(begin(&self.node, epoch, until, succeeds));
             }
             Effect::Extend(until) => {
-                let Some(epoch) = self.state.reign() else { return };
-                CampaignEffect::Tell(SchedulerEvent::Reign { epoch, until, succeeds: true })
+                let Some(epoch) = self.state.epoch() else { return };
+                CampaignEffect::Tell(SchedulerEvent::Elected { epoch, until, succeeds: true })
             }
             Effect::StepDown(why) => {
                 warn!(node = %self.node, why = why.text(), "no longer the scheduler");
@@ -213,7 +213,7 @@ impl CampaignCore {
         self.effects.push(effect);
     }
 
-    /// Nobody reigns where keys cannot be written: who looks for the Scheduler hears why.
+    /// Nobody is elected where keys cannot be written: who looks for the Scheduler hears why.
     fn explain(&mut self) {
         let cause = Cause::of(&self.state);
         if cause == self.explained {
@@ -239,7 +239,7 @@ pub(crate) struct UnopposedCore {
 }
 
 impl UnopposedCore {
-    /// A candidate that has not begun to reign.
+    /// A candidate that has not begun to act.
     pub(crate) fn new(node: &NodeId) -> Self {
         Self { node: node.clone(), epoch: Epoch(0), over: false, effects: Vec::new() }
     }
@@ -255,7 +255,7 @@ impl UnopposedCore {
     }
 
     /// This is known now: who is followed, the highest epoch that was heard of, who is there, and the time of day.
-    pub(crate) fn on(&mut self, followed: Option<&Reign>, heard: Epoch, members: &[Member], unix_ms: u64) {
+    pub(crate) fn on(&mut self, followed: Option<&Leader>, heard: Epoch, members: &[Member], unix_ms: u64) {
         if let Some(other) = followed.filter(|other| self.is_rival(other, members)) {
             self.over = true;
             self.effects.push(CampaignEffect::Fail(second_scheduler(&other.node)));
@@ -266,8 +266,8 @@ impl UnopposedCore {
     }
 
     /// Whether the Scheduler of another node lives.
-    fn is_rival(&self, reign: &Reign, members: &[Member]) -> bool {
-        reign.node != self.node && members.iter().any(|member| member.node == reign.node && !member.health.is_gone())
+    fn is_rival(&self, leader: &Leader, members: &[Member]) -> bool {
+        leader.node != self.node && members.iter().any(|member| member.node == leader.node && !member.health.is_gone())
     }
 }
 

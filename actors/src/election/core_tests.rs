@@ -42,15 +42,15 @@ fn look() -> CampaignEffect {
     CampaignEffect::Ask(LeaseQuestion::Look, ANSWER_DEADLINE)
 }
 
-fn reign(epoch: u64, until: Duration, succeeds: bool) -> CampaignEffect {
-    CampaignEffect::Tell(SchedulerEvent::Reign { epoch: Epoch(epoch), until, succeeds })
+fn elected(epoch: u64, until: Duration, succeeds: bool) -> CampaignEffect {
+    CampaignEffect::Tell(SchedulerEvent::Elected { epoch: Epoch(epoch), until, succeeds })
 }
 
-/// All that is done when a reign begins.
+/// All that is done when this node begins to act.
 fn begins(epoch: u64, until: Duration, succeeds: bool) -> Vec<CampaignEffect> {
-    let own = Reign { epoch: Epoch(epoch), node: node() };
+    let own = Leader { epoch: Epoch(epoch), node: node() };
     let [serve, follow] = [CampaignEffect::Serve(own.clone()), CampaignEffect::Follow(own)];
-    vec![reign(epoch, until, succeeds), serve, follow, CampaignEffect::Speak]
+    vec![elected(epoch, until, succeeds), serve, follow, CampaignEffect::Speak]
 }
 
 /// All that is done when it ends.
@@ -58,8 +58,8 @@ fn ends() -> Vec<CampaignEffect> {
     vec![CampaignEffect::Withdraw, CampaignEffect::EndOwn, CampaignEffect::Tell(SchedulerEvent::StepDown)]
 }
 
-/// Reigns under epoch 1, by a write that was begun at 0.
-fn reigning() -> CampaignCore {
+/// Is the Scheduler of epoch 1, by a write that was begun at 0.
+fn leading() -> CampaignCore {
     let mut core = candidate();
     assert_eq!(on(&mut core, 0, CampaignEvent::Tick), [create()]);
     assert_eq!(on(&mut core, 10, written(1)), begins(1, ms(1500), false));
@@ -67,16 +67,16 @@ fn reigning() -> CampaignCore {
 }
 
 #[test]
-fn who_reigns_says_so_when_that_begins_and_only_prolongs_it_then() {
-    let mut core = reigning();
+fn who_is_elected_says_so_when_that_begins_and_only_prolongs_it_then() {
+    let mut core = leading();
     assert_eq!(core.next_wakeup(), Some(ms(400)));
     assert_eq!(on(&mut core, 20, CampaignEvent::Heard(Epoch(1))), [], "its own word");
     assert_eq!(on(&mut core, 400, CampaignEvent::Tick), [update(1)]);
-    assert_eq!(on(&mut core, 410, written(2)), [reign(1, ms(1900), true)]);
+    assert_eq!(on(&mut core, 410, written(2)), [elected(1, ms(1900), true)]);
 }
 
 #[test]
-fn when_a_reign_ends_all_who_were_told_of_it_are_told() {
+fn when_the_scheduler_steps_down_all_who_were_told_of_it_are_told() {
     let refused = || CampaignEvent::Answered(Answer::Refused);
     let missing = || CampaignEvent::Answered(Answer::Missing);
     let table: [(&str, u64, CampaignEvent, &[CampaignEffect]); 5] = [
@@ -87,7 +87,7 @@ fn when_a_reign_ends_all_who_were_told_of_it_are_told() {
         ("the server was emptied", 410, missing(), &[]),
     ];
     for (why, at, event, then) in table {
-        let mut core = reigning();
+        let mut core = leading();
         assert_eq!(on(&mut core, 400, CampaignEvent::Tick), [update(1)]);
         let done = on(&mut core, at, event);
         let done: Vec<_> = done.iter().filter(|effect| !matches!(effect, CampaignEffect::Explain(_))).collect();
@@ -153,20 +153,20 @@ fn who_leaves_waits_for_its_question_and_gives_back_what_that_got() {
 }
 
 #[test]
-fn without_an_election_the_only_candidate_reigns_above_all_it_hears_of() {
+fn without_an_election_the_only_candidate_leads_above_all_it_hears_of() {
     let mut core = UnopposedCore::new(&node());
     core.on(None, Epoch(0), &[], 100);
     assert_eq!(core.effects(), begins(100, Duration::MAX, false));
-    core.on(Some(&Reign { epoch: Epoch(100), node: node() }), Epoch(100), &[], 110);
+    core.on(Some(&Leader { epoch: Epoch(100), node: node() }), Epoch(100), &[], 110);
     assert_eq!(core.effects(), []);
-    // Its clock has gone back, or somebody whose clock goes ahead reigned before.
-    core.on(Some(&Reign { epoch: Epoch(500), node: NodeId::new("n2") }), Epoch(500), &[], 120);
+    // Its clock has gone back, or somebody whose clock goes ahead was the Scheduler before.
+    core.on(Some(&Leader { epoch: Epoch(500), node: NodeId::new("n2") }), Epoch(500), &[], 120);
     assert_eq!(core.effects(), begins(501, Duration::MAX, true));
 }
 
 #[test]
 fn without_an_election_it_fails_beside_another_scheduler_that_lives() {
-    let n2 = Reign { epoch: Epoch(50), node: NodeId::new("n2") };
+    let n2 = Leader { epoch: Epoch(50), node: NodeId::new("n2") };
     for (health, fails) in
         [(Health::Alive, true), (Health::Suspected, true), (Health::Dead, false), (Health::Left, false)]
     {

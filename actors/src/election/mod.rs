@@ -2,30 +2,30 @@
 //!
 //! Every node with `scheduler = true` is a candidate. One of them holds a *lease*: a key that expires ([`TTL`]) in a bucket
 //! of the cluster ([`exobus_bus::kv`]). It makes the key when there is none, and then writes it again at the revision that
-//! it wrote last, so that nobody can write beside it. Who holds the lease reigns; the *epoch* of a reign is the revision
-//! with which it began, plus a number that is another one for each store of the servers, and so rises from reign to reign.
+//! it wrote last, so that nobody can write beside it. Who holds the lease is the Scheduler; its *epoch* is the revision
+//! with which that began, plus a number that is another one for each store of the servers, and so rises from one Scheduler to the next.
 //!
 //! # Promises
 //! - At most one node acts as the Scheduler of the highest epoch: a holder stops acting [`TTL`] after it *began* its last
 //!   successful write, by its own monotonic clock; the server lets the key expire no earlier. A frozen holder looks at the
 //!   clock before it acts again.
-//! - Words of an older reign change nothing: leases carry their epoch, and Owners drop those of older ones.
+//! - Words of an older epoch change nothing: leases carry their epoch, and Owners drop those of older ones.
 //! - A write whose answer is lost is neither a yes nor a no: the holder looks whose the key is before it writes again, and
 //!   acts on no more than what it knows.
-//! - When the holder dies there is a new reign some two seconds later; one that stops in order gives the lease back at once.
-//! - When the bus is away for longer than [`TTL`] nobody reigns: leases of jobs go on, new jobs wait.
-//! - When the servers answer and have nothing (their store was removed), nobody reigns and candidates say so; when that has been so for
+//! - When the holder dies there is a new Scheduler some two seconds later; one that stops in order gives the lease back at once.
+//! - When the bus is away for longer than [`TTL`] there is no Scheduler: leases of jobs go on, new jobs wait.
+//! - When the servers answer and have nothing (their store was removed), there is no Scheduler and candidates say so; when that has been so for
 //!   10 s, they make buckets and streams anew. By then every lease of before is over; epochs, which are above all that were heard of, do
 //!   not come twice. Whoever starts meanwhile and finds others there waits for that; alone, it makes at once what it needs.
-//! - When the keys can be read and not be written (the server's disk is full), nobody reigns either, and candidates say so to
+//! - When the keys can be read and not be written (the server's disk is full), there is no Scheduler either, and candidates say so to
 //!   who asks (`ctl.election.trouble`): new jobs are refused with the reason.
 //!
-//! # Who reigns
+//! # Who is the Scheduler
 //! Everybody learns it from heartbeats: each says whom its sender follows
-//! ([`Beat::reign`](crate::protocol::membership::Beat::reign)), and the highest epoch counts. Clients ask `ctl.scheduler.where`. A
+//! ([`Beat::leader`](crate::protocol::membership::Beat::leader)), and the highest epoch counts. Clients ask `ctl.scheduler.where`. A
 //! heartbeat tells the highest epoch, too, of which its sender has heard ([`Beat::epoch`](crate::protocol::membership::Beat::epoch)). A
 //! Scheduler that hears of a higher epoch than its own stops acting until a write tells that the lease is still its own (the
-//! key-value store was lost and has begun anew, say); then it reigns under an epoch that is higher still.
+//! key-value store was lost and has begun anew, say); then it acts under an epoch that is higher still.
 //!
 //! # Without JetStream
 //! There is no key-value store then, and no election: exactly one node may be a candidate, and the cluster waits for it

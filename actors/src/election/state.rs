@@ -4,14 +4,14 @@
 //! |------------------------------------------------|--------------------------------------------------------------|
 //! | time to try, the key is not ours               | [`Effect::Create`]                                           |
 //! | time to renew                                  | [`Effect::Update`] at the last revision of ours              |
-//! | written                                        | reigns, until a ttl after the write was begun                |
-//! | written, but a ttl ago                         | does not reign; writes again                                 |
+//! | written                                        | is the Scheduler, until a ttl after the write was begun      |
+//! | written, but a ttl ago                         | is not the Scheduler; writes again                           |
 //! | refused                                        | it is another's: steps down, tries again later               |
-//! | no answer                                      | not known: [`Effect::Look`] whose it is; reigns to the end   |
-//! | found ours                                     | writes at that revision, and reigns when that is done        |
+//! | no answer                                      | not known: [`Effect::Look`] whose it is; acts to the end     |
+//! | found ours                                     | writes at that revision, and is the Scheduler when that is done |
 //! | found another's, or none                       | steps down, tries again                                      |
 //! | a ttl has passed since the last write was begun| steps down                                                   |
-//! | heard of a higher epoch                        | steps down; reigns again, above it, when a write succeeds    |
+//! | heard of a higher epoch                        | steps down; is elected again, above it, when a write succeeds |
 //! | there is no bucket for the key                 | steps down; looks again                                      |
 //! | ... for 10 s, or it is there again             | [`Effect::Make`], then tries at once                         |
 
@@ -85,12 +85,12 @@ pub enum Effect {
     /// Make the bucket, and everything else that the cluster keeps on its servers, as they were emptied; open what is there.
     Make,
     /// Act as the Scheduler of this epoch, until that time.
-    Reign {
+    Lead {
         /// The epoch; higher than all that were heard of.
         epoch: Epoch,
         /// When to stop by oneself.
         until: Duration,
-        /// Whether somebody reigned before, as far as is known.
+        /// Whether there was a Scheduler before, as far as is known.
         succeeds: bool,
     },
     /// Go on until that time.
@@ -99,7 +99,7 @@ pub enum Effect {
     StepDown(Why),
 }
 
-/// Why a reign ends.
+/// Why a candidate is the Scheduler no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// No write succeeded in time: the bus is away, or this process was frozen.
@@ -143,8 +143,8 @@ pub struct State {
     base: u64,
     /// The revision of ours that was written last, and until when it counts.
     held: Option<(u64, Duration)>,
-    reign: Option<Epoch>,
-    /// The highest epoch that was heard of, of other reigns.
+    epoch: Option<Epoch>,
+    /// The highest epoch that was heard of, of other Schedulers.
     heard: Epoch,
     /// Whether the outcome of the last write is unknown.
     unsure: bool,
@@ -169,7 +169,7 @@ impl State {
             options,
             base,
             held: None,
-            reign: None,
+            epoch: None,
             heard,
             unsure: false,
             unstored: None,
@@ -182,8 +182,8 @@ impl State {
     }
 
     /// The epoch under which this node acts.
-    pub fn reign(&self) -> Option<Epoch> {
-        self.reign
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.epoch
     }
 
     /// Whether the keys can be read and not be written: the disk of their server may be full.
@@ -204,7 +204,7 @@ impl State {
     /// When the next tick has something to do; `None` while only an answer can change anything.
     pub fn next_wakeup(&self) -> Option<Duration> {
         let ask_at = (self.asked_at.is_none() && !self.left).then_some(self.ask_at);
-        let ends_at = self.reign.and(self.held).map(|(_, until)| until);
+        let ends_at = self.epoch.and(self.held).map(|(_, until)| until);
         ask_at.into_iter().chain(ends_at).min()
     }
 
@@ -223,11 +223,11 @@ impl State {
                 }
             }
             Event::Heard(epoch) => {
-                if self.reign.is_some_and(|own| epoch > own) {
+                if self.epoch.is_some_and(|own| epoch > own) {
                     self.step_down(Why::Outranked, effects);
                     self.ask_at = now;
                 }
-                if self.reign != Some(epoch) {
+                if self.epoch != Some(epoch) {
                     self.heard = self.heard.max(epoch);
                 }
                 self.ask(now, effects);
@@ -287,17 +287,17 @@ impl State {
                 let until = asked_at + self.options.ttl;
                 self.held = Some((revision, until));
                 self.ask_at = asked_at + self.options.renew_every;
-                match self.reign {
+                match self.epoch {
                     _ if now >= until => {}
                     Some(_) => effects.push(Effect::Extend(until)),
                     None => {
                         let epoch = Epoch((self.base + revision).max(self.heard.0.saturating_add(1)));
-                        // Of who reigned before a process that was just started, or a life that has just begun, may not have heard; the key
+                        // Of who was the Scheduler before a process that was just started, or an incarnation that has just begun, may not have heard; the key
                         // tells by its revision: only the first one of a bucket is 1.
                         let succeeds = self.heard > Epoch(0) || revision > 1;
                         self.heard = epoch;
-                        self.reign = Some(epoch);
-                        effects.push(Effect::Reign { epoch, until, succeeds });
+                        self.epoch = Some(epoch);
+                        effects.push(Effect::Lead { epoch, until, succeeds });
                     }
                 }
             }
@@ -310,7 +310,7 @@ impl State {
                 self.ask_at = if look_again { now } else { now + self.options.try_every };
             }
             Answer::Ours(revision) => {
-                // How long ago it was written is not known: that does not make a reign last longer.
+                // How long ago it was written is not known: that does not make it act for longer.
                 let until = self.held.map_or(Duration::ZERO, |(_, until)| until);
                 self.held = Some((revision, until));
                 self.unsure = false;
@@ -333,7 +333,7 @@ impl State {
     }
 
     fn step_down(&mut self, why: Why, effects: &mut Vec<Effect>) {
-        if self.reign.take().is_some() {
+        if self.epoch.take().is_some() {
             effects.push(Effect::StepDown(why));
         }
     }

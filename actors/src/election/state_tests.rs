@@ -31,38 +31,38 @@ impl Alone {
         self.on(at, Event::Answered(answer))
     }
 
-    /// Reigns since 10 under epoch 7, by a write that was begun at 0.
-    fn reigning() -> Self {
+    /// Is the Scheduler of epoch 7 since 10, by a write that was begun at 0.
+    fn leading() -> Self {
         let mut world = Self::new();
         assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
-        let reign = Effect::Reign { epoch: Epoch(7), until: ms(1500), succeeds: true };
-        assert_eq!(world.answer(10, Answer::Written(7)), [reign]);
+        let lead = Effect::Lead { epoch: Epoch(7), until: ms(1500), succeeds: true };
+        assert_eq!(world.answer(10, Answer::Written(7)), [lead]);
         world
     }
 }
 
 #[test]
-fn who_makes_the_key_reigns_under_its_revision_and_renews_at_its_own_last_one() {
-    let mut world = Alone::reigning();
+fn who_makes_the_key_leads_under_its_revision_and_renews_at_its_own_last_one() {
+    let mut world = Alone::leading();
     assert_eq!(world.state.next_wakeup(), Some(ms(400)));
     assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
     assert_eq!(world.answer(420, Answer::Written(9)), [Effect::Extend(ms(1900))]);
     assert_eq!(world.on(800, Event::Tick), [Effect::Update(9)]);
-    assert_eq!(world.state.reign(), Some(Epoch(7)), "renewals are the same reign");
+    assert_eq!(world.state.epoch(), Some(Epoch(7)), "renewals are the same epoch");
 }
 
 /// Of an emptied server, whose buckets begin anew, the first epochs may be lower.
 #[test]
-fn a_candidate_reigns_above_what_its_process_has_heard_of_in_earlier_incarnations() {
+fn a_candidate_leads_above_what_its_process_has_heard_of_in_earlier_incarnations() {
     let mut world = Alone { state: State::new(ElectionOptions::default(), 0, Epoch(9), ms(0)), log: Vec::new() };
     assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
-    let reign = Effect::Reign { epoch: Epoch(10), until: ms(1500), succeeds: true };
-    assert_eq!(world.answer(10, Answer::Written(1)), [reign]);
+    let lead = Effect::Lead { epoch: Epoch(10), until: ms(1500), succeeds: true };
+    assert_eq!(world.answer(10, Answer::Written(1)), [lead]);
 }
 
 #[test]
 fn writes_that_are_lost_again_and_again_while_questions_are_answered_are_not_stored() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
     world.answer(1400, Answer::Lost);
     assert_eq!(world.on(1650, Event::Tick), [Effect::StepDown(Why::RanOut), Effect::Look]);
@@ -92,7 +92,7 @@ fn writes_that_are_lost_again_and_again_while_questions_are_answered_are_not_sto
 #[test]
 fn a_write_that_was_found_is_stored_and_one_that_was_not_is_not() {
     for (found, stores_nothing) in [([8, 9], false), ([7, 7], true)] {
-        let mut world = Alone::reigning();
+        let mut world = Alone::leading();
         let mut at = 400;
         for found in found {
             world.on(at, Event::Tick);
@@ -110,8 +110,8 @@ fn only_who_makes_the_key_for_the_first_time_ever_succeeds_nobody_whatever_it_ha
     for (revision, succeeds) in [(1, false), (2, true)] {
         let mut world = Alone::new();
         assert_eq!(world.on(0, Event::Tick), [Effect::Create]);
-        let reign = Effect::Reign { epoch: Epoch(revision), until: ms(1500), succeeds };
-        assert_eq!(world.answer(10, Answer::Written(revision)), [reign]);
+        let lead = Effect::Lead { epoch: Epoch(revision), until: ms(1500), succeeds };
+        assert_eq!(world.answer(10, Answer::Written(revision)), [lead]);
     }
 }
 
@@ -124,41 +124,41 @@ fn the_others_try_until_the_key_is_gone() {
         assert_eq!(world.state.next_wakeup(), Some(ms(at + 250)));
     }
     assert_eq!(world.on(750, Event::Heard(Epoch(5))), [Effect::Create]);
-    let reign = Effect::Reign { epoch: Epoch(12), until: ms(2250), succeeds: true };
-    assert_eq!(world.answer(760, Answer::Written(12)), [reign]);
+    let lead = Effect::Lead { epoch: Epoch(12), until: ms(2250), succeeds: true };
+    assert_eq!(world.answer(760, Answer::Written(12)), [lead]);
 }
 
 #[test]
 fn a_holder_that_cannot_renew_stops_a_ttl_after_its_last_write_was_begun() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
     assert_eq!(world.state.next_wakeup(), Some(ms(1500)), "no answer comes");
     assert_eq!(world.on(1499, Event::Tick), []);
     assert_eq!(world.on(1500, Event::Tick), [Effect::StepDown(Why::RanOut)]);
-    assert_eq!(world.state.reign(), None);
+    assert_eq!(world.state.epoch(), None);
 }
 
 #[test]
 fn a_frozen_holder_does_not_act_on_what_waited_for_it() {
     // A renewal was under way when the process froze, and its answer is the first thing that it sees.
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     world.on(400, Event::Tick);
     let seen = world.answer(9000, Answer::Written(8));
     assert_eq!(seen, [Effect::StepDown(Why::RanOut), Effect::Update(8)]);
     // By now it is another's.
     assert_eq!(world.answer(9010, Answer::Refused), [Effect::Create]);
-    assert_eq!(world.state.reign(), None);
+    assert_eq!(world.state.epoch(), None);
     // The same when time itself is the first thing: the clock jumps by an hour.
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     assert_eq!(world.on(3_600_000, Event::Tick), [Effect::StepDown(Why::RanOut), Effect::Update(7)]);
 }
 
 #[test]
 fn a_write_whose_answer_is_lost_is_looked_after_before_the_next() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     world.on(400, Event::Tick);
     assert_eq!(world.answer(600, Answer::Lost), []);
-    assert_eq!(world.state.reign(), Some(Epoch(7)), "its time is not over");
+    assert_eq!(world.state.epoch(), Some(Epoch(7)), "its time is not over");
     assert_eq!(world.on(850, Event::Tick), [Effect::Look]);
     assert_eq!(world.answer(860, Answer::Ours(8)), [Effect::Update(8)], "it was written");
     assert_eq!(world.answer(870, Answer::Written(9)), [Effect::Extend(ms(2360))]);
@@ -171,7 +171,7 @@ fn a_write_whose_answer_is_lost_is_looked_after_before_the_next() {
 
 #[test]
 fn a_lease_that_is_found_to_be_held_lasts_no_longer_for_that() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     world.on(400, Event::Tick);
     world.answer(600, Answer::Lost);
     assert_eq!(world.on(850, Event::Tick), [Effect::Look]);
@@ -181,45 +181,45 @@ fn a_lease_that_is_found_to_be_held_lasts_no_longer_for_that() {
 }
 
 #[test]
-fn a_lost_answer_to_the_first_write_makes_nobody_reign_before_a_second_one_is_answered() {
+fn a_lost_answer_to_the_first_write_makes_nobody_lead_before_a_second_one_is_answered() {
     let mut world = Alone::new();
     world.on(0, Event::Tick);
     assert_eq!(world.answer(1000, Answer::Lost), []);
     assert_eq!(world.on(1250, Event::Tick), [Effect::Look]);
     assert_eq!(world.answer(1260, Answer::Ours(7)), [Effect::Update(7)]);
-    let reign = Effect::Reign { epoch: Epoch(8), until: ms(2760), succeeds: true };
-    assert_eq!(world.answer(1270, Answer::Written(8)), [reign]);
+    let lead = Effect::Lead { epoch: Epoch(8), until: ms(2760), succeeds: true };
+    assert_eq!(world.answer(1270, Answer::Written(8)), [lead]);
 }
 
 #[test]
-fn an_answer_that_took_longer_than_the_lease_lasts_makes_nobody_reign() {
+fn an_answer_that_took_longer_than_the_lease_lasts_makes_nobody_lead() {
     let mut world = Alone::new();
     world.on(0, Event::Tick);
     assert_eq!(world.answer(1500, Answer::Written(7)), [Effect::Update(7)]);
-    assert_eq!(world.state.reign(), None);
+    assert_eq!(world.state.epoch(), None);
 }
 
 #[test]
 fn who_finds_the_key_taken_steps_down_at_once() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     world.on(400, Event::Tick);
     assert_eq!(world.answer(410, Answer::Refused), [Effect::StepDown(Why::Deposed), Effect::Create]);
 }
 
 #[test]
-fn a_higher_epoch_ends_the_reign_and_the_next_one_is_above_it() {
-    let mut world = Alone::reigning();
+fn a_higher_epoch_deposes_and_the_next_one_is_above_it() {
+    let mut world = Alone::leading();
     assert_eq!(world.on(100, Event::Heard(Epoch(7))), [], "that is our own");
     assert_eq!(world.on(100, Event::Heard(Epoch(3))), [], "that one is over");
     let seen = world.on(100, Event::Heard(Epoch(90)));
     assert_eq!(seen, [Effect::StepDown(Why::Outranked), Effect::Update(7)], "is the lease still ours?");
-    let reign = Effect::Reign { epoch: Epoch(91), until: ms(1600), succeeds: true };
-    assert_eq!(world.answer(110, Answer::Written(8)), [reign], "the store was lost and counts from 1 again");
+    let lead = Effect::Lead { epoch: Epoch(91), until: ms(1600), succeeds: true };
+    assert_eq!(world.answer(110, Answer::Written(8)), [lead], "the store was lost and counts from 1 again");
 }
 
 #[test]
 fn who_leaves_gives_the_key_back_whatever_is_under_way() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     assert_eq!(world.on(100, Event::Leave), [Effect::StepDown(Why::Leaving), Effect::Release(7)]);
     assert_eq!(world.state.next_wakeup(), None);
     let mut world = Alone::new();
@@ -230,7 +230,7 @@ fn who_leaves_gives_the_key_back_whatever_is_under_way() {
 
 #[test]
 fn a_bucket_that_is_missed_for_long_is_made_anew_and_gives_other_epochs() {
-    let mut world = Alone::reigning();
+    let mut world = Alone::leading();
     assert_eq!(world.on(400, Event::Tick), [Effect::Update(7)]);
     assert_eq!(world.answer(410, Answer::Missing), [Effect::StepDown(Why::Emptied)]);
     assert!(world.state.is_emptied() && !world.state.stores_nothing());
@@ -247,15 +247,15 @@ fn a_bucket_that_is_missed_for_long_is_made_anew_and_gives_other_epochs() {
     assert_eq!(world.on(at + 1150, Event::Tick), [Effect::Make], "that may not have been done");
     assert_eq!(world.answer(at + 1200, Answer::Made { base: 1 << 40 }), [Effect::Create]);
     let until = ms(at + 1200 + 1500);
-    let reign = Effect::Reign { epoch: Epoch((1 << 40) + 1), until, succeeds: true };
-    assert_eq!(world.answer(at + 1210, Answer::Written(1)), [reign]);
+    let lead = Effect::Lead { epoch: Epoch((1 << 40) + 1), until, succeeds: true };
+    assert_eq!(world.answer(at + 1210, Answer::Written(1)), [lead]);
     assert!(!world.state.is_emptied());
 }
 
 #[test]
 fn a_bucket_that_others_have_is_not_made() {
     let missing = |at| {
-        let mut world = Alone::reigning();
+        let mut world = Alone::leading();
         world.on(400, Event::Tick);
         world.answer(400, Answer::Missing);
         for at in (650..at).step_by(250) {
@@ -299,7 +299,7 @@ struct World {
     /// What arrives when: at the server (a question), or at a candidate (an answer).
     flying: BTreeMap<(u64, u64), (usize, Flight)>,
     sent: u64,
-    reigns: Vec<Option<(Epoch, u64)>>,
+    leading: Vec<Option<(Epoch, u64)>>,
     epochs: Vec<Epoch>,
 }
 
@@ -321,7 +321,7 @@ impl World {
             late,
             flying: BTreeMap::new(),
             sent: 0,
-            reigns: vec![None; candidates],
+            leading: vec![None; candidates],
             epochs: Vec::new(),
         }
     }
@@ -363,17 +363,17 @@ impl World {
         self.candidates[who].on(ms(at), event, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Reign { epoch, until, .. } => {
-                    self.reigns[who] = Some((epoch, until.as_millis() as u64));
+                Effect::Lead { epoch, until, .. } => {
+                    self.leading[who] = Some((epoch, until.as_millis() as u64));
                     self.epochs.push(epoch);
                     for other in (0..self.candidates.len()).filter(|other| *other != who) {
                         self.fly(at + 1, other, Flight::Heard(epoch));
                     }
                 }
                 Effect::Extend(until) => {
-                    self.reigns[who] = self.reigns[who].map(|(epoch, _)| (epoch, until.as_millis() as u64));
+                    self.leading[who] = self.leading[who].map(|(epoch, _)| (epoch, until.as_millis() as u64));
                 }
-                Effect::StepDown(_) => self.reigns[who] = None,
+                Effect::StepDown(_) => self.leading[who] = None,
                 asked => self.fly(at + delay, who, Flight::Asked(asked)),
             }
         }
@@ -381,16 +381,16 @@ impl World {
 
     /// How many act at `at`: those that have stepped down, or look at the clock and see that their time is over, do not.
     fn acting(&self, at: u64) -> usize {
-        self.reigns.iter().flatten().filter(|(_, until)| at < *until).count()
+        self.leading.iter().flatten().filter(|(_, until)| at < *until).count()
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is slow, lost, frozen or emptied: never do two act at a time, epochs rise, and in the end one reigns.
+    /// Whatever is slow, lost, frozen or emptied: never do two act at a time, epochs rise, and in the end one does.
     #[test]
-    fn never_two_reign_and_in_the_end_one_does(
+    fn never_two_lead_and_in_the_end_one_does(
         seed in proptest::collection::vec((0_u64..400, 0_u64..400, 0_u64..10), 64),
         freezes in proptest::collection::vec((0_usize..3, 0_u64..15_000, 0_u64..5000), 0..6),
         late in 0_u64..1500,
@@ -434,7 +434,7 @@ proptest! {
                     world.event(at, who, Event::Tick, seed[turn % seed.len()].0);
                 }
             }
-            prop_assert!(world.acting(at) <= 1, "{} act at {at}: {:?}", world.acting(at), world.reigns);
+            prop_assert!(world.acting(at) <= 1, "{} act at {at}: {:?}", world.acting(at), world.leading);
         }
         prop_assert_eq!(world.acting(end - 1), 1);
         prop_assert!(world.epochs.is_sorted_by(|a, b| a < b), "{:?}", world.epochs);
@@ -442,10 +442,10 @@ proptest! {
 }
 
 #[test]
-fn who_has_heard_of_a_reign_succeeds_it_though_the_key_says_that_it_is_the_first() {
+fn who_has_heard_of_an_epoch_succeeds_it_though_the_key_says_that_it_is_the_first() {
     // The bucket was made anew: its revisions begin again.
     let mut world = Alone::new();
     assert_eq!(world.on(0, Event::Heard(Epoch(7))), [Effect::Create]);
-    let reign = Effect::Reign { epoch: Epoch(8), until: ms(1500), succeeds: true };
-    assert_eq!(world.answer(10, Answer::Written(1)), [reign]);
+    let lead = Effect::Lead { epoch: Epoch(8), until: ms(1500), succeeds: true };
+    assert_eq!(world.answer(10, Answer::Written(1)), [lead]);
 }

@@ -25,7 +25,7 @@ use crate::membership::Change;
 use crate::owner::{JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
 use crate::protocol;
 use crate::protocol::host::JobEnd;
-use crate::protocol::scheduler::{NodeInfo, Reign, SchedulerMsg};
+use crate::protocol::scheduler::{Leader, NodeInfo, SchedulerMsg};
 
 use crate::shell::{self, Inbox};
 use crate::task::JobError;
@@ -205,10 +205,10 @@ pub(crate) fn shapes(infos: &[NodeInfo]) -> Vec<NodeShape> {
 }
 
 /// What an Owner is told of while its job runs: what becomes of nodes, of sessions with them, and of the Scheduler.
-type Changes = (Receiver<Change>, Receiver<(NodeId, Incarnation)>, watch::Receiver<Option<Reign>>);
+type Changes = (Receiver<Change>, Receiver<(NodeId, Incarnation)>, watch::Receiver<Option<Leader>>);
 
 /// Tells the Owner, for ever.
-async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &Inbox<OwnerEvent>) {
+async fn tell_changes((mut changes, mut resets, mut leaders): Changes, owner: &Inbox<OwnerEvent>) {
     let tell_reset = |(node, incarnation)| drop(owner.send(OwnerEvent::SessionReset { node, incarnation }));
     loop {
         let change = tokio::select! {
@@ -228,7 +228,7 @@ async fn tell_changes((mut changes, mut resets, mut reigns): Changes, owner: &In
                 }
                 change
             }
-            Ok(()) = reigns.changed() => {
+            Ok(()) = leaders.changed() => {
                 let _ = owner.send(OwnerEvent::NewEpoch);
                 continue;
             }

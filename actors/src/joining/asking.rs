@@ -16,7 +16,7 @@ use super::{ClusterOptions, NodeError};
 use crate::ids::{Incarnation, NodeId};
 use crate::membership::{Directory, MembershipEvent};
 use crate::protocol::membership::{BEAT_BYTES_MAX, MembershipMsg};
-use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
+use crate::protocol::scheduler::{Leader, NodeSpec, SchedulerMsg};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
 
@@ -143,7 +143,11 @@ pub(crate) async fn agree_on_submitters(bus: &Bus, subjects: &Subjects) -> Resul
 }
 
 /// Asks where the Scheduler is; `None`: nobody says.
-pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusals) -> Result<Option<Reign>, NodeError> {
+pub(crate) async fn ask_where(
+    bus: &Bus,
+    subjects: &Subjects,
+    refusals: &Refusals,
+) -> Result<Option<Leader>, NodeError> {
     ask(bus, subjects, WHERE, refusals).await
 }
 
@@ -152,7 +156,7 @@ pub(crate) async fn ask_where(bus: &Bus, subjects: &Subjects, refusals: &Refusal
 /// # Errors
 /// `Denied`: which token is wrong.
 pub async fn takes_as_node(bus: &Bus, subjects: &Subjects) -> Result<bool, NodeError> {
-    ask_where(bus, subjects, &Refusals::default()).await.map(|reign| reign.is_some())
+    ask_where(bus, subjects, &Refusals::default()).await.map(|leader| leader.is_some())
 }
 
 /// How long somebody looks for the Scheduler.
@@ -227,7 +231,7 @@ pub(crate) async fn find_scheduler(
     subjects: &Subjects,
     search: Search,
     clock: &Arc<dyn Clock>,
-) -> Result<Reign, NodeError> {
+) -> Result<Leader, NodeError> {
     ask_scheduler(bus, subjects, WHERE, search, clock).await
 }
 

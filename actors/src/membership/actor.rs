@@ -138,8 +138,8 @@ impl Membership {
         let figures = self.sampler.sample(&self.parts.peak, store);
         let node = self.parts.post.node().clone();
         let data_address = self.parts.data_address.clone();
-        let (reign, epoch) = (self.parts.link.reign(), self.parts.link.epoch());
-        let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, reign, epoch, zombies };
+        let (leader, epoch) = (self.parts.link.leader(), self.parts.link.epoch());
+        let beat = Beat { node, incarnation, sequence, figures, data_address, stopping, leader, epoch, zombies };
         let sealed = self.parts.bus.credentials().seal(&self.parts.subject, &MembershipMsg::Beat(beat));
         let bytes = sealed.expect("a beat is small and flat");
         // A beat that cannot go out now is skipped: a late one says nothing.
@@ -177,7 +177,7 @@ impl Membership {
             MembershipEffect::Probe(node, incarnation, address) => self.probe(node, incarnation, address, scope),
             MembershipEffect::Gate(true) => self.parts.gate.open(),
             MembershipEffect::Gate(false) => self.parts.gate.close(),
-            MembershipEffect::Follows(node, reign) => self.parts.link.heard(&node, &reign),
+            MembershipEffect::Follows(node, leader) => self.parts.link.heard(&node, &leader),
             MembershipEffect::Heard(epoch) => self.parts.link.hears(epoch),
             MembershipEffect::Renew(renewal) => drop(self.parts.renewals.send(renewal)),
             MembershipEffect::Fail(fatal) => self.parts.post.fatal(fatal),

@@ -194,7 +194,7 @@ mod tests {
             figures: Default::default(),
             data_address: String::new(),
             stopping: false,
-            reign: None,
+            leader: None,
             epoch: Epoch(0),
             zombies: Vec::new(),
         }

@@ -9,7 +9,7 @@ use super::state::{Effect, MembershipEvent, State};
 use crate::event::NodeState;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::membership::{Health, Member};
-use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::Leader;
 use crate::scheduler::SchedulerEvent;
 use crate::shell::Fatal;
 
@@ -64,7 +64,7 @@ pub(crate) enum MembershipEffect {
     /// Tasks may start (`true`), or may not.
     Gate(bool),
     /// A node follows this Scheduler, as it says.
-    Follows(NodeId, Reign),
+    Follows(NodeId, Leader),
     /// A node has heard of this epoch, and does not follow its Scheduler.
     Heard(Epoch),
     /// This life is over: the next one begins.
@@ -153,7 +153,7 @@ impl MembershipCore {
                 self.over = true;
                 MembershipEffect::Renew(Renewal { told_by, state: self.state.clone() })
             }
-            Effect::Follows { node, reign } => MembershipEffect::Follows(node, reign),
+            Effect::Follows { node, leader } => MembershipEffect::Follows(node, leader),
             Effect::Heard { epoch } => MembershipEffect::Heard(epoch),
             Effect::Impostor { incarnation } => {
                 let reason = format!(

@@ -22,7 +22,7 @@ fn said(effect: &MembershipEffect) -> String {
         MembershipEffect::Tell(change) => format!("{} {:?}", change.node, change.state),
         MembershipEffect::Probe(node, ..) => format!("probes {node}"),
         MembershipEffect::Gate(open) => format!("gate open: {open}"),
-        MembershipEffect::Follows(node, reign) => format!("{node} follows {}", reign.node),
+        MembershipEffect::Follows(node, leader) => format!("{node} follows {}", leader.node),
         MembershipEffect::Heard(epoch) => format!("heard of {}", epoch.0),
         MembershipEffect::Renew(renewal) => format!("renewed by {}", renewal.told_by),
         MembershipEffect::Fail(fatal) => format!("fails: {}", &fatal.reason[..24]),
@@ -71,8 +71,8 @@ fn of_a_change_it_is_known_first_and_then_told() {
 
 #[test]
 fn whom_a_node_follows_is_passed_on() {
-    let reign = Some(Reign { epoch: Epoch(3), node: NodeId::new("b") });
-    let told = hears(&mut membership(), 20, Beat { reign, ..beat("a", 1, 1) });
+    let leader = Some(Leader { epoch: Epoch(3), node: NodeId::new("b") });
+    let told = hears(&mut membership(), 20, Beat { leader, ..beat("a", 1, 1) });
     assert!(told.contains(&"a follows b".to_owned()), "{told:?}");
 }
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::membership::{Beat, Figures, Health, Member, ZOMBIES_MAX, is_over};
-use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::Leader;
 
 /// The times of Membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ pub enum Effect {
         /// The node; this one, too.
         node: NodeId,
         /// Whom.
-        reign: Reign,
+        leader: Leader,
     },
     /// A node has heard of a higher epoch than that of the Scheduler that it follows, if it follows any.
     Heard {
@@ -568,10 +568,10 @@ impl State {
 
 /// Tells whom the sender of a new beat follows, and of which epoch it has heard.
 fn follows(beat: &Beat, effects: &mut Vec<Effect>) {
-    if let Some(reign) = &beat.reign {
-        effects.push(Effect::Follows { node: beat.node.clone(), reign: reign.clone() });
+    if let Some(leader) = &beat.leader {
+        effects.push(Effect::Follows { node: beat.node.clone(), leader: leader.clone() });
     }
-    if beat.epoch > beat.reign.as_ref().map_or(Epoch(0), |reign| reign.epoch) {
+    if beat.epoch > beat.leader.as_ref().map_or(Epoch(0), |leader| leader.epoch) {
         effects.push(Effect::Heard { epoch: beat.epoch });
     }
 }

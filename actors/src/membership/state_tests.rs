@@ -22,7 +22,7 @@ pub(in crate::membership) fn beat(name: &str, incarnation: u64, sequence: u64) -
         figures: Figures::default(),
         data_address: String::new(),
         stopping: false,
-        reign: None,
+        leader: None,
         epoch: Epoch(0),
         zombies: Vec::new(),
     }
@@ -605,16 +605,16 @@ fn no_more_than_so_many_nodes_are_probed_at_a_time() {
 #[test]
 fn whom_a_node_follows_is_heard_in_beats_that_are_new_and_in_no_other() {
     let mut alone = Alone::new();
-    let (dead, other) = (Reign { epoch: Epoch(3), node: node("a") }, Reign { epoch: Epoch(4), node: node("b") });
+    let (dead, other) = (Leader { epoch: Epoch(3), node: node("a") }, Leader { epoch: Epoch(4), node: node("b") });
     let told = |alone: &Alone| {
         let follows = |(_, effect): &(Duration, Effect)| match effect {
-            Effect::Follows { node, reign } => Some((node.to_string(), reign.epoch.0)),
+            Effect::Follows { node, leader } => Some((node.to_string(), leader.epoch.0)),
             _ => None,
         };
         alone.log.iter().filter_map(follows).collect::<Vec<_>>()
     };
-    let says = |name: &str, incarnation, sequence, reign: &Reign| {
-        MembershipEvent::Beat(Beat { reign: Some(reign.clone()), ..beat(name, incarnation, sequence) })
+    let says = |name: &str, incarnation, sequence, leader: &Leader| {
+        MembershipEvent::Beat(Beat { leader: Some(leader.clone()), ..beat(name, incarnation, sequence) })
     };
     alone.on(ms(0), says("a", 2, 7, &dead));
     assert_eq!(told(&alone), [("a".to_owned(), 3)]);
@@ -640,7 +640,7 @@ fn whom_a_node_follows_is_heard_in_beats_that_are_new_and_in_no_other() {
 #[test]
 fn a_beat_tells_of_which_epoch_its_sender_has_heard_where_that_is_above_whom_it_follows() {
     let mut alone = Alone::new();
-    let reign = Reign { epoch: Epoch(4), node: node("b") };
+    let leader = Leader { epoch: Epoch(4), node: node("b") };
     let heard = |alone: &Alone| {
         let heard = |(_, effect): &(Duration, Effect)| match effect {
             Effect::Heard { epoch } => Some(epoch.0),
@@ -648,9 +648,9 @@ fn a_beat_tells_of_which_epoch_its_sender_has_heard_where_that_is_above_whom_it_
         };
         alone.log.iter().filter_map(heard).collect::<Vec<_>>()
     };
-    let beats = [(None, 0), (Some(reign.clone()), 4), (Some(reign), 5), (None, 6), (None, 6)];
-    for (sequence, (reign, epoch)) in (1..).zip(beats) {
-        let beat = Beat { reign, epoch: Epoch(epoch), ..beat("a", 1, sequence) };
+    let beats = [(None, 0), (Some(leader.clone()), 4), (Some(leader), 5), (None, 6), (None, 6)];
+    for (sequence, (leader, epoch)) in (1..).zip(beats) {
+        let beat = Beat { leader, epoch: Epoch(epoch), ..beat("a", 1, sequence) };
         alone.on(ms(sequence * 500), MembershipEvent::Beat(beat.clone()));
         alone.on(ms(sequence * 500), MembershipEvent::Beat(beat));
     }

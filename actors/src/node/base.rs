@@ -18,7 +18,7 @@ use crate::joblog::LogsLink;
 use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerEvent, PushCount};
-use crate::node_manager::{Doubts, ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Tally};
+use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Suspicions, Tally};
 use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
@@ -143,7 +143,7 @@ impl Base {
             transfer: self.transfer.clone(),
             addresses: Arc::new(move |node| directory.data_address(node)),
             is_gone: Arc::new(move |node| members.is_gone(node)),
-            doubts: Doubts::default(),
+            suspicions: Suspicions::default(),
             clock: self.post.clock().clone(),
             received: Tally::default(),
             pushed: Pushed::default(),

@@ -31,7 +31,7 @@ use crate::node_manager::{
     ExecutorLink, ExecutorParts, NodeManager, NodeManagerParts, Pushed, Stager, ThreadExecutors,
 };
 use crate::protocol;
-use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
+use crate::protocol::scheduler::{Leader, NodeSpec, SchedulerMsg};
 use crate::registry::{Function, functions, programs};
 use crate::scheduler::{Scheduler, SchedulerEvent, SchedulerOptions};
 use crate::shell::{self, Fatal, Inbox, Post, PostOptions};
@@ -271,9 +271,9 @@ impl Running {
         let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), LogsLink::default());
         let scheduler = shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler);
         let epoch = Epoch(1);
-        let _ = scheduler.send(SchedulerEvent::Reign { epoch, until: Duration::MAX, succeeds: false });
+        let _ = scheduler.send(SchedulerEvent::Elected { epoch, until: Duration::MAX, succeeds: false });
         let _ = scheduler.send(SchedulerMsg::NodeUp(node_spec(base, options)));
-        base.link.follow(&Reign { epoch, node: options.name.clone() });
+        base.link.follow(&Leader { epoch, node: options.name.clone() });
         let parts = base.parts(options.executors);
         spawn_node_manager(base, &parts, options);
         Self { parts, jobs: None, cluster: None }
@@ -292,7 +292,7 @@ impl Running {
             ask_where(&cluster.bus, &cluster.subjects, &Refusals::default()).await?;
             agree_on_submitters(&cluster.bus, &cluster.subjects).await?;
         }
-        let (ground, reign) = match (cluster.scheduler, first) {
+        let (ground, leader) = match (cluster.scheduler, first) {
             (true, _) => (Some(Ground::of(cluster).await?), None),
             (false, true) => (None, Some(search_scheduler(base, cluster).await?)),
             (false, false) => (None, None),
@@ -309,7 +309,7 @@ impl Running {
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
 
-        // A candidate's is there all the time, and acts while it reigns.
+        // A candidate's is there all the time, and acts while that is elected.
         let scheduler = cluster.scheduler.then(|| {
             let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
             shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler)
@@ -324,12 +324,12 @@ impl Running {
             _ => None,
         };
         // Later lives know from the one before, and hear of it.
-        let reign = match reign {
+        let leader = match leader {
             None if first => Some(search_scheduler(base, cluster).await?),
             known => known,
         };
-        if let Some(reign) = reign {
-            base.link.follow(&reign);
+        if let Some(leader) = leader {
+            base.link.follow(&leader);
         }
         let parts = base.parts(options.executors);
         // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
@@ -502,7 +502,7 @@ async fn release_name(base: &Base) {
 }
 
 /// Asks until somebody says where the Scheduler is; somebody may be about to mend what keeps it away.
-async fn search_scheduler(base: &Base, cluster: &ClusterOptions) -> Result<Reign, NodeError> {
+async fn search_scheduler(base: &Base, cluster: &ClusterOptions) -> Result<Leader, NodeError> {
     let search = Search { deadline: cluster.join_deadline, trouble: cluster.join_deadline };
     find_scheduler(&cluster.bus, &cluster.subjects, search, base.post.clock()).await
 }

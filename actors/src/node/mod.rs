@@ -31,7 +31,7 @@ use crate::ids::JobId;
 use crate::membership::Change;
 use crate::node_manager::Gate;
 use crate::protocol::host::{JobEnd, JobSpec};
-use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::Leader;
 use crate::random::Random;
 use crate::shell::{Fatal, Post};
 use crate::task::JobError;
@@ -92,8 +92,8 @@ impl Node {
     }
 
     /// The Scheduler that this node follows.
-    pub fn reign(&self) -> Option<Reign> {
-        self.parts.scheduler.reign()
+    pub fn leader(&self) -> Option<Leader> {
+        self.parts.scheduler.leader()
     }
 
     /// What becomes of the other nodes from now on, as this one sees it.

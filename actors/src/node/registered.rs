@@ -28,9 +28,9 @@ pub(crate) async fn keep_registered(scheduler: SchedulerLink, spec: NodeSpec, ov
             Ok(()) = changes.changed() => true,
             _ = every.tick() => false,
         };
-        let Some(reign) = scheduler.reign() else { continue };
+        let Some(leader) = scheduler.leader() else { continue };
         if another {
-            info!(node = %reign.node, epoch = reign.epoch.0, "another scheduler is followed");
+            info!(node = %leader.node, epoch = leader.epoch.0, "another scheduler is followed");
         }
         for message in registration(another, &spec, &over) {
             if let Err(error) = scheduler.send(message) {

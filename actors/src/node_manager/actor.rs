@@ -222,9 +222,9 @@ impl NodeManager {
             NodeEffect::Delete(copies) => self.store.delete(&copies),
             NodeEffect::DeleteJob(job) => self.store.delete_group(job.group()),
             NodeEffect::Release { copies, parts } => self.store.release_parts(&copies, parts),
-            NodeEffect::Doubt(nodes) => {
+            NodeEffect::SuspectUnreachable(nodes) => {
                 let now = self.clock.now();
-                nodes.iter().for_each(|node| self.stager.doubts.raise(node, now));
+                nodes.iter().for_each(|node| self.stager.suspicions.suspect(node, now));
             }
             NodeEffect::After(delay, timer) => scope.after(delay, NodeEvent::Timer(timer)),
             NodeEffect::Count(tables) => self.counted.set(tables, self.post.waiting_bytes()),

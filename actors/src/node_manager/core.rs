@@ -234,9 +234,9 @@ impl<P: Default> NodeCore<P> {
             NodeMsg::FreeParts { job, run, set, version, parts } => self.free_parts((job, set), (run, version), parts),
             NodeMsg::EndJob { job } => self.end_job(job),
             NodeMsg::TakeInventory { job, owner, run } => self.take_inventory(job, owner, run),
-            NodeMsg::Doubt { mut nodes, .. } => {
+            NodeMsg::SuspectUnreachable { mut nodes, .. } => {
                 nodes.retain(|node| *node != self.node);
-                self.effects.push(NodeEffect::Doubt(nodes));
+                self.effects.push(NodeEffect::SuspectUnreachable(nodes));
             }
             NodeMsg::Doing { job, attempts, reply } => {
                 self.effects.push(NodeEffect::TellDoing { job, attempts, reply });

@@ -195,7 +195,7 @@ fn said(effect: NodeEffect<()>) -> String {
         NodeEffect::Delete(copies) => format!("delete {}", named(&copies)),
         NodeEffect::DeleteJob(_) => "delete the job".to_owned(),
         NodeEffect::Release { copies, .. } => format!("release of {}", named(&copies)),
-        NodeEffect::Doubt(nodes) => format!("doubt {nodes:?}"),
+        NodeEffect::SuspectUnreachable(nodes) => format!("suspect {nodes:?}"),
         NodeEffect::After(delay, timer) => format!("{timer:?} after {delay:?}"),
         NodeEffect::Count(_) => "count".to_owned(),
         NodeEffect::Stale => "stale".to_owned(),

@@ -9,11 +9,11 @@ use exobus_store::disk::{Fault, FaultyDisk, MemoryDisk, Op};
 use exobus_store::{ObjectMeta, RowHash, StoreOptions, SystemClock, WriterOptions};
 use parking_lot::Mutex;
 
-use super::doubts::Verdict;
 use super::losses;
 use super::remote::FetchError;
 use super::sets::Sets;
 use super::staging::{Prepared, Stager};
+use super::suspicions::Verdict;
 use super::*;
 use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
@@ -97,7 +97,7 @@ impl World {
             transfer: TransferClient::with(fetching, TOKEN, clock.clone()),
             addresses: Arc::new(move |node| known.lock().get(node).cloned()),
             is_gone: Arc::new(|_| false),
-            doubts: Doubts::default(),
+            suspicions: Suspicions::default(),
             clock,
             received: Tally::default(),
             pushed: Pushed::default(),
@@ -438,7 +438,7 @@ async fn a_node_that_is_known_to_be_dead_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more() {
+async fn a_node_that_others_waited_for_in_vain_is_probed_and_no_more() {
     let world = World::new(memory());
     let (here, there) = (world.node("n1"), world.node("n2"));
     let object = world.write(&there).id;
@@ -447,47 +447,47 @@ async fn a_node_that_others_waited_for_in_vain_is_asked_for_a_sign_and_no_more()
     let now = || here.stager.clock.now();
     let none = Sets::default();
     let stage = || stage(&here, &[Mode::Whole], &spec, &none);
-    here.stager.doubts.raise(&node, now());
+    here.stager.suspicions.suspect(&node, now());
     let prepared = stage().await.expect("it is there");
     assert_eq!(whole(&prepared), [content_of(object)]);
-    assert_eq!(here.stager.doubts.of(&node, now()), Verdict::Trusted, "that was the sign");
+    assert_eq!(here.stager.suspicions.of(&node, now()), Verdict::Trusted, "it answered the probe");
     drop(there);
-    here.stager.doubts.raise(&node, now());
+    here.stager.suspicions.suspect(&node, now());
     for _ in 0..2 {
         let failure = stage().await.expect_err("nobody is there");
         assert_eq!(failure.lost, [lost(object, &node, Loss::Unreachable)]);
-        assert!(failure.message.contains("gives no sign"), "it was asked: {failure}");
+        assert!(failure.message.contains("answers no probe"), "it was asked: {failure}");
     }
-    assert!(matches!(here.stager.doubts.of(&node, now()), Verdict::Wait(..)));
+    assert!(matches!(here.stager.suspicions.of(&node, now()), Verdict::Wait(..)));
 }
 
 #[tokio::test]
-async fn who_waits_for_a_doubted_node_goes_on_as_soon_as_it_answers_somebody() {
+async fn who_waits_for_a_suspected_node_goes_on_as_soon_as_it_answers_somebody() {
     let world = World::new(memory());
     let (here, there) = (world.node("n1"), world.node("n2"));
     let object = world.write(&there).id;
     let spec = spec(vec![object_arg(object, &there.name)]);
     let none = Sets::default();
     let stage = || stage(&here, &[Mode::Whole], &spec, &none);
-    // Somebody looks, and takes its time.
+    // Somebody probes it, and takes its time.
     let now = here.stager.clock.now();
-    here.stager.doubts.raise(&there.name, now);
-    let Verdict::Look(_) = here.stager.doubts.of(&there.name, now) else { panic!("nobody looks yet") };
+    here.stager.suspicions.suspect(&there.name, now);
+    let Verdict::Probe(_) = here.stager.suspicions.of(&there.name, now) else { panic!("nobody probes it yet") };
     let waiting = futures::future::join_all([stage(), stage()]);
-    let settles = async {
+    let clears = async {
         tokio::task::yield_now().await;
-        here.stager.doubts.settle(&there.name);
+        here.stager.suspicions.clear(&there.name);
     };
-    let (staged, ()) = futures::future::join(waiting, settles).await;
+    let (staged, ()) = futures::future::join(waiting, clears).await;
     for prepared in staged {
         assert_eq!(whole(&prepared.expect("it is there")), [content_of(object)]);
     }
-    // And who looked last in vain speaks for those who waited.
-    here.stager.doubts.raise(&there.name, now);
-    let Verdict::Look(look) = here.stager.doubts.of(&there.name, now) else { panic!("nobody looks yet") };
+    // And who probed it last in vain speaks for those who waited.
+    here.stager.suspicions.suspect(&there.name, now);
+    let Verdict::Probe(suspicion) = here.stager.suspicions.of(&there.name, now) else { panic!("nobody probes it yet") };
     let fails = async {
         tokio::task::yield_now().await;
-        here.stager.doubts.found_silent(&there.name, look, here.stager.clock.now());
+        here.stager.suspicions.probe_failed(&there.name, suspicion, here.stager.clock.now());
     };
     let (failed, ()) = futures::future::join(futures::future::join_all([stage(), stage()]), fails).await;
     assert!(failed.iter().all(Result::is_err));

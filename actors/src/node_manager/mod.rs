@@ -6,7 +6,6 @@
 
 mod actor;
 mod core;
-mod doubts;
 mod event;
 mod executor;
 mod gate;
@@ -16,6 +15,7 @@ mod remote;
 mod sets;
 mod staging;
 mod state;
+mod suspicions;
 mod waits;
 mod why;
 mod windows;
@@ -23,7 +23,6 @@ mod windows;
 pub use actor::{NodeManager, NodeManagerParts};
 #[cfg(feature = "simulation")]
 pub(crate) use core::{NodeCore, NodeCounts, NodeEffect};
-pub(crate) use doubts::Doubts;
 pub use event::{FiguresTaken, NodeEvent, NodeTimer, StagingDone};
 #[cfg(feature = "simulation")]
 pub(crate) use executor::{Executor, Flags};
@@ -39,6 +38,7 @@ pub use staging::Prepared;
 pub(crate) use staging::Stager;
 #[cfg(feature = "simulation")]
 pub(crate) use state::Key;
+pub(crate) use suspicions::Suspicions;
 pub(crate) use waits::Tally;
 #[cfg(feature = "simulation")]
 pub(crate) use waits::Waits;

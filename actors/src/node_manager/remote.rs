@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use exobus_store::{Block, PartMeta, StoreError};
 
-use super::doubts::Verdict;
 use super::losses::{self, from_store};
 use super::staging::{PrivateCopy, Stager};
+use super::suspicions::Verdict;
 use crate::ids::{CopyId, NodeId};
 use crate::task::{FailureKind, Loss, Parts, TaskFailure};
 use crate::transfer::{FetchItem, PeerName, TransferError};
@@ -24,8 +24,8 @@ const ADDRESS_POLL: Duration = Duration::from_millis(20);
 /// says nothing is given up after 4 s, so that a fetch from it ends within 5 s; unless it answers over another connection.
 const ASKED_AGAIN_FOR: Duration = Duration::from_secs(4);
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-/// To connect to a node that is doubted, and to be welcomed, may each take so long.
-const SIGN_WITHIN: Duration = Duration::from_millis(500);
+/// To connect to a node that is probed, and to be welcomed, may each take so long.
+const PROBE_WITHIN: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -38,8 +38,8 @@ pub(super) struct FetchError {
     /// Of those, what the node said it does not have or cannot read.
     gone: Vec<CopyId>,
     error: TransferError,
-    /// Whether the node was not asked, since it is doubted and gave no sign.
-    no_sign: bool,
+    /// Whether the node was not asked, since it is suspected to be out of reach and it answered no probe.
+    not_asked: bool,
 }
 
 impl FetchError {
@@ -50,7 +50,7 @@ impl FetchError {
             objects: items.iter().map(|(object, _)| *object).collect(),
             gone,
             error,
-            no_sign: false,
+            not_asked: false,
         }
     }
 
@@ -144,9 +144,9 @@ impl Stager {
             (patience.seen, patience.left) = (true, ASKED_AGAIN_FOR);
         }
         if heals && patience.left.is_zero() && !patience.seen && error.error.is_silence() {
-            self.doubts.raise(&error.node, self.clock.now());
+            self.suspicions.suspect(&error.node, self.clock.now());
         }
-        if !heals || !error.gone.is_empty() || patience.left.is_zero() || error.no_sign {
+        if !heals || !error.gone.is_empty() || patience.left.is_zero() || error.not_asked {
             return Err(error);
         }
         tracing::debug!(node = %error.node, error = %error.error, "asking again");
@@ -179,7 +179,7 @@ impl Stager {
         let fetched = self.transfer.fetch_each(&address, wanted.collect()).await;
         let fetched = fetched.map_err(|error| FetchError::new(node, &items, error))?;
         if fetched.iter().any(Result::is_ok) {
-            self.doubts.settle(node);
+            self.suspicions.clear(node);
         }
         let bytes = fetched.iter().flatten().map(|block| block.len() as u64).sum();
         self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
@@ -215,7 +215,7 @@ impl Stager {
             };
             match asked {
                 Ok(list) => {
-                    self.doubts.settle(node);
+                    self.suspicions.clear(node);
                     return Ok(list);
                 }
                 Err(error) => self.again(&mut patience, error).await.map_err(FetchError::into_failure)?,
@@ -237,7 +237,7 @@ impl Stager {
             };
             match copied {
                 Ok(object) => {
-                    self.doubts.settle(node);
+                    self.suspicions.clear(node);
                     let bytes = self.store.meta(&object).map_or(0, |meta| meta.bytes);
                     self.received.add(node, bytes, self.clock.now().saturating_sub(begun));
                     return Ok(PrivateCopy::new(&self.store, object));
@@ -247,23 +247,23 @@ impl Stager {
         }
     }
 
-    /// Where a node serves objects; if it is doubted, once it has given a sign that it does.
+    /// Where a node serves objects; if it is suspected to be out of reach, once it has answered a probe.
     async fn address(&self, node: &NodeId, items: &[(CopyId, Parts)]) -> Result<PeerName, FetchError> {
         let mut known = None;
         loop {
-            let ended = self.doubts.ended();
-            match self.doubts.of(node, self.clock.now()) {
+            let ended = self.suspicions.ended();
+            match self.suspicions.of(node, self.clock.now()) {
                 Verdict::Trusted => return self.told_address(node, items).await,
-                Verdict::Look(look) => {
+                Verdict::Probe(suspicion) => {
                     let address = self.told_address(node, items).await?;
-                    if !(self.is_gone)(node) && self.transfer.is_there(&address, SIGN_WITHIN).await {
-                        self.doubts.settle(node);
+                    if !(self.is_gone)(node) && self.transfer.is_there(&address, PROBE_WITHIN).await {
+                        self.suspicions.clear(node);
                         return Ok(address);
                     }
-                    self.doubts.found_silent(node, look, self.clock.now());
+                    self.suspicions.probe_failed(node, suspicion, self.clock.now());
                     break;
                 }
-                // A look has failed since this one waits, or none is of any use.
+                // A probe has failed since this one waits, or none is of any use.
                 Verdict::Wait(_, failed) if *known.get_or_insert(failed) < failed || (self.is_gone)(node) => break,
                 Verdict::Wait(until, _) => tokio::select! {
                     () = tokio::time::sleep(until.saturating_sub(self.clock.now())) => {}
@@ -273,9 +273,9 @@ impl Stager {
         }
         let address = (self.addresses)(node).unwrap_or_default();
         let peer = PeerName { node: node.to_string(), address };
-        let cause = "it was asked in vain lately, here or elsewhere, and gives no sign now".to_owned();
+        let cause = "it was asked in vain lately, here or elsewhere, and answers no probe now".to_owned();
         let error = FetchError::new(node, items, TransferError::Unreachable { peer, cause });
-        Err(FetchError { no_sign: true, ..error })
+        Err(FetchError { not_asked: true, ..error })
     }
 
     /// Where a node serves objects. It says so in its heartbeats, the first of which may not have come yet.

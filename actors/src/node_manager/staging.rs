@@ -7,11 +7,11 @@ use std::time::Duration;
 use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::doubts::Doubts;
 use super::losses::{self, from_store};
 use super::pushed::Pushed;
 use super::remote::FetchError;
 use super::sets::{Arguments, Piece};
+use super::suspicions::Suspicions;
 use super::waits::{Tally, Waits};
 use super::why::{Step, Trail};
 use super::windows::Windows;
@@ -72,7 +72,7 @@ pub(crate) struct Stager {
     /// Which nodes are known to be dead or to have left.
     pub(crate) is_gone: Arc<dyn Fn(&NodeId) -> bool + Send + Sync>,
     /// Who may be out of reach.
-    pub(crate) doubts: Doubts,
+    pub(crate) suspicions: Suspicions,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) received: Tally,
     /// Copies that were pushed here ahead of who reads them.

@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Incarnation, NodeId};
-use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::Leader;
 
 /// Everything that others can tell Membership.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,11 +36,11 @@ pub struct Beat {
     /// The last beat: the node is stopping in an orderly way.
     #[serde(default)]
     pub stopping: bool,
-    /// The Scheduler that the sender follows; its own node where that reigns.
+    /// The Scheduler that the sender follows; its own node where that is it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reign: Option<Reign>,
-    /// The highest epoch that the sender has heard of, that of `reign` or a later one; zero before any. A Scheduler of a lower one that
-    /// hears of it reigns anew, above it: until then the sender follows nobody.
+    pub leader: Option<Leader>,
+    /// The highest epoch that the sender has heard of, that of `leader` or a later one; zero before any. A Scheduler of a lower one that
+    /// hears of it begins a new one, above it: until then the sender follows nobody.
     #[serde(default)]
     pub epoch: Epoch,
     /// Incarnations that the sender holds dead and that still beat, at most [`ZOMBIES_MAX`]. Who finds itself here
@@ -148,7 +148,7 @@ mod tests {
             },
             data_address: "x".repeat(64),
             stopping: true,
-            reign: Some(Reign { epoch: Epoch(all), node: NodeId::new(&name) }),
+            leader: Some(Leader { epoch: Epoch(all), node: NodeId::new(&name) }),
             epoch: Epoch(all),
             zombies: vec![zombie; ZOMBIES_MAX],
         });

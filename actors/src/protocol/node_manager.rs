@@ -11,7 +11,7 @@
 //! | `EndJob`    | Owner        | –                                     | ignored                | repeated by the session       |
 //! | `Watch`     | Owner        | `NodeFigures` now and then regularly  | replaces               | repeated by the session       |
 //! | `TakeInventory` | Owner    | `Inventory`                           | same answer, or less   | repeated by the session       |
-//! | `Doubt`     | Owner        | –                                     | lasts longer           | found out by a fetch          |
+//! | `SuspectUnreachable` | Owner | –                                     | lasts longer           | found out by a fetch          |
 //! | `Doing`     | Owner        | `AttemptState`s, in that order        | same question again    | asked again after the deadline |
 //!
 //! From the Owner of a run after which another has begun, `Run` and `TakeInventory` are turned away with `TakenOver`, and `DefineSet` and `FreeParts`
@@ -118,8 +118,8 @@ pub enum NodeMsg {
         #[serde(default)]
         run: u32,
     },
-    /// One of these could not fetch from the other: see whether they answer before anything is fetched from them.
-    Doubt {
+    /// One of these could not fetch from the other: probe each before anything is fetched from it.
+    SuspectUnreachable {
         /// The job.
         job: JobId,
         /// The nodes.

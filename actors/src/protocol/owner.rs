@@ -18,7 +18,7 @@
 //!
 //! What only its own process tells it is in `OwnerEvent` (`owner/event.rs`).
 //!
-//! What a Scheduler of an older reign than the one that is followed says is dropped.
+//! What a Scheduler of an older epoch than that of the one that is followed says is dropped.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ use crate::task::{Consumed, Output, StillRunning, TaskFailure, TaskFigures};
 pub enum OwnerMsg {
     /// The leases that the job has now, and why it has no more.
     Leases {
-        /// Which reign says so; those of older ones are void.
+        /// The epoch of who says so; those of older ones are void.
         epoch: Epoch,
         /// Slots on nodes, all of them; `None`: those that it had.
         leases: Option<Vec<Lease>>,

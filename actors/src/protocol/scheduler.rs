@@ -12,7 +12,7 @@
 //! | `ListNodes` | anybody                           | `Vec<NodeInfo>`                    | –                            | asked again after the deadline           |
 //! | `ListJobs`  | anybody                           | `Vec<JobInfo>`                     | –                            | asked again after the deadline           |
 //!
-//! A candidate that does not reign drops everything: who asked asks the one that does.
+//! A candidate that is not the Scheduler drops everything: who asked asks the one that is.
 //!
 //! What it tells others: `OwnerMsg::Leases`, with its epoch: all leases of the job and why it has no more, replacing what was said
 //! before. Whatever is said of leases says why, too, so that no word of one takes back the other, and both are said again at every
@@ -101,8 +101,8 @@ impl Wire for SchedulerMsg {
 
 /// Who is the Scheduler, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reign {
-    /// Rises from reign to reign.
+pub struct Leader {
+    /// Rises from one Scheduler to the next.
     pub epoch: Epoch,
     /// The Scheduler's node.
     pub node: NodeId,
@@ -157,7 +157,7 @@ pub struct JobDemand {
     pub shapes: Vec<Shape>,
     /// What is in use of each lease that the Owner knows of.
     pub leases: Vec<LeaseUse>,
-    /// Leases of earlier reigns that it goes on with, until this one says which it has.
+    /// Leases of earlier epochs that it goes on with, until this one says which it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldLease>,
 }
@@ -192,7 +192,7 @@ impl Shape {
 pub struct Lease {
     /// The loan.
     pub id: LeaseId,
-    /// Which reign of a Scheduler made it; those of older ones are void.
+    /// The epoch of the Scheduler that made it; those of older ones are void.
     pub epoch: Epoch,
     /// Rises whenever `resources` change.
     pub version: u64,
@@ -208,7 +208,7 @@ pub struct Lease {
     pub lasts_ms: u64,
 }
 
-/// A lease of an earlier reign that its Owner goes on with.
+/// A lease of an earlier epoch that its Owner goes on with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLease {
     /// The lease.
@@ -220,7 +220,7 @@ pub struct HeldLease {
 /// What an Owner uses of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseUse {
-    /// Which reign made the lease; other reigns have leases of the same numbers.
+    /// The epoch in which the lease was made; other epochs have leases of the same numbers.
     pub epoch: Epoch,
     /// The lease.
     pub lease: LeaseId,

@@ -1,4 +1,4 @@
-//! The Scheduler's shell: messages in, leases out. Every candidate has one; the one that reigns acts.
+//! The Scheduler's shell: messages in, leases out. Every candidate has one; the one that is elected acts.
 
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ mod tests {
         })
     }
 
-    /// A Scheduler that has just begun to reign after another one.
+    /// A Scheduler that has just succeeded another one.
     fn succeeding() -> (SchedulerOptions, Inbox<SchedulerEvent>) {
         let options = SchedulerOptions::default();
         let post = Post::new(PostOptions {
@@ -141,8 +141,8 @@ mod tests {
         });
         let scheduler = Scheduler::new(post.clone(), options, LogsLink::default());
         let scheduler = shell::spawn(&post, crate::protocol::scheduler::ACTOR, scheduler);
-        let reign = SchedulerEvent::Reign { epoch: Epoch(2), until: Duration::MAX, succeeds: true };
-        scheduler.send(reign).unwrap();
+        let elected = SchedulerEvent::Elected { epoch: Epoch(2), until: Duration::MAX, succeeds: true };
+        scheduler.send(elected).unwrap();
         (options, scheduler)
     }
 

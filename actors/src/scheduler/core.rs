@@ -48,7 +48,7 @@ pub(crate) enum SchedulerEffect {
 #[derive(Debug)]
 pub(crate) struct SchedulerCore {
     options: SchedulerOptions,
-    reign: Option<Reigning>,
+    acting: Option<Acting>,
     /// Whether it is looked from time to time which jobs are not over, ...
     looks: bool,
     /// ... and whether that is being done now.
@@ -56,9 +56,9 @@ pub(crate) struct SchedulerCore {
     effects: Vec<SchedulerEffect>,
 }
 
-/// What there is only while it reigns.
+/// What there is only while it acts.
 #[derive(Debug)]
-struct Reigning {
+struct Acting {
     state: State,
     /// When it stops by itself.
     until: Duration,
@@ -66,7 +66,7 @@ struct Reigning {
     next_ask: u64,
     /// Who is to be told what there is, as soon as that is known.
     lists: Vec<List>,
-    /// What was decided since the last flush; it comes to nothing where the reign ends before.
+    /// What was decided since the last flush; it comes to nothing where it stops acting before.
     decided: Vec<Effect>,
 }
 
@@ -78,7 +78,7 @@ enum List {
     Jobs(bool, Reply<Vec<JobInfo>>),
 }
 
-impl Reigning {
+impl Acting {
     fn on(&mut self, now: Duration, event: SchedulerEvent, effects: &mut Vec<SchedulerEffect>) {
         if let Some(event) = self.event(event) {
             self.state.on(now, event, &mut self.decided);
@@ -95,7 +95,7 @@ impl Reigning {
             }
             SchedulerEvent::Gathered | SchedulerEvent::Tick => Some(Event::Tick),
             SchedulerEvent::Unfinished(jobs) => Some(Event::Unfinished(jobs?)),
-            SchedulerEvent::Reign { .. } | SchedulerEvent::StepDown | SchedulerEvent::Look => None,
+            SchedulerEvent::Elected { .. } | SchedulerEvent::StepDown | SchedulerEvent::Look => None,
         }
     }
 
@@ -142,24 +142,24 @@ impl SchedulerCore {
     /// A Scheduler that acts when it is told to.
     pub(crate) fn new(options: SchedulerOptions) -> Self {
         let effects = vec![SchedulerEffect::After(TICK_MAX, SchedulerEvent::Tick)];
-        Self { options, reign: None, looks: false, looking: false, effects }
+        Self { options, acting: None, looks: false, looking: false, effects }
     }
 
     /// The epoch that it was told of last, unless it was to step down since.
     #[cfg(feature = "simulation")]
     pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.reign.as_ref().map(|reign| reign.state.epoch())
+        self.acting.as_ref().map(|acting| acting.state.epoch())
     }
 
     /// What it thinks, while it acts.
     #[cfg(feature = "simulation")]
     pub(crate) fn acting(&self, now: Duration) -> Option<&State> {
-        self.reign.as_ref().filter(|reign| now < reign.until).map(|reign| &reign.state)
+        self.acting.as_ref().filter(|acting| now < acting.until).map(|acting| &acting.state)
     }
 
     /// How many jobs, loans, and jobs of which nothing is heard there are.
     pub(crate) fn living(&self) -> [usize; 3] {
-        self.reign.as_ref().map_or([0; 3], |reign| reign.state.living())
+        self.acting.as_ref().map_or([0; 3], |acting| acting.state.living())
     }
 
     /// What is to be done, in order, since this was asked last.
@@ -172,24 +172,24 @@ impl SchedulerCore {
         let tick = event == SchedulerEvent::Tick;
         self.looking &= !matches!(event, SchedulerEvent::Unfinished(_));
         match event {
-            SchedulerEvent::Reign { epoch, until, succeeds } => self.reign(now, epoch, until, succeeds),
+            SchedulerEvent::Elected { epoch, until, succeeds } => self.elected(now, epoch, until, succeeds),
             SchedulerEvent::Look => {
-                self.looks = self.reign.is_some();
+                self.looks = self.acting.is_some();
                 if self.looks {
                     self.look();
                     self.after(LOOK_EVERY, SchedulerEvent::Look);
                 }
             }
-            SchedulerEvent::StepDown => self.reign = None,
-            event => match &mut self.reign {
-                Some(reign) if now < reign.until => reign.on(now, event, &mut self.effects),
+            SchedulerEvent::StepDown => self.acting = None,
+            event => match &mut self.acting {
+                Some(acting) if now < acting.until => acting.on(now, event, &mut self.effects),
                 _ if tick => {}
                 // Not, or no longer, the Scheduler: who asked asks again where it is.
                 _ => debug!(?event, "no scheduler here"),
             },
         }
         if tick {
-            let wakeup = self.reign.as_ref().and_then(|reign| reign.state.next_wakeup());
+            let wakeup = self.acting.as_ref().and_then(|acting| acting.state.next_wakeup());
             let wakeup = wakeup.map_or(TICK_MAX, |at| at.saturating_sub(now));
             self.after(wakeup.clamp(TICK_MIN, TICK_MAX), SchedulerEvent::Tick);
         }
@@ -197,9 +197,9 @@ impl SchedulerCore {
 
     /// The events that were waiting have been taken in: what was decided is to be done.
     pub(crate) fn flush(&mut self) {
-        let Some(reign) = &mut self.reign else { return };
-        let epoch = reign.state.epoch();
-        for effect in std::mem::take(&mut reign.decided) {
+        let Some(acting) = &mut self.acting else { return };
+        let epoch = acting.state.epoch();
+        for effect in std::mem::take(&mut acting.decided) {
             self.act(epoch, effect);
         }
     }
@@ -208,16 +208,16 @@ impl SchedulerCore {
         self.effects.push(SchedulerEffect::After(delay, event));
     }
 
-    /// Begins to reign, or goes on.
-    fn reign(&mut self, now: Duration, epoch: Epoch, until: Duration, succeeds: bool) {
-        if let Some(reign) = self.reign.as_mut().filter(|reign| reign.state.epoch() == epoch) {
-            reign.until = until;
+    /// Begins to act, or goes on.
+    fn elected(&mut self, now: Duration, epoch: Epoch, until: Duration, succeeds: bool) {
+        if let Some(acting) = self.acting.as_mut().filter(|acting| acting.state.epoch() == epoch) {
+            acting.until = until;
             return;
         }
         let options = self.options;
         let state = if succeeds { State::take_over(epoch, options, now) } else { State::new(epoch, options) };
         let (asks, lists, decided) = (HashMap::new(), Vec::new(), Vec::new());
-        self.reign = Some(Reigning { state, until, asks, next_ask: 0, lists, decided });
+        self.acting = Some(Acting { state, until, asks, next_ask: 0, lists, decided });
         if succeeds {
             // The next tick may be a second away, and people wait.
             self.after(options.gather, SchedulerEvent::Gathered);
@@ -241,7 +241,7 @@ impl SchedulerCore {
                 self.effects.push(SchedulerEffect::TellOwner(job, owner, OwnerMsg::Leases { epoch, leases, wait }));
             }
             Effect::Answer { ask, answer } => {
-                if let Some(reply) = self.reign.as_mut().and_then(|reign| reign.asks.remove(&ask)) {
+                if let Some(reply) = self.acting.as_mut().and_then(|acting| acting.asks.remove(&ask)) {
                     self.effects.push(SchedulerEffect::AnswerPlacement(reply, answer));
                 }
             }

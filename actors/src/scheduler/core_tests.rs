@@ -54,8 +54,8 @@ fn list_jobs(settled: bool, slot: u64) -> SchedulerEvent {
     SchedulerMsg::ListJobs { settled, reply: Reply::to(node("asker"), slot) }.into()
 }
 
-fn reign(epoch: u64, until: Duration, succeeds: bool) -> SchedulerEvent {
-    SchedulerEvent::Reign { epoch: Epoch(epoch), until, succeeds }
+fn elected(epoch: u64, until: Duration, succeeds: bool) -> SchedulerEvent {
+    SchedulerEvent::Elected { epoch: Epoch(epoch), until, succeeds }
 }
 
 fn unfinished(jobs: Option<&[JobId]>) -> SchedulerEvent {
@@ -97,36 +97,36 @@ fn idle() -> SchedulerCore {
     core
 }
 
-/// One that begins to reign at time 0, as the first one or after another.
-fn reigning(succeeds: bool) -> SchedulerCore {
+/// One that begins to act at time 0, as the first one or after another.
+fn acting(succeeds: bool) -> SchedulerCore {
     let mut core = idle();
-    let told = on(&mut core, ms(0), [reign(1, Duration::MAX, succeeds)]);
+    let told = on(&mut core, ms(0), [elected(1, Duration::MAX, succeeds)]);
     let gathered: &[_] = if succeeds { &["Gathered in 500ms"] } else { &[] };
     assert_eq!(told, [gathered, &["Look in 2.5s"]].concat());
     core
 }
 
 #[test]
-fn one_that_does_not_reign_answers_nothing() {
+fn one_that_does_not_act_answers_nothing() {
     let questions = || [node_up("n1"), submit(1), list_nodes(2), list_jobs(false, 3), demand(job(1), "n1")];
     let mut never = idle();
-    let mut over = reigning(false);
+    let mut over = acting(false);
     over.on(SchedulerEvent::StepDown, ms(1));
     let mut ran_out = idle();
-    on(&mut ran_out, ms(0), [reign(1, ms(10), false)]);
+    on(&mut ran_out, ms(0), [elected(1, ms(10), false)]);
     for core in [&mut never, &mut over, &mut ran_out] {
         assert_eq!(on(core, ms(10), questions()), [""; 0]);
         assert_eq!(core.living(), [0; 3]);
         assert_eq!(on(core, ms(1000), [SchedulerEvent::Tick]), ["tick"], "it goes on all the same");
     }
-    on(&mut ran_out, ms(20), [reign(1, ms(30), true)]);
+    on(&mut ran_out, ms(20), [elected(1, ms(30), true)]);
     let answers = on(&mut ran_out, ms(20), questions());
-    assert_eq!(answers, ["1 nodes", "1 jobs", "placed on Some(\"n1\")", "1 leases of 1 to n1"], "the reign goes on");
+    assert_eq!(answers, ["1 nodes", "1 jobs", "placed on Some(\"n1\")", "1 leases of 1 to n1"], "the epoch goes on");
 }
 
 #[test]
 fn what_is_asked_while_it_gathers_is_answered_once_when_that_is_over() {
-    let mut core = reigning(true);
+    let mut core = acting(true);
     let questions = [node_up("n1"), list_nodes(1), list_jobs(false, 2), list_jobs(true, 3), submit(4)];
     assert_eq!(on(&mut core, ms(499), questions), [""; 0]);
     let gathered = on(&mut core, ms(500), [SchedulerEvent::Gathered]);
@@ -137,18 +137,18 @@ fn what_is_asked_while_it_gathers_is_answered_once_when_that_is_over() {
 }
 
 #[test]
-fn what_was_asked_of_a_reign_is_not_answered_in_the_next_one() {
-    let mut core = reigning(true);
+fn what_was_asked_in_an_epoch_is_not_answered_in_the_next_one() {
+    let mut core = acting(true);
     on(&mut core, ms(1), [node_up("n1"), list_nodes(1), submit(2)]);
     core.on(SchedulerEvent::StepDown, ms(2));
-    assert_eq!(on(&mut core, ms(3), [reign(2, Duration::MAX, true)]), ["Gathered in 500ms"], "it looks already");
+    assert_eq!(on(&mut core, ms(3), [elected(2, Duration::MAX, true)]), ["Gathered in 500ms"], "it looks already");
     assert_eq!(on(&mut core, ms(503), [SchedulerEvent::Gathered]), [""; 0]);
 }
 
 #[test]
-fn what_was_decided_comes_to_nothing_where_the_reign_ends_before_it_is_said() {
-    for end in [SchedulerEvent::StepDown, reign(2, Duration::MAX, false)] {
-        let mut core = reigning(false);
+fn what_was_decided_comes_to_nothing_where_the_epoch_ends_before_it_is_said() {
+    for end in [SchedulerEvent::StepDown, elected(2, Duration::MAX, false)] {
+        let mut core = acting(false);
         on(&mut core, ms(1), [node_up("n1")]);
         assert_eq!(on(&mut core, ms(2), [submit(1), demand(job(1), "n1"), end]), [""; 0]);
     }
@@ -158,7 +158,7 @@ fn what_was_decided_comes_to_nothing_where_the_reign_ends_before_it_is_said() {
 fn one_look_is_under_way_at_a_time_and_an_answer_that_was_lost_lets_it_look_again() {
     let holds = || SchedulerEvent::from(SchedulerMsg::Holds { node: node("n1"), jobs: vec![job(7)] });
     for (answer, comes_of_it) in [(None, None), (Some(&[][..]), None), (Some(&[job(7)][..]), Some("n1 resumes"))] {
-        let mut core = reigning(false);
+        let mut core = acting(false);
         on(&mut core, ms(1), [node_up("n1")]);
         assert_eq!(on(&mut core, ms(2), [holds(), holds()]), ["look"]);
         assert_eq!(on(&mut core, ms(3), [SchedulerEvent::Look]), ["Look in 15s"], "it is looked already");
@@ -169,20 +169,20 @@ fn one_look_is_under_way_at_a_time_and_an_answer_that_was_lost_lets_it_look_agai
 }
 
 #[test]
-fn it_looks_from_time_to_time_as_long_as_it_reigns() {
-    let mut core = reigning(false);
+fn it_looks_from_time_to_time_as_long_as_it_acts() {
+    let mut core = acting(false);
     on(&mut core, ms(1), [SchedulerEvent::Look]);
     core.on(SchedulerEvent::StepDown, ms(2));
     assert_eq!(on(&mut core, ms(3), [SchedulerEvent::Look]), [""; 0]);
-    // The answer comes when nobody reigns: the next reign may look.
+    // The answer comes when nobody acts: the next Scheduler may look.
     on(&mut core, ms(4), [unfinished(None)]);
-    assert_eq!(on(&mut core, ms(5), [reign(2, Duration::MAX, false)]), ["Look in 2.5s"]);
+    assert_eq!(on(&mut core, ms(5), [elected(2, Duration::MAX, false)]), ["Look in 2.5s"]);
     assert_eq!(on(&mut core, ms(6), [SchedulerEvent::Look]), ["look", "Look in 15s"]);
 }
 
 #[test]
 fn a_node_that_has_something_of_a_job_that_is_over_is_told_and_so_is_an_owner_there() {
-    let mut core = reigning(false);
+    let mut core = acting(false);
     let done = SchedulerMsg::JobDone { job: job(7) };
     let holds = SchedulerMsg::Holds { node: node("n2"), jobs: vec![job(7)] };
     let told = on(&mut core, ms(1), [done.into(), holds.into()]);
@@ -191,7 +191,7 @@ fn a_node_that_has_something_of_a_job_that_is_over_is_told_and_so_is_an_owner_th
 
 #[test]
 fn a_job_whose_host_died_is_looked_for() {
-    let mut core = reigning(false);
+    let mut core = acting(false);
     on(&mut core, ms(1), [node_up("n1"), node_up("n2"), demand(job(1), "n1")]);
     let down = SchedulerEvent::NodeDown { node: node("n1"), incarnation: Incarnation(1), reason: "silent".into() };
     assert_eq!(on(&mut core, ms(2), [down]), ["look"]);
@@ -209,7 +209,7 @@ fn a_tick_comes_when_there_is_something_to_do_and_not_too_often() {
         })
     };
     assert_eq!(delay_at(&mut idle(), ms(0)), Some(TICK_MAX));
-    let mut core = reigning(true);
+    let mut core = acting(true);
     on(&mut core, ms(0), [submit(1)]);
     assert_eq!(delay_at(&mut core, ms(100)), Some(ms(400)), "then it has gathered");
     assert_eq!(delay_at(&mut core, ms(499)), Some(TICK_MIN));

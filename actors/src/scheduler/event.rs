@@ -25,8 +25,8 @@ pub enum SchedulerEvent {
         reason: String,
     },
     /// Act as the Scheduler of this epoch; or go on, where it is known.
-    Reign {
-        /// Which reign.
+    Elected {
+        /// Which epoch.
         epoch: Epoch,
         /// When to stop by itself, on the node's clock.
         until: Duration,

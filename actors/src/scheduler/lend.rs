@@ -41,7 +41,7 @@ impl State {
 
     /// Divides the cluster, takes back what is too much, lends what is free.
     pub(super) fn divide(&mut self, now: Duration, renew: bool, changed: &mut BTreeSet<JobId>) {
-        // Leases that were taken over on nodes that this Scheduler has never heard of: gone with the reign before.
+        // Leases that were taken over on nodes that this Scheduler has never heard of: gone with the epoch before.
         self.loans.retain(|(_, node), _| self.nodes.contains_key(node));
         let targets = self.targets(now);
         let mut keys: BTreeSet<_> = self.loans.keys().cloned().collect();

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::scheduler::Reign;
+use crate::protocol::scheduler::Leader;
 use crate::protocol::scheduler::{ACTOR, SchedulerMsg};
 use crate::shell::{Address, AskError, Post, Reply, Undeliverable};
 
@@ -28,8 +28,8 @@ pub struct SchedulerLink(Arc<Inner>);
 
 struct Inner {
     post: Post,
-    reign: watch::Sender<Option<Reign>>,
-    /// The highest epoch that was heard of; it stays when a reign of this node ends. `reign` becomes another one while this is written.
+    leader: watch::Sender<Option<Leader>>,
+    /// The highest epoch that was heard of; it stays when this node is the Scheduler no longer. `leader` becomes another one while this is written.
     epoch: watch::Sender<Epoch>,
     /// When the Scheduler's node was last heard, microseconds on the node's clock.
     heard_us: AtomicU64,
@@ -37,7 +37,7 @@ struct Inner {
 
 impl fmt::Debug for SchedulerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SchedulerLink({:?})", self.reign())
+        write!(f, "SchedulerLink({:?})", self.leader())
     }
 }
 
@@ -46,15 +46,15 @@ impl SchedulerLink {
     pub fn new(post: Post) -> Self {
         Self(Arc::new(Inner {
             post,
-            reign: watch::Sender::new(None),
+            leader: watch::Sender::new(None),
             epoch: watch::Sender::new(Epoch(0)),
             heard_us: AtomicU64::new(0),
         }))
     }
 
     /// Who is the Scheduler, as far as is known.
-    pub fn reign(&self) -> Option<Reign> {
-        self.0.reign.borrow().clone()
+    pub fn leader(&self) -> Option<Leader> {
+        self.0.leader.borrow().clone()
     }
 
     /// The highest epoch that was heard of; zero before any.
@@ -62,12 +62,12 @@ impl SchedulerLink {
         *self.0.epoch.borrow()
     }
 
-    /// Follows `reign`, if it is later than all that were heard of; true when it is.
-    pub fn follow(&self, reign: &Reign) -> bool {
-        self.raise(reign.epoch, || drop(self.0.reign.send_replace(Some(reign.clone()))))
+    /// Follows `leader`, if it is later than all that were heard of; true when it is.
+    pub fn follow(&self, leader: &Leader) -> bool {
+        self.raise(leader.epoch, || drop(self.0.leader.send_replace(Some(leader.clone()))))
     }
 
-    /// Somebody has heard of this epoch: no reign below it is followed from now on that is not followed already.
+    /// Somebody has heard of this epoch: no Scheduler of one below it is followed from now on that is not followed already.
     pub fn hears(&self, epoch: Epoch) {
         self.raise(epoch, || {});
     }
@@ -84,15 +84,15 @@ impl SchedulerLink {
         })
     }
 
-    /// The Scheduler of this node acts no longer, if it did: until another reign is heard of, nobody is followed.
+    /// The Scheduler of this node acts no longer, if it did: until another one is heard of, nobody is followed.
     pub fn end_own(&self) {
-        self.0.reign.send_if_modified(|known| known.take_if(|reign| reign.node == *self.0.post.node()).is_some());
+        self.0.leader.send_if_modified(|known| known.take_if(|leader| leader.node == *self.0.post.node()).is_some());
     }
 
-    /// The node `node` was heard, and says that it follows `reign`.
-    pub fn heard(&self, node: &NodeId, reign: &Reign) {
-        self.follow(reign);
-        if self.reign().is_some_and(|known| known.node == *node && known == *reign) {
+    /// The node `node` was heard, and says that it follows `leader`.
+    pub fn heard(&self, node: &NodeId, leader: &Leader) {
+        self.follow(leader);
+        if self.leader().is_some_and(|known| known.node == *node && known == *leader) {
             self.0.heard_us.store(self.0.post.clock().now().as_micros() as u64, Ordering::Relaxed);
         }
     }
@@ -103,12 +103,12 @@ impl SchedulerLink {
         !heard.is_zero() && self.0.post.clock().now().saturating_sub(heard) < SPEAKS_FOR
     }
 
-    /// Told whenever another reign is followed, or none any more.
-    pub fn changes(&self) -> watch::Receiver<Option<Reign>> {
-        self.0.reign.subscribe()
+    /// Told whenever another Scheduler is followed, or none any more.
+    pub fn changes(&self) -> watch::Receiver<Option<Leader>> {
+        self.0.leader.subscribe()
     }
 
-    /// Told whenever a higher epoch was heard of, that of the reign that is followed or not.
+    /// Told whenever a higher epoch was heard of, that of the Scheduler that is followed or not.
     pub fn epochs(&self) -> watch::Receiver<Epoch> {
         self.0.epoch.subscribe()
     }
@@ -118,8 +118,8 @@ impl SchedulerLink {
     /// # Errors
     /// None is known; as [`Address::send`].
     pub fn send(&self, message: SchedulerMsg) -> Result<(), Undeliverable> {
-        match self.reign() {
-            Some(reign) => self.address(&reign).send(message),
+        match self.leader() {
+            Some(leader) => self.address(&leader).send(message),
             None => {
                 let node = self.0.post.node().clone();
                 let reason = "no Scheduler is known".to_owned();
@@ -140,13 +140,13 @@ impl SchedulerLink {
         let mut changes = self.changes();
         loop {
             let known = timeout_at(end, changes.wait_for(Option::is_some)).await;
-            let Some(reign) = known.ok().and_then(|known| known.ok()?.clone()) else {
+            let Some(leader) = known.ok().and_then(|known| known.ok()?.clone()) else {
                 return Err(AskError::Nobody { actor: ACTOR.to_owned(), deadline });
             };
             let left = end.saturating_duration_since(Instant::now());
             let error = tokio::select! {
                 biased;
-                answer = async { self.address(&reign).ask(&question, left.min(TRY)).await } => match answer {
+                answer = async { self.address(&leader).ask(&question, left.min(TRY)).await } => match answer {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 },
@@ -161,8 +161,8 @@ impl SchedulerLink {
         }
     }
 
-    fn address(&self, reign: &Reign) -> Address<SchedulerMsg> {
-        self.0.post.address(&reign.node, ACTOR)
+    fn address(&self, leader: &Leader) -> Address<SchedulerMsg> {
+        self.0.post.address(&leader.node, ACTOR)
     }
 }
 
@@ -183,60 +183,60 @@ mod tests {
         (post.clone(), SchedulerLink::new(post))
     }
 
-    fn reign(epoch: u64, node: &str) -> Reign {
-        Reign { epoch: Epoch(epoch), node: NodeId::new(node) }
+    fn leader(epoch: u64, node: &str) -> Leader {
+        Leader { epoch: Epoch(epoch), node: NodeId::new(node) }
     }
 
     #[test]
     fn the_highest_epoch_is_followed_in_whatever_order_they_are_heard() {
         let (_, link) = link();
         assert!(link.send(SchedulerMsg::JobsOver { jobs: Vec::new() }).unwrap_err().reason.contains("no Scheduler"));
-        assert!(link.follow(&reign(3, "a")));
-        assert!(!link.follow(&reign(2, "b")), "an older reign is over");
-        assert!(!link.follow(&reign(3, "a")), "known");
-        assert!(link.follow(&reign(4, "b")));
-        assert_eq!((link.reign(), link.epoch()), (Some(reign(4, "b")), Epoch(4)));
+        assert!(link.follow(&leader(3, "a")));
+        assert!(!link.follow(&leader(2, "b")), "an older leader is over");
+        assert!(!link.follow(&leader(3, "a")), "known");
+        assert!(link.follow(&leader(4, "b")));
+        assert_eq!((link.leader(), link.epoch()), (Some(leader(4, "b")), Epoch(4)));
         link.end_own();
-        assert_eq!(link.reign(), Some(reign(4, "b")), "not ours to end");
-        link.follow(&reign(5, "here"));
+        assert_eq!(link.leader(), Some(leader(4, "b")), "not ours to end");
+        link.follow(&leader(5, "here"));
         link.end_own();
-        assert_eq!((link.reign(), link.epoch()), (None, Epoch(5)));
-        assert!(!link.follow(&reign(5, "here")), "hearsay of what is over");
-        assert!(link.follow(&reign(6, "b")));
+        assert_eq!((link.leader(), link.epoch()), (None, Epoch(5)));
+        assert!(!link.follow(&leader(5, "here")), "hearsay of what is over");
+        assert!(link.follow(&leader(6, "b")));
     }
 
     #[test]
     fn nobody_is_followed_below_an_epoch_that_others_have_heard_of_and_who_watches_is_told_of_it() {
         let (_, link) = link();
-        link.follow(&reign(3, "a"));
-        let (epochs, reigns) = (link.epochs(), link.changes());
+        link.follow(&leader(3, "a"));
+        let (epochs, leaders) = (link.epochs(), link.changes());
         link.hears(Epoch(3));
         assert!(!epochs.has_changed().unwrap(), "known");
         link.hears(Epoch(5));
-        assert!(epochs.has_changed().unwrap(), "a Scheduler of a lower epoch reigns anew");
-        assert!(!reigns.has_changed().unwrap(), "it is followed until then");
-        assert_eq!((link.reign(), link.epoch()), (Some(reign(3, "a")), Epoch(5)));
-        assert!(!link.follow(&reign(4, "b")));
-        assert!(link.follow(&reign(6, "a")));
+        assert!(epochs.has_changed().unwrap(), "a Scheduler of a lower epoch begins a new one");
+        assert!(!leaders.has_changed().unwrap(), "it is followed until then");
+        assert_eq!((link.leader(), link.epoch()), (Some(leader(3, "a")), Epoch(5)));
+        assert!(!link.follow(&leader(4, "b")));
+        assert!(link.follow(&leader(6, "a")));
     }
 
     #[test]
     fn only_the_scheduler_itself_is_heard_to_speak() {
         let (_, link) = link();
-        link.heard(&NodeId::new("c"), &reign(4, "b"));
+        link.heard(&NodeId::new("c"), &leader(4, "b"));
         assert!(!link.speaks(), "that was hearsay");
-        link.heard(&NodeId::new("b"), &reign(4, "b"));
+        link.heard(&NodeId::new("b"), &leader(4, "b"));
         assert!(link.speaks());
     }
 
     #[tokio::test]
     async fn a_question_that_one_scheduler_does_not_answer_is_put_to_the_next() {
         let (post, link) = link();
-        link.follow(&reign(1, "gone"));
+        link.follow(&leader(1, "gone"));
         let (_, mut inbox) = mailbox::<SchedulerMsg, SchedulerMsg>(&post, ACTOR);
         let succeed = async {
             tokio::task::yield_now().await;
-            link.follow(&reign(2, "here"));
+            link.follow(&leader(2, "here"));
             let Some(SchedulerMsg::ListNodes { reply }) = inbox.recv().await else { panic!("asked") };
             post.answer(reply, Vec::new());
         };

@@ -64,7 +64,7 @@ impl Loan {
         }
     }
 
-    /// What a job has of an earlier reign, `in_use` of it: given back unless it is lent again.
+    /// What a job has of an earlier epoch, `in_use` of it: given back unless it is lent again.
     pub(super) fn taken_over(
         id: LeaseId,
         incarnation: Incarnation,

@@ -24,10 +24,10 @@
 //! # One after the other
 //! Who is the Scheduler is [elected](crate::election), and may change: a [`SchedulerLink`] leads to whoever it is. One that
 //! begins knows nothing. Nodes register at once when they hear of it and name the jobs that have ended there; Owners say
-//! what they want and which leases of earlier reigns they go on with, and these are *taken over*: nobody else gets what
+//! what they want and which leases of earlier epochs they go on with, and these are *taken over*: nobody else gets what
 //! they use. So that it does not lend what it will hear of in a moment, it lends and answers nothing for
 //! [`SchedulerOptions::gather`]. Its first word to an Owner, of a higher [`Epoch`](crate::ids::Epoch), replaces the leases of
-//! all earlier reigns; words of those change nothing from then on.
+//! all earlier epochs; words of those change nothing from then on.
 //!
 //! # Deliberately absent
 //! Preemption of started tasks (their slots come back when they end), weights and quotas of tenants, reservations in

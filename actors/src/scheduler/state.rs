@@ -12,7 +12,7 @@
 //! | slots reported in use after their loan ended | stay the job's for as long as they are reported                   |
 //! | job done                                     | everything of it is free at once                                  |
 //! | time for renewal                             | divided anew, all leases renewed                                  |
-//! | demand with leases of an earlier reign       | what they use is nobody else's until it is reported idle or ends  |
+//! | demand with leases of an earlier epoch       | what they use is nobody else's until it is reported idle or ends  |
 //! | submission or list while it gathers          | answered when it has gathered                                     |
 //! | a job is logged as unfinished, has no home   | it is given one                                                   |
 //! | a node has something of a job that is over   | the node is told that it is                                       |
@@ -138,7 +138,7 @@ pub enum Effect {
         job: JobId,
         /// The node of its Owner.
         owner: NodeId,
-        /// All of them, by node; `None`: nothing is said of them, since there may be some of an earlier reign that is not known yet.
+        /// All of them, by node; `None`: nothing is said of them, since there may be some of an earlier epoch that is not known yet.
         leases: Option<Vec<Lease>>,
         /// Why its demand is not met; `None`: it is.
         wait: Option<Wait>,
@@ -279,7 +279,7 @@ impl State {
         now < self.lend_from
     }
 
-    /// Which reign this is.
+    /// Which epoch this is.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -508,7 +508,7 @@ impl State {
         }
     }
 
-    /// A lease of an earlier reign goes on: nobody else gets it, unless it is reported idle or would have ended. The job
+    /// A lease of an earlier epoch goes on: nobody else gets it, unless it is reported idle or would have ended. The job
     /// itself is lent from it first.
     fn take_in(&mut self, now: Duration, job: JobId, HeldLease { lease, in_use }: HeldLease) {
         let over = |node: &Node| {

@@ -425,7 +425,7 @@ fn a_lost_home_is_told_and_the_job_wants_nothing_until_it_speaks_again() {
     assert_eq!(world.state.nodes()[0].free, Resources::cpu(2000));
 }
 
-/// A lease of reign 1 on `on`, of which one cpu is in use.
+/// A lease of epoch 1 on `on`, of which one cpu is in use.
 fn held(number: u128, on: &str, cpu: u64, in_use: u64) -> HeldLease {
     let lease = Lease {
         id: LeaseId(1),
@@ -441,7 +441,7 @@ fn held(number: u128, on: &str, cpu: u64, in_use: u64) -> HeldLease {
 }
 
 impl World {
-    /// The Scheduler of reign 2, which begins at `at`.
+    /// The Scheduler of epoch 2, which begins at `at`.
     fn takes_over(at: f64) -> Self {
         let mut world = Self::new(&[]);
         world.state = State::take_over(Epoch(2), SchedulerOptions::default(), secs(at));
@@ -477,7 +477,7 @@ fn a_scheduler_that_takes_over_listens_first_and_says_nothing_meanwhile() {
 }
 
 #[test]
-fn what_is_in_use_under_leases_of_the_reign_before_is_lent_to_nobody_else() {
+fn what_is_in_use_under_leases_of_the_epoch_before_is_lent_to_nobody_else() {
     let mut world = World::takes_over(10.0);
     world.on(10.1, Event::NodeUp(node("a", 2000)));
     world.demand_holding(10.1, 1, 2, vec![held(1, "a", 2000, 2000)]);
@@ -489,13 +489,13 @@ fn what_is_in_use_under_leases_of_the_reign_before_is_lent_to_nobody_else() {
     let shape = || vec![Shape::anywhere(Resources::cpu(1000), 2)];
     let in_use = |epoch, cpu| vec![LeaseUse { epoch: Epoch(epoch), lease, version, in_use: Resources::cpu(cpu) }];
     world.demand_with(10.6, 1, shape(), in_use(1, 0));
-    assert_eq!(world.cpu(2), 0, "a report on another reign's lease says nothing of this one");
+    assert_eq!(world.cpu(2), 0, "a report on another leader's lease says nothing of this one");
     world.demand_with(10.7, 1, shape(), in_use(2, 1000));
     assert_eq!((world.cpu(1), world.cpu(2)), (1000, 1000));
 }
 
 #[test]
-fn leases_of_lives_that_are_over_or_of_this_reign_are_not_taken_over() {
+fn leases_of_incarnations_that_are_over_or_of_this_epoch_are_not_taken_over() {
     let now = |held: &HeldLease| HeldLease { lease: Lease { epoch: Epoch(2), ..held.lease.clone() }, ..held.clone() };
     let later = NodeSpec { incarnation: Incarnation(2), ..node("a", 2000) };
     for node_first in [true, false] {
@@ -537,7 +537,7 @@ fn who_submits_while_the_scheduler_gathers_is_answered_when_it_knows_the_nodes()
 }
 
 #[test]
-fn jobs_that_nodes_say_are_over_stay_over_in_the_next_reign() {
+fn jobs_that_nodes_say_are_over_stay_over_in_the_next_epoch() {
     let mut world = World::takes_over(10.0);
     world.on(10.0, Event::NodeUp(node("a", 2000)));
     world.on(10.1, Event::JobsOver(vec![job(1)]));
@@ -752,7 +752,7 @@ fn only_leases_of_the_job_itself_and_of_lives_that_go_on_are_taken_over() {
     let cases: [(&str, Change, bool); 6] = [
         ("as it should be", |_| {}, true),
         ("of a life that is not known yet", |lease| lease.incarnation = Incarnation(3), true),
-        ("of this reign", |lease| lease.epoch = Epoch(2), false),
+        ("of this epoch", |lease| lease.epoch = Epoch(2), false),
         ("of another job", |lease| lease.job = job(9), false),
         ("of an earlier life", |lease| lease.incarnation = Incarnation(1), false),
         ("of a node that is dead", |lease| lease.node = NodeId::new("dead"), false),

@@ -216,7 +216,7 @@ impl Post {
         self.0.refusals.refuse_stranger(claimed, receiver, reason);
     }
 
-    /// Messages that were dropped because they came from a life of a node, or a reign of a Scheduler, that is over.
+    /// Messages that were dropped because they came from an incarnation of a node, or a Scheduler of an epoch, that is over.
     pub fn stale(&self) -> u64 {
         self.0.stale.load(Ordering::Relaxed)
     }

@@ -130,8 +130,8 @@ impl Cx<'_> {
 
     /// To whoever is the Scheduler, if anybody is known to be.
     pub(super) fn tell_scheduler(&mut self, message: SchedulerMsg) {
-        if let Some(reign) = self.link.reign() {
-            self.send(&reign.node, Message::Scheduler(message));
+        if let Some(leader) = self.link.leader() {
+            self.send(&leader.node, Message::Scheduler(message));
         }
     }
 

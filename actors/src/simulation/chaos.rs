@@ -10,7 +10,7 @@ pub(super) enum Target {
     Node(usize),
     /// The node that hosts the job by then.
     Host,
-    /// The node whose Scheduler reigns by then.
+    /// The node whose Scheduler acts by then.
     Scheduler,
 }
 

@@ -150,7 +150,7 @@ impl Manager {
             // Sessions of this world know the way, fetches find out by themselves who is there, and memory is no matter.
             NodeEffect::Follow { .. }
             | NodeEffect::Forget(_)
-            | NodeEffect::Doubt(_)
+            | NodeEffect::SuspectUnreachable(_)
             | NodeEffect::Count(_)
             | NodeEffect::Stale => {}
         }

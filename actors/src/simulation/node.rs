@@ -23,7 +23,7 @@ use crate::election::{CampaignCore, CampaignEvent};
 use crate::host::{CLOSE_AGAIN, CLOSES_MAX, JobsOver, NODES_DEADLINE};
 use crate::protocol::host::HostMsg;
 use crate::protocol::membership::Beat;
-use crate::protocol::scheduler::{NodeSpec, Reign, SchedulerMsg};
+use crate::protocol::scheduler::{Leader, NodeSpec, SchedulerMsg};
 
 use crate::ids::{Epoch, Incarnation, JobId, NodeId};
 use crate::membership::{MembershipCore, MembershipEvent, MembershipOptions, Renewal, State};
@@ -102,7 +102,7 @@ pub(super) struct Life {
     campaign: CampaignCore,
     pub(super) manager: Manager,
     hosting: Hosting,
-    reigns: watch::Receiver<Option<Reign>>,
+    leaders: watch::Receiver<Option<Leader>>,
     epochs: watch::Receiver<Epoch>,
     pub(super) asked: BTreeMap<u64, Who>,
 }
@@ -432,7 +432,7 @@ impl Process {
         registration(another, &spec, &self.over).into_iter().for_each(|message| cx.tell_scheduler(message));
     }
 
-    /// Another reign is followed, or none.
+    /// Another Scheduler is followed, or none.
     fn follow_another(&mut self, known: bool, around: &mut Around<'_>, done: &mut Done) {
         if known {
             self.register(true, around, done);
@@ -443,14 +443,14 @@ impl Process {
         }
     }
 
-    /// What follows from what was handled: another reign is followed, or a higher epoch was heard of; the Owner has ended.
+    /// What follows from what was handled: another Scheduler is followed, or a higher epoch was heard of; the Owner has ended.
     fn settle(&mut self, around: &mut Around<'_>, done: &mut Done) {
         loop {
             if self.life.epochs.has_changed().unwrap_or(false) {
                 let epoch = *self.life.epochs.borrow_and_update();
                 self.campaign(CampaignEvent::Heard(epoch), around, done);
-            } else if self.life.reigns.has_changed().unwrap_or(false) {
-                let known = self.life.reigns.borrow_and_update().is_some();
+            } else if self.life.leaders.has_changed().unwrap_or(false) {
+                let known = self.life.leaders.borrow_and_update().is_some();
                 self.follow_another(known, around, done);
             } else {
                 break;
@@ -506,7 +506,7 @@ impl Life {
             campaign: CampaignCore::new((around.name, incarnation), "sim", 0, link.epoch(), around.now),
             manager,
             hosting: Hosting::No,
-            reigns: link.changes(),
+            leaders: link.changes(),
             epochs: link.epochs(),
             asked: BTreeMap::new(),
         }

@@ -81,8 +81,8 @@ impl Oracle {
         self.freed.insert((node.clone(), copy), run);
     }
 
-    /// Somebody begins to reign.
-    pub(super) fn reigns(&mut self, epoch: Epoch, succeeds: bool) {
+    /// Somebody begins to act as the Scheduler.
+    pub(super) fn elected(&mut self, epoch: Epoch, succeeds: bool) {
         if let Some(last) = self.epochs.last().copied() {
             if epoch <= last {
                 self.found(|| format!("epoch {} begins after epoch {}", epoch.0, last.0));

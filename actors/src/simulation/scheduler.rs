@@ -51,10 +51,10 @@ impl Scheduler {
     }
 
     pub(super) fn handle(&mut self, event: SchedulerEvent, cx: &mut Cx<'_>) {
-        if let SchedulerEvent::Reign { epoch, succeeds, .. } = event
+        if let SchedulerEvent::Elected { epoch, succeeds, .. } = event
             && self.core.epoch() != Some(epoch)
         {
-            cx.oracle.reigns(epoch, succeeds);
+            cx.oracle.elected(epoch, succeeds);
         }
         self.core.on(event, cx.now);
         self.core.flush();

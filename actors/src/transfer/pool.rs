@@ -226,18 +226,18 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether a peer gives a sign of life, beside all jobs.
+    /// Whether a peer answers a probe, beside all jobs.
     pub(super) async fn is_there(&self, peer: PeerName, within: Duration) -> bool {
         let Worker { options, token, clock, .. } = &self.0.worker;
         let options = ClientOptions { connect: within, stall: within, ..options.clone() };
         let (token, clock, hold) = (token.clone(), clock.clone(), clock.hold());
         let (tell, told) = oneshot::channel();
-        let look = move || {
+        let probe = move || {
             let opened = Connection::open(&peer, &options, &token, clock, &Progress::new(&peer, 0));
             let _ = tell.send(!opened.is_err_and(|error| error.is_silence()));
             drop(hold);
         };
-        match std::thread::Builder::new().name("transfer-look".into()).stack_size(STACK_BYTES).spawn(look) {
+        match std::thread::Builder::new().name("transfer-probe".into()).stack_size(STACK_BYTES).spawn(probe) {
             Ok(_) => told.await.unwrap_or(true),
             Err(_) => true,
         }

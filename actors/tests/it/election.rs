@@ -32,15 +32,15 @@ async fn add_up(futures: &Futures, numbers: std::ops::Range<u64>) -> Result<u64,
 }
 
 fn scheduler(node: &Node) -> String {
-    node.reign().map_or_else(String::new, |reign| reign.node.to_string())
+    node.leader().map_or_else(String::new, |leader| leader.node.to_string())
 }
 
 fn epoch(node: &Node) -> Epoch {
-    node.reign().map_or(Epoch(0), |reign| reign.epoch)
+    node.leader().map_or(Epoch(0), |leader| leader.epoch)
 }
 
 #[test]
-fn when_the_scheduler_leaves_another_one_reigns_and_a_running_job_goes_on() {
+fn when_the_scheduler_leaves_another_one_follows_and_a_running_job_goes_on() {
     let cluster = Arc::new(Cluster::new());
     for name in ["a", "b"] {
         cluster.start_candidate(name, &cluster.bus);
@@ -77,14 +77,14 @@ async fn a_scheduler_that_cannot_renew_its_lease_is_succeeded_and_does_not_come_
     chaos.cut(Direction::Both, Some(keys.parse().unwrap()));
     until(|| scheduler(&a) == "b" && scheduler(&b) == "b").await;
     assert!(chaos.stats().cut_outgoing > 0);
-    let reign = epoch(&b);
+    let before = epoch(&b);
     chaos.heal();
     // It is a candidate again, and no more than that.
     let host = cluster.node("a");
     let program = async |futures: Futures| add_up(&futures, 0..50).await;
     let (sum, _) = host.run(host.new_job(), "test", None, program).await;
     assert_eq!(sum.unwrap(), (1..=50).sum::<u64>());
-    assert_eq!((epoch(&a), epoch(&b)), (reign, reign));
+    assert_eq!((epoch(&a), epoch(&b)), (before, before));
 }
 
 /// The Scheduler is away and nobody follows it: what was lent goes on.
@@ -100,16 +100,16 @@ async fn leases_go_on_while_no_scheduler_speaks() {
     let program = async move |futures: Futures| {
         let first = add_up(&futures, 0..10).await?;
         cut.cut(Direction::Both, Some(keys.parse().unwrap()));
-        until(|| watched.reign().is_none()).await;
+        until(|| watched.leader().is_none()).await;
         let second = add_up(&futures, 10..50).await?;
-        *seen.lock().unwrap() = Some(watched.reign().map(|reign| reign.node));
+        *seen.lock().unwrap() = Some(watched.leader().map(|leader| leader.node));
         Ok(first + second)
     };
     let (sum, _) = host.run(host.new_job(), "test", None, program).await;
     assert_eq!(sum.unwrap(), (1..=50).sum::<u64>());
     assert_eq!(*told.lock().unwrap(), Some(None::<NodeId>), "it was all done without a Scheduler");
     chaos.heal();
-    until(|| host.reign().is_some()).await;
+    until(|| host.leader().is_some()).await;
 }
 
 /// The disk of the keys' server is full: it answers, and takes nothing.
@@ -130,10 +130,10 @@ async fn who_looks_for_a_scheduler_hears_why_there_can_be_none() {
         Client::connect(options).await
     };
     chaos.set(Faults { disk_full: true, ..Faults::default() });
-    until(|| host.reign().is_none()).await;
+    until(|| host.leader().is_none()).await;
     let refused = connect().await.err().expect("there is no Scheduler").to_string();
     assert!(refused.contains("a cannot take the lease") && refused.contains("stores nothing"), "{refused}");
     chaos.set(Faults::default());
-    until(|| host.reign().is_some()).await;
+    until(|| host.leader().is_some()).await;
     connect().await.expect("there is one again");
 }

@@ -135,7 +135,7 @@ async fn words_of_a_life_that_is_over_are_dropped_whomever_they_are_for() {
         figures: Figures::default(),
         data_address: String::new(),
         stopping: false,
-        reign: None,
+        leader: None,
         epoch: Epoch(0),
         zombies: Vec::new(),
     };
@@ -164,7 +164,7 @@ async fn words_of_a_life_that_is_over_are_dropped_whomever_they_are_for() {
 }
 
 #[tokio::test]
-async fn an_owner_drops_what_a_scheduler_of_an_older_reign_says() {
+async fn an_owner_drops_what_a_scheduler_of_an_older_epoch_says() {
     let cluster = Arc::new(Cluster::new());
     cluster.start("target");
     let target = cluster.node("target");

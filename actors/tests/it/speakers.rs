@@ -68,7 +68,7 @@ fn beat(node: &str, incarnation: Incarnation) -> Beat {
         figures: Figures::default(),
         data_address: String::new(),
         stopping: false,
-        reign: None,
+        leader: None,
         epoch: Epoch(0),
         zombies: Vec::new(),
     }

@@ -12,7 +12,7 @@ use exobus_actors::{
     protocol::merger::MergerMsg,
     protocol::node_manager::NodeMsg,
     protocol::owner::OwnerMsg,
-    protocol::scheduler::{JobDemand, Lease, LeaseUse, NodeSpec, Reign, SchedulerMsg, Shape, Wait},
+    protocol::scheduler::{JobDemand, Leader, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
         Consumed, JobError, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns,
@@ -309,7 +309,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::EndJob { job: job() },
         NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
         NodeMsg::TakeInventory { job: job(), owner: node(), run: 1 },
-        NodeMsg::Doubt { job: job(), nodes: vec![node()] },
+        NodeMsg::SuspectUnreachable { job: job(), nodes: vec![node()] },
         NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt::nth(1))], reply: Reply::to(node(), 4) },
     ]
 }
@@ -325,7 +325,7 @@ fn node_variant(message: &NodeMsg) -> &'static str {
         NodeMsg::EndJob { .. } => "EndJob",
         NodeMsg::Watch { .. } => "Watch",
         NodeMsg::TakeInventory { .. } => "TakeInventory",
-        NodeMsg::Doubt { .. } => "Doubt",
+        NodeMsg::SuspectUnreachable { .. } => "SuspectUnreachable",
         NodeMsg::Doing { .. } => "Doing",
     }
 }
@@ -355,7 +355,7 @@ fn membership() -> Vec<MembershipMsg> {
         figures: Figures { cpus: 2, cpu_used_milli: 1800, ..Figures::default() },
         data_address: "127.0.0.1:7400".into(),
         stopping: false,
-        reign: Some(Reign { epoch: Epoch(17), node: node() }),
+        leader: Some(Leader { epoch: Epoch(17), node: node() }),
         epoch: Epoch(17),
         zombies: Vec::new(),
     };

@@ -76,16 +76,16 @@ pub(super) fn clocks_jump(ground: &Ground) -> Result<Outcome> {
     let (again, _) = cluster.sort("simple", |events| Ok(events.done("sort.map") > 0))?;
     ground.is_right(&again)?;
     ensure!(events.replayed() == 0 && events.runs() == 1, "a node was held dead");
-    let (mut reigns, mut jumped) = (0, 0);
+    let (mut epochs, mut jumped) = (0, 0);
     for node in ["n1", "n2", "n3"] {
         let log = cluster.log_of(node)?;
         ensure!(hours(&log).first() == Some(&ahead), "the clock of {node} was never {AHEAD} hours ahead: {log}");
         jumped += usize::from(hours(&log).len() > 1);
-        reigns += log.matches("is the scheduler").count();
+        epochs += log.matches("is the scheduler").count();
     }
     // Most have nothing to say later.
     ensure!(jumped > 0, "no clock jumped");
-    ensure!(reigns == 1, "there were {reigns} reigns");
+    ensure!(epochs == 1, "there were {epochs} epochs");
     cluster.end()?;
     let _ = fs::remove_dir_all(clocks);
     Ok(outcome)

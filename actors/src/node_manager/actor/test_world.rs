@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::{NodeManager, NodeManagerParts};
 use crate::event::NodeFigures;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
-use crate::node_manager::{Doubts, ExecutorLink, NodeEvent, Pushed, Report, Stager, Tally, Work};
+use crate::node_manager::{ExecutorLink, NodeEvent, Pushed, Report, Stager, Suspicions, Tally, Work};
 use crate::owner::OwnerEvent;
 use crate::protocol::node_manager::{ACTOR, NodeMsg};
 use crate::protocol::owner::{self, OwnerMsg};
@@ -68,7 +68,7 @@ impl World {
             transfer: TransferClient::with(Default::default(), "token", clock.clone()),
             addresses: Arc::new(|_| None),
             is_gone: Arc::new(|_| false),
-            doubts: Doubts::default(),
+            suspicions: Suspicions::default(),
             clock,
             received: Tally::default(),
             pushed: Pushed::default(),

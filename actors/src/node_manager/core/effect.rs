@@ -53,8 +53,8 @@ pub(crate) enum NodeEffect<P> {
     DeleteJob(JobId),
     /// Release parts of copies.
     Release { copies: Vec<CopyId>, parts: Parts },
-    /// Look whether these nodes answer before anything is fetched from them.
-    Doubt(Vec<NodeId>),
+    /// These nodes may be out of reach: probe each before anything is fetched from it.
+    SuspectUnreachable(Vec<NodeId>),
     /// Say when so much time has passed.
     After(Duration, NodeTimer),
     /// What is known of attempts and sets takes so many bytes.

@@ -405,7 +405,9 @@ impl OwnerCore {
                 self.watching.remove(&node);
                 self.take_inventory(&node);
             }
-            Effect::Doubt { node, of } => self.tell(&node, NodeMsg::Doubt { job, nodes: of.into() }),
+            Effect::SuspectUnreachable { node, of } => {
+                self.tell(&node, NodeMsg::SuspectUnreachable { job, nodes: of.into() });
+            }
             Effect::Resolved { tracker, object, outcome } => self.resolved(tracker, object, outcome, around),
             Effect::Streamed { tracker, item } => self.streamed(tracker, item),
             Effect::Demand(demand) => {

@@ -103,7 +103,7 @@ impl OwnerState {
                     && !self.unreachable.is_alone(there);
                 self.unreachable.put(here, there);
                 if news {
-                    self.spread_doubt(here, there);
+                    self.spread_suspicion(here, there);
                 }
             }
         }
@@ -133,11 +133,11 @@ impl OwnerState {
     }
 
     /// One of the two may be cut off from all: the others are not to find that out one after the other.
-    fn spread_doubt(&mut self, here: NodeIndex, there: NodeIndex) {
+    fn spread_suspicion(&mut self, here: NodeIndex, there: NodeIndex) {
         let id = |node: NodeIndex| self.nodes[usize::from(node)].id.clone();
         let of = [id(here), id(there)];
         let told = self.nodes.iter().filter(|node| node.alive);
-        self.effects.extend(told.map(|node| Effect::Doubt { node: node.id.clone(), of: of.clone() }));
+        self.effects.extend(told.map(|node| Effect::SuspectUnreachable { node: node.id.clone(), of: of.clone() }));
     }
 
     /// The program could not be given an object that lies elsewhere: what makes it again does so where the program is.

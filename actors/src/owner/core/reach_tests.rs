@@ -47,7 +47,7 @@ fn all_nodes_hear_that_one_could_not_reach_another_until_it_is_clear_which() {
         let reader = world.submit_with(name, &[whole(first)], placed(from, true));
         assert_eq!(world.attempt_of(reader).1, node(from));
         cannot_reach(&mut world, reader, first.output(0), "a");
-        let heard: Vec<_> = world.doubted.drain(..).collect();
+        let heard: Vec<_> = world.suspected.drain(..).collect();
         let all = ["a", "b", "c", "d"].map(|name| (node(name), [node(from), node("a")]));
         assert_eq!(heard, if everybody { all.to_vec() } else { vec![] }, "from {from}");
     };

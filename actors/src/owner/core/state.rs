@@ -55,7 +55,7 @@ pub(crate) enum Effect {
     /// Ask a node which copies of the job it holds.
     TakeInventory { node: NodeId },
     /// Tell a node that one of these could not fetch from the other.
-    Doubt { node: NodeId, of: [NodeId; 2] },
+    SuspectUnreachable { node: NodeId, of: [NodeId; 2] },
     /// Delete parts of the copies that a version of a set means.
     FreeParts { node: NodeId, set: SetId, version: u32, parts: Parts },
     /// An object that somebody waits for is there, or never will be.

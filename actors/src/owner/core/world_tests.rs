@@ -58,7 +58,7 @@ pub(super) struct World {
     pub(super) streamed: BTreeMap<Tracker, Vec<Result<Option<ObjectId>, JobError>>>,
     pub(super) freed: Vec<(NodeId, ObjectId)>,
     pub(super) freed_parts: Vec<(NodeId, SetId, Parts)>,
-    pub(super) doubted: Vec<(NodeId, [NodeId; 2])>,
+    pub(super) suspected: Vec<(NodeId, [NodeId; 2])>,
     pub(super) cancelled: Vec<(TaskId, Attempt)>,
     pub(super) recalled: Vec<(TaskId, Attempt)>,
     pub(super) failed: Option<JobError>,
@@ -92,7 +92,7 @@ impl World {
             streamed: BTreeMap::new(),
             freed: Vec::new(),
             freed_parts: Vec::new(),
-            doubted: Vec::new(),
+            suspected: Vec::new(),
             cancelled: Vec::new(),
             recalled: Vec::new(),
             failed: None,
@@ -153,7 +153,7 @@ impl World {
                     self.restored.push((copy, bytes));
                 }
                 Effect::TakeInventory { node } => asked.push(node),
-                Effect::Doubt { node, of } => self.doubted.push((node, of)),
+                Effect::SuspectUnreachable { node, of } => self.suspected.push((node, of)),
                 Effect::FreeParts { node, set, parts, .. } => self.freed_parts.push((node, set, parts)),
                 Effect::Cancel { task, attempt, .. } => {
                     self.zombies.extend(self.running.remove_entry(&(task, attempt)));

@@ -26,9 +26,9 @@ impl Process {
                     cx.ask(Who::Election, question, deadline);
                 }
                 CampaignEffect::Tell(event) => self.life.scheduler.handle(event, &mut cx),
-                CampaignEffect::Follow(reign) => {
-                    cx.note(|| format!("is the scheduler of epoch {}", reign.epoch.0));
-                    self.link.follow(&reign);
+                CampaignEffect::Follow(leader) => {
+                    cx.note(|| format!("is the scheduler of epoch {}", leader.epoch.0));
+                    self.link.follow(&leader);
                 }
                 CampaignEffect::EndOwn => {
                     cx.note(|| "no longer the scheduler".to_owned());
@@ -75,7 +75,7 @@ impl Process {
                     figures: Figures::default(),
                     data_address: around.name.to_string(),
                     stopping,
-                    reign: self.link.reign(),
+                    leader: self.link.leader(),
                     epoch: self.link.epoch(),
                     zombies,
                 }),
@@ -96,7 +96,7 @@ impl Process {
                     cx.note(|| if open { "is not fenced any more" } else { "is fenced" }.to_owned());
                     self.fenced = !open;
                 }
-                MembershipEffect::Follows(node, reign) => self.link.heard(&node, &reign),
+                MembershipEffect::Follows(node, leader) => self.link.heard(&node, &leader),
                 MembershipEffect::Heard(epoch) => self.link.hears(epoch),
                 MembershipEffect::Renew(renewal) => {
                     cx.note(|| format!("was declared dead by {}: another life begins", renewal.told_by));

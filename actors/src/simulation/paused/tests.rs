@@ -261,7 +261,7 @@ async fn beats(setup: &Setup, node: &NodeId, incarnation: Incarnation, epoch: Ep
         figures: Default::default(),
         data_address: String::new(),
         stopping: false,
-        reign: None,
+        leader: None,
         epoch,
         zombies: Vec::new(),
     };
@@ -273,7 +273,7 @@ async fn beats(setup: &Setup, node: &NodeId, incarnation: Incarnation, epoch: Ep
 
 /// The epochs of servers that were emptied begin anew, and may begin below those of before.
 #[test]
-fn a_scheduler_reigns_anew_above_the_epoch_of_which_a_node_has_heard_that_follows_nobody() {
+fn a_scheduler_is_elected_anew_above_the_epoch_of_which_a_node_has_heard_that_follows_nobody() {
     in_a_world(async {
         let (setup, mut dice) = (setup(1), Dice::new(7));
         let mut seat = Seat::new(0, 1);
@@ -282,8 +282,8 @@ fn a_scheduler_reigns_anew_above_the_epoch_of_which_a_node_has_heard_that_follow
         let before = link.epoch();
         let above = Epoch(before.0 + 1000);
         beats(&setup, &NodeId::new("follows-nobody"), Incarnation(1), above).await;
-        let reign = link.reign().expect("the only candidate reigns");
-        assert!(reign.epoch > above, "{reign:?}, and before {before:?}");
+        let leader = link.leader().expect("the only candidate is the Scheduler");
+        assert!(leader.epoch > above, "{leader:?}, and before {before:?}");
         seat.kill().await;
     });
 }

@@ -13,8 +13,8 @@ impl World {
             Target::Node(node) => Some(node),
             Target::Host => self.processes().find(|(_, process)| process.hosts()).map(|(node, _)| node),
             Target::Scheduler => {
-                let reigns = |process: &Process| process.life.scheduler.acts(self.now).is_some();
-                self.processes().find(|(_, process)| reigns(process)).map(|(node, _)| node)
+                let acts = |process: &Process| process.life.scheduler.acts(self.now).is_some();
+                self.processes().find(|(_, process)| acts(process)).map(|(node, _)| node)
             }
         }
     }
