@@ -260,7 +260,7 @@ impl SetId {
         Self(hasher.finish_128())
     }
 
-    /// This set with something declared of it: another set, with books of its own.
+    /// This set with something declared of it: another set, with a ledger of its own.
     pub fn declared(self, declaration: &[u8]) -> Self {
         let mut hasher = XxHash3_128::new();
         hasher.write(&self.0.to_be_bytes());
@@ -307,7 +307,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Which life of a node: larger is later. A restarted or fenced node comes back with a new one.
+/// Tells each beginning of a node from those before: larger is later. A restarted or fenced node comes back with a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 

@@ -651,7 +651,7 @@ pub trait TaskFunction {
     /// See [`Function::deterministic`](crate::registry::Function::deterministic).
     const DETERMINISTIC: bool;
     /// Whether it publishes what the job has made: the job's only step that cannot be taken back. A task of such a function
-    /// is handed out only when the books of all exchanges close (those of its own arguments excepted), and from then on the
+    /// is handed out only when the ledgers of all exchanges close (those of its own arguments excepted), and from then on the
     /// job is not cancelled before the task has ended.
     const COMMITS: bool = false;
 

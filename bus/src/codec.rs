@@ -90,7 +90,7 @@ pub fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecErro
 }
 
 /// Encodes a value for where no frame of a session has a checksum around it: its CRC-32 follows. A heartbeat of which one
-/// bit flipped could be one of a later life, and end the node that it names.
+/// bit flipped could be one of a later incarnation, and end the node that it names.
 ///
 /// # Errors
 /// As [`encode`].

@@ -37,10 +37,10 @@ pub struct Timeline {
     marks: Vec<Mark>,
 }
 
-/// One life of a node: a process. A node that died and came back has two.
+/// One incarnation of a node: a process. A node that died and came back has two.
 #[derive(Debug)]
 pub struct NodeLine {
-    /// Its name; of a second life "n1 (2)".
+    /// Its name; of a second incarnation "n1 (2)".
     pub name: String,
     /// Its figures, in order of time.
     pub samples: Vec<Sample>,

@@ -367,7 +367,7 @@ impl Futures {
     /// Like [`exchange`](Self::exchange), but what was read is not freed while the members are referenced: what is made of
     /// them can be made again without making them again. Different parts of an object may be read in different company: all
     /// sets that are declared alike are one exchange, and an object may be in several of them. Together their readers read
-    /// each part of each member `readers` times; the books are closed when the job ends.
+    /// each part of each member `readers` times; the ledger is closed when the job ends.
     ///
     /// # Errors
     /// The runtime has ended.

@@ -66,7 +66,7 @@ impl RunEnd {
 }
 
 impl JobRun {
-    /// Runs `program` on the current arbiter, and returns when everything of the job is over, and noted in its log, or the life
+    /// Runs `program` on the current arbiter, and returns when everything of the job is over, and noted in its log, or the incarnation
     /// of the node is.
     pub(crate) async fn run<'a>(
         self,
@@ -144,7 +144,7 @@ impl JobRun {
         let outcome = tokio::select! {
             biased;
             outcome = ended => outcome.map_err(|_| "the job's owner ended without a word".to_owned()),
-            reason = node.life.over() => Ok(JobOutcome::Abandoned { reason: reason.to_string() }),
+            reason = node.running.over() => Ok(JobOutcome::Abandoned { reason: reason.to_string() }),
             () = &mut drive => unreachable!("it waits for ever after it has told the Owner"),
             () = tell_changes(changes, &owner) => unreachable!("it waits for ever"),
         };

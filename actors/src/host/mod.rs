@@ -8,9 +8,9 @@
 //! A client is a peer without a store: an actor of its own receives [`ClientMsg`].
 
 mod job;
-mod life;
 mod over;
 mod parts;
+mod running;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(crate) use job::NODES_DEADLINE;
 use job::{JobRun, RunEnd};
 #[cfg(feature = "simulation")]
 pub(crate) use job::{offers, shapes};
-pub(crate) use life::Life;
 pub(crate) use over::JobsOver;
 pub(crate) use parts::NodeParts;
+pub(crate) use running::RunningJobs;
 
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::Futures;
@@ -134,7 +134,7 @@ impl Host {
             return;
         }
         let node = self.node.clone();
-        let entered = node.life.enter();
+        let entered = node.running.enter();
         scope.later(async move {
             if let Some(end) = host(&node, job, spec, &audience).await {
                 for client in &audience.lock().clients {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exobus_store::Store;
 
-use super::{JobsOver, Life};
+use super::{JobsOver, RunningJobs};
 use crate::admission::Admission;
 use crate::event::NodeFigures;
 use crate::futures::Home;
@@ -23,7 +23,7 @@ pub(crate) struct NodeParts {
     pub(crate) stager: Stager,
     pub(crate) scheduler: SchedulerLink,
     pub(crate) over: JobsOver,
-    pub(crate) life: Life,
+    pub(crate) running: RunningJobs,
     pub(crate) gate: Gate,
     pub(crate) directory: Directory,
     /// Where random numbers come from.

@@ -36,14 +36,14 @@ pub struct TaskDone {
     pub outputs: Vec<Output>,
     /// For each output, the attempt that was accepted, by the number of the copies that it made.
     pub made_by: Vec<CopyNumber>,
-    /// What it read, for the books of its exchanges.
+    /// What it read, for the ledgers of its exchanges.
     pub consumed: Vec<Consumed>,
     /// The bytes of outputs that are small, by index.
     pub values: Vec<(u32, Bytes)>,
 }
 
 impl TaskDone {
-    /// What is known of a task that was done `before`, too, and ran again. It has read the same, and its books were kept the first time; what
+    /// What is known of a task that was done `before`, too, and ran again. It has read the same, and is in the ledgers since the first time; what
     /// the same attempt made has the same bytes.
     pub(crate) fn after(mut self, before: Self) -> Self {
         let Self { made_by, consumed, values, .. } = before;

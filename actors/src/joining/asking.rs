@@ -299,7 +299,7 @@ pub(crate) async fn register(
 
 /// Hands what arrives in sessions to the actors of this process.
 ///
-/// What a life of a node says that is over, as far as this node knows, is dropped here, whomever it is for: nothing of it
+/// What an incarnation of a node says that is over, as far as this node knows, is dropped here, whomever it is for: nothing of it
 /// counts any more, and the node is told by Membership.
 pub(crate) async fn pump(mut events: EndpointEvents, post: Post, directory: Directory) {
     while let Some(event) = events.recv().await {

@@ -32,7 +32,7 @@ const BUCKET: &str = "nodes";
 const BUCKET_BYTES: u64 = 1 << 20;
 /// The key that is written first, and proves the token.
 const MADE: &str = "made";
-/// How long the last life of a name that was given back is remembered. Nodes whose names are made up leave one each.
+/// How long the last incarnation of a name that was given back is remembered. Nodes whose names are made up leave one each.
 const FREE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often who wants a name looks whose it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -56,7 +56,7 @@ struct Made {
 #[derive(Debug, Serialize, Deserialize)]
 enum Record {
     Held(Claim),
-    /// It was given back; in this life it was somebody's last.
+    /// It was given back; in this incarnation it was somebody's last.
     Free(Incarnation),
 }
 
@@ -195,7 +195,7 @@ enum Looked {
 }
 
 impl Name {
-    /// Takes the name of this node, as soon as nobody else has it, for a life that is above those of who had it before. `names`: where
+    /// Takes the name of this node, as soon as nobody else has it, for an incarnation that is above those of who had it before. `names`: where
     /// they are kept.
     ///
     /// # Errors
@@ -292,12 +292,12 @@ impl Name {
         }
     }
 
-    /// The life in which it was taken.
+    /// The incarnation in which it was taken.
     pub(crate) fn incarnation(&self) -> Incarnation {
         self.claim.incarnation
     }
 
-    /// Goes on under the name in another life of the process.
+    /// Goes on under the name in another incarnation of the process.
     ///
     /// # Errors
     /// `NameTaken`: another process has it meanwhile.
@@ -353,8 +353,8 @@ impl Name {
         }
     }
 
-    /// Gives it back, so that the next one need not wait. Its last life stays known: the others take that name for one that has left in
-    /// that life, and believe no earlier one, whatever the clock of the next process says.
+    /// Gives it back, so that the next one need not wait. Its last incarnation stays known: the others take that name for one that has left in
+    /// that incarnation, and believe no earlier one, whatever the clock of the next process says.
     pub(crate) async fn release(mut self) {
         // The key may have been written again meanwhile.
         if let Ok(Looked::Ours) = self.look().await

@@ -63,7 +63,7 @@ impl Directory {
         members.get(node).map(|member| member.data_address.clone()).filter(|address| !address.is_empty())
     }
 
-    /// Whether this life of a node is over, see [`State::is_over`].
+    /// Whether this incarnation of a node is over, see [`State::is_over`].
     pub fn is_over(&self, node: &NodeId, incarnation: Incarnation) -> bool {
         let members = self.members.read();
         members.get(node).is_some_and(|member| is_over(incarnation, member.incarnation, member.health))
@@ -79,7 +79,7 @@ impl Directory {
         self.members.read().values().cloned().collect()
     }
 
-    /// The session with a life of a node was made anew: what was said last, either way, is lost.
+    /// The session with an incarnation of a node was made anew: what was said last, either way, is lost.
     pub(crate) fn session_reset(&self, node: NodeId, incarnation: Incarnation) {
         // Nobody listens when no job runs.
         let _ = self.resets.send((node, incarnation));
@@ -112,7 +112,7 @@ pub(crate) struct MembershipParts {
     pub(crate) link: SchedulerLink,
     /// Closed while the others may hold this node dead.
     pub(crate) gate: Gate,
-    /// Told when they did, and this life is over.
+    /// Told when they did, and this incarnation is over.
     pub(crate) renewals: mpsc::UnboundedSender<Renewal>,
 }
 

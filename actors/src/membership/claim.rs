@@ -12,9 +12,9 @@
 //! | says nothing       | none for 3 s                         | it is taken                                     |
 //!
 //! The key says nothing where there are no keys, where they were lost and made anew while nodes were there, and where its value is none
-//! of ours. Whoever takes a name does so for a life above all that the key tells of, whatever its clock says.
+//! of ours. Whoever takes a name does so for an incarnation above all that the key tells of, whatever its clock says.
 //!
-//! A beat is one if it is later than those heard before it, and of no life that the key says is over: what somebody recorded of a process
+//! A beat is one if it is later than those heard before it, and of no incarnation that the key says is over: what somebody recorded of a process
 //! that is gone, and repeats, keeps nobody from its name.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_secs(4);
 /// Which process has a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The first life of the process, ...
+    /// The first incarnation of the process, ...
     pub born: Incarnation,
     /// ... and the one in which it said so.
     pub incarnation: Incarnation,
@@ -43,7 +43,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether it is the same process, in whatever life.
+    /// Whether it is the same process, in whatever incarnation.
     pub fn is_of(&self, other: &Self) -> bool {
         (self.born, &self.process, &self.data_address) == (other.born, &other.process, &other.data_address)
     }
@@ -61,7 +61,7 @@ pub enum Kept {
     },
     /// Who had it has given it back.
     Free {
-        /// The last life under it.
+        /// The last incarnation under it.
         last: Incarnation,
         /// The revision of its key.
         revision: u64,
@@ -76,7 +76,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// The first life that is above all that this tells of.
+    /// The first incarnation that is above all that this tells of.
     pub fn next_life(&self) -> Incarnation {
         match self {
             Self::Nothing | Self::Unknown { .. } => Incarnation(0),
@@ -85,7 +85,7 @@ impl Kept {
         }
     }
 
-    /// Whether this life may still be there.
+    /// Whether this incarnation may still be there.
     fn may_live(&self, incarnation: Incarnation) -> bool {
         match self {
             Self::Nothing | Self::Unknown { .. } => true,
@@ -115,7 +115,7 @@ pub struct Claimant {
     began: Duration,
     /// When a beat under the name was heard last, or listening began.
     heard: Duration,
-    /// The life and the number of the latest one.
+    /// The incarnation and the number of the latest one.
     latest: Option<(Incarnation, u64)>,
     probed: bool,
     /// Whether nobody listens where the process was that has it.

@@ -21,17 +21,17 @@ const TICK_MAX: Duration = Duration::from_millis(500);
 pub struct Change {
     /// The node.
     pub node: NodeId,
-    /// Which life.
+    /// Which incarnation.
     pub incarnation: Incarnation,
     /// What became of it.
     pub state: NodeState,
 }
 
-/// This node was declared dead: the life that it begins now.
+/// This node was declared dead: the incarnation that it begins now.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     pub(crate) told_by: NodeId,
-    /// Of the new life; goes on where this one's stops.
+    /// Of the new incarnation; goes on where this one's stops.
     pub(crate) state: State,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum MembershipEffect {
     Follows(NodeId, Leader),
     /// A node has heard of this epoch, and does not follow its Scheduler.
     Heard(Epoch),
-    /// This life is over: the next one begins.
+    /// This incarnation is over: the next one begins.
     Renew(Renewal),
     /// The node must end.
     Fail(Fatal),
@@ -79,7 +79,7 @@ pub(crate) struct MembershipCore {
     state: State,
     /// What was decided since the last flush.
     decided: Vec<Effect>,
-    /// This life is over: the next one speaks.
+    /// This incarnation is over: the next one speaks.
     over: bool,
     effects: Vec<MembershipEffect>,
 }

@@ -12,7 +12,7 @@
 //! - A node that is cut off fences itself no later than the others call it dead: its clock starts when it *sent* the
 //!   last beat that the bus is known to have taken, theirs when they received it.
 //! - Dead is final for an incarnation. A dead node whose beats resume is told so in the beats of those who hold it
-//!   dead ([`Beat::zombies`](crate::protocol::membership::Beat::zombies)), takes the next incarnation and is back with that: another life begins
+//!   dead ([`Beat::zombies`](crate::protocol::membership::Beat::zombies)), takes the next incarnation and is back with that: another incarnation begins
 //!   in the same process, with the same store (`node/control.rs`). Words of the old one are dropped
 //!   ([`Directory::is_over`]). A node that
 //!   was fenced but that nobody called dead (the bus was away for all) keeps its incarnation, and with it its leases

@@ -85,7 +85,7 @@ pub enum MembershipEvent {
     Refused {
         /// The node.
         node: NodeId,
-        /// The life that listened there.
+        /// The incarnation that listened there.
         incarnation: Incarnation,
     },
     /// This node is about to stop.
@@ -126,7 +126,7 @@ pub enum Effect {
     Probe {
         /// The node.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
         /// Where it listens.
         address: String,
@@ -285,7 +285,7 @@ impl State {
         self.peers.get(node).map(|peer| peer.health)
     }
 
-    /// Whether this life of a node is over: declared dead, or followed by a later one. One that said goodbye is not: what it
+    /// Whether this incarnation of a node is over: declared dead, or followed by a later one. One that said goodbye is not: what it
     /// said before may still come.
     pub fn is_over(&self, node: &NodeId, incarnation: Incarnation) -> bool {
         self.peers.get(node).is_some_and(|peer| is_over(incarnation, peer.incarnation, peer.health))

@@ -135,7 +135,7 @@ fn a_silent_node_is_probed_and_dead_at_once_when_nobody_listens_there() {
     world.on(ms(100), MembershipEvent::Beat(beat_at("n1", 1, 1)));
     world.run(ms(900));
     assert_eq!(probes(&world, "n1"), [850]);
-    // Of an earlier life.
+    // Of an earlier incarnation.
     world.on(ms(900), refused(0));
     assert_eq!(world.state.health(&node("n1")), Some(Health::Alive));
     world.on(ms(901), refused(1));

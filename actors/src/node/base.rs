@@ -1,4 +1,4 @@
-//! What is of the process of a node, and outlives each of its lives: the store, what serves it, executors.
+//! What is of the process of a node, and outlives each of its incarnations: the store, what serves it, executors.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use super::{ClusterOptions, NodeError, NodeOptions};
 use crate::admission::Admission;
 use crate::event::NodeFigures;
 use crate::futures::Home;
-use crate::host::{JobsOver, Life, NodeParts};
+use crate::host::{JobsOver, NodeParts, RunningJobs};
 use crate::isolation;
 use crate::joblog::LogsLink;
 use crate::joining::Name;
@@ -34,7 +34,7 @@ pub(super) enum Jobs {
     Here,
 }
 
-/// What is of the process, and outlives each life.
+/// What is of the process, and outlives each incarnation.
 pub(super) struct Base {
     pub(super) post: Post,
     /// When the process began to be a node.
@@ -132,7 +132,7 @@ impl Base {
         self.server.as_ref().map(|server| server.address().to_string()).unwrap_or_default()
     }
 
-    /// What jobs of a new life need.
+    /// What jobs of a new incarnation need.
     pub(super) fn parts(&self, executors: usize) -> NodeParts {
         let server = self.server.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let (directory, members) = (self.directory.clone(), self.directory.clone());
@@ -189,7 +189,7 @@ impl Base {
             random: self.random.clone(),
             logs: self.logs.clone(),
             home: self.home.clone(),
-            life: Life::new(),
+            running: RunningJobs::new(),
             gate: self.gate.clone(),
             directory: self.directory.clone(),
             figures: Arc::new(figures),

@@ -1,7 +1,7 @@
 //! Putting a node together, on its control thread, life by life.
 //!
 //! A node that the others have declared dead while it was frozen or cut off does not end: it begins another *life*, under the
-//! next incarnation. What a life is made of is made anew for each: actors, sessions, jobs. What is of the process stays:
+//! next incarnation. What an incarnation is made of is made anew for each: actors, sessions, jobs. What is of the process stays:
 //! the store with its objects, the sockets that serve them, the executors.
 
 use std::collections::BTreeMap;
@@ -39,9 +39,9 @@ use crate::transfer::network::Network;
 
 /// How long the farewell to the other processes may take.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
-/// The same at the end of a life: who begins the next one is soon missed.
+/// The same at the end of an incarnation: who begins the next one is soon missed.
 const LIFE_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
-/// How long the jobs of a life may take to end. Heartbeats come again after that, and must before the node is dead again.
+/// How long the jobs of an incarnation may take to end. Heartbeats come again after that, and must before the node is dead again.
 const LIFE_JOBS_DEADLINE: Duration = Duration::from_secs(1);
 
 /// A Scheduler that was found at last has time for the node.
@@ -80,12 +80,12 @@ fn check_name(options: &NodeOptions) -> Result<(), NodeError> {
     }
 }
 
-/// The process of a node, as the life that it is in now.
+/// The process of a node, as the incarnation that it is in now.
 fn me(post: &Post) -> Peer {
     Peer { node: post.node().to_string(), incarnation: post.incarnation().0 }
 }
 
-/// What a life of a node says, it says as that life.
+/// What an incarnation of a node says, it says as that incarnation.
 fn in_own_name(cluster: &ClusterOptions, post: &Post) -> ClusterOptions {
     ClusterOptions { bus: cluster.bus.speaking_as(me(post)), ..cluster.clone() }
 }
@@ -119,7 +119,7 @@ pub(super) fn start(
                 Ok(system) => system,
                 Err(error) => return refuse(&base, ready.take(), error),
             };
-            // Everything that a life has spawned on this thread goes with its system.
+            // Everything that an incarnation has spawned on this thread goes with its system.
             let Some(next) = system.block_on(live(&base, &options, &mut orders, &mut ready, renewal)) else { return };
             base.post.renew(next.state.incarnation());
             renewal = Some(next);
@@ -158,17 +158,17 @@ pub(crate) async fn inhabit(
     };
     let (mut ready, mut renewal) = (Some(ready), None);
     loop {
-        // Everything that a life has spawned goes with it.
-        let life = tokio::task::LocalSet::new();
-        let next = life.run_until(live(&base, &options, &mut orders, &mut ready, renewal)).await;
-        drop(life);
+        // Everything that an incarnation has spawned goes with it.
+        let spawned = tokio::task::LocalSet::new();
+        let next = spawned.run_until(live(&base, &options, &mut orders, &mut ready, renewal)).await;
+        drop(spawned);
         let Some(next) = next else { break };
         base.post.renew(next.state.incarnation());
         renewal = Some(next);
     }
 }
 
-/// One life of the node, from its start to its end; the next one, if there is one.
+/// One incarnation of the node, from its start to its end; the next one, if there is one.
 async fn live(
     base: &Base,
     options: &NodeOptions,
@@ -211,7 +211,7 @@ async fn live(
     running.serve(base, orders).await
 }
 
-/// Says why there is no life, to who waits for the first one or as the end of the process.
+/// Says why there is no incarnation, to who waits for the first one or as the end of the process.
 fn refuse(base: &Base, ready: Option<Ready>, error: NodeError) {
     match ready {
         Some(ready) => drop(ready.send(Err(error))),
@@ -222,7 +222,7 @@ fn refuse(base: &Base, ready: Option<Ready>, error: NodeError) {
     }
 }
 
-/// The system of actors of a life. Its runtime is made here, since actix would panic where there are no descriptors or
+/// The system of actors of an incarnation. Its runtime is made here, since actix would panic where there are no descriptors or
 /// threads left.
 fn system() -> Result<actix_rt::SystemRunner, NodeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
@@ -240,7 +240,7 @@ struct Orders {
     broken: Arc<Notify>,
 }
 
-/// A life of a node that is put together, as long as it lasts.
+/// An incarnation of a node that is put together, as long as it lasts.
 struct Running {
     parts: NodeParts,
     jobs: Option<actix_rt::Arbiter>,
@@ -255,7 +255,7 @@ struct Joined {
     renewals: mpsc::UnboundedReceiver<Renewal>,
     /// What the Scheduler is told that this node is.
     spec: NodeSpec,
-    /// When the Scheduler has to know it at last, in whatever life.
+    /// When the Scheduler has to know it at last, in whatever incarnation.
     join_by: Duration,
 }
 
@@ -323,7 +323,7 @@ impl Running {
             (Some(scheduler), Some(ground)) => Some(stand(base, cluster, ground, scheduler, membership.clone()).await?),
             _ => None,
         };
-        // Later lives know from the one before, and hear of it.
+        // Later incarnations know from the one before, and hear of it.
         let leader = match leader {
             None if first => Some(search_scheduler(base, cluster).await?),
             known => known,
@@ -350,7 +350,7 @@ impl Running {
         Ok(Self { parts, jobs, cluster: Some(cluster) })
     }
 
-    /// Waits until the Scheduler knows this node. The others may declare it dead before: then the next life is returned.
+    /// Waits until the Scheduler knows this node. The others may declare it dead before: then the next incarnation is returned.
     async fn admitted(&mut self) -> Result<Option<Renewal>, NodeError> {
         let Some(joined) = &mut self.cluster else { return Ok(None) };
         let clock = self.parts.post.clock();
@@ -362,7 +362,7 @@ impl Running {
         }
     }
 
-    /// Runs what it is told to, to the end of the node, or of this life: then the next one is returned.
+    /// Runs what it is told to, to the end of the node, or of this incarnation: then the next one is returned.
     async fn serve(mut self, base: &Base, orders: &mut Orders) -> Option<Renewal> {
         if let Some(name) = base.name.borrow().clone() {
             let post = base.post.clone();
@@ -402,7 +402,7 @@ impl Running {
         }
         // Jobs that are logged go on elsewhere.
         let reason = format!("node {}, which hosts the job, has stopped", self.parts.post.node());
-        let _ = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.life.end(reason.into())).await;
+        let _ = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
         if let Some(joined) = self.cluster {
             if let Some(campaign) = joined.campaign {
                 campaign.leave().await;
@@ -424,11 +424,11 @@ impl Running {
         None
     }
 
-    /// The others have declared this life dead. Its jobs end, and say so to their clients; its tasks are cancelled.
+    /// The others have declared this incarnation dead. Its jobs end, and say so to their clients; its tasks are cancelled.
     async fn end_life(self, renewal: Renewal, orders: &Orders) -> Option<Renewal> {
         let node = self.parts.post.node();
         let reason = format!("node {node}, which hosts the job, was declared dead by {} meanwhile", renewal.told_by);
-        let jobs_end = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.life.end(reason.into())).await;
+        let jobs_end = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
         if let Some(joined) = &self.cluster
             && let Err(error) = joined.endpoint.drain(LIFE_DRAIN_DEADLINE).await
         {
@@ -466,7 +466,7 @@ async fn host_apart(parts: &NodeParts) -> Result<actix_rt::Arbiter, NodeError> {
     Ok(jobs)
 }
 
-/// Takes the name of the node, or keeps it in another life.
+/// Takes the name of the node, or keeps it in another incarnation.
 async fn take_name(
     base: &Base,
     options: &NodeOptions,

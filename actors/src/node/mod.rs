@@ -169,7 +169,7 @@ impl Node {
         let (answer, outcome) = oneshot::channel();
         let work: Work = Box::new(move |node| {
             Box::pin(async move {
-                let _entered = node.life.enter();
+                let _entered = node.running.enter();
                 let program = move |futures| -> LocalBoxFuture<'static, _> { Box::pin(program(futures)) };
                 let _ = answer.send(host::run_here(&node, spec, logged, events, program).await);
             })

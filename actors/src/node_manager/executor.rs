@@ -38,7 +38,7 @@ pub struct Work {
     pub copies: Vec<PrivateCopy>,
     /// Shared with the NodeManager.
     pub flags: Arc<Flags>,
-    /// Who is told of it. When the node has begun another life by then, nobody is.
+    /// Who is told of it. When the node has begun another incarnation by then, nobody is.
     pub reports: Arc<Inbox<NodeEvent>>,
 }
 
@@ -294,7 +294,7 @@ impl Executor {
         let figures = TaskFigures { micros, timing, ..figures };
         let report = Report::Finished { job, task, attempt, outcome, figures, value };
         if reports.send(NodeEvent::Executor(report)).is_err() {
-            // The life of the node for which it ran is over: nobody else knows of what it has made.
+            // The incarnation of the node for which it ran is over: nobody else knows of what it has made.
             let made = (0..spec.announced_at_its_end()).map(|index| spec.makes(index));
             self.store.delete(&made.collect::<Vec<_>>());
         }

@@ -23,7 +23,7 @@ pub enum MembershipMsg {
 pub struct Beat {
     /// Who lives; must be the node in the subject that it came on.
     pub node: NodeId,
-    /// Which life.
+    /// Which incarnation.
     pub incarnation: Incarnation,
     /// Rises with every beat of an incarnation, from 1.
     pub sequence: u64,
@@ -99,7 +99,7 @@ impl Health {
     }
 }
 
-/// Whether a life of a node of which `known` is thought `health` is over: declared dead, or followed by a later one. One that said
+/// Whether an incarnation of a node of which `known` is thought `health` is over: declared dead, or followed by a later one. One that said
 /// goodbye is not: what it said before may still come.
 pub(crate) fn is_over(incarnation: Incarnation, known: Incarnation, health: Health) -> bool {
     incarnation < known || (incarnation == known && health == Health::Dead)

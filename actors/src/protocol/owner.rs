@@ -48,7 +48,7 @@ pub enum OwnerMsg {
     Completed {
         /// Who ran it.
         node: NodeId,
-        /// Which life of the node.
+        /// Which incarnation of the node.
         incarnation: Incarnation,
         /// The task.
         task: TaskId,
@@ -68,7 +68,7 @@ pub enum OwnerMsg {
     Yielded {
         /// Who runs it.
         node: NodeId,
-        /// Which life of the node.
+        /// Which incarnation of the node.
         incarnation: Incarnation,
         /// The task.
         task: TaskId,
@@ -83,7 +83,7 @@ pub enum OwnerMsg {
     Failed {
         /// Who ran it.
         node: NodeId,
-        /// Which life of the node.
+        /// Which incarnation of the node.
         incarnation: Incarnation,
         /// The task.
         task: TaskId,
@@ -99,7 +99,7 @@ pub enum OwnerMsg {
     Recalled {
         /// Who had it.
         node: NodeId,
-        /// Which life of the node.
+        /// Which incarnation of the node.
         incarnation: Incarnation,
         /// The task.
         task: TaskId,
@@ -119,7 +119,7 @@ pub enum OwnerMsg {
     Inventory {
         /// The node.
         node: NodeId,
-        /// Which life of the node.
+        /// Which incarnation of the node.
         incarnation: Incarnation,
         /// The copies that are sealed there, ...
         copies: CopyIds,

@@ -122,7 +122,7 @@ pub const JOBS_OVER_MAX: usize = 4096;
 pub struct NodeSpec {
     /// The node.
     pub node: NodeId,
-    /// Which life.
+    /// Which incarnation.
     pub incarnation: Incarnation,
     /// What can be lent there.
     pub resources: Resources,
@@ -149,7 +149,7 @@ pub struct JobDemand {
     pub tenant: Arc<str>,
     /// The node of its Owner: where `Leases` go.
     pub owner: NodeId,
-    /// Which life of that node.
+    /// Which incarnation of that node.
     pub incarnation: Incarnation,
     /// Rises with every demand of this Owner; older ones are ignored.
     pub sequence: u64,
@@ -200,7 +200,7 @@ pub struct Lease {
     pub job: JobId,
     /// Where.
     pub node: NodeId,
-    /// Which life of the node; it ends with it.
+    /// Which incarnation of the node; it ends with it.
     pub incarnation: Incarnation,
     /// What may be used, in all. Empty: everything is to be given back; start nothing new there.
     pub resources: Resources,
@@ -235,7 +235,7 @@ pub struct LeaseUse {
 pub struct Placement {
     /// The node.
     pub node: NodeId,
-    /// Which life of it.
+    /// Which incarnation of it.
     pub incarnation: Incarnation,
 }
 

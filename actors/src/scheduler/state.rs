@@ -86,7 +86,7 @@ pub enum Event {
     NodeDown {
         /// The node.
         node: NodeId,
-        /// Which life.
+        /// Which incarnation.
         incarnation: Incarnation,
     },
     /// A job wants a host; answered with [`Effect::Answer`].
@@ -471,7 +471,7 @@ impl State {
         }
     }
 
-    /// Whether a demand is of a job that goes on, of a life of its host that does, and no older than what is known.
+    /// Whether a demand is of a job that goes on, of an incarnation of its host that does, and no older than what is known.
     fn is_newest(&self, id: JobId, home: &Placement, sequence: u64) -> bool {
         let over = |node: &Node| {
             home.incarnation < node.spec.incarnation || (home.incarnation == node.spec.incarnation && !node.up)

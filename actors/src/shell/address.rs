@@ -18,7 +18,7 @@ use crate::ids::{Incarnation, JobId, NodeId, TaskId};
 pub enum SaidBy<'a> {
     /// Nodes.
     Nodes,
-    /// The node that it is about, in this life.
+    /// The node that it is about, in this incarnation.
     ThatNode(&'a NodeId, Incarnation),
     /// Nodes; and submitters, as long as it is the sender itself that is answered, or told of what comes of it.
     Anybody(&'a NodeId),

@@ -52,7 +52,7 @@ type OnFatal = Box<dyn Fn(Fatal) + Send + Sync>;
 pub struct PostOptions {
     /// The name of this process's node.
     pub node: NodeId,
-    /// Which life of it this is.
+    /// Which incarnation of it this is.
     pub incarnation: Incarnation,
     /// The clock of the process.
     pub clock: Arc<dyn Clock>,
@@ -162,7 +162,7 @@ impl Post {
         &self.0.node
     }
 
-    /// The life of this node. It changes only while it has no actors.
+    /// The incarnation of this node. It changes only while it has no actors.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation(self.0.incarnation.load(Ordering::Acquire))
     }
@@ -226,7 +226,7 @@ impl Post {
         self.0.stale.fetch_add(messages, Ordering::Relaxed);
     }
 
-    /// Opens the way to other processes. Called once in each life, before anything is sent to another node.
+    /// Opens the way to other processes. Called once in each incarnation, before anything is sent to another node.
     pub fn connect(&self, endpoint: Endpoint) {
         let before = self.0.endpoint.write().replace(endpoint);
         assert!(before.is_none(), "the post is connected once");
@@ -238,7 +238,7 @@ impl Post {
         self.0.endpoint.read().as_ref().is_some_and(|endpoint| endpoint.hears_of(node.as_str(), incarnation.0))
     }
 
-    /// Begins another life: the actors of the last one are gone, and so are its sessions and questions.
+    /// Begins another incarnation: the actors of the last one are gone, and so are its sessions and questions.
     pub(crate) fn renew(&self, incarnation: Incarnation) {
         *self.0.endpoint.write() = None;
         self.0.routes.write().clear();

@@ -76,7 +76,7 @@ pub(super) type Reads = Vec<Vec<(ObjectId, Vec<Output>)>>;
 /// An attempt that is handed to the executors.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) life: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) spec: Arc<TaskSpec>,
     pub(super) reads: Reads,
     pub(super) flags: Arc<Flags>,

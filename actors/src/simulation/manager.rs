@@ -132,7 +132,7 @@ impl Manager {
             NodeEffect::Stage { key, arguments, .. } => cx.acts.push(Act::Stage(key, arguments)),
             NodeEffect::CannotStage { key, failure } => cx.acts.push(Act::CannotStage(key, failure)),
             NodeEffect::Hand { spec, prepared: reads, flags, .. } => {
-                cx.acts.push(Act::Hand(Work { life: cx.incarnation, spec, reads, flags }));
+                cx.acts.push(Act::Hand(Work { incarnation: cx.incarnation, spec, reads, flags }));
             }
             NodeEffect::Delete(copies) => copies.into_iter().for_each(|copy| {
                 cx.note(|| format!("{copy} is deleted"));

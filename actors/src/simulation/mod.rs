@@ -2,7 +2,7 @@
 //!
 //! Owner, NodeManager, Scheduler, campaign and Membership are the *real* cores, and so are the futures API with its log of choices, and the
 //! messages between all of them. Around them is a world in which nothing is real: processes that are killed, frozen, cut off, and started
-//! again; sessions that lose what is under way when a life begins; a server with a lease and a log whose disk takes its time and
+//! again; sessions that lose what is under way when an incarnation begins; a server with a lease and a log whose disk takes its time and
 //! loses what it had not written; stores that lose objects; executors that fail, run on after they were cancelled, or take for ever.
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //! `manager.rs`, `scheduler.rs` and `node/cores.rs` here, which decide nothing. How `host/` brings a job from its log to its end, and what
 //! `node/` does when a node is declared dead, is written again in `node.rs`: who changes one of those changes the other.
 //!
-//! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both lives last.
+//! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both incarnations last.
 //!
 //! # Promises
 //! - One seed is one run: the same events in the same order, whatever machine.

@@ -1,4 +1,4 @@
-//! A process of a node: what of it outlives a life, and the actors of the present one. What the cores of Membership and of the campaign want
+//! A process of a node: what of it outlives an incarnation, and the actors of the present one. What the cores of Membership and of the campaign want
 //! is done in `node/cores.rs`. Mirrors of `host/` and `node/` are here.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -67,7 +67,7 @@ enum Hosting {
     },
 }
 
-/// Attempts on the executors: they outlive lives.
+/// Attempts on the executors: they outlive incarnations.
 #[derive(Default)]
 pub(super) struct Executors {
     pub(super) queue: VecDeque<Work>,
@@ -82,7 +82,7 @@ pub(super) struct Running {
     pub(super) fails: bool,
 }
 
-/// What of a process outlives a life, and what does not.
+/// What of a process outlives an incarnation, and what does not.
 pub(super) struct Process {
     pub(super) post: Post,
     pub(super) link: SchedulerLink,
@@ -91,11 +91,11 @@ pub(super) struct Process {
     pub(super) executors: Executors,
     pub(super) slots: usize,
     over: JobsOver,
-    pub(super) life: Life,
+    pub(super) actors: Actors,
 }
 
-/// The actors of a life.
-pub(super) struct Life {
+/// The actors of an incarnation.
+pub(super) struct Actors {
     pub(super) incarnation: Incarnation,
     pub(super) membership: MembershipCore,
     pub(super) scheduler: Scheduler,
@@ -112,9 +112,9 @@ pub(super) struct Life {
 pub(super) struct Done {
     pub(super) acts: Vec<Act>,
     pub(super) beats: Vec<Beat>,
-    /// Silent lives of other nodes, of which it is to be looked whether they are there.
+    /// Silent incarnations of other nodes, of which it is to be looked whether they are there.
     pub(super) probes: Vec<(NodeId, Incarnation)>,
-    /// This life is over.
+    /// This incarnation is over.
     pub(super) renew: Option<Renewal>,
     pub(super) impostor: bool,
 }
@@ -142,7 +142,7 @@ macro_rules! cx {
         Cx {
             now: $around.now,
             me: $around.name,
-            incarnation: $process.life.incarnation,
+            incarnation: $process.actors.incarnation,
             job: $around.common.job,
             link: &$process.link,
             store: &mut $process.store,
@@ -171,9 +171,10 @@ impl Process {
         let link = SchedulerLink::new(post.clone());
         let membership = State::new(around.name.clone(), incarnation, MembershipOptions::default(), around.now);
         let mut store = store;
-        let life = Life::begin(membership, slots, &link, &mut store, around, done);
+        let actors = Actors::begin(membership, slots, &link, &mut store, around, done);
         let executors = Executors::default();
-        let mut process = Self { post, link, fenced: false, store, executors, slots, over: JobsOver::default(), life };
+        let mut process =
+            Self { post, link, fenced: false, store, executors, slots, over: JobsOver::default(), actors };
         process.begin(around, done);
         process
     }
@@ -184,24 +185,24 @@ impl Process {
         self.wake_campaign(around, done);
     }
 
-    /// This life was declared dead: the next one begins.
+    /// This incarnation was declared dead: the next one begins.
     pub(super) fn renew(&mut self, Renewal { state, .. }: Renewal, around: &mut Around<'_>, done: &mut Done) {
-        self.life.manager.end();
-        self.life.hosting = Hosting::No;
+        self.actors.manager.end();
+        self.actors.hosting = Hosting::No;
         self.post.renew(state.incarnation());
-        self.life = Life::begin(state, self.slots, &self.link, &mut self.store, around, done);
+        self.actors = Actors::begin(state, self.slots, &self.link, &mut self.store, around, done);
         self.begin(around, done);
     }
 
     /// Whether it has anything to do with the job.
     pub(super) fn hosts(&self) -> bool {
-        !matches!(self.life.hosting, Hosting::No)
+        !matches!(self.actors.hosting, Hosting::No)
     }
 
     fn spec(&self, around: &Around<'_>) -> NodeSpec {
         NodeSpec {
             node: around.name.clone(),
-            incarnation: self.life.incarnation,
+            incarnation: self.actors.incarnation,
             resources: Resources::cpu(self.slots as u64 * 1000),
             labels: BTreeMap::new(),
             functions: functions().into_iter().chain([Arc::from(PROGRAM)]).collect(),
@@ -215,16 +216,16 @@ impl Process {
         match message {
             Message::Node(message) => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.handle(message.into(), &mut cx);
+                self.actors.manager.handle(message.into(), &mut cx);
             }
             Message::Owner(message) => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.handle(message.into(), &mut cx!(self, around, done));
                 }
             }
             Message::Scheduler(message) => {
                 let mut cx = cx!(self, around, done);
-                self.life.scheduler.handle(message.into(), &mut cx);
+                self.actors.scheduler.handle(message.into(), &mut cx);
             }
             Message::Host(HostMsg::Start { .. }) => self.host(true, around, done),
             Message::Host(HostMsg::Resume { .. }) => self.host(false, around, done),
@@ -243,8 +244,8 @@ impl Process {
     /// Runs the job, unless it does already.
     fn host(&mut self, accept: bool, around: &mut Around<'_>, done: &mut Done) {
         if !self.hosts() {
-            self.life.hosting = Hosting::Opening;
-            let (node, incarnation) = (around.name.clone(), self.life.incarnation);
+            self.actors.hosting = Hosting::Opening;
+            let (node, incarnation) = (around.name.clone(), self.actors.incarnation);
             let question = Question::Open { node, incarnation, accept };
             cx!(self, around, done).ask(Who::Open, question, OPEN_DEADLINE);
         }
@@ -252,23 +253,23 @@ impl Process {
 
     fn answered(&mut self, slot: u64, answer: Answer, around: &mut Around<'_>, done: &mut Done) {
         match answer {
-            Answer::Nodes(nodes) => match std::mem::replace(&mut self.life.hosting, Hosting::No) {
+            Answer::Nodes(nodes) => match std::mem::replace(&mut self.actors.hosting, Hosting::No) {
                 Hosting::Listing { run, slot: asked, .. } if asked == slot => {
                     around.oracle.work.runs += 1;
                     let job = (around.common.job, around.common.plan.clone());
                     let (post, store) = (self.post.clone(), around.common.store.clone());
                     let owner = Owner::new(job, run, &post, nodes, store, &mut cx!(self, around, done));
-                    self.life.hosting = Hosting::Runs(Box::new(owner));
+                    self.actors.hosting = Hosting::Runs(Box::new(owner));
                 }
                 mut other => {
                     if let Hosting::Runs(owner) = &mut other {
                         owner.listed(slot, nodes, &mut cx!(self, around, done));
                     }
-                    self.life.hosting = other;
+                    self.actors.hosting = other;
                 }
             },
             Answer::Doing(states) => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.does(slot, states, &mut cx!(self, around, done));
                 }
             }
@@ -278,10 +279,10 @@ impl Process {
     /// The Scheduler is asked which nodes there are, again and again until it is too late.
     fn list(&mut self, around: &mut Around<'_>, done: &mut Done) {
         let mut cx = cx!(self, around, done);
-        let Hosting::Listing { slot, until, .. } = &mut self.life.hosting else { return };
+        let Hosting::Listing { slot, until, .. } = &mut self.actors.hosting else { return };
         if cx.now >= *until {
             cx.note(|| "no scheduler says which nodes there are: the job is not taken up".to_owned());
-            self.life.hosting = Hosting::No;
+            self.actors.hosting = Hosting::No;
             return;
         }
         *slot = cx.slot();
@@ -292,7 +293,7 @@ impl Process {
 
     /// The server has answered, or its time is over.
     pub(super) fn asked(&mut self, number: u64, answered: Answered, around: &mut Around<'_>, done: &mut Done) {
-        let Some(who) = self.life.asked.remove(&number) else { return };
+        let Some(who) = self.actors.asked.remove(&number) else { return };
         match who {
             Who::Election => {
                 let event = match answered {
@@ -307,11 +308,11 @@ impl Process {
             }
             Who::Look => {
                 let mut cx = cx!(self, around, done);
-                self.life.scheduler.looked(&answered, &mut cx);
+                self.actors.scheduler.looked(&answered, &mut cx);
             }
             Who::Open => {
-                if matches!(self.life.hosting, Hosting::Opening) {
-                    self.life.hosting = match answered {
+                if matches!(self.actors.hosting, Hosting::Opening) {
+                    self.actors.hosting = match answered {
                         Answered::Runs(run) => Hosting::Listing { run, slot: 0, until: around.now + NODES_DEADLINE },
                         Answered::Over => {
                             self.over.add(around.common.job);
@@ -324,17 +325,17 @@ impl Process {
                 }
             }
             Who::Log => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.wrote(answered, &mut cx!(self, around, done));
                 }
             }
             Who::LogLook => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.looked(&answered, &mut cx!(self, around, done));
                 }
             }
             Who::Close => match answered {
-                Answered::Closed => self.life.hosting = Hosting::No,
+                Answered::Closed => self.actors.hosting = Hosting::No,
                 _ => cx!(self, around, done).after(CLOSE_AGAIN, Timer::CloseAgain),
             },
         }
@@ -342,10 +343,10 @@ impl Process {
     }
 
     fn close(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        if let Hosting::Closing { result, tries } = &mut self.life.hosting {
+        if let Hosting::Closing { result, tries } = &mut self.actors.hosting {
             *tries += 1;
             if *tries > CLOSES_MAX {
-                self.life.hosting = Hosting::No;
+                self.actors.hosting = Hosting::No;
                 return;
             }
             let end = result.clone().map(Bytes::from);
@@ -360,7 +361,7 @@ impl Process {
             Timer::Election => self.campaign(CampaignEvent::Tick, around, done),
             Timer::Scheduler(event) => {
                 let mut cx = cx!(self, around, done);
-                self.life.scheduler.handle(event, &mut cx);
+                self.actors.scheduler.handle(event, &mut cx);
             }
             Timer::Register => {
                 self.register(false, around, done);
@@ -368,30 +369,30 @@ impl Process {
             }
             Timer::Manager(timer) => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.handle(NodeEvent::Timer(timer), &mut cx);
+                self.actors.manager.handle(NodeEvent::Timer(timer), &mut cx);
             }
             Timer::ManagerIsFree => {
                 let mut cx = cx!(self, around, done);
-                self.life.manager.is_free(&mut cx);
+                self.actors.manager.is_free(&mut cx);
             }
             Timer::Owner(timer) => self.tell_owner(OwnerEvent::Timer(timer), around, done),
             Timer::OwnerIsFree => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.is_free(&mut cx!(self, around, done));
                 }
             }
             Timer::LogAgain => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.write_again(&mut cx!(self, around, done));
                 }
             }
             Timer::LookAtLog => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.look_at_times(&mut cx!(self, around, done));
                 }
             }
             Timer::OwnerAsked(slot) => {
-                if let Hosting::Runs(owner) = &mut self.life.hosting {
+                if let Hosting::Runs(owner) = &mut self.actors.hosting {
                     owner.had_time(slot, &mut cx!(self, around, done));
                 }
             }
@@ -405,17 +406,17 @@ impl Process {
     /// Something happens to the NodeManager that only its own process can say.
     pub(super) fn manager_event(&mut self, event: NodeEvent<Reads>, around: &mut Around<'_>, done: &mut Done) {
         let mut cx = cx!(self, around, done);
-        self.life.manager.handle(event, &mut cx);
+        self.actors.manager.handle(event, &mut cx);
         self.settle(around, done);
     }
 
     fn tell_owner(&mut self, event: OwnerEvent, around: &mut Around<'_>, done: &mut Done) {
-        if let Hosting::Runs(owner) = &mut self.life.hosting {
+        if let Hosting::Runs(owner) = &mut self.actors.hosting {
             owner.handle(event, &mut cx!(self, around, done));
         }
     }
 
-    /// Nobody listens where a life of another node was.
+    /// Nobody listens where an incarnation of another node was.
     pub(super) fn refused(&mut self, node: NodeId, incarnation: Incarnation, around: &mut Around<'_>, done: &mut Done) {
         self.membership(MembershipEvent::Refused { node, incarnation }, around, done);
         self.settle(around, done);
@@ -438,7 +439,7 @@ impl Process {
             self.register(true, around, done);
         }
         self.tell_owner(OwnerEvent::NewEpoch, around, done);
-        if known && matches!(self.life.hosting, Hosting::Listing { .. }) {
+        if known && matches!(self.actors.hosting, Hosting::Listing { .. }) {
             self.list(around, done);
         }
     }
@@ -446,34 +447,34 @@ impl Process {
     /// What follows from what was handled: another Scheduler is followed, or a higher epoch was heard of; the Owner has ended.
     fn settle(&mut self, around: &mut Around<'_>, done: &mut Done) {
         loop {
-            if self.life.epochs.has_changed().unwrap_or(false) {
-                let epoch = *self.life.epochs.borrow_and_update();
+            if self.actors.epochs.has_changed().unwrap_or(false) {
+                let epoch = *self.actors.epochs.borrow_and_update();
                 self.campaign(CampaignEvent::Heard(epoch), around, done);
-            } else if self.life.leaders.has_changed().unwrap_or(false) {
-                let known = self.life.leaders.borrow_and_update().is_some();
+            } else if self.actors.leaders.has_changed().unwrap_or(false) {
+                let known = self.actors.leaders.borrow_and_update().is_some();
                 self.follow_another(known, around, done);
             } else {
                 break;
             }
         }
-        let Hosting::Runs(owner) = &mut self.life.hosting else { return };
+        let Hosting::Runs(owner) = &mut self.actors.hosting else { return };
         match owner.outcome.take() {
             None => {}
             Some(JobOutcome::Over { result, .. }) => {
                 cx!(self, around, done).note(|| format!("the job is over: {:?}", result.as_ref().map(Vec::len)));
                 self.over.add(around.common.job);
-                self.life.hosting = Hosting::Closing { result, tries: 0 };
+                self.actors.hosting = Hosting::Closing { result, tries: 0 };
                 self.close(around, done);
             }
             Some(JobOutcome::Abandoned { reason }) => {
                 cx!(self, around, done).note(|| format!("the owner ends, the job does not: {reason}"));
-                self.life.hosting = Hosting::No;
+                self.actors.hosting = Hosting::No;
             }
         }
     }
 }
 
-impl Life {
+impl Actors {
     fn begin(
         membership: State,
         slots: usize,

@@ -61,7 +61,7 @@ struct Node {
 struct At {
     node: usize,
     boot: u32,
-    life: Incarnation,
+    incarnation: Incarnation,
 }
 
 enum What {
@@ -96,11 +96,11 @@ enum What {
         number: u64,
         answered: Answered,
     },
-    /// Nobody listens where a life of a node was.
+    /// Nobody listens where an incarnation of a node was.
     Refused {
         at: At,
         node: NodeId,
-        life: Incarnation,
+        incarnation: Incarnation,
     },
     Executor {
         node: usize,
@@ -301,12 +301,12 @@ impl World {
 
     fn place(&self, node: usize) -> Option<At> {
         let Node { process, boot, .. } = &self.nodes[node];
-        process.as_ref().map(|process| At { node, boot: *boot, life: process.life.incarnation })
+        process.as_ref().map(|process| At { node, boot: *boot, incarnation: process.actors.incarnation })
     }
 
-    /// Whether the process is the one that was meant, in the life that was.
+    /// Whether the process is the one that was meant, in the incarnation that was.
     fn is_now(&self, at: At) -> bool {
-        self.place(at.node).is_some_and(|now| now.boot == at.boot && now.life == at.life)
+        self.place(at.node).is_some_and(|now| now.boot == at.boot && now.incarnation == at.incarnation)
     }
 
     /// Whether something is meant for a node that is frozen: it waits then.
@@ -360,9 +360,9 @@ impl World {
                 self.with(at.node, |process, around, done| process.asked(number, answered, around, done));
             }
             What::Answer { .. } => {}
-            What::Refused { at, node, life } => {
+            What::Refused { at, node, incarnation } => {
                 if self.is_now(at) {
-                    self.with(at.node, |process, around, done| process.refused(node, life, around, done));
+                    self.with(at.node, |process, around, done| process.refused(node, incarnation, around, done));
                 }
             }
             What::Executor { node, boot, run } => {
@@ -441,14 +441,14 @@ impl World {
         for act in acts {
             self.act(node, act);
         }
-        for (other, life) in probes {
+        for (other, incarnation) in probes {
             let to = number_of(&other);
             if let Some(at) = self.place(node)
                 && self.nodes[to].process.is_none()
                 && !self.no_fetch.contains_key(&(node, to))
             {
                 let delay = self.delay();
-                self.after(delay, What::Refused { at, node: other, life });
+                self.after(delay, What::Refused { at, node: other, incarnation });
             }
         }
         for beat in beats {
@@ -458,7 +458,7 @@ impl World {
             self.oracle.found(|| format!("n{node} hears of another process of its name"));
         }
         if let Some(renewal) = renew {
-            // Its sessions end with the life.
+            // Its sessions end with the incarnation.
             self.sessions.retain(|(from, _), _| *from != node);
             self.with(node, |process, around, done| process.renew(renewal, around, done));
         }
@@ -481,7 +481,7 @@ impl World {
                 self.slots += 1;
                 let number = self.slots;
                 if let Some(process) = &mut self.nodes[node].process {
-                    process.life.asked.insert(number, who);
+                    process.actors.asked.insert(number, who);
                 }
                 if !self.nodes[node].cut_out && !self.lost() {
                     let delay = self.delay();
@@ -571,7 +571,7 @@ impl World {
     /// Never do two Schedulers act at a time.
     fn one_scheduler_acts(&mut self) {
         let acts = |(node, process): (usize, &Process)| {
-            (!self.nodes[node].frozen).then_some(process.life.scheduler.acts(self.now)).flatten()
+            (!self.nodes[node].frozen).then_some(process.actors.scheduler.acts(self.now)).flatten()
         };
         if self.processes().filter_map(acts).count() > 1 {
             self.oracle.found(|| "two schedulers act at a time".to_owned());
@@ -597,13 +597,13 @@ impl World {
             if process.store.len() > 0 {
                 left.push(format!("n{node} has {} objects", process.store.len()));
             }
-            if !process.life.manager.is_idle() || !process.executors.running.is_empty() {
+            if !process.actors.manager.is_idle() || !process.executors.running.is_empty() {
                 left.push(format!("n{node} has attempts, or sets"));
             }
             if process.hosts() {
                 left.push(format!("n{node} hosts it"));
             }
-            if let Some(state) = process.life.scheduler.state(self.now)
+            if let Some(state) = process.actors.scheduler.state(self.now)
                 && let Some(job) = state.jobs().iter().find(|job| job.slots > 0)
             {
                 // That there is a job of which nothing is heard any more it forgets in its own time.

@@ -107,7 +107,7 @@ async fn a_node_that_was_declared_dead_begins_another_life_with_its_store_and_wo
     until(|| b.post().incarnation() > before).await;
     assert!(b.store().contains(&kept), "the store is the same");
 
-    // The next job's task needs the executor that the old task had, and runs under the new life.
+    // The next job's task needs the executor that the old task had, and runs under the new incarnation.
     let program = async |futures: Futures| futures.get_value(&futures.submit_with(echo, &5, &[], on("b"))?).await;
     let (five, _) = a.run(a.new_job(), "test", None, program).await;
     assert_eq!(five, Ok(5_u64));
@@ -145,9 +145,9 @@ async fn words_of_a_life_that_is_over_are_dropped_whomever_they_are_for() {
     cluster.bus.try_publish(subject, Message::new(bytes)).unwrap();
     until(|| heard.try_recv().is_ok()).await;
 
-    // The life that lives is listened to, even if nonsense is all that it says.
+    // The incarnation that lives is listened to, even if nonsense is all that it says.
     let say = |endpoint: &Endpoint, actor: &str| endpoint.send("target", actor, vec![77].into()).unwrap();
-    // A session belongs to one life, so that the older one speaks first.
+    // A session belongs to one incarnation, so that the older one speaks first.
     let (before, _events) = ghost(4).await.unwrap();
     let refused = target.figures().refused_messages;
     let actors = ["scheduler", "node", "merger", "host", "owner-1", "replies"];

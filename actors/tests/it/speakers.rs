@@ -200,7 +200,7 @@ async fn what_a_stranger_says_in_the_name_of_a_node_reaches_no_actor() {
         let (stranger, _events) = open(&cluster, credentials.clone(), "n4").await;
         say(&stranger, "scheduler", &SchedulerMsg::NodeUp(spec("n4")));
         let subject = cluster.subjects.node("n4", "beat").unwrap();
-        // As if n1 were dead: it would begin another life.
+        // As if n1 were dead: it would begin another incarnation.
         let zombies = vec![(NodeId::new("n1"), target.post().incarnation())];
         let beat = Beat { zombies, ..beat("n4", Incarnation(1)) };
         let sealed = credentials.seal(&subject, &MembershipMsg::Beat(beat)).unwrap();

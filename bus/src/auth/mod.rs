@@ -86,7 +86,7 @@ impl Speaker {
         &self.name
     }
 
-    /// Which life of it.
+    /// Which incarnation of it.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }

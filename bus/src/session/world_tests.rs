@@ -4,7 +4,7 @@
 //! reset. What a side delivers must be, generation after generation, 0, 1, 2, ... without holes or repeats. Once the
 //! faults stop, everything must arrive, and the other side may have been reset once per restart or forgetting at most. An
 //! adversary who hears everything, and does not know the token, changes nothing of that: it repeats what it has heard,
-//! earlier lives included, and makes frames of its own.
+//! earlier incarnations included, and makes frames of its own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -183,7 +183,7 @@ impl World {
                 bytes[at] ^= 1 << self.random.random_range(0..8_u32);
                 fix_checksum(&mut bytes);
             }
-            // A later life than any, under another token.
+            // A later incarnation than any, under another token.
             _ => {
                 let half = Half { incarnation: u64::from(self.random.random_range(1..u32::MAX)), epoch: 1 };
                 let me = Half { incarnation: self.sides[to].incarnation, epoch: 1 };

@@ -265,7 +265,7 @@ impl<'a> Cluster<'a> {
         self.nats.port()
     }
 
-    /// What a node has said in this life.
+    /// What a node has said in this incarnation.
     pub(super) fn log_of(&self, name: &str) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(self.folder.join(format!("{name}.log")))?).into_owned())
     }
@@ -438,7 +438,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Starts what was killed once more, so that it removes what it had left on its disk, waits until all nodes have given up what
-    /// they hold of jobs that are over (a node that stops before that has it until its next life), and stops everything in order:
+    /// they hold of jobs that are over (a node that stops before that has it until its next incarnation), and stops everything in order:
     /// all must end well, and nothing be left.
     pub(super) fn end(self) -> Result<()> {
         let names: Vec<String> = self.nodes.borrow().iter().map(|(name, _)| name.clone()).collect();
@@ -454,7 +454,7 @@ impl<'a> Cluster<'a> {
         names.iter().try_for_each(|name| self.ends_well(name))?;
         let left = self.spilled();
         ensure!(left.is_empty(), "spill files are left when the nodes have stopped: {left:?}");
-        // Who each node is, and its index, stay for its next life.
+        // Who each node is, and its index, stay for its next incarnation.
         let _ = fs::remove_dir_all(self.ground.path("spill"));
         Ok(())
     }
@@ -542,7 +542,7 @@ fn wait_for(patience: Duration, mut done: impl FnMut() -> Result<bool>) -> Resul
     Ok(())
 }
 
-/// Adds what a life of a node has said to what its earlier ones have: who looks for the cause of a fault needs them all.
+/// Adds what an incarnation of a node has said to what its earlier ones have: who looks for the cause of a fault needs them all.
 fn keep(log: &Path, earlier: &Path) -> Result<()> {
     if let Ok(mut said) = File::open(log) {
         std::io::copy(&mut said, &mut File::options().create(true).append(true).open(earlier)?)?;

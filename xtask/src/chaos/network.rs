@@ -67,7 +67,7 @@ fn deaths(cluster: &Cluster<'_>, victim: &str) -> Result<usize> {
     Ok(deaths)
 }
 
-/// Whether a node with this log is not fenced, and in the cluster; where it `was_dead` to others, in the life that begins when it
+/// Whether a node with this log is not fenced, and in the cluster; where it `was_dead` to others, in the incarnation that begins when it
 /// hears of that, which is after it is heard again.
 fn is_back(log: &str, was_dead: bool) -> bool {
     let last = |what: &str| log.rfind(what);

@@ -16,7 +16,8 @@
 //! state.rs     what the program does to tasks, objects and sets; the tables are in tables.rs, task.rs,
 //!              object.rs, copy.rs, set.rs, uses.rs, rare.rs
 //! attempts.rs  what nodes report of attempts       lifetime.rs  counting, making and freeing
-//! placing.rs   handing out (placement.rs, offers.rs, reach.rs, retry_placement.rs, run_times.rs, stragglers.rs)
+//! handing_out.rs  what can run goes to nodes (placement.rs, offers.rs, reach.rs, retry_placement.rs, run_times.rs,
+//!              stragglers.rs)
 //! replay.rs    making again what was lost          resume.rs    going on where an earlier run ended
 //! commit.rs    tasks whose effects are for good    exchange.rs  ledgers of exchanges
 //! facts.rs     what the tables say about a wait
@@ -35,6 +36,9 @@ mod ending;
 mod exchange;
 mod facts;
 mod figures;
+mod handing_out;
+#[cfg(test)]
+mod handing_out_tests;
 mod lanes;
 mod leasing;
 mod lifetime;
@@ -45,9 +49,6 @@ mod nodes;
 mod object;
 mod offers;
 mod placement;
-mod placing;
-#[cfg(test)]
-mod placing_tests;
 mod program;
 #[cfg(test)]
 mod property_tests;

@@ -3,7 +3,7 @@
 //! The states of tasks, objects and sets are drawn in the module of the [Owner](crate::owner).
 //!
 //! The program's calls are here; what nodes report is in `attempts` and, of tasks that take too long, in `stragglers`;
-//! counting is in `lifetime`, handing out in `placing`, the tables themselves in `tables`.
+//! counting is in `lifetime`, handing out in `handing_out`, the tables themselves in `tables`.
 
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use crate::simulation::server::Question;
 impl Process {
     /// Something happens to the candidate.
     pub(super) fn campaign(&mut self, event: CampaignEvent, around: &mut Around<'_>, done: &mut Done) {
-        self.life.campaign.on(event, around.now);
-        for effect in self.life.campaign.effects() {
+        self.actors.campaign.on(event, around.now);
+        for effect in self.actors.campaign.effects() {
             let mut cx = cx!(self, around, done);
             match effect {
                 CampaignEffect::Ask(question, deadline) => {
@@ -25,7 +25,7 @@ impl Process {
                     };
                     cx.ask(Who::Election, question, deadline);
                 }
-                CampaignEffect::Tell(event) => self.life.scheduler.handle(event, &mut cx),
+                CampaignEffect::Tell(event) => self.actors.scheduler.handle(event, &mut cx),
                 CampaignEffect::Follow(leader) => {
                     cx.note(|| format!("is the scheduler of epoch {}", leader.epoch.0));
                     self.link.follow(&leader);
@@ -48,21 +48,21 @@ impl Process {
 
     /// The candidate's next tick, instead of any earlier one.
     pub(super) fn wake_campaign(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        if let Some(at) = self.life.campaign.next_wakeup() {
+        if let Some(at) = self.actors.campaign.next_wakeup() {
             cx!(self, around, done).after(at.saturating_sub(around.now), Timer::Election);
         }
     }
 
     /// Something happens to Membership.
     pub(super) fn membership(&mut self, event: MembershipEvent, around: &mut Around<'_>, done: &mut Done) {
-        self.life.membership.on(event, around.now);
-        self.life.membership.flush(around.now);
+        self.actors.membership.on(event, around.now);
+        self.actors.membership.flush(around.now);
         self.perform_membership(around, done);
     }
 
     /// Does what Membership wants.
     pub(super) fn perform_membership(&mut self, around: &mut Around<'_>, done: &mut Done) {
-        for effect in self.life.membership.effects() {
+        for effect in self.actors.membership.effects() {
             let mut cx = cx!(self, around, done);
             match effect {
                 MembershipEffect::After(delay, event) => cx.after(delay, Timer::Membership(event)),
@@ -86,9 +86,9 @@ impl Process {
                         self.tell_owner(OwnerEvent::SessionReset { node, incarnation }, around, done);
                     }
                 }
-                MembershipEffect::TellScheduler(event) => self.life.scheduler.handle(event, &mut cx),
+                MembershipEffect::TellScheduler(event) => self.actors.scheduler.handle(event, &mut cx),
                 MembershipEffect::Tell(Change { node, incarnation, state }) => {
-                    cx.note(|| format!("{node} (life {}) is {state:?}", incarnation.0));
+                    cx.note(|| format!("{node} (incarnation {}) is {state:?}", incarnation.0));
                     self.tell_owner(OwnerEvent::NodeState { node, incarnation, state }, around, done);
                 }
                 MembershipEffect::Probe(node, incarnation, _) => done.probes.push((node, incarnation)),
@@ -99,7 +99,7 @@ impl Process {
                 MembershipEffect::Follows(node, leader) => self.link.heard(&node, &leader),
                 MembershipEffect::Heard(epoch) => self.link.hears(epoch),
                 MembershipEffect::Renew(renewal) => {
-                    cx.note(|| format!("was declared dead by {}: another life begins", renewal.told_by));
+                    cx.note(|| format!("was declared dead by {}: another incarnation begins", renewal.told_by));
                     done.renew = Some(renewal);
                 }
                 MembershipEffect::Fail(_) => done.impostor = true,

@@ -251,7 +251,7 @@ async fn joined(seat: &Seat) -> NodeParts {
     }
 }
 
-/// The next life has said nothing yet. An Owner may have asked it what it holds, since the Scheduler lends it.
+/// The next incarnation has said nothing yet. An Owner may have asked it what it holds, since the Scheduler lends it.
 /// Such a node beats once, follows nobody and has heard of this epoch; a second passes.
 async fn beats(setup: &Setup, node: &NodeId, incarnation: Incarnation, epoch: Epoch) {
     let beat = Beat {

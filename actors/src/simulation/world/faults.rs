@@ -13,7 +13,7 @@ impl World {
             Target::Node(node) => Some(node),
             Target::Host => self.processes().find(|(_, process)| process.hosts()).map(|(node, _)| node),
             Target::Scheduler => {
-                let acts = |process: &Process| process.life.scheduler.acts(self.now).is_some();
+                let acts = |process: &Process| process.actors.scheduler.acts(self.now).is_some();
                 self.processes().find(|(_, process)| acts(process)).map(|(node, _)| node)
             }
         }

@@ -12,9 +12,9 @@ use crate::simulation::acts::Message;
 pub(in crate::simulation) struct Session {
     /// Which half it is: each time that it was reset, another one.
     half: u32,
-    /// Which life of the other node it is with.
+    /// Which incarnation of the other node it is with.
     bound: Option<Incarnation>,
-    /// The latest life of the other node that was met or heard of.
+    /// The latest incarnation of the other node that was met or heard of.
     seen: Incarnation,
     queue: VecDeque<Message>,
     /// A frame is on its way.
@@ -22,10 +22,10 @@ pub(in crate::simulation) struct Session {
 }
 
 impl Session {
-    /// Another life of the other node is there: what was under way to one before is lost. Whether anything was reset.
-    pub(in crate::simulation) fn meets(&mut self, life: Incarnation) -> bool {
-        let another = life > self.seen && self.bound.is_some();
-        self.seen = self.seen.max(life);
+    /// Another incarnation of the other node is there: what was under way to one before is lost. Whether anything was reset.
+    pub(in crate::simulation) fn meets(&mut self, incarnation: Incarnation) -> bool {
+        let another = incarnation > self.seen && self.bound.is_some();
+        self.seen = self.seen.max(incarnation);
         if another {
             self.queue.clear();
             (self.half, self.bound, self.flies) = (self.half + 1, None, false);
@@ -39,7 +39,7 @@ pub(super) struct Frame {
     from: At,
     to: usize,
     half: u32,
-    /// For which life of the receiver, if that is known.
+    /// For which incarnation of the receiver, if that is known.
     bound: Option<Incarnation>,
     messages: Vec<Message>,
 }
@@ -86,43 +86,43 @@ impl World {
             }
         } else {
             let theirs = self.sessions.entry((to, from.node)).or_default();
-            if from.life < theirs.seen {
-                // Of a life that is over.
+            if from.incarnation < theirs.seen {
+                // Of an incarnation that is over.
                 return;
             }
-            let reset = theirs.meets(from.life);
-            theirs.bound = Some(from.life);
+            let reset = theirs.meets(from.incarnation);
+            theirs.bound = Some(from.incarnation);
             if reset {
-                self.session_reset(to, from.node, from.life);
+                self.session_reset(to, from.node, from.incarnation);
             }
             let lives = self.is_now(from);
             let ours = self.sessions.entry((from.node, to)).or_default();
-            if frame.bound.is_some_and(|bound| bound != receiver.life) {
-                // Meant for a life that is over. The sender learns that, if it can.
+            if frame.bound.is_some_and(|bound| bound != receiver.incarnation) {
+                // Meant for an incarnation that is over. The sender learns that, if it can.
                 if !back {
                     return self.again(frame);
                 }
-                if lives && ours.meets(receiver.life) {
+                if lives && ours.meets(receiver.incarnation) {
                     let lost = frame.messages.len();
                     self.note(Some(from.node), || format!("session with n{to} is reset, {lost} lost"));
-                    self.session_reset(from.node, to, receiver.life);
+                    self.session_reset(from.node, to, receiver.incarnation);
                 }
                 return;
             }
             if lives && ours.half == frame.half {
-                ours.meets(receiver.life);
-                ours.bound = Some(receiver.life);
+                ours.meets(receiver.incarnation);
+                ours.bound = Some(receiver.incarnation);
             }
         }
         let sender = self.nodes[from.node].name.clone();
         let half = frame.half;
         for message in frame.messages {
-            // One of them may begin another life, or end the process.
+            // One of them may begin another incarnation, or end the process.
             if !self.is_now(receiver) {
                 break;
             }
             self.with(to, |process, around, done| {
-                if local || !process.life.membership.state().is_over(&sender, from.life) {
+                if local || !process.actors.membership.state().is_over(&sender, from.incarnation) {
                     process.deliver(message, around, done);
                 }
             });
@@ -130,9 +130,9 @@ impl World {
         self.landed(from, to, half);
     }
 
-    /// A session was made anew, with this life of the other node: who runs a job is told.
-    pub(super) fn session_reset(&mut self, node: usize, other: usize, life: Incarnation) {
-        let event = OwnerEvent::SessionReset { node: self.nodes[other].name.clone(), incarnation: life };
+    /// A session was made anew, with this incarnation of the other node: who runs a job is told.
+    pub(super) fn session_reset(&mut self, node: usize, other: usize, incarnation: Incarnation) {
+        let event = OwnerEvent::SessionReset { node: self.nodes[other].name.clone(), incarnation };
         self.with(node, |process, around, done| process.owner_event(event, around, done));
     }
 

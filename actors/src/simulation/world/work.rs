@@ -54,7 +54,7 @@ impl World {
             self.note(Some(at.node), || format!("parts of {copy} are released on {holder}, which it wants"));
             Err(TaskFailure::new(FailureKind::Error, "parts that it reads are released"))
         } else if let Some(first) = silent.first() {
-            let membership = &self.nodes[at.node].process.as_ref().expect("it is now").life.membership.state();
+            let membership = &self.nodes[at.node].process.as_ref().expect("it is now").actors.membership.state();
             let dead = membership.health(&first.node).is_some_and(|health| health.is_gone());
             if !dead && self.now < until {
                 let pause = self.dice.millis(50..500);
@@ -133,7 +133,7 @@ impl World {
         let Some(mut running) = process.executors.running.remove(&run) else { return };
         let spec = running.work.spec.clone();
         let (job, task, attempt) = (spec.job, spec.id, spec.attempt);
-        let (params, life) = (Params::decode(&spec.params), running.work.life);
+        let (params, incarnation) = (Params::decode(&spec.params), running.work.incarnation);
         let mut digest = Digest::new();
         for (object, parts) in running.work.reads.iter().flatten() {
             digest.read(*object, parts);
@@ -187,7 +187,7 @@ impl World {
                 Report::Finished { job, task, attempt, outcome, figures, value }
             };
         // A NodeManager that is gone needs no reports.
-        if self.place(node).is_some_and(|now| now.life == life) {
+        if self.place(node).is_some_and(|now| now.incarnation == incarnation) {
             self.with(node, |process, around, done| {
                 process.manager_event(NodeEvent::Executor(report), around, done);
             });

@@ -185,7 +185,7 @@ fn kill(cluster: &Cluster<'_>, victims: &[String], random: &mut Random) -> Resul
     Ok(())
 }
 
-/// Starts nodes that do not run, after a look at what their last lives said.
+/// Starts nodes that do not run, after a look at what their last incarnations said.
 fn start(cluster: &Cluster<'_>, victims: &[String]) -> Result<()> {
     for victim in victims {
         orderly(cluster, victim)?;

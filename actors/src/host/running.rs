@@ -1,17 +1,17 @@
-//! [`Life`]: tells the jobs of a node when its life ends before them, and waits until they have told others.
+//! [`RunningJobs`]: tells the jobs of a node when its incarnation ends before them, and waits until they have told others.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A life of a node; clones are the same life.
+/// The jobs that run in an incarnation of a node; clones are of the same incarnation.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
+pub(crate) struct RunningJobs {
     over: Arc<watch::Sender<Option<Arc<str>>>>,
     jobs: Arc<watch::Sender<usize>>,
 }
 
-impl Life {
+impl RunningJobs {
     pub(crate) fn new() -> Self {
         Self { over: Arc::new(watch::Sender::new(None)), jobs: Arc::new(watch::Sender::new(0)) }
     }
@@ -22,7 +22,7 @@ impl Life {
         Entered(self.jobs.clone())
     }
 
-    /// Why the life is over, when it is.
+    /// Why the incarnation is over, when it is.
     pub(crate) async fn over(&self) -> Arc<str> {
         let mut over = self.over.subscribe();
         let reason = over.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
@@ -38,7 +38,7 @@ impl Life {
     }
 }
 
-/// See [`Life::enter`].
+/// See [`RunningJobs::enter`].
 #[derive(Debug)]
 pub(crate) struct Entered(Arc<watch::Sender<usize>>);
 
