@@ -136,7 +136,7 @@ fn when_the_schedulers_node_is_killed_a_sort_goes_on_and_the_next_is_accepted() 
 }
 
 #[test]
-fn a_node_that_was_frozen_comes_back_under_another_life_and_works_for_the_next_job() {
+fn a_node_that_was_frozen_comes_back_under_another_incarnation_and_works_for_the_next_job() {
     let scratch = Scratch::new();
     let server = Server::start(&scratch, true);
     let mut first = node(&scratch, &server, "n1", CANDIDATE);
@@ -148,7 +148,7 @@ fn a_node_that_was_frozen_comes_back_under_another_life_and_works_for_the_next_j
     let dead = first.wait_for("state=Dead", PATIENCE);
     assert!(dead.is_some_and(|line| line.contains("node=n2")), "{:#?}", first.seen);
     frozen.signal(Signal::CONT);
-    assert!(frozen.wait_for("declared dead: another life begins", PATIENCE).is_some(), "{:#?}", frozen.seen);
+    assert!(frozen.wait_for("declared dead: another incarnation begins", PATIENCE).is_some(), "{:#?}", frozen.seen);
     assert!(frozen.wait_for("joined the cluster", PATIENCE).is_some(), "{:#?}", frozen.seen);
     let doctor = || exobus(&["doctor", "--cluster", &server.url]);
     let clock = SystemClock::new();

@@ -311,7 +311,7 @@ pub(crate) async fn pump(mut events: EndpointEvents, post: Post, directory: Dire
                 }
                 if directory.is_over(&NodeId::new(from.name()), Incarnation(from.incarnation())) {
                     post.count_stale(items.len() as u64);
-                    debug!(node = from.name(), items = items.len(), "words of a life that is over");
+                    debug!(node = from.name(), items = items.len(), "words of an incarnation that is over");
                     continue;
                 }
                 for (actor, item) in items {

@@ -251,7 +251,7 @@ impl Name {
             unstored.look(&me, clock.now(), give_up)?;
             match claimant.step(clock.now(), &kept) {
                 Step::Take(revision) => {
-                    claim.incarnation = claim.incarnation.max(kept.next_life());
+                    claim.incarnation = claim.incarnation.max(kept.next_incarnation());
                     let taken = match &names {
                         Some(names) => names.put(&key, &claim, revision).await,
                         None => Ok(0),
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_was_given_back_tells_the_last_life_under_it() {
+    async fn a_name_that_was_given_back_tells_the_last_incarnation_under_it() {
         let (_, _, names) = names(false).await;
         let revision = names.put(KEY, &claim(5), None).await.unwrap();
         of(&names, claim(5), revision).release().await;

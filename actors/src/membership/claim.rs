@@ -77,7 +77,7 @@ pub enum Kept {
 
 impl Kept {
     /// The first incarnation that is above all that this tells of.
-    pub fn next_life(&self) -> Incarnation {
+    pub fn next_incarnation(&self) -> Incarnation {
         match self {
             Self::Nothing | Self::Unknown { .. } => Incarnation(0),
             Self::Free { last, .. } => Incarnation(last.0 + 1),
@@ -215,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_for_a_life_above_all_that_are_known() {
+    fn a_name_is_taken_for_an_incarnation_above_all_that_are_known() {
         for (kept, next) in [(Kept::Nothing, 0), (UNKNOWN, 0), (FREE, 8), (claim(), 8)] {
-            assert_eq!(kept.next_life(), Incarnation(next), "{kept:?}");
+            assert_eq!(kept.next_incarnation(), Incarnation(next), "{kept:?}");
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn beats_of_lives_that_are_over_and_of_a_process_that_stops_show_nobody() {
+    fn beats_of_incarnations_that_are_over_and_of_a_process_that_stops_show_nobody() {
         let mut claimant = claimant();
         for sequence in 1..9 {
             claimant.heard(ms(10 * sequence), &beat(6, sequence), &claim());

@@ -149,7 +149,7 @@ impl MembershipCore {
             }
             Effect::BusBack { silent } => return info!(silent_ms = silent.as_millis() as u64, "the bus is back"),
             Effect::Renew { incarnation, told_by } => {
-                warn!(told_by = %told_by, incarnation = incarnation.0, "declared dead: another life begins");
+                warn!(told_by = %told_by, incarnation = incarnation.0, "declared dead: another incarnation begins");
                 self.over = true;
                 MembershipEffect::Renew(Renewal { told_by, state: self.state.clone() })
             }

@@ -93,7 +93,7 @@ fn a_node_that_nobody_hears_starts_nothing_until_it_is_heard_again() {
 }
 
 #[test]
-fn a_life_that_was_declared_dead_says_nothing_more() {
+fn an_incarnation_that_was_declared_dead_says_nothing_more() {
     let mut core = membership();
     let zombies = vec![(NodeId::new("me"), Incarnation(5))];
     core.on(MembershipEvent::Beat(Beat { zombies, ..beat("a", 1, 1) }), ms(20));

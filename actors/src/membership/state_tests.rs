@@ -200,7 +200,7 @@ fn late_and_repeated_beats_change_nothing() {
 }
 
 #[test]
-fn a_late_beat_does_not_prolong_a_life() {
+fn a_late_beat_does_not_prolong_an_incarnation() {
     let mut world = Alone::new();
     world.beats("n1", 2, 1, 0, 1000);
     for at in (1000..3600).step_by(100) {
@@ -542,7 +542,7 @@ fn a_fence_lifts_after_the_echoes_of_two_beats_that_were_sent_since_and_come_in_
 }
 
 #[test]
-fn a_life_is_over_when_it_is_dead_or_followed_by_another_and_not_after_a_goodbye() {
+fn an_incarnation_is_over_when_it_is_dead_or_followed_by_another_and_not_after_a_goodbye() {
     let mut world = Alone::new();
     let over = |world: &Alone, name: &str, life| world.state.is_over(&node(name), Incarnation(life));
     world.beats("n1", 2, 1, 0, 1000);

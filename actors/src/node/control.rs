@@ -42,7 +42,7 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
 /// The same at the end of an incarnation: who begins the next one is soon missed.
 const LIFE_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
 /// How long the jobs of an incarnation may take to end. Heartbeats come again after that, and must before the node is dead again.
-const LIFE_JOBS_DEADLINE: Duration = Duration::from_secs(1);
+const JOBS_DEADLINE: Duration = Duration::from_secs(1);
 
 /// A Scheduler that was found at last has time for the node.
 const REGISTERS_IN: Duration = Duration::from_secs(2);
@@ -203,7 +203,7 @@ async fn live(
             Ok(None) => drop(waiting.send(Ok(running.parts.clone()))),
             Ok(Some(renewal)) => {
                 *ready = Some(waiting);
-                return running.end_life(renewal, orders).await;
+                return running.end_incarnation(renewal, orders).await;
             }
             Err(error) => return refused(Some(waiting), error).await,
         }
@@ -216,7 +216,7 @@ fn refuse(base: &Base, ready: Option<Ready>, error: NodeError) {
     match ready {
         Some(ready) => drop(ready.send(Err(error))),
         None => {
-            let reason = format!("no new life after it was declared dead: {error}");
+            let reason = format!("no new incarnation after it was declared dead: {error}");
             base.post.fatal(Fatal { actor: "node".to_owned(), reason });
         }
     }
@@ -397,12 +397,12 @@ impl Running {
             biased;
             () = orders.broken.notified() => {}
             _ = &mut orders.stopped => {}
-            Some(renewal) = renewed => return self.end_life(renewal, orders).await,
+            Some(renewal) = renewed => return self.end_incarnation(renewal, orders).await,
             () = accept => {}
         }
         // Jobs that are logged go on elsewhere.
         let reason = format!("node {}, which hosts the job, has stopped", self.parts.post.node());
-        let _ = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
+        let _ = tokio::time::timeout(JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
         if let Some(joined) = self.cluster {
             if let Some(campaign) = joined.campaign {
                 campaign.leave().await;
@@ -425,10 +425,10 @@ impl Running {
     }
 
     /// The others have declared this incarnation dead. Its jobs end, and say so to their clients; its tasks are cancelled.
-    async fn end_life(self, renewal: Renewal, orders: &Orders) -> Option<Renewal> {
+    async fn end_incarnation(self, renewal: Renewal, orders: &Orders) -> Option<Renewal> {
         let node = self.parts.post.node();
         let reason = format!("node {node}, which hosts the job, was declared dead by {} meanwhile", renewal.told_by);
-        let jobs_end = tokio::time::timeout(LIFE_JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
+        let jobs_end = tokio::time::timeout(JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
         if let Some(joined) = &self.cluster
             && let Err(error) = joined.endpoint.drain(LIFE_DRAIN_DEADLINE).await
         {
@@ -437,7 +437,7 @@ impl Running {
         if let Some(jobs) = self.jobs {
             jobs.stop();
             let joined = tokio::task::spawn_blocking(move || jobs.join());
-            if tokio::time::timeout(LIFE_JOBS_DEADLINE, joined).await.is_err() {
+            if tokio::time::timeout(JOBS_DEADLINE, joined).await.is_err() {
                 let reason = "declared dead, and a job does not end: its program blocks its thread".to_owned();
                 warn!(reason, jobs_ended = jobs_end.is_ok());
                 orders.broken.notify_one();
@@ -497,7 +497,7 @@ async fn take_name(
 async fn release_name(base: &Base) {
     if let Some(name) = base.name.take() {
         // Where it is not, it is free when this process is gone.
-        let _ = tokio::time::timeout(LIFE_JOBS_DEADLINE, name.release()).await;
+        let _ = tokio::time::timeout(JOBS_DEADLINE, name.release()).await;
     }
 }
 

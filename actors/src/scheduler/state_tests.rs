@@ -727,7 +727,7 @@ fn who_wanted_nothing_for_long_has_no_claim_for_that_time() {
 }
 
 #[test]
-fn a_demand_of_an_earlier_life_of_its_host_is_not_heard_and_one_of_a_later_life_is() {
+fn a_demand_of_an_earlier_incarnation_of_its_host_is_not_heard_and_one_of_a_later_one_is() {
     let home = NodeSpec { incarnation: Incarnation(2), ..node("home", 0) };
     for (life, heard) in [(1, false), (2, true), (3, true)] {
         let mut world = World::new(&[node("a", 2000), home.clone()]);
@@ -742,19 +742,19 @@ fn a_demand_of_an_earlier_life_of_its_host_is_not_heard_and_one_of_a_later_life_
             held: Vec::new(),
         };
         world.on(0.1, Event::Demand(demand));
-        assert_eq!(world.cpu(1) > 0, heard, "life {life}");
+        assert_eq!(world.cpu(1) > 0, heard, "incarnation {life}");
     }
 }
 
 #[test]
-fn only_leases_of_the_job_itself_and_of_lives_that_go_on_are_taken_over() {
+fn only_leases_of_the_job_itself_and_of_incarnations_that_go_on_are_taken_over() {
     type Change = fn(&mut Lease);
     let cases: [(&str, Change, bool); 6] = [
         ("as it should be", |_| {}, true),
-        ("of a life that is not known yet", |lease| lease.incarnation = Incarnation(3), true),
+        ("of an incarnation that is not known yet", |lease| lease.incarnation = Incarnation(3), true),
         ("of this epoch", |lease| lease.epoch = Epoch(2), false),
         ("of another job", |lease| lease.job = job(9), false),
-        ("of an earlier life", |lease| lease.incarnation = Incarnation(1), false),
+        ("of an earlier incarnation", |lease| lease.incarnation = Incarnation(1), false),
         ("of a node that is dead", |lease| lease.node = NodeId::new("dead"), false),
     ];
     for (what, change, taken) in cases {
@@ -806,7 +806,7 @@ fn of_jobs_that_are_over_the_last_few_thousand_are_remembered() {
 }
 
 #[test]
-fn a_node_that_changes_keeps_its_leases_and_one_in_a_later_life_loses_its_jobs_too() {
+fn a_node_that_changes_keeps_its_leases_and_one_in_a_later_incarnation_loses_its_jobs_too() {
     let mut world = World::new(&[node("a", 4000), node("home", 0)]);
     world.demand(0.0, 1, 2);
     world.on(0.1, Event::NodeUp(node("a", 3000)));
@@ -818,12 +818,12 @@ fn a_node_that_changes_keeps_its_leases_and_one_in_a_later_life_loses_its_jobs_t
 }
 
 #[test]
-fn a_lease_that_was_taken_over_before_its_node_was_known_ends_when_that_is_in_a_later_life() {
+fn a_lease_that_was_taken_over_before_its_node_was_known_ends_when_that_is_in_a_later_incarnation() {
     for (life, stays) in [(1, true), (2, false)] {
         let mut world = World::takes_over(10.0);
         world.demand_holding(10.1, 1, 2, vec![held(1, "a", 2000, 2000)]);
         world.on(10.2, Event::NodeUp(NodeSpec { incarnation: Incarnation(life), ..node("a", 2000) }));
-        assert_eq!(world.state.loans.len(), usize::from(stays), "life {life}");
+        assert_eq!(world.state.loans.len(), usize::from(stays), "incarnation {life}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exobus_store::StoreStats;
 
 use super::acts::{Act, Answer, Cx, Message, Reads, Timer, Work};
-use super::mailbox::Mailbox;
+use super::backlog::Backlog;
 use super::store::Found;
 use crate::event::NodeFigures;
 use crate::ids::ObjectId;
@@ -33,7 +33,7 @@ fn offered() -> BTreeMap<Arc<str>, &'static Function> {
 
 pub(super) struct Manager {
     core: NodeCore<Reads>,
-    mailbox: Mailbox<NodeEvent<Reads>>,
+    backlog: Backlog<NodeEvent<Reads>>,
 }
 
 impl Manager {
@@ -41,7 +41,7 @@ impl Manager {
     pub(super) fn begin(executors: usize, cx: &mut Cx<'_>) -> Self {
         let (me, resources) = ((cx.me.clone(), cx.incarnation), Resources::cpu(executors as u64 * 1000));
         let core = NodeCore::new(me, executors, resources, offered());
-        let mut manager = Self { core, mailbox: Mailbox::default() };
+        let mut manager = Self { core, backlog: Backlog::default() };
         manager.core.started();
         manager.perform(cx);
         manager
@@ -60,13 +60,13 @@ impl Manager {
 
     /// Something happens.
     pub(super) fn handle(&mut self, event: NodeEvent<Reads>, cx: &mut Cx<'_>) {
-        let events = self.mailbox.add(event, Timer::ManagerIsFree, cx);
+        let events = self.backlog.add(event, Timer::ManagerIsFree, cx);
         self.take_in(events, cx);
     }
 
     /// Takes in what has waited.
-    pub(super) fn is_free(&mut self, cx: &mut Cx<'_>) {
-        let events = self.mailbox.take();
+    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        let events = self.backlog.take();
         self.take_in(events, cx);
     }
 

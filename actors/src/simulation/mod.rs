@@ -30,9 +30,9 @@
 //! faults only; the log has a task done once; attempts are bounded by faults; and when the job is over nothing of it is left anywhere.
 
 mod acts;
+mod backlog;
 mod chaos;
 mod dice;
-mod mailbox;
 mod manager;
 mod node;
 mod oracle;

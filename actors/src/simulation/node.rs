@@ -373,12 +373,12 @@ impl Process {
             }
             Timer::ManagerIsFree => {
                 let mut cx = cx!(self, around, done);
-                self.actors.manager.is_free(&mut cx);
+                self.actors.manager.catch_up(&mut cx);
             }
             Timer::Owner(timer) => self.tell_owner(OwnerEvent::Timer(timer), around, done),
             Timer::OwnerIsFree => {
                 if let Hosting::Runs(owner) = &mut self.actors.hosting {
-                    owner.is_free(&mut cx!(self, around, done));
+                    owner.catch_up(&mut cx!(self, around, done));
                 }
             }
             Timer::LogAgain => {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use self::logging::{LOOK_EVERY, Log};
 use super::acts::{Act, Cx, Message, Timer};
-use super::mailbox::Mailbox;
+use super::backlog::Backlog;
 use super::program::Job;
 use super::store::Found;
 use crate::event::{EventKind, NodeFigures};
@@ -101,7 +101,7 @@ impl Surroundings for Seen {
 
 pub(super) struct Owner {
     core: OwnerCore,
-    mailbox: Mailbox<OwnerEvent>,
+    backlog: Backlog<OwnerEvent>,
     /// What it wants done, since the last batch.
     effects: Vec<OwnerEffect>,
     /// What has come of what was done, and waits to be taken in.
@@ -143,7 +143,7 @@ impl Owner {
         let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, events: Some(0) };
         let mut owner = Self {
             core: OwnerCore::new(place, infos, cx.now),
-            mailbox: Mailbox::default(),
+            backlog: Backlog::default(),
             effects: Vec::new(),
             comes_back: VecDeque::new(),
             log: Some(Log::new(name, last)),
@@ -167,13 +167,13 @@ impl Owner {
 
     /// Something happens.
     pub(super) fn handle(&mut self, event: OwnerEvent, cx: &mut Cx<'_>) {
-        let events = self.mailbox.add(event, Timer::OwnerIsFree, cx);
+        let events = self.backlog.add(event, Timer::OwnerIsFree, cx);
         self.take_all_in(events, cx);
     }
 
     /// Takes in what has waited.
-    pub(super) fn is_free(&mut self, cx: &mut Cx<'_>) {
-        let events = self.mailbox.take();
+    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        let events = self.backlog.take();
         self.take_all_in(events, cx);
     }
 

@@ -10,7 +10,7 @@ mod election;
 mod figures;
 mod functions;
 mod harness;
-mod lives;
+mod incarnations;
 mod names;
 mod outputs;
 mod pushes;

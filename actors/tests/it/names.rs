@@ -85,7 +85,7 @@ fn a_node_that_stopped_in_order_comes_back_whatever_its_clock_says_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_node_answers_names_the_life_that_it_is_in() {
+async fn what_a_node_answers_names_the_incarnation_that_it_is_in() {
     let cluster = Arc::new(Cluster::new());
     let starting = cluster.clone();
     let node = tokio::task::spawn_blocking(move || {

@@ -73,7 +73,7 @@ fn is_back(log: &str, was_dead: bool) -> bool {
     let last = |what: &str| log.rfind(what);
     let joined = last("joined the cluster");
     let is_heard = last("this node is not heard") < last("this node is heard again").max(joined);
-    let life = last("another life begins");
+    let life = last("another incarnation begins");
     is_heard && life <= joined && (life.is_some() || !was_dead)
 }
 
@@ -111,7 +111,7 @@ fn off_the_bus(
     wait(|| Ok(is_back(&cluster.log_of(&victim)?, was_dead))).context("it is back in the cluster")?;
     let back = healed.elapsed();
     ensure!(back < HEALED_WITHIN, "{victim} was back in the cluster only after {back:?}");
-    let lives = since("another life begins")?;
+    let lives = since("another incarnation begins")?;
     let more = events.received_from(&victim).saturating_sub(served.get());
     let what = format!(
         "{victim} cut off from NATS at {percent} % of {stage} for {:.1} s: {packets} packets, fenced, back after {:.1} s; \
@@ -290,13 +290,13 @@ mod tests {
     use super::is_back;
 
     #[test]
-    fn a_node_that_was_dead_is_back_when_its_next_life_has_joined() {
+    fn a_node_that_was_dead_is_back_when_its_next_incarnation_has_joined() {
         let mut log = String::new();
         for (line, unless_dead, was_dead) in [
             ("joined the cluster", true, false),
             ("this node is not heard", false, false),
             ("this node is heard again", true, false),
-            ("declared dead: another life begins", false, false),
+            ("declared dead: another incarnation begins", false, false),
             ("joined the cluster", true, true),
         ] {
             log.push_str(line);
@@ -305,7 +305,10 @@ mod tests {
     }
 
     #[test]
-    fn the_next_life_may_have_joined_before_it_is_heard() {
-        assert!(is_back("joined the cluster, this node is not heard, another life begins, joined the cluster", true));
+    fn the_next_incarnation_may_have_joined_before_it_is_heard() {
+        assert!(is_back(
+            "joined the cluster, this node is not heard, another incarnation begins, joined the cluster",
+            true
+        ));
     }
 }

@@ -112,7 +112,7 @@ fn a_failure_that_nobody_saw_fails_the_job() {
 }
 
 #[test]
-fn messages_of_ended_attempts_and_older_lives_are_dropped() {
+fn messages_of_ended_attempts_and_older_incarnations_are_dropped() {
     let mut world = World::new(&[("n", 2)]);
     let task = world.submit("t", &[]);
     let old = world.attempt_of(task).0;

@@ -289,7 +289,7 @@ fn a_scheduler_is_elected_anew_above_the_epoch_of_which_a_node_has_heard_that_fo
 }
 
 #[test]
-fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its_next_life() {
+fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its_next_incarnation() {
     in_a_world(async {
         let (setup, mut dice) = (setup(1), Dice::new(7));
         let mut seats = [Seat::new(0, 1), Seat::new(1, 1)];
@@ -306,7 +306,7 @@ fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its
 
 /// It is heard, and cut off before the Scheduler knows it; when it is back, it hears that the others have called it dead.
 #[test]
-fn a_node_that_is_declared_dead_while_it_joins_is_there_in_its_next_life_soon_after() {
+fn a_node_that_is_declared_dead_while_it_joins_is_there_in_its_next_incarnation_soon_after() {
     in_a_world(async {
         let mut setup = setup(1);
         let mut dice = Dice::new(7);

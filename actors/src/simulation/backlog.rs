@@ -11,15 +11,15 @@ const BUSY_MAX: Duration = Duration::from_millis(3);
 
 /// The events that wait for an actor, in order.
 #[derive(Debug)]
-pub(super) struct Mailbox<E>(Vec<E>);
+pub(super) struct Backlog<E>(Vec<E>);
 
-impl<E> Default for Mailbox<E> {
+impl<E> Default for Backlog<E> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<E> Mailbox<E> {
+impl<E> Backlog<E> {
     /// One more. What is returned is taken in now, as one batch; what is not waits until `later` comes.
     pub(super) fn add(&mut self, event: E, later: Timer, cx: &mut Cx<'_>) -> Vec<E> {
         self.0.push(event);

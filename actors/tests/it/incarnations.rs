@@ -70,7 +70,7 @@ async fn a_fenced_node_starts_nothing_and_goes_on_when_it_is_heard_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_declared_dead_begins_another_life_with_its_store_and_works() {
+async fn a_node_that_was_declared_dead_begins_another_incarnation_with_its_store_and_works() {
     let cluster = Arc::new(Cluster::new());
     let chaos = Chaos::around(&cluster.bus, 1, Faults::default());
     cluster.start_candidate("a", &cluster.bus);
@@ -120,7 +120,7 @@ async fn a_node_that_was_declared_dead_begins_another_life_with_its_store_and_wo
 
 /// Whatever actor it is for: one place drops it.
 #[tokio::test]
-async fn words_of_a_life_that_is_over_are_dropped_whomever_they_are_for() {
+async fn words_of_an_incarnation_that_is_over_are_dropped_whomever_they_are_for() {
     let cluster = Cluster::new();
     cluster.start("target");
     let target = cluster.node("target");
