@@ -27,7 +27,7 @@ pub(crate) enum CampaignEvent {
     Answered(Answer),
     /// It was looked, as that question wanted: what the key says, and its revision; `None`: it is gone.
     Found(Option<(Vec<u8>, u64)>),
-    /// Somebody follows a Scheduler of this epoch.
+    /// Somebody has heard of this epoch.
     Heard(Epoch),
     /// Who looks for the Scheduler in vain is not told why, since the bus does not let it.
     Unexplained,

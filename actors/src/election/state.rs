@@ -43,7 +43,7 @@ pub enum Event {
     Tick,
     /// The question that was asked last has come to an end.
     Answered(Answer),
-    /// Somebody follows a Scheduler of this epoch.
+    /// Somebody has heard of this epoch.
     Heard(Epoch),
     /// This node is about to stop.
     Leave,

@@ -40,7 +40,7 @@ pub struct Beat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
     /// The highest epoch that the sender has heard of, that of `leader` or a later one; zero before any. A Scheduler of a lower one that
-    /// hears of it begins a new one, above it: until then the sender follows nobody.
+    /// hears of it begins a new one, above it: until then the sender follows no other one, and its Owners take no word of a lower one.
     #[serde(default)]
     pub epoch: Epoch,
     /// Incarnations that the sender holds dead and that still beat, at most [`ZOMBIES_MAX`]. Who finds itself here

@@ -35,7 +35,7 @@ pub(super) struct Asker {
 }
 
 impl Leasing {
-    /// Whether what a Scheduler says in this epoch counts, where the epoch `followed` is followed.
+    /// Whether what a Scheduler says in this epoch counts, where `followed` is the highest epoch that was heard of.
     pub(super) fn is_of_now(&self, epoch: Epoch, followed: Epoch) -> bool {
         epoch >= self.epoch && epoch >= followed
     }
@@ -74,7 +74,7 @@ impl Leasing {
         self.demand = demand;
     }
 
-    /// The next demand, for the Scheduler of the epoch `followed`; `in_use`: what tasks occupy of a lease on a node.
+    /// The next demand, where `followed` is the highest epoch that was heard of; `in_use`: what tasks occupy of a lease on a node.
     pub(super) fn demand(
         &mut self,
         asker: Asker,

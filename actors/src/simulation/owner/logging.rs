@@ -109,7 +109,10 @@ impl Owner {
         if matches!(answered, Answered::Last(last) if *last != log.last) {
             return self.handle(OwnerEvent::Log(LogNews::TakenOver), cx);
         }
-        self.write(cx);
+        match log.look_again {
+            true => self.look(cx),
+            false => self.write(cx),
+        }
     }
 
     /// The pause before a record is tried again, under the same name, is over.

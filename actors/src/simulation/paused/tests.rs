@@ -251,7 +251,6 @@ async fn joined(seat: &Seat) -> NodeParts {
     }
 }
 
-/// The next incarnation has said nothing yet. An Owner may have asked it what it holds, since the Scheduler lends it.
 /// Such a node beats once, follows nobody and has heard of this epoch; a second passes.
 async fn beats(setup: &Setup, node: &NodeId, incarnation: Incarnation, epoch: Epoch) {
     let beat = Beat {
@@ -288,6 +287,7 @@ fn a_scheduler_is_elected_anew_above_the_epoch_of_which_a_node_has_heard_that_fo
     });
 }
 
+/// The next incarnation has said nothing yet. An Owner may have asked it what it holds, since the Scheduler lends it.
 #[test]
 fn who_talks_to_a_node_is_told_that_words_are_lost_when_a_heartbeat_tells_of_its_next_incarnation() {
     in_a_world(async {
