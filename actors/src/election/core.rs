@@ -74,7 +74,7 @@ pub(crate) enum CampaignEffect {
     Fail(Fatal),
 }
 
-/// What is done when this node begins to be the Scheduler's.
+/// What is done when this node's Scheduler is elected.
 fn begin(node: &NodeId, epoch: Epoch, until: Duration, succeeds: bool) -> [CampaignEffect; 4] {
     info!(node = %node, epoch = epoch.0, "is the scheduler");
     let leader = Leader { epoch, node: node.clone() };

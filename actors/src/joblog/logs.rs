@@ -423,8 +423,15 @@ impl JobLogs {
     /// See [`LogError`].
     pub(super) async fn is_last(&self, job: JobId, mark: &Mark) -> Result<bool, LogError> {
         let same = self.identity().await? == mark.identity;
-        let last = self.jobs.last(&self.subject(job, "log")?).await?;
-        Ok(last.map_or(!same, |record| same && record.sequence == mark.sequence))
+        Ok(self.last(job).await?.map_or(!same, |sequence| same && sequence == mark.sequence))
+    }
+
+    /// The sequence of the last record of a job's log, where there is one.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub(super) async fn last(&self, job: JobId) -> Result<Option<u64>, LogError> {
+        Ok(self.jobs.last(&self.subject(job, "log")?).await?.map(|record| record.sequence))
     }
 
     /// How a job ended, as long as it is remembered.

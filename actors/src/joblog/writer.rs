@@ -284,12 +284,12 @@ impl Writer {
     /// job stands in the log that there is; and one that has nothing to write hears of a later run, too.
     async fn look(&mut self) -> Result<(), TakenOver> {
         self.look_at = Instant::now() + LOOK_EVERY;
-        let last = self.logs.is_last(self.job, &self.head.last).await;
+        let last = self.logs.last(self.job).await;
         // Asked after it: what was the last one is of the same streams.
         let failed = match self.logs.identity().await {
             Ok(identity) if identity == self.head.last.identity => match last {
                 // Of a log that is not whole a record of this run may have gone in of which that is not known.
-                Ok(false) if self.whole => return Err(TakenOver),
+                Ok(last) if self.whole && last != Some(self.head.last.sequence) => return Err(TakenOver),
                 Ok(_) => None,
                 Err(error) => Some(error),
             },

@@ -170,7 +170,7 @@ impl Claimant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Epoch, NodeId};
+    use crate::ids::NodeId;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -187,17 +187,7 @@ mod tests {
     }
 
     fn beat(incarnation: u64, sequence: u64) -> Beat {
-        Beat {
-            node: NodeId::new("n1"),
-            incarnation: Incarnation(incarnation),
-            sequence,
-            figures: Default::default(),
-            data_address: String::new(),
-            stopping: false,
-            leader: None,
-            epoch: Epoch(0),
-            zombies: Vec::new(),
-        }
+        Beat::new(NodeId::new("n1"), Incarnation(incarnation), sequence)
     }
 
     const FREE: Kept = Kept::Free { last: Incarnation(7), revision: 5 };

@@ -15,17 +15,7 @@ fn node(name: &str) -> NodeId {
 
 /// A beat of a node that follows nobody.
 pub(in crate::membership) fn beat(name: &str, incarnation: u64, sequence: u64) -> Beat {
-    Beat {
-        node: node(name),
-        incarnation: Incarnation(incarnation),
-        sequence,
-        figures: Figures::default(),
-        data_address: String::new(),
-        stopping: false,
-        leader: None,
-        epoch: Epoch(0),
-        zombies: Vec::new(),
-    }
+    Beat::new(node(name), Incarnation(incarnation), sequence)
 }
 
 /// One node, fed by hand; its own echo comes back at once unless told otherwise.

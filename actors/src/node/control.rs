@@ -1,7 +1,7 @@
-//! Putting a node together, on its control thread, life by life.
+//! Putting a node together, on its control thread, one incarnation after the other.
 //!
-//! A node that the others have declared dead while it was frozen or cut off does not end: it begins another *life*, under the
-//! next incarnation. What an incarnation is made of is made anew for each: actors, sessions, jobs. What is of the process stays:
+//! A node that the others have declared dead while it was frozen or cut off does not end: it begins its
+//! next *incarnation*. What an incarnation is made of is made anew for each: actors, sessions, jobs. What is of the process stays:
 //! the store with its objects, the sockets that serve them, the executors.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ use crate::transfer::network::Network;
 /// How long the farewell to the other processes may take.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
 /// The same at the end of an incarnation: who begins the next one is soon missed.
-const LIFE_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
+const INCARNATION_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
 /// How long the jobs of an incarnation may take to end. Heartbeats come again after that, and must before the node is dead again.
 const JOBS_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -309,7 +309,7 @@ impl Running {
             Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), me, SessionOptions::default()).await?;
         base.post.connect(endpoint.clone());
 
-        // A candidate's is there all the time, and acts while that is elected.
+        // A candidate's is there all the time, and acts while its node is elected.
         let scheduler = cluster.scheduler.then(|| {
             let scheduler = Scheduler::new(base.post.clone(), SchedulerOptions::default(), base.logs.clone());
             shell::spawn(&base.post, protocol::scheduler::ACTOR, scheduler)
@@ -430,7 +430,7 @@ impl Running {
         let reason = format!("node {node}, which hosts the job, was declared dead by {} meanwhile", renewal.told_by);
         let jobs_end = tokio::time::timeout(JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
         if let Some(joined) = &self.cluster
-            && let Err(error) = joined.endpoint.drain(LIFE_DRAIN_DEADLINE).await
+            && let Err(error) = joined.endpoint.drain(INCARNATION_DRAIN_DEADLINE).await
         {
             info!(%error, "not everything was said before the end of this life");
         }

@@ -49,6 +49,23 @@ pub struct Beat {
     pub zombies: Vec<(NodeId, Incarnation)>,
 }
 
+impl Beat {
+    /// A beat that says no more than that its node is there.
+    pub fn new(node: NodeId, incarnation: Incarnation, sequence: u64) -> Self {
+        Self {
+            node,
+            incarnation,
+            sequence,
+            figures: Figures::default(),
+            data_address: String::new(),
+            stopping: false,
+            leader: None,
+            epoch: Epoch(0),
+            zombies: Vec::new(),
+        }
+    }
+}
+
 /// Largest beat, sealed, in bytes: with room for fields to come. Anybody may send one, and its MAC is of all its bytes.
 pub const BEAT_BYTES_MAX: usize = 16 * 1024;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use exobus_actors::event::NodeState;
 use exobus_actors::futures::Futures;
 use exobus_actors::ids::{CopyId, Epoch, Incarnation, JobId, NodeId};
-use exobus_actors::protocol::membership::{Beat, Figures, MembershipMsg};
+use exobus_actors::protocol::membership::{Beat, MembershipMsg};
 use exobus_actors::protocol::owner::{self, OwnerMsg};
 use exobus_actors::protocol::scheduler::{Shape, Wait};
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -128,17 +128,7 @@ async fn words_of_an_incarnation_that_is_over_are_dropped_whomever_they_are_for(
         let peer = Peer { node: "ghost".into(), incarnation };
         Endpoint::open(cluster.bus.clone(), cluster.subjects.clone(), peer, SessionOptions::default())
     };
-    let beat = |incarnation| Beat {
-        node: NodeId::new("ghost"),
-        incarnation: Incarnation(incarnation),
-        sequence: 1,
-        figures: Figures::default(),
-        data_address: String::new(),
-        stopping: false,
-        leader: None,
-        epoch: Epoch(0),
-        zombies: Vec::new(),
-    };
+    let beat = |incarnation| Beat::new(NodeId::new("ghost"), Incarnation(incarnation), 1);
     let mut heard = target.changes();
     let subject = cluster.subjects.node("ghost", "beat").unwrap();
     let bytes = cluster.bus.credentials().seal(&subject, &MembershipMsg::Beat(beat(5))).unwrap();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_actors::client::{Client, ClientError, ClientOptions};
-use exobus_actors::ids::{Epoch, Incarnation, JobId, NodeId};
+use exobus_actors::ids::{Incarnation, JobId, NodeId};
 use exobus_actors::node::Node;
 use exobus_actors::protocol::host::HostMsg;
-use exobus_actors::protocol::membership::{Beat, Figures, MembershipMsg};
+use exobus_actors::protocol::membership::{Beat, MembershipMsg};
 use exobus_actors::protocol::scheduler::{NodeSpec, SchedulerMsg};
 use exobus_actors::random::SystemRandom;
 use exobus_actors::shell::Reply;
@@ -61,17 +61,7 @@ fn say(endpoint: &Endpoint, actor: &str, message: &impl Serialize) {
 }
 
 fn beat(node: &str, incarnation: Incarnation) -> Beat {
-    Beat {
-        node: NodeId::new(node),
-        incarnation,
-        sequence: 1,
-        figures: Figures::default(),
-        data_address: String::new(),
-        stopping: false,
-        leader: None,
-        epoch: Epoch(0),
-        zombies: Vec::new(),
-    }
+    Beat::new(NodeId::new(node), incarnation, 1)
 }
 
 fn spec(node: &str) -> NodeSpec {

@@ -23,15 +23,15 @@ pub(super) struct Log {
     /// Entries of the record that is being written.
     asked: Option<usize>,
     written: u64,
-    /// It is being looked whether it is this run's still. One question is under way at a time.
+    /// It is being looked whether it is this run's still, ...
     looking: bool,
-    /// Since that began, it was to be looked again.
-    look_again: bool,
+    /// ... or that is to be done next.
+    look_due: bool,
 }
 
 impl Log {
     pub(super) fn new(run: String, last: u64) -> Self {
-        Self { run, last, waiting: VecDeque::new(), asked: None, written: 0, looking: false, look_again: false }
+        Self { run, last, waiting: VecDeque::new(), asked: None, written: 0, looking: false, look_due: false }
     }
 
     pub(super) fn add(&mut self, entry: Entry) {
@@ -44,9 +44,13 @@ impl Log {
 }
 
 impl Owner {
-    /// Writes what gathered, one record at a time.
+    /// One question at a time: a look that is due, or a record of what gathered.
     pub(super) fn write(&mut self, cx: &mut Cx<'_>) {
-        if let Some(log) = self.log.as_mut().filter(|log| !log.is_busy() && !log.waiting.is_empty()) {
+        let Some(log) = self.log.as_mut().filter(|log| !log.is_busy()) else { return };
+        if std::mem::take(&mut log.look_due) {
+            log.looking = true;
+            cx.ask(Who::LogLook, Question::Last, CALL_DEADLINE);
+        } else if !log.waiting.is_empty() {
             log.asked = Some(log.waiting.len().min(RECORD));
             self.append(cx);
         }
@@ -79,11 +83,7 @@ impl Owner {
                 return cx.after(PAUSE, Timer::LogAgain);
             }
         };
-        let again = log.look_again;
         self.handle(OwnerEvent::Log(news), cx);
-        if again {
-            self.look(cx);
-        }
     }
 
     /// From time to time it is looked whether the log is this run's still.
@@ -92,14 +92,12 @@ impl Owner {
         self.look(cx);
     }
 
-    /// Looks now, or when what is being asked is answered.
+    /// Looks as soon as nothing else is asked.
     pub(super) fn look(&mut self, cx: &mut Cx<'_>) {
-        let Some(log) = &mut self.log else { return };
-        if log.is_busy() {
-            return log.look_again = true;
+        if let Some(log) = &mut self.log {
+            log.look_due = true;
         }
-        (log.looking, log.look_again) = (true, false);
-        cx.ask(Who::LogLook, Question::Last, CALL_DEADLINE);
+        self.write(cx);
     }
 
     /// The server has said which record is the last one.
@@ -109,10 +107,7 @@ impl Owner {
         if matches!(answered, Answered::Last(last) if *last != log.last) {
             return self.handle(OwnerEvent::Log(LogNews::TakenOver), cx);
         }
-        match log.look_again {
-            true => self.look(cx),
-            false => self.write(cx),
-        }
+        self.write(cx);
     }
 
     /// The pause before a record is tried again, under the same name, is over.

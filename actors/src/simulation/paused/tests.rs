@@ -253,17 +253,7 @@ async fn joined(seat: &Seat) -> NodeParts {
 
 /// Such a node beats once, follows nobody and has heard of this epoch; a second passes.
 async fn beats(setup: &Setup, node: &NodeId, incarnation: Incarnation, epoch: Epoch) {
-    let beat = Beat {
-        node: node.clone(),
-        incarnation,
-        sequence: 1,
-        figures: Default::default(),
-        data_address: String::new(),
-        stopping: false,
-        leader: None,
-        epoch,
-        zombies: Vec::new(),
-    };
+    let beat = Beat { epoch, ..Beat::new(node.clone(), incarnation, 1) };
     let subject = setup.subjects.node(node.as_str(), "beat").unwrap();
     let beat = setup.bus.credentials().seal(&subject, &MembershipMsg::Beat(beat)).unwrap();
     setup.bus.publish(subject, Message::new(beat)).await.unwrap();
