@@ -38,10 +38,12 @@ pub(crate) enum Ground {
     Word,
 }
 
-/// The bucket of the lease, and what is added to its revisions to make epochs.
+/// The bucket of the lease, and what tells which one it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     kv: Kv,
+    logs: Option<JobLogs>,
+    /// What was added to its revisions to make epochs when it was opened.
     base: u64,
     names: Names,
 }
@@ -70,11 +72,9 @@ impl Keys {
         let open = async || {
             let names = Names::make(bus, subjects, anew).await?;
             let kv = Kv::open(bus, &config).await?;
-            let base = match JobLogs::open(bus, subjects, anew, deadline).await? {
-                Some(logs) => epochs_of(&logs.identity().await?),
-                None => 0,
-            };
-            Ok(Self { kv, base, names })
+            let logs = JobLogs::open(bus, subjects, anew, deadline).await?;
+            let base = base(logs.as_ref()).await?;
+            Ok(Self { kv, logs, base, names })
         };
         open_durable(deadline, open).await
     }
@@ -116,9 +116,10 @@ pub(crate) async fn lose(bus: &Bus, subjects: &Subjects) -> Result<(), BusError>
     }
 }
 
-/// The first epochs of streams of this identity; those of two do not meet.
-fn epochs_of(identity: &str) -> u64 {
-    XxHash3_64::oneshot(identity.as_bytes()) >> 33 << 32
+/// What is added to revisions to make epochs, in what the servers keep now. The epochs of two identities do not meet.
+pub(crate) async fn base(logs: Option<&JobLogs>) -> Result<u64, BusError> {
+    let Some(logs) = logs else { return Ok(0) };
+    Ok(XxHash3_64::oneshot(logs.identity().await?.as_bytes()) >> 33 << 32)
 }
 
 impl Ground {
@@ -176,8 +177,8 @@ impl Campaign {
         let (leave, left) = oneshot::channel();
         let task = match parts.ground {
             Ground::Keys(ref keys) => {
-                let (kv, base) = (keys.kv.clone(), keys.base);
-                tokio::task::spawn_local(Runner::new(parts, Some(kv)).contend(base, left))
+                let keys = (**keys).clone();
+                tokio::task::spawn_local(Runner::new(parts, Some(keys.clone())).contend(keys.base, left))
             }
             Ground::Word => tokio::task::spawn_local(Runner::new(parts, None).run_unopposed(left)),
         };
@@ -204,7 +205,7 @@ impl Drop for Campaign {
 struct Runner {
     parts: CampaignParts,
     /// The bucket of the lease, where there is one, ...
-    kv: Option<Kv>,
+    keys: Option<Keys>,
     /// ... and what it is asked.
     asked: Option<LocalBoxFuture<'static, CampaignEvent>>,
     /// Answers who looks for the Scheduler, while it is here, ...
@@ -216,8 +217,8 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(parts: CampaignParts, kv: Option<Kv>) -> Self {
-        Self { parts, kv, asked: None, place: None, listing: None, trouble: None }
+    fn new(parts: CampaignParts, keys: Option<Keys>) -> Self {
+        Self { parts, keys, asked: None, place: None, listing: None, trouble: None }
     }
 
     async fn contend(mut self, base: u64, left: oneshot::Receiver<()>) {
@@ -301,34 +302,51 @@ impl Runner {
     }
 
     async fn release(&self, revision: u64) {
-        if let Some(kv) = &self.kv
-            && let Err(error) = kv.delete(KEY, Some(revision)).await
+        if let Some(keys) = &self.keys
+            && let Err(error) = keys.kv.delete(KEY, Some(revision)).await
         {
             debug!(%error, "the lease was not given back");
         }
     }
 
     fn ask(&self, question: LeaseQuestion, deadline: Duration) -> Option<LocalBoxFuture<'static, CampaignEvent>> {
-        let kv = self.kv.clone()?;
+        let keys = self.keys.clone()?;
         Some(match question {
             LeaseQuestion::Make => make(self.parts.bus.clone(), self.parts.subjects.clone(), deadline).boxed_local(),
-            question => ask(kv, question, deadline).boxed_local(),
+            question => ask(keys, question, deadline).boxed_local(),
         })
     }
 }
 
-/// One question to the bucket, to its end.
-async fn ask(kv: Kv, question: LeaseQuestion, deadline: Duration) -> CampaignEvent {
+/// One question to the bucket, to its end. A bucket that was made anew has the name of the one that was lost: a revision becomes an epoch
+/// where it was the same one before and after.
+async fn ask(Keys { kv, logs, .. }: Keys, question: LeaseQuestion, deadline: Duration) -> CampaignEvent {
+    let is_of = async |base_then: u64| Ok::<_, BusError>(base(logs.as_ref()).await? == base_then);
+    let another = || Ok(CampaignEvent::Answered(Answer::Another));
     let answered = async {
         match question {
-            LeaseQuestion::Create(says) => kv.create(KEY, says).await.map(Answer::Written),
-            LeaseQuestion::Update(says, revision) => kv.update(KEY, says, revision).await.map(Answer::Written),
-            LeaseQuestion::Look | LeaseQuestion::Make => {
-                let entry = kv.get(KEY).await?;
-                return Ok(CampaignEvent::Found(entry.map(|entry| (entry.value.to_vec(), entry.revision))));
+            LeaseQuestion::Create(says, base) => {
+                if !is_of(base).await? {
+                    return another();
+                }
+                let revision = kv.create(KEY, says).await?;
+                if !is_of(base).await? {
+                    return another();
+                }
+                Ok(CampaignEvent::Answered(Answer::Written(revision)))
             }
+            LeaseQuestion::Update(says, revision) => {
+                Ok(CampaignEvent::Answered(Answer::Written(kv.update(KEY, says, revision).await?)))
+            }
+            LeaseQuestion::Look(base) => {
+                let entry = kv.get(KEY).await?;
+                if !is_of(base).await? {
+                    return another();
+                }
+                Ok(CampaignEvent::Found(entry.map(|entry| (entry.value.to_vec(), entry.revision))))
+            }
+            LeaseQuestion::Make => unreachable!("asked elsewhere"),
         }
-        .map(CampaignEvent::Answered)
     };
     // A question to the bucket may be several to the server, each with a deadline of its own.
     let answer = match timeout(deadline, answered).await {

@@ -38,12 +38,12 @@ pub(crate) enum CampaignEvent {
 /// What a candidate asks the bucket of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseQuestion {
-    /// Make the key; it says this.
-    Create(String),
+    /// Make the key, in the bucket of this base; it says this.
+    Create(String, u64),
     /// Write it, if this is its revision.
     Update(String, u64),
-    /// Look what it says.
-    Look,
+    /// Look what it says, in the bucket of this base.
+    Look(u64),
     /// Make the bucket, and everything else that the cluster keeps on its servers; open what is there.
     Make,
 }
@@ -192,9 +192,9 @@ impl CampaignCore {
     fn act(&mut self, effect: Effect) {
         let ask = |question| CampaignEffect::Ask(question, ANSWER_DEADLINE);
         let effect = match effect {
-            Effect::Create => ask(LeaseQuestion::Create(self.me.clone())),
+            Effect::Create => ask(LeaseQuestion::Create(self.me.clone(), self.state.base())),
             Effect::Update(revision) => ask(LeaseQuestion::Update(self.me.clone(), revision)),
-            Effect::Look => ask(LeaseQuestion::Look),
+            Effect::Look => ask(LeaseQuestion::Look(self.state.base())),
             Effect::Make => CampaignEffect::Ask(LeaseQuestion::Make, MAKE_DEADLINE),
             Effect::Release(revision) => CampaignEffect::Release(revision),
             Effect::Lead { epoch, until, succeeds } => {

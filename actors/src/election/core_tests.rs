@@ -31,7 +31,7 @@ fn found(says: &str, revision: u64) -> CampaignEvent {
 }
 
 fn create() -> CampaignEffect {
-    CampaignEffect::Ask(LeaseQuestion::Create("n1 7".to_owned()), ANSWER_DEADLINE)
+    CampaignEffect::Ask(LeaseQuestion::Create("n1 7".to_owned(), 0), ANSWER_DEADLINE)
 }
 
 fn update(revision: u64) -> CampaignEffect {
@@ -39,7 +39,7 @@ fn update(revision: u64) -> CampaignEffect {
 }
 
 fn look() -> CampaignEffect {
-    CampaignEffect::Ask(LeaseQuestion::Look, ANSWER_DEADLINE)
+    CampaignEffect::Ask(LeaseQuestion::Look(0), ANSWER_DEADLINE)
 }
 
 fn elected(epoch: u64, until: Duration, succeeds: bool) -> CampaignEffect {

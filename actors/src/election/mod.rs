@@ -40,6 +40,8 @@ use std::time::Duration;
 pub(crate) use self::core::second_scheduler;
 #[cfg(feature = "simulation")]
 pub(crate) use self::core::{CampaignCore, CampaignEffect, CampaignEvent, LeaseQuestion};
+#[cfg(all(test, feature = "simulation"))]
+pub(crate) use campaign::base;
 #[cfg(feature = "simulation")]
 pub(crate) use campaign::lose;
 pub(crate) use campaign::{Campaign, CampaignParts, Ground};

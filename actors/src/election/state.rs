@@ -64,6 +64,8 @@ pub enum Answer {
     Lost,
     /// The servers answer, and have no bucket for the key: they were emptied.
     Missing,
+    /// They have another bucket than the one that was opened: they were emptied, and somebody has made it anew.
+    Another,
     /// The bucket is there, made anew or not; its revisions count from here.
     Made {
         /// See [`State::new`].
@@ -179,6 +181,11 @@ impl State {
             ask_at: now,
             left: false,
         }
+    }
+
+    /// What is added to a revision to make an epoch, in the bucket that was opened.
+    pub fn base(&self) -> u64 {
+        self.base
     }
 
     /// The epoch under which this node acts.
@@ -320,6 +327,12 @@ impl State {
                 (self.held, self.lost, self.unsure) = (None, true, false);
                 self.step_down(Why::Emptied, effects);
                 self.ask_at = now + self.options.try_every;
+            }
+            // It is opened next.
+            Answer::Another => {
+                (self.held, self.lost, self.unsure) = (None, true, false);
+                self.step_down(Why::Emptied, effects);
+                self.ask_at = now;
             }
             Answer::Made { base } => {
                 (self.base, self.lost, self.unsure) = (base, false, false);

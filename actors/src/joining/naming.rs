@@ -115,10 +115,10 @@ impl Names {
         }
     }
 
-    /// The names of a cluster that has a Scheduler, which has made the bucket; `None` where its servers keep nothing.
-    pub(crate) async fn find(cluster: &ClusterOptions) -> Result<Option<Self>, NodeError> {
+    /// The names of a cluster that has, or had, a Scheduler, which has made the bucket; `None` where its servers keep nothing.
+    pub(crate) async fn find(cluster: &ClusterOptions, deadline: Duration) -> Result<Option<Self>, NodeError> {
         let find = async || Self::make(&cluster.bus, &cluster.subjects, true).await;
-        match open_durable(cluster.join_deadline, find).await {
+        match open_durable(deadline, find).await {
             Ok(Ok(names)) => Ok(Some(names)),
             Ok(Err(error)) => {
                 debug!(%error, "names are kept by heartbeats alone");
@@ -203,7 +203,7 @@ impl Name {
     pub(crate) async fn take(
         (post, data_address): (&Post, String),
         cluster: &ClusterOptions,
-        names: Option<Names>,
+        mut names: Option<Names>,
         network: &Arc<dyn Network>,
     ) -> Result<Self, NodeError> {
         let (me, clock) = (post.node().clone(), post.clock().clone());
@@ -223,8 +223,13 @@ impl Name {
         loop {
             let kept = match &names {
                 None => Kept::Unknown { revision: None },
-                Some(names) => match names.kept(&key).await {
+                Some(opened) => match opened.kept(&key).await {
                     Ok(kept) => kept,
+                    // The servers were emptied since it was opened.
+                    Err(BusError::StreamMissing { .. }) if clock.now() < give_up => {
+                        names = Names::find(cluster, give_up.saturating_sub(clock.now())).await?;
+                        continue;
+                    }
                     Err(error) if clock.now() < give_up => {
                         debug!(%error, "no word of the name");
                         sleep(LOOK_EVERY).await;

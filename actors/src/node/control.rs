@@ -482,7 +482,7 @@ async fn take_name(
         None => {
             let names = match ground {
                 Some(ground) => ground.names(),
-                None => Names::find(cluster).await?,
+                None => Names::find(cluster, cluster.join_deadline).await?,
             };
             let name = Name::take((&base.post, base.data_address()), cluster, names, &options.network).await?;
             base.post.renew(name.incarnation());

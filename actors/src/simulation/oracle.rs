@@ -56,6 +56,8 @@ pub(super) struct Oracle {
     /// What the client was told, by question.
     pub(super) answers: BTreeMap<u64, Result<Placement, Refusal>>,
     begun: BTreeMap<TaskId, u64>,
+    /// Attempts that did not count any more when they were handed to their nodes.
+    in_vain: BTreeSet<(TaskId, Attempt)>,
 }
 
 impl Oracle {
@@ -126,6 +128,11 @@ impl Oracle {
         }
     }
 
+    /// An attempt was handed to a node, and does not count any more.
+    pub(super) fn handed_in_vain(&mut self, task: TaskId, attempt: Attempt) {
+        self.in_vain.insert((task, attempt));
+    }
+
     pub(super) fn begun(&mut self, task: TaskId) {
         self.work.begun += 1;
         *self.begun.entry(task).or_default() += 1;
@@ -156,7 +163,7 @@ impl Oracle {
 
     /// A set was not known where a task needs it. An Owner of an earlier run may not know that a node has forgotten it.
     pub(super) fn set_unknown(&mut self, (_, task, attempt): Key) {
-        if attempt.run() < self.run {
+        if attempt.run() < self.run || self.in_vain.contains(&(task, attempt)) {
             return;
         }
         self.found(|| format!("attempt {attempt} of task {task} does not know its set"));

@@ -295,6 +295,10 @@ impl Owner {
     /// Now and then too much waits for a node, and it gets nothing more for the moment.
     fn run(&mut self, node: NodeId, spec: TaskSpec, cx: &mut Cx<'_>) {
         cx.oracle.handed(&spec);
+        // Of what came at once, the last thing may be that the node has lost what it knew: the attempt does not count any more.
+        if !self.core.state().is_under_way(spec.id, spec.attempt) {
+            cx.oracle.handed_in_vain(spec.id, spec.attempt);
+        }
         let (task, attempt, owner) = (spec.id, spec.attempt, cx.me.clone());
         if cx.is_full() {
             cx.note(|| format!("{task:.8} #{attempt} cannot be sent to {node}: too much waits for it"));

@@ -8,6 +8,8 @@ use super::tables::{EntrySource, OwnerState};
 use super::task::State;
 use crate::arena::Index;
 use crate::ids::NodeId;
+#[cfg(any(test, feature = "simulation"))]
+use crate::ids::{Attempt, TaskId};
 use crate::owner::why::chain::{AttemptFacts, StageFacts};
 use crate::protocol::node_manager::ATTEMPTS_ASKED_MAX;
 
@@ -56,6 +58,13 @@ impl OwnerState {
         let task = &self.tasks[task];
         let makes = matches!(task.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         makes.then(|| self.functions[task.function as usize].stage.clone())
+    }
+
+    /// Whether a node has this attempt, as far as is known: what it makes counts.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn is_under_way(&self, task: TaskId, attempt: Attempt) -> bool {
+        let live = self.find_task(task).map(|task| self.tasks[task].live());
+        live.into_iter().flatten().any(|(live, _)| *live == attempt)
     }
 
     /// The attempts that nodes have, by node; of each node the first ones only.

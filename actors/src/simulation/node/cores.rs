@@ -17,9 +17,9 @@ impl Process {
             match effect {
                 CampaignEffect::Ask(question, deadline) => {
                     let question = match question {
-                        LeaseQuestion::Create(says) => Question::Create(says),
+                        LeaseQuestion::Create(says, _) => Question::Create(says),
                         LeaseQuestion::Update(says, revision) => Question::Update(says, revision),
-                        LeaseQuestion::Look => Question::Get,
+                        LeaseQuestion::Look(_) => Question::Get,
                         // This world's server is not emptied.
                         LeaseQuestion::Make => continue,
                     };

@@ -48,7 +48,7 @@ fn seeds_that_found_something_once_find_nothing() {
 
 #[test]
 fn whatever_goes_wrong_each_job_of_real_actors_ends_right_and_nothing_is_left() {
-    let runs = std::env::var("EXOBUS_SIM_ACTOR_RUNS").map_or(30, |runs| runs.parse().expect("a number"));
+    let runs = std::env::var("EXOBUS_SIM_ACTOR_RUNS").map_or(60, |runs| runs.parse().expect("a number"));
     let reports: Vec<_> = (0..runs).map(check).collect();
     // A world in which nothing happens shows nothing.
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
@@ -378,6 +378,35 @@ fn a_candidate_opens_anew_what_the_servers_keep_whenever_they_were_emptied_meanw
             .await
             .expect("nothing is in the way of a bus without faults");
     });
+}
+
+/// Before it has its name, and before it is elected: it joins all the same, under an epoch of what the servers have now.
+#[test]
+fn a_candidate_joins_and_leads_whenever_the_servers_were_emptied_while_it_started() {
+    for number in 0.. {
+        let after = Duration::from_millis(100) * number;
+        let joined_before = in_a_world(async {
+            let (mut setup, mut dice) = (setup(1), Dice::new(7));
+            setup.faults.delay = Some((Duration::from_millis(100), Duration::from_millis(100)));
+            let mut seat = Seat::new(0, 1);
+            assert!(seat.start(&setup, &mut dice));
+            sleep(after).await;
+            let joined_before = seat.parts().is_some();
+            crate::election::lose(&setup.bus, &setup.subjects).await.unwrap();
+            sleep(Duration::from_secs(30)).await;
+            let parts = seat.parts().unwrap_or_else(|| panic!("emptied after {after:?}: {:?}", seat.fatal()));
+            let leader = parts.scheduler.leader().expect("the only candidate is the Scheduler");
+            let logs = JobLogs::open(&setup.bus, &setup.subjects, true, LIVES_FOR).await.unwrap();
+            let base = crate::election::base(logs.as_ref()).await.unwrap();
+            assert_eq!(leader.epoch.0 >> 32, base >> 32, "emptied after {after:?}");
+            seat.kill().await;
+            joined_before
+        });
+        if joined_before {
+            assert!(number > 10, "it asks, and that takes a while");
+            return;
+        }
+    }
 }
 
 /// What runs of jobs did, in order, of all jobs of this process.
