@@ -293,6 +293,36 @@ fn nodes_that_are_to_forget_earlier_runs_watch_the_job_again() {
     assert_eq!(watchers(&test.leases(2, &["b"])), [node("b")], "that the job was over took the watching with it");
 }
 
+/// It would tell the Owner of an earlier run what it has made, which listens no more.
+#[test]
+fn a_node_that_is_heard_of_later_is_told_once_and_first_that_earlier_runs_are_over() {
+    let over_at = |effects: &[OwnerEffect]| {
+        let over = |effect: &OwnerEffect| match effect {
+            OwnerEffect::EndJob { node } => Some(node.clone()),
+            _ => None,
+        };
+        effects.iter().filter_map(over).collect::<Vec<_>>()
+    };
+    let up = |name: &str| OwnerEvent::NodeState { node: node(name), incarnation: INCARNATION, state: NodeState::Up };
+    let (mut test, begins) = Test::begun(Past::default(), true);
+    assert_eq!(over_at(&begins), [node("a"), node("b")]);
+    assert_eq!(over_at(&test.on(up("c"))), [node("c")]);
+    assert_eq!(over_at(&test.on(up("c"))), []);
+    test.submit("one", &[]);
+    test.on(OwnerEvent::Nodes(vec![info("c"), info("d")]));
+    let lent = test.leases(2, &["d"]);
+    assert_eq!(
+        (over_at(&lent), handed(&lent).len()),
+        (vec![node("d")], 1),
+        "its Scheduler was faster than its heartbeat"
+    );
+    let first = lent.iter().position(|effect| matches!(effect, OwnerEffect::EndJob { .. }));
+    let run = lent.iter().position(|effect| matches!(effect, OwnerEffect::Run { .. }));
+    assert!(first < run);
+    let (mut test, _) = Test::begun(Past::default(), false);
+    assert_eq!(over_at(&test.on(up("c"))), [], "its log knows all runs");
+}
+
 #[test]
 fn leases_of_a_scheduler_that_is_over_are_counted_and_not_used() {
     let mut test = Test::new();

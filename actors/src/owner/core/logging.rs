@@ -45,6 +45,8 @@ pub(super) struct Logging {
     awaited: BTreeSet<NodeId>,
     /// Whether the program waits until they have.
     settling: bool,
+    /// Where nodes may know the job from runs of which its log knows nothing: those that were told that these are over.
+    ended_at: Option<BTreeSet<NodeId>>,
 }
 
 impl Logging {
@@ -84,9 +86,15 @@ impl OwnerCore {
     /// The job begins from its beginning, and nodes may know it from runs of which its log knows nothing, which would be later ones to
     /// them: it is over for them, and begins.
     pub(super) fn forget_earlier_runs(&mut self) {
-        for node in self.state.alive_nodes() {
+        self.logging.ended_at = Some(BTreeSet::new());
+        self.state.alive_nodes().iter().for_each(|node| self.end_earlier_runs_at(node));
+    }
+
+    /// Where that is so, this is the first word to a node, whenever it is heard of.
+    pub(super) fn end_earlier_runs_at(&mut self, node: &NodeId) {
+        if self.logging.ended_at.as_mut().is_some_and(|ended_at| ended_at.insert(node.clone())) {
             self.end_at_merger(node.clone());
-            self.effects.push(OwnerEffect::EndJob { node });
+            self.effects.push(OwnerEffect::EndJob { node: node.clone() });
         }
     }
 

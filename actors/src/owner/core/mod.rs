@@ -453,6 +453,7 @@ impl OwnerCore {
             self.has_told_what_it_holds(&node);
             self.state.node_dead(&node, incarnation);
         } else if state == NodeState::Up {
+            self.end_earlier_runs_at(&node);
             self.state.node_up(&node, incarnation);
         }
     }
