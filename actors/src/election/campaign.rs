@@ -322,31 +322,25 @@ impl Runner {
 /// where it was the same one before and after.
 async fn ask(Keys { kv, logs, .. }: Keys, question: LeaseQuestion, deadline: Duration) -> CampaignEvent {
     let is_of = async |base_then: u64| Ok::<_, BusError>(base(logs.as_ref()).await? == base_then);
-    let another = || Ok(CampaignEvent::Answered(Answer::Another));
     let answered = async {
-        match question {
-            LeaseQuestion::Create(says, base) => {
-                if !is_of(base).await? {
-                    return another();
-                }
-                let revision = kv.create(KEY, says).await?;
-                if !is_of(base).await? {
-                    return another();
-                }
-                Ok(CampaignEvent::Answered(Answer::Written(revision)))
-            }
-            LeaseQuestion::Update(says, revision) => {
-                Ok(CampaignEvent::Answered(Answer::Written(kv.update(KEY, says, revision).await?)))
-            }
-            LeaseQuestion::Look(base) => {
-                let entry = kv.get(KEY).await?;
-                if !is_of(base).await? {
-                    return another();
-                }
-                Ok(CampaignEvent::Found(entry.map(|entry| (entry.value.to_vec(), entry.revision))))
-            }
-            LeaseQuestion::Make => unreachable!("asked elsewhere"),
+        let (LeaseQuestion::Create(_, base) | LeaseQuestion::Update(_, base, _) | LeaseQuestion::Look(base)) = question
+        else {
+            unreachable!("what the servers have lost is made elsewhere")
+        };
+        if !is_of(base).await? {
+            return Ok(CampaignEvent::Answered(Answer::Another));
         }
+        let event = match question {
+            LeaseQuestion::Create(says, _) => CampaignEvent::Answered(Answer::Written(kv.create(KEY, says).await?)),
+            LeaseQuestion::Update(says, _, revision) => {
+                CampaignEvent::Answered(Answer::Written(kv.update(KEY, says, revision).await?))
+            }
+            _ => {
+                let found = kv.get(KEY).await?;
+                CampaignEvent::Found(found.map(|entry| (entry.value.to_vec(), entry.revision)))
+            }
+        };
+        Ok(if is_of(base).await? { event } else { CampaignEvent::Answered(Answer::Another) })
     };
     // A question to the bucket may be several to the server, each with a deadline of its own.
     let answer = match timeout(deadline, answered).await {
@@ -405,5 +399,30 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lease_is_not_renewed_in_a_bucket_that_others_have_made_anew_though_its_revision_is_there() {
+        let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+        let open = async |anew| Keys::open(&bus, &subjects, anew, MAKE_AFTER).await.unwrap().unwrap();
+        let answered = async |keys: &Keys, question| match ask(keys.clone(), question, ANSWER_DEADLINE).await {
+            CampaignEvent::Answered(answer) => answer,
+            event => panic!("{event:?}"),
+        };
+        let keys = open(false).await;
+        let create = |says: &str, keys: &Keys| LeaseQuestion::Create(says.to_owned(), keys.base);
+        let Answer::Written(revision) = answered(&keys, create("n1 7", &keys)).await else { panic!("nobody has it") };
+        keys.kv.stream().delete().await.unwrap();
+        keys.logs.as_ref().expect("the bus keeps streams").lose().await.unwrap();
+        let anew = open(true).await;
+        assert_eq!(answered(&anew, create("n2 1", &anew)).await, Answer::Written(revision));
+        let renew = LeaseQuestion::Update("n1 7".to_owned(), keys.base, revision);
+        assert_eq!(answered(&keys, renew).await, Answer::Another);
+        assert_eq!(anew.kv.get(KEY).await.unwrap().expect("it is there").value.to_vec(), b"n2 1");
     }
 }

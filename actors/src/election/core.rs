@@ -40,8 +40,8 @@ pub(crate) enum CampaignEvent {
 pub(crate) enum LeaseQuestion {
     /// Make the key, in the bucket of this base; it says this.
     Create(String, u64),
-    /// Write it, if this is its revision.
-    Update(String, u64),
+    /// Write this into it, in the bucket of this base, if that is its revision.
+    Update(String, u64, u64),
     /// Look what it says, in the bucket of this base.
     Look(u64),
     /// Make the bucket, and everything else that the cluster keeps on its servers; open what is there.
@@ -193,7 +193,7 @@ impl CampaignCore {
         let ask = |question| CampaignEffect::Ask(question, ANSWER_DEADLINE);
         let effect = match effect {
             Effect::Create => ask(LeaseQuestion::Create(self.me.clone(), self.state.base())),
-            Effect::Update(revision) => ask(LeaseQuestion::Update(self.me.clone(), revision)),
+            Effect::Update(revision) => ask(LeaseQuestion::Update(self.me.clone(), self.state.base(), revision)),
             Effect::Look => ask(LeaseQuestion::Look(self.state.base())),
             Effect::Make => CampaignEffect::Ask(LeaseQuestion::Make, MAKE_DEADLINE),
             Effect::Release(revision) => CampaignEffect::Release(revision),

@@ -35,7 +35,7 @@ fn create() -> CampaignEffect {
 }
 
 fn update(revision: u64) -> CampaignEffect {
-    CampaignEffect::Ask(LeaseQuestion::Update("n1 7".to_owned(), revision), ANSWER_DEADLINE)
+    CampaignEffect::Ask(LeaseQuestion::Update("n1 7".to_owned(), 0, revision), ANSWER_DEADLINE)
 }
 
 fn look() -> CampaignEffect {

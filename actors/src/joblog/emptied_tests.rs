@@ -7,7 +7,7 @@ use std::time::Duration;
 use exobus_bus::chaos::{Chaos, Faults};
 use exobus_bus::{Bus, Subjects};
 use tokio::task::LocalSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Entry, JobLog, JobLogs, LogNews, Opened};
 use crate::joblog::Choice;
@@ -252,4 +252,43 @@ async fn that_a_job_is_not_in_streams_that_were_made_anew_is_not_that_it_is_over
         assert!(anew.is_over(job).await.unwrap());
     };
     LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_begins_in_the_streams_that_are_there_whenever_they_were_made_anew_while_it_opened_its_log() {
+    let mut took = Duration::MAX;
+    let mut after = Duration::ZERO;
+    while after <= took {
+        let test = async {
+            let bus = Bus::in_process();
+            let delay = Some((Duration::from_millis(100), Duration::from_millis(100)));
+            let slow = Chaos::around(&bus, 1, Faults { delay, ..Faults::default() });
+            let (logs, direct) = (World::logs_of(&slow.bus(), false).await, World::logs_of(&bus, false).await);
+            direct.accept(&spec()).await.unwrap();
+            let begun = Instant::now();
+            let opens = async {
+                let opened = logs.open_job(&spec(), (&NodeId::new("a"), Incarnation(1)), SECRET).await.unwrap();
+                took = begun.elapsed();
+                match opened {
+                    Opened::Runs(run) => run.head,
+                    Opened::Over(end) | Opened::Ended(end) => panic!("{end:?}"),
+                }
+            };
+            let emptied = async {
+                sleep(after).await;
+                direct.lose().await.unwrap();
+                World::logs_of(&bus, true).await
+            };
+            let (head, anew) = tokio::join!(opens, emptied);
+            let news = Rc::<RefCell<Vec<LogNews>>>::default();
+            let told = news.clone();
+            let _log = JobLog::start(&logs, head, move |news| told.borrow_mut().push(news)).unwrap();
+            sleep(2 * NOTED_WITHIN).await;
+            assert!(news.borrow().is_empty(), "no other run has begun; emptied after {after:?}");
+            assert_eq!(anew.unfinished().await.unwrap(), [spec()], "emptied after {after:?}");
+        };
+        LocalSet::new().run_until(test).await;
+        after += Duration::from_millis(50);
+    }
+    assert!(after > Duration::from_millis(500), "it asks, and that takes a while");
 }

@@ -349,8 +349,8 @@ impl JobLogs {
     ) -> Result<Opened, LogError> {
         let job = spec.job;
         let subject = self.subject(job, "log")?;
-        let identity = self.identity().await?;
         for _ in 0..TAKEOVERS_MAX {
+            let identity = self.identity().await?;
             if let Some(end) = self.end(job).await? {
                 return Ok(Opened::Over(Box::new(end)));
             }
@@ -362,14 +362,19 @@ impl JobLogs {
             let run = encode(&[Entry::Run { node: node.clone(), secret }])?;
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);
             let id = format!("{job}-{name}-opens-{last}");
-            match append(&self.jobs, &subject, run, (Expect::LastOfSubject(last), &id), SOON).await {
-                Ok(sequence) => {
+            let appended = append(&self.jobs, &subject, run, (Expect::LastOfSubject(last), &id), SOON).await;
+            // It was accepted in streams that may be lost.
+            if appended.is_ok() {
+                self.accept(spec).await?;
+            }
+            match appended {
+                Ok(sequence) if self.identity().await? == identity => {
                     let last = Mark { identity, sequence };
                     let head = Head { spec: spec.clone(), node: node.clone(), name, secret, runs: past.runs, last };
                     return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, head })));
                 }
-                // What was appended meanwhile counts, too.
-                Err(BusError::Conflict { .. }) => {}
+                // What was appended meanwhile counts, too. Where streams were made anew meanwhile, what was read is of the lost ones.
+                Ok(_) | Err(BusError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -18,7 +18,7 @@ impl Process {
                 CampaignEffect::Ask(question, deadline) => {
                     let question = match question {
                         LeaseQuestion::Create(says, _) => Question::Create(says),
-                        LeaseQuestion::Update(says, revision) => Question::Update(says, revision),
+                        LeaseQuestion::Update(says, _, revision) => Question::Update(says, revision),
                         LeaseQuestion::Look(_) => Question::Get,
                         // This world's server is not emptied.
                         LeaseQuestion::Make => continue,
