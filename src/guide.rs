@@ -121,6 +121,71 @@
 //! # }
 //! ```
 //!
+//! # Edges
+//!
+//! What tasks make and others read part by part goes through an [`Edge`](crate::Edge): objects join it, and the job fails unless what
+//! comes out of it is what went in, row by row. A function that reads of one says what it has read. A program that has seen enough
+//! stops it: what was under way for it is cancelled, and the job ends well.
+//!
+//! ```standalone_crate
+//! use exobus::store::RowHash;
+//! use exobus::{EdgeShape, Futures, JobError, JobId, Node, NodeOptions, TaskContext, TaskError, task};
+//!
+//! /// An object of two parts: an even number, and an odd one.
+//! #[task(name = "guide.pair", version = 1)]
+//! fn pair(context: &mut TaskContext<'_>, number: u64) -> Result<(), TaskError> {
+//!     let writer = context.output()?;
+//!     for row in [2 * number, 2 * number + 1] {
+//!         let row = row.to_le_bytes();
+//!         writer.begin_part(Some(8))?;
+//!         writer.write(&row)?;
+//!         writer.end_part(1, RowHash::of(&row));
+//!     }
+//!     Ok(())
+//! }
+//!
+//! /// The sum of one part of several objects.
+//! #[task(name = "guide.sum_part", version = 1)]
+//! fn sum_part(context: &mut TaskContext<'_>) -> Result<u64, TaskError> {
+//!     let (mut sum, mut rows, mut hash) = (0, 0, RowHash::default());
+//!     for block in context.blocks(0) {
+//!         for row in block.chunks(8) {
+//!             sum += u64::from_le_bytes(row.try_into().expect("rows have eight bytes"));
+//!             (rows, hash) = (rows + 1, hash + RowHash::of(row));
+//!         }
+//!     }
+//!     context.consumed(0, 8 * rows, rows, hash);
+//!     Ok(sum)
+//! }
+//!
+//! async fn even_and_odd(futures: Futures) -> Result<[u64; 3], JobError> {
+//!     let edge = futures.edge(EdgeShape::new("pair -> sum", 2))?;
+//!     for number in 0..10 {
+//!         edge.join(&futures.submit(pair, &number, &[])?)?;
+//!     }
+//!     let pairs = edge.close()?;
+//!     let [even, odd] = [futures.submit(sum_part, &(), &[pairs.part(0)])?, futures.submit(sum_part, &(), &[pairs.part(1)])?];
+//!
+//!     // The first three of many will do.
+//!     let edge = futures.edge(EdgeShape::new("pair -> first", 2))?;
+//!     for number in 10..1000 {
+//!         edge.join(&futures.submit(pair, &number, &[])?)?;
+//!     }
+//!     let first = futures.submit(sum_part, &(), &[edge.first(3)?.part(0)])?;
+//!     let first = futures.get_value(&first).await?;
+//!     edge.stop()?;
+//!     Ok([futures.get_value(&even).await?, futures.get_value(&odd).await?, first])
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let node = Node::start(NodeOptions::alone(2, 64 << 20))?;
+//! let job = node.run(JobId::new(), "even_and_odd", None, even_and_odd);
+//! let (result, _end) = tokio::runtime::Runtime::new()?.block_on(job);
+//! assert_eq!(result?, [90, 100, 66]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Time
 //!
 //! [`TaskOptions::timeout`](crate::TaskOptions::timeout) is how long an attempt may run. Functions run on threads of the node unless
@@ -237,7 +302,7 @@
 //!
 //! # Shuffles
 //!
-//! What groups or sorts all of the data is an exchange between all tasks. Do not write it over futures: give
+//! What groups or sorts all of the data is an edge between all tasks. Do not write it over futures: give
 //! [`shuffle::keyed`](crate::shuffle::keyed) the functions for a piece of input and for a key, and it does the rest, whatever the size
 //! of the data: strategies, spilling, files that appear whole, and the proof that no row was lost. A job that combines rows says what
 //! of them is [conserved](crate::shuffle::keyed::KeyedJob::conserved), and is told so where it does not.

@@ -32,7 +32,7 @@ pub use exobus_actors::{
     LocalBoxFuture,
     client::{Client, ClientOptions},
     event,
-    futures::{Futures, ObjectRef, ObjectSet, ObjectStream, Window},
+    futures::{Arrivals, Edge, Futures, ObjectRef, ObjectSet, ObjectStream, Window},
     host, ids,
     ids::{JobId, NodeId, ObjectId, TaskId},
     inventory, isolation, node,
@@ -42,7 +42,7 @@ pub use exobus_actors::{
     random, registry,
     registry::{TaskContext, TaskError},
     task,
-    task::{Arg, JobError, Place, Resources, TaskOptions},
+    task::{Arg, EdgeShape, JobError, Place, Resources, TaskOptions},
     transfer::network,
 };
 #[doc(hidden)]

@@ -60,7 +60,7 @@ pub fn joblogs() -> Vec<Vec<u8>> {
     let node = NodeId::new("n");
     let task = TaskId::from_u128(1);
     let output = Output { bytes: 8, rows: 1, row_hash: RowHash(9) };
-    let (consumed, made_by) = (vec![Consumed { arg: 0, read: output }], vec![CopyNumber::FIRST]);
+    let (consumed, made_by) = (vec![Consumed { arg: 0, read: output, ..Consumed::default() }], vec![CopyNumber::FIRST]);
     let done = TaskDone {
         task,
         node: node.clone(),

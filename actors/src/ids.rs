@@ -92,8 +92,12 @@ id128!(
     ObjectId
 );
 id128!(
-    /// An interned list of objects: the hash of their ids, in order.
+    /// An interned list of objects: the hash of their ids, in order; of members of an edge, with that of the edge.
     SetId
+);
+id128!(
+    /// An edge of a job: the hash of what is declared of it and of how many the program has opened before that are declared alike.
+    EdgeId
 );
 
 impl JobId {
@@ -260,10 +264,23 @@ impl SetId {
         Self(hasher.finish_128())
     }
 
-    /// This set with something declared of it: another set, with a ledger of its own.
-    pub fn declared(self, declaration: &[u8]) -> Self {
+    /// The first so many members of an edge.
+    pub fn first_of(edge: EdgeId, members: u64) -> Self {
+        Self(XxHash3_128::oneshot([&edge.0.to_be_bytes()[..], b"first", &members.to_be_bytes()].concat().as_slice()))
+    }
+
+    /// These members of an edge, in this order.
+    pub fn of_members(edge: EdgeId, members: &[ObjectId]) -> Self {
+        let listed = Self::of(members).0.to_be_bytes();
+        Self(XxHash3_128::oneshot([&edge.0.to_be_bytes()[..], b"members", &listed].concat().as_slice()))
+    }
+}
+
+impl EdgeId {
+    /// The edge with this ordinal, from 0, of those that are declared alike.
+    pub fn of(declaration: &[u8], ordinal: u64) -> Self {
         let mut hasher = XxHash3_128::new();
-        hasher.write(&self.0.to_be_bytes());
+        hasher.write(&ordinal.to_be_bytes());
         hasher.write(declaration);
         Self(hasher.finish_128())
     }
@@ -421,6 +438,21 @@ mod tests {
     fn a_set_depends_on_the_order_of_its_members() {
         let [a, b] = [1, 2].map(|number| ObjectId::from_u128(number << 32));
         assert_ne!(SetId::of(&[a, b]), SetId::of(&[b, a]));
+    }
+
+    #[test]
+    fn what_is_read_of_an_edge_has_a_name_of_that_edge() {
+        let [first, second] = [0, 1].map(|ordinal| EdgeId::of(b"map -> reduce", ordinal));
+        let members = [1, 2].map(|number| ObjectId::from_u128(number << 32));
+        let names = [
+            SetId::of(&members),
+            SetId::first_of(first, 2),
+            SetId::first_of(first, 1),
+            SetId::first_of(second, 2),
+            SetId::of_members(first, &members),
+            SetId::of_members(second, &members),
+        ];
+        assert_eq!(names.into_iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
     }
 
     #[test]

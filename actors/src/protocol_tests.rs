@@ -59,7 +59,7 @@ fn owner_messages(
             task,
             attempt,
             outputs: vec![output],
-            consumed: vec![Consumed { arg: 0, read: output }],
+            consumed: vec![Consumed { arg: 0, read: output, ..Consumed::default() }],
             figures: TaskFigures::default(),
             values: vec![(0, Bytes::from_static(b"small"))],
         },

@@ -331,15 +331,58 @@ impl Output {
         self.rows += more.rows;
         self.row_hash = RowHash(self.row_hash.0.wrapping_add(more.row_hash.0));
     }
+
+    /// What this is beyond `less`; it wraps where that is more.
+    pub(crate) fn beyond(self, less: Self) -> Self {
+        Self {
+            bytes: self.bytes.wrapping_sub(less.bytes),
+            rows: self.rows.wrapping_sub(less.rows),
+            row_hash: RowHash(self.row_hash.0.wrapping_sub(less.row_hash.0)),
+        }
+    }
+
+    /// This, so many times.
+    pub(crate) fn times(self, count: u32) -> Self {
+        Self {
+            bytes: self.bytes * u64::from(count),
+            rows: self.rows * u64::from(count),
+            row_hash: RowHash(self.row_hash.0.wrapping_mul(u128::from(count))),
+        }
+    }
 }
 
-/// What a task says it has read of one argument, counted from the bytes it consumed.
+/// What an attempt has read of one argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumed {
     /// Index of the argument.
     pub arg: u32,
-    /// What was read.
+    /// What the function says it has read, counted from the bytes that it consumed; where it says nothing, what it was given.
     pub read: Output,
+    /// Whether the function says nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsaid: bool,
+    /// What it was given beyond what it has read, by the directories of the objects.
+    #[serde(default, skip_serializing_if = "Left::is_nothing")]
+    pub left: Left,
+}
+
+/// What an attempt was given of an argument and has not read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Left {
+    /// It has read everything.
+    #[default]
+    Nothing,
+    /// The function has declared that it reads no further
+    /// ([`TaskContext::reads_no_further`](crate::registry::TaskContext::reads_no_further)).
+    Unread(Output),
+    /// Nobody has declared it. Where it has read more than it was given, the difference wraps.
+    Missing(Output),
+}
+
+impl Left {
+    fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
 }
 
 /// Where and when an attempt ran, and what it waited for on its node before. Microseconds, on the node's own clock: clocks
@@ -568,10 +611,10 @@ pub enum JobError {
         /// Its function.
         function: String,
     },
-    /// Rows, bytes or hashes that went into an exchange are not those that came out (law 1).
+    /// Rows, bytes or hashes that went into an edge are not those that came out (law 1).
     #[error("conservation violated at {edge}: {detail}")]
     Conservation {
-        /// Name of the exchange.
+        /// Name of the edge; of what is read outside of one, who made it and who has read it.
         edge: String,
         /// What differs.
         detail: String,
@@ -651,7 +694,7 @@ pub trait TaskFunction {
     /// See [`Function::deterministic`](crate::registry::Function::deterministic).
     const DETERMINISTIC: bool;
     /// Whether it publishes what the job has made: the job's only step that cannot be taken back. A task of such a function
-    /// is handed out only when the ledgers of all exchanges close (those of its own arguments excepted), and from then on the
+    /// is handed out only when the ledgers of all edges balance (those of its own arguments excepted), and from then on the
     /// job is not cancelled before the task has ended.
     const COMMITS: bool = false;
 
@@ -659,20 +702,25 @@ pub trait TaskFunction {
     fn key() -> Arc<str>;
 }
 
-/// What is declared of a set that is an exchange.
+/// What is declared of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Exchange {
+pub struct EdgeShape {
     /// For people: "sort.map -> sort.reduce".
     pub name: String,
     /// How many parts each member has.
     pub parts: u32,
-    /// How many tasks read each part; 1 where not told otherwise.
+    /// How many tasks read each part of each member.
     pub readers: u32,
-    /// Whether parts stay when all of their readers have ended, for as long as the members are referenced.
+    /// Whether parts stay when all of their readers have ended, for as long as the members are referenced: what is made of them can be
+    /// made again without making them again.
     pub keep: bool,
-    /// Whether all sets that declare the same are one exchange, closed when the job ends: members may be in several of
-    /// them, and each part of each member is read so often by the readers of all together.
-    pub shared: bool,
+}
+
+impl EdgeShape {
+    /// An edge whose members have `parts` parts, each of which is read by one task and freed then.
+    pub fn new(name: impl Into<String>, parts: u32) -> Self {
+        Self { name: name.into(), parts, readers: 1, keep: false }
+    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@
 //! makes a test of each clause for each strategy; the argument is an async function that gives a [`World`].
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ::futures::future;
 use exobus_actors::event::{EventKind, EventSink};
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::ids::{Attempt, JobId, NodeId, RowHash};
@@ -18,6 +20,7 @@ use exobus_actors::task;
 use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
 use exobus_store::Block;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::cuts::Cuts;
 use crate::job::{Draw, Job, KeyRanges};
@@ -241,17 +244,32 @@ struct Counted {
     most_pieces: AtomicU64,
     ended_before: u64,
     most_in_flight: AtomicU64,
+    /// Told when so many maps, merges and reduces have been submitted.
+    seen_enough: Notify,
+    enough: u64,
+    tasks: AtomicU64,
 }
 
 impl Counted {
     fn new(case: Case) -> Self {
         Self {
             case,
+            seen_enough: Notify::new(),
+            enough: u64::MAX,
+            tasks: AtomicU64::new(0),
             submitted: AtomicU64::new(0),
             merges: AtomicU64::new(0),
             most_pieces: AtomicU64::new(0),
             ended_before: MAPS_ENDED.load(Ordering::SeqCst),
             most_in_flight: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Counted {
+    fn counts_a_task(&self) {
+        if self.tasks.fetch_add(1, Ordering::SeqCst) + 1 == self.enough {
+            self.seen_enough.notify_one();
         }
     }
 }
@@ -262,6 +280,7 @@ impl Job for Counted {
     }
 
     fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
+        self.counts_a_task();
         let submitted = self.submitted.fetch_add(1, Ordering::SeqCst) + 1;
         let ended = MAPS_ENDED.load(Ordering::SeqCst) - self.ended_before;
         self.most_in_flight.fetch_max(submitted.saturating_sub(ended), Ordering::SeqCst);
@@ -283,6 +302,7 @@ impl Job for Counted {
         pieces: &[u32],
         place: Place,
     ) -> Result<Vec<ObjectRef>, JobError> {
+        self.counts_a_task();
         self.most_pieces.fetch_max(pieces.len() as u64, Ordering::SeqCst);
         let stalls = self.case.stalls.contains(&self.merges.fetch_add(1, Ordering::SeqCst));
         let whole_max_bytes = self.case.plan.merge_memory_bytes;
@@ -292,6 +312,7 @@ impl Job for Counted {
     }
 
     fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        self.counts_a_task();
         let params = ReduceParams { partition, loses_a_row: self.case.loses_a_row == Some(partition) };
         futures.submit_with(contract_reduce, &params, columns, TaskOptions { place, ..TaskOptions::default() })
     }
@@ -562,6 +583,40 @@ pub async fn the_stores_are_empty_at_the_end(world: World, strategy: Strategy) {
     panic!("{}: {objects:?} objects are left", strategy.name());
 }
 
+/// A program that has seen enough stops: its job ends well, whenever that is, and nothing of what was under way stays, nor is it awaited.
+pub async fn a_stop_at_any_moment_balances_and_frees_everything(world: World, strategy: Strategy) {
+    for enough in [1, 3, 6, 8, 9, 11, 14, 17, 20] {
+        let case = Case { keys: if enough % 2 == 0 { Keys::Skewed } else { Keys::Even }, ..Case::usual() };
+        let stores: Vec<_> = world.nodes.iter().map(|node| node.store().clone()).collect();
+        let program = async move |futures: Futures| -> Result<u64, JobError> {
+            let (maps, plan) = (case.rows.len(), Plan { range_max_bytes: 20_000, ..case.plan });
+            let job = Counted { enough, ..Counted::new(case) };
+            let run = strategy.run(&futures, &job, maps, &plan);
+            // Dropped here: its edges, and the references that it had.
+            let ended = future::select(pin!(run), pin!(job.seen_enough.notified())).await;
+            if let future::Either::Left((Err(error), _)) = ended {
+                return Err(error.into());
+            }
+            drop(ended);
+            futures.stop_edges()?;
+            let mut objects = 0;
+            for _ in 0..500 {
+                objects = stores.iter().map(|store| store.stats().objects).sum();
+                if objects == 0 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok(objects)
+        };
+        let ended = world.nodes[0].run(JobId::new(), "contract", Some(what_it_waits_for()), program).await.0;
+        match ended {
+            Ok(objects) => assert_eq!(objects, 0, "{}: stopped at task {enough}", strategy.name()),
+            Err(error) => panic!("{}: stopped at task {enough}: {error}", strategy.name()),
+        }
+    }
+}
+
 /// Makes a module for each strategy with a test for each clause. `$world` is an async function that gives a [`World`] of
 /// little memory a node, some ten MiB.
 #[macro_export]
@@ -588,7 +643,8 @@ macro_rules! strategy_contract {
                 every_row_once_in_its_partition the_smallest_numbers empty_maps one_hot_key
                 no_more_maps_in_flight_than_planned rounds_and_merges_of_every_size pieces_of_every_size
                 an_attempt_that_fails_is_made_again a_lost_row_ends_the_job more_data_than_memory
-                a_far_too_large_partition_is_divided the_stores_are_empty_at_the_end);
+                a_far_too_large_partition_is_divided the_stores_are_empty_at_the_end
+                a_stop_at_any_moment_balances_and_frees_everything);
         }
     };
     (@clauses $world:path, $strategy:ident, $($clause:ident)*) => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A job that can be shuffled. Each method submits one task and returns at once.
 pub trait Job {
-    /// Names the stages and the exchanges between them, for progress and errors: "sort" gives "sort.map -> sort.reduce".
+    /// Names the stages and the edges between them, for progress and errors: "sort" gives "sort.map -> sort.reduce".
     fn name(&self) -> &'static str;
 
     /// Submits map `index`: one object with as many parts as there are partitions.

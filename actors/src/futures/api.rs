@@ -20,10 +20,10 @@ use super::home::{Home, OtherJobs};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
-use crate::ids::{CopyNumber, JobId, JobSecret, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyNumber, EdgeId, JobId, JobSecret, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue, NodeShape};
 use crate::shell::Inlet;
-use crate::task::{Arg, Description, Exchange, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
+use crate::task::{Arg, Description, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
 
 /// A job's way to the cluster. Cheap to clone; lives on the arbiter of the job's Owner.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ struct Inner {
     choices: RefCell<Choices>,
     random: Cell<u64>,
     lanes: Cell<u32>,
+    /// How many edges were opened, by the hash of what is declared of them.
+    edges: RefCell<HashMap<u128, u64>>,
     when_over: RefCell<Vec<CleanUp>>,
     clock: Arc<dyn Clock>,
     home: Home,
@@ -90,6 +92,7 @@ impl Futures {
             choices: RefCell::new(parts.choices),
             random: Cell::new(parts.seed | 1),
             lanes: Cell::new(0),
+            edges: RefCell::default(),
             when_over: RefCell::default(),
             clock: parts.clock,
             home: parts.home,
@@ -346,50 +349,33 @@ impl Futures {
         self.put(&encode(value)?)
     }
 
-    /// Makes an interned list of objects.
+    /// Makes an interned list of objects. Any number of tasks may read it, each of which must read what was sealed; what many tasks
+    /// read part by part goes through an [edge](Self::edge).
     ///
     /// # Errors
     /// The runtime has ended.
     pub fn set(&self, objects: &[ObjectRef]) -> Result<ObjectSet, JobError> {
-        self.make_set(objects, None)
-    }
-
-    /// Makes an interned list of objects with `parts` parts each and declares that `readers` tasks read each part: the
-    /// job fails unless rows, bytes and hashes that come out are those that went in (law 1).
-    ///
-    /// # Errors
-    /// The runtime has ended.
-    pub fn exchange(&self, name: &str, objects: &[ObjectRef], parts: u32, readers: u32) -> Result<ObjectSet, JobError> {
-        let name = name.to_owned();
-        self.make_set(objects, Some(Exchange { name, parts, readers, keep: false, shared: false }))
-    }
-
-    /// Like [`exchange`](Self::exchange), but what was read is not freed while the members are referenced: what is made of
-    /// them can be made again without making them again. Different parts of an object may be read in different company: all
-    /// sets that are declared alike are one exchange, and an object may be in several of them. Together their readers read
-    /// each part of each member `readers` times; the ledger is closed when the job ends.
-    ///
-    /// # Errors
-    /// The runtime has ended.
-    pub fn exchange_kept(
-        &self,
-        name: &str,
-        objects: &[ObjectRef],
-        parts: u32,
-        readers: u32,
-    ) -> Result<ObjectSet, JobError> {
-        let name = name.to_owned();
-        self.make_set(objects, Some(Exchange { name, parts, readers, keep: true, shared: true }))
-    }
-
-    fn make_set(&self, objects: &[ObjectRef], exchange: Option<Exchange>) -> Result<ObjectSet, JobError> {
         let members: Vec<_> = objects.iter().map(ObjectRef::id).collect();
-        let set = match &exchange {
-            None => SetId::of(&members),
-            Some(exchange) => SetId::of(&members).declared(&encode(exchange)?),
-        };
-        self.call(ProgramCall::MakeSet { set, members, exchange })?;
-        Ok(ObjectSet::adopt(&self.0.owner, set, objects.len()))
+        self.make_set(SetId::of(&members), members, None)
+    }
+
+    pub(super) fn make_set(
+        &self,
+        set: SetId,
+        members: Vec<ObjectId>,
+        edge: Option<EdgeId>,
+    ) -> Result<ObjectSet, JobError> {
+        let len = members.len();
+        self.call(ProgramCall::MakeSet { set, members, edge })?;
+        Ok(ObjectSet::adopt(&self.0.owner, set, len))
+    }
+
+    /// How many edges that are declared alike were opened before.
+    pub(super) fn next_ordinal(&self, declaration: &[u8]) -> u64 {
+        let mut edges = self.0.edges.borrow_mut();
+        let opened = edges.entry(XxHash3_128::oneshot(declaration)).or_default();
+        *opened += 1;
+        *opened - 1
     }
 
     /// The task of this object is not wanted any more; whoever waits for it gets [`JobError::Cancelled`].
@@ -588,11 +574,11 @@ impl Futures {
     }
 }
 
-fn not_deterministic(asked: &str, logged: &Choice) -> JobError {
+pub(super) fn not_deterministic(asked: &str, logged: &Choice) -> JobError {
     JobError::program(format!("the program asked for {asked} where its log has {logged:?}: it is not deterministic"))
 }
 
-fn encode<T: Serialize>(value: &T) -> Result<Bytes, JobError> {
+pub(super) fn encode<T: Serialize>(value: &T) -> Result<Bytes, JobError> {
     rmp_serde::to_vec_named(value).map(Bytes::from).map_err(JobError::program)
 }
 

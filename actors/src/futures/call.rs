@@ -6,10 +6,9 @@ use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
 use super::queue::Teller;
-use crate::ids::{CopyNumber, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyNumber, EdgeId, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue};
-use crate::task::Exchange;
-use crate::task::{Description, JobError, Output, Parts};
+use crate::task::{Description, EdgeShape, JobError, Output, Parts};
 
 /// Who is told that an object exists, or never will.
 #[derive(Debug)]
@@ -75,9 +74,34 @@ pub enum ProgramCall {
         set: SetId,
         /// The list.
         members: Vec<ObjectId>,
-        /// What is declared, where it is an exchange.
-        exchange: Option<Exchange>,
+        /// The edge that they have joined, where it is of one.
+        edge: Option<EdgeId>,
     },
+    /// An edge, which objects may join from now on.
+    OpenEdge {
+        /// Its name.
+        edge: EdgeId,
+        /// What is declared of it.
+        shape: EdgeShape,
+    },
+    /// An object joins an edge.
+    JoinEdge {
+        /// The edge.
+        edge: EdgeId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// Nobody will read these parts of the members of an edge, but for who has.
+    Unread {
+        /// The edge.
+        edge: EdgeId,
+        /// The parts.
+        parts: Range<u32>,
+    },
+    /// Nobody will read anything more of this edge, or of any.
+    StopEdges(Option<EdgeId>),
+    /// Nothing joins an edge any more.
+    ReleaseEdge(EdgeId),
     /// One reference less.
     ReleaseObject(ObjectId),
     /// One reference less.

@@ -6,8 +6,10 @@
 //! (law 3).
 
 mod api;
+mod arrivals;
 mod call;
 mod choices;
+mod edges;
 mod home;
 mod pushes;
 mod queue;
@@ -17,8 +19,10 @@ mod window;
 pub use crate::joblog::NodeShape;
 pub use api::Futures;
 pub(crate) use api::FuturesParts;
+pub use arrivals::Arrivals;
 pub use call::{Notify, ProgramCall};
 pub use choices::Choices;
+pub use edges::Edge;
 pub use home::Home;
 pub(crate) use home::OtherJobs;
 pub use pushes::{Fold, Pushes};

@@ -136,6 +136,7 @@ pub struct ObjectStream {
     _handle: Rc<Handle>,
     task: TaskId,
     queue: Told<Result<Option<ObjectId>, JobError>>,
+    taken: u32,
     over: bool,
 }
 
@@ -146,12 +147,17 @@ impl ObjectStream {
         queue: Told<Result<Option<ObjectId>, JobError>>,
     ) -> Self {
         let handle = Rc::new(Handle { owner: owner.clone(), held: Held::Stream(task) });
-        Self { owner: owner.clone(), _handle: handle, task, queue, over: false }
+        Self { owner: owner.clone(), _handle: handle, task, queue, taken: 0, over: false }
     }
 
     /// The task that makes the stream.
     pub fn task(&self) -> TaskId {
         self.task
+    }
+
+    /// What its next output is called.
+    pub(super) fn next_id(&self) -> ObjectId {
+        self.task.output(self.taken)
     }
 
     /// The next output, when it is sealed; `None` at the end.
@@ -164,6 +170,7 @@ impl ObjectStream {
         }
         let item = self.queue.recv().await.ok_or(JobError::Cancelled).flatten();
         self.over = !matches!(item, Ok(Some(_)));
+        self.taken += u32::from(!self.over);
         Ok(item?.map(|id| ObjectRef::adopt(&self.owner, id)))
     }
 }

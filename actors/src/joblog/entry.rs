@@ -36,7 +36,7 @@ pub struct TaskDone {
     pub outputs: Vec<Output>,
     /// For each output, the attempt that was accepted, by the number of the copies that it made.
     pub made_by: Vec<CopyNumber>,
-    /// What it read, for the ledgers of its exchanges.
+    /// What it read, for the ledgers of its edges.
     pub consumed: Vec<Consumed>,
     /// The bytes of outputs that are small, by index.
     pub values: Vec<(u32, Bytes)>,

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use exobus_store::lent::LentStore;
-use exobus_store::{Align, Block, ObjectReader, ObjectWriter, RowHash, Scratch, Store, StoreError, WriterOptions};
+use exobus_store::{
+    Align, Block, ObjectReader, ObjectWriter, PartMeta, RowHash, Scratch, Store, StoreError, WriterOptions,
+};
 use serde::Serialize;
 
 use super::error::TaskError;
 use super::in_place::InPlace;
 use super::roots::Roots;
 use crate::ids::{Attempt, CopyId, JobId, TaskId};
-use crate::task::{Consumed, Output, Returns, TaskFigures};
+use crate::task::{Consumed, Left, Output, Returns, TaskFigures};
 
 /// Outputs of so many bytes at most are told to the Owner with the completion.
 pub(crate) const VALUE_MAX_BYTES: usize = 2048;
@@ -52,10 +54,21 @@ pub struct TaskContext<'a> {
     made: Vec<Made>,
     /// Of a stream: what was announced.
     announced: Vec<Output>,
-    consumed: Vec<Consumed>,
+    /// What each argument has, by the directories of its objects; of one that stays in place nothing is read.
+    given: Vec<Option<Output>>,
+    consumed: Vec<Reading>,
     figures: TaskFigures,
     /// What was returned, where it is small.
     value: Option<Bytes>,
+}
+
+/// What a function says of an argument that it reads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// What it has read; nothing where it has not said.
+    read: Option<Output>,
+    /// It reads no further.
+    ends: bool,
 }
 
 /// What has become of an output.
@@ -122,6 +135,7 @@ impl<'a> TaskContext<'a> {
             Returns::Stream => 1,
         };
         let args_bytes = parts.args.iter().map(argument_bytes).sum();
+        let given: Vec<_> = parts.args.iter().map(argument_output).collect();
         Self {
             parts,
             announce,
@@ -130,7 +144,8 @@ impl<'a> TaskContext<'a> {
             made: (0..outputs).map(|_| Made::Unwritten).collect(),
             announced: Vec::new(),
             value: None,
-            consumed: Vec::new(),
+            consumed: vec![Reading::default(); given.len()],
+            given,
             figures: TaskFigures { args_bytes, ..TaskFigures::default() },
         }
     }
@@ -372,9 +387,23 @@ impl<'a> TaskContext<'a> {
         state.downcast_mut::<T>().expect("the type that the setup makes")
     }
 
-    /// Says what was read of argument `arg`, counted from the bytes consumed (law 1). Calls add up.
+    /// Says what was read of argument `arg`, counted from the bytes consumed (law 1). Calls add up. Who says nothing is taken to have read
+    /// what it was given, but of an [edge](crate::futures::Edge), whose readers have to say it.
+    ///
+    /// # Panics
+    /// There is no such argument.
     pub fn consumed(&mut self, arg: usize, bytes: u64, rows: u64, row_hash: RowHash) {
-        self.consumed.push(Consumed { arg: arg as u32, read: Output { bytes, rows, row_hash } });
+        self.consumed[arg].read.get_or_insert_default().add(Output { bytes, rows, row_hash });
+    }
+
+    /// Says that argument `arg` is read no further than [`consumed`](Self::consumed) says, since the function has what it wants (a limit,
+    /// say): the rest of it counts as unread.
+    ///
+    /// # Panics
+    /// There is no such argument.
+    pub fn reads_no_further(&mut self, arg: usize) {
+        self.consumed[arg].ends = true;
+        self.consumed[arg].read.get_or_insert_default();
     }
 
     /// Says how many bytes were read from outside the store (input files). Calls add up.
@@ -408,15 +437,31 @@ impl<'a> TaskContext<'a> {
 
     /// Seals what is open. Outputs that were never written are empty, and empty objects take no place anywhere.
     pub(crate) fn finish(mut self) -> Result<Finished, TaskError> {
+        let consumed = std::mem::take(&mut self.consumed).into_iter().zip(std::mem::take(&mut self.given));
+        let consumed =
+            (0..).zip(consumed).filter_map(|(arg, (reading, given))| Some(reading.of(arg, given?))).collect();
         if self.parts.returns == Returns::Stream {
             if !matches!(self.made[0], Made::Unwritten) {
                 self.next_output()?;
             }
-            let (outputs, consumed, figures) = (self.announced, self.consumed, self.figures);
+            let (outputs, figures) = (self.announced, self.figures);
             return Ok(Finished { outputs, consumed, figures, value: None });
         }
         let outputs = self.made.into_iter().map(Made::seal).collect::<Result<_, _>>()?;
-        Ok(Finished { outputs, consumed: self.consumed, figures: self.figures, value: self.value })
+        Ok(Finished { outputs, consumed, figures: self.figures, value: self.value })
+    }
+}
+
+impl Reading {
+    /// The same of argument `arg`, of which the attempt was given so much.
+    fn of(self, arg: u32, given: Output) -> Consumed {
+        let read = self.read.unwrap_or(given);
+        let left = match given.beyond(read) {
+            left if left == Output::default() => Left::Nothing,
+            left if self.ends => Left::Unread(left),
+            left => Left::Missing(left),
+        };
+        Consumed { arg, read, unsaid: self.read.is_none(), left }
     }
 }
 
@@ -440,4 +485,19 @@ fn argument_bytes(argument: &Argument) -> u64 {
         Argument::Stream(readers) => readers.iter().map(ObjectReader::remaining).sum(),
         Argument::InPlace(_) => 0,
     }
+}
+
+/// What an argument has, by the directories of its objects.
+fn argument_output(argument: &Argument) -> Option<Output> {
+    let mut given = Output::default();
+    let mut add = |parts: &[PartMeta]| {
+        let of_part = |part: &PartMeta| Output { bytes: part.bytes, rows: part.rows, row_hash: part.row_hash };
+        parts.iter().for_each(|part| given.add(of_part(part)));
+    };
+    match argument {
+        Argument::Whole(blocks) => blocks.iter().for_each(|block| add(block.parts())),
+        Argument::Stream(readers) => readers.iter().for_each(|reader| add(reader.parts())),
+        Argument::InPlace(_) => return None,
+    }
+    Some(given)
 }

@@ -14,8 +14,9 @@ use twox_hash::XxHash3_128;
 use super::dice::Dice;
 use crate::futures::{Futures, ObjectRef, Window};
 use crate::ids::{ObjectId, RowHash, SetId, TaskId};
-use crate::task::TaskFunction;
-use crate::task::{Arg, Description, JobError, Output, Parts, Place, Resources, Returns, Source, TaskOptions};
+use crate::task::{
+    Arg, Description, EdgeShape, JobError, Output, Parts, Place, Resources, Returns, Source, TaskFunction, TaskOptions,
+};
 
 /// What a task is told: how its outputs look.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -204,6 +205,21 @@ pub(super) struct Job {
     empty: u32,
     /// Whether tasks are bound to nodes: not, gently, hard.
     bound: u64,
+    /// When the program has seen enough.
+    stop: Stop,
+    /// Whether each part of what maps made is read by an estimate, too.
+    estimates: bool,
+}
+
+/// When a program has seen enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// When all of it is done.
+    Never,
+    /// When so many maps have ended, where there are maps and reduces only.
+    Maps(usize),
+    /// When so many reduces have ended.
+    Reduces(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +236,11 @@ impl Job {
     pub(super) fn draw(dice: &mut Dice) -> Self {
         let shapes = [Shape::Simple, Shape::Rounds, Shape::Streams];
         let [maps, parts] = [10, 6].map(|most| 1 + dice.below(most) as u32);
+        let stop = match dice.below(6) {
+            0 => Stop::Maps(dice.below(u64::from(maps)) as usize),
+            1 => Stop::Reduces(dice.below(u64::from(parts)) as usize),
+            _ => Stop::Never,
+        };
         Self {
             shape: *dice.pick(&shapes).expect("there are some"),
             maps,
@@ -229,6 +250,8 @@ impl Job {
             small: dice.chance(700),
             empty: if dice.chance(200) { 3 } else { 0 },
             bound: dice.below(8),
+            stop,
+            estimates: dice.chance(250),
         }
     }
 
@@ -236,11 +259,14 @@ impl Job {
     pub(super) fn start(&self, futures: Futures) -> LocalBoxFuture<'static, Result<Vec<u8>, JobError>> {
         let job = self.clone();
         Box::pin(async move {
-            let reduces = match job.shape {
+            let mut reduces = match job.shape {
                 Shape::Simple => job.simple(&futures).await?,
                 Shape::Rounds => job.rounds(&futures).await?,
                 Shape::Streams => job.streams(&futures).await?,
             };
+            if let Stop::Reduces(enough) = job.stop {
+                reduces = job.stops(&futures, reduces, enough).await?;
+            }
             futures.wait_all(&reduces).await?;
             let args: Vec<_> = reduces.iter().map(ObjectRef::arg).collect();
             let commit = futures.submit_with(Commit, &job.params(0, 1, 16), &args, job.options(None))?;
@@ -249,6 +275,14 @@ impl Job {
             let stat = futures.stat(&commit).await?;
             Ok(stat.row_hash.0.to_le_bytes().to_vec())
         })
+    }
+
+    /// Waits for so many of these, and needs nothing else.
+    async fn stops(&self, futures: &Futures, made: Vec<ObjectRef>, enough: usize) -> Result<Vec<ObjectRef>, JobError> {
+        let (ready, _) = futures.wait(&made, enough, None).await?;
+        drop(made);
+        futures.stop_edges()?;
+        Ok(ready)
     }
 
     fn params(&self, number: u32, parts: u32, bytes: u64) -> Params {
@@ -295,13 +329,17 @@ impl Job {
             window.track(futures, &map)?;
             blocks.push(map);
         }
-        let set = match self.keep {
-            true => futures.exchange_kept("map -> reduce", &blocks, self.parts, 1)?,
-            false => futures.exchange("map -> reduce", &blocks, self.parts, 1)?,
-        };
-        let reduces: Result<Vec<_>, _> =
-            (0..self.parts).map(|part| self.reduce(futures, part, &[set.part(part)])).collect();
-        let reduces = reduces?;
+        let readers = if self.estimates { 2 } else { 1 };
+        let shape = EdgeShape { keep: self.keep, readers, ..EdgeShape::new("map -> reduce", self.parts) };
+        let set = futures.closed_edge(shape, &blocks)?;
+        if let Stop::Maps(enough) = self.stop {
+            drop(set);
+            return self.stops(futures, blocks, enough).await;
+        }
+        let mut reduces = Vec::new();
+        for part in 0..self.parts * readers {
+            reduces.push(self.reduce(futures, part, &[set.part(part % self.parts)])?);
+        }
         if self.keep {
             // As long as these are held, what is lost of later tasks is made of them.
             futures.wait_all(&reduces).await?;
@@ -313,18 +351,20 @@ impl Job {
         // Two merges for each round: the lower half of the parts, and the upper one.
         let half = self.parts.div_ceil(2);
         let ranges: Vec<_> = [0..half, half..self.parts].into_iter().filter(|range| !range.is_empty()).collect();
+        let edge = futures.edge(EdgeShape::new("map -> merge", self.parts))?;
         let (mut pending, mut next, mut round) = (Vec::new(), 0, 0);
         let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); ranges.len()];
         while next < self.maps || !pending.is_empty() {
             while next < self.maps && pending.len() < self.window {
                 let options = self.options(self.place(futures, next));
                 pending.push(futures.submit_with(Map, &self.map_params(next), &[], options)?);
+                edge.join(&pending[pending.len() - 1])?;
                 next += 1;
             }
             let wanted = pending.len().min(1 + self.window / 2);
             let (ready, rest) = futures.wait(&pending, wanted, None).await?;
             pending = rest;
-            let set = futures.exchange(&format!("round {round}"), &ready, self.parts, 1)?;
+            let set = edge.of(&ready)?;
             for (index, range) in ranges.iter().enumerate() {
                 let number = round * 2 + index as u32;
                 let params = self.params(number, range.end - range.start, 100_000);
@@ -336,7 +376,7 @@ impl Job {
         let mut reduces = Vec::new();
         for (range, merges) in ranges.iter().zip(merged) {
             let parts = range.end - range.start;
-            let set = futures.exchange(&format!("merges of {}", range.start), &merges, parts, 1)?;
+            let set = futures.closed_edge(EdgeShape::new(format!("merges of {}", range.start), parts), &merges)?;
             for part in 0..parts {
                 reduces.push(self.reduce(futures, range.start + part, &[set.part(part)])?);
             }
@@ -357,7 +397,7 @@ impl Job {
             }
         }
         drop(streams);
-        let set = futures.exchange("stream -> reduce", &blocks, self.parts, 1)?;
+        let set = futures.closed_edge(EdgeShape::new("stream -> reduce", self.parts), &blocks)?;
         drop(blocks);
         (0..self.parts).map(|part| self.reduce(futures, part, &[set.part(part)])).collect()
     }

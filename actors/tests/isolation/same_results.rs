@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use exobus_actors::futures::Futures;
 use exobus_actors::isolation::ExecutorKind;
-use exobus_actors::task::{JobError, Place, TaskOptions};
+use exobus_actors::task::{EdgeShape, JobError, Place, TaskOptions};
 
 use crate::functions::{
     End, Ends, Make, count_up, ends, join, join_stream, make, peek, remembers, several, whereabouts,
@@ -27,7 +27,7 @@ async fn shuffle(futures: Futures, rows: u64, killed: Option<PathBuf>) -> Result
         })
     });
     let deaths = deaths.collect::<Result<Vec<_>, _>>()?;
-    let set = futures.exchange("test", &maps, PARTS, 2)?;
+    let set = futures.closed_edge(EdgeShape { readers: 2, ..EdgeShape::new("test", PARTS) }, &maps)?;
     let mut joined = Vec::new();
     for part in 0..PARTS {
         joined.push(futures.submit(join, &0, &[set.part(part)])?);

@@ -7,7 +7,7 @@ use exobus_actors::futures::Futures;
 use exobus_actors::ids::{JobId, RowHash};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::JobError;
+use exobus_actors::task::{EdgeShape, JobError};
 
 use crate::harness::Cluster;
 
@@ -69,7 +69,7 @@ fn what_does_not_balance_is_not_published() {
         let target = file.clone();
         let program = async move |futures: Futures| {
             let mapped = futures.submit(map, &(), &[])?;
-            let shuffled = futures.exchange("map -> reduce", std::slice::from_ref(&mapped), 1, 1)?;
+            let shuffled = futures.closed_edge(EdgeShape::new("map -> reduce", 1), std::slice::from_ref(&mapped))?;
             let reduced = futures.submit(reduce, &rows, &[shuffled.part(0)])?;
             futures.ready(&reduced).await?;
             futures.ready(&futures.submit(publish, &target, &[reduced.arg()])?).await

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use exobus_actors::event::{Event, EventKind};
-use exobus_actors::futures::{Fold, Futures, ObjectRef, Pushes};
+use exobus_actors::futures::{Edge, Fold, Futures, ObjectRef, Pushes};
 use exobus_actors::ids::NodeId;
 use exobus_actors::node::Node;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
-use exobus_actors::task::{JobError, Place, TaskOptions};
+use exobus_actors::task::{EdgeShape, JobError, Place, TaskOptions};
 
 use crate::harness::{Cluster, until};
 
@@ -80,9 +80,16 @@ async fn folds(futures: &Futures, pushes: &mut Pushes, count: usize) -> Result<V
 /// Merges folds on the node "target", one after the other: what waits there could be recalled, and would be fetched again.
 /// What all of their bytes add up to.
 async fn merge(futures: &Futures, folds: &[Fold]) -> Result<u64, JobError> {
+    let edge = futures.edge(EdgeShape { keep: true, ..EdgeShape::new("block -> merge", PARTS) })?;
+    folds.iter().try_for_each(|fold| edge.join_all(&fold.blocks))?;
+    merge_of(futures, &edge, folds).await
+}
+
+/// The same, of blocks that have joined an edge.
+async fn merge_of(futures: &Futures, edge: &Edge, folds: &[Fold]) -> Result<u64, JobError> {
     let mut sum = 0;
     for fold in folds {
-        let set = futures.exchange_kept("block -> merge", &fold.blocks, PARTS, 1)?;
+        let set = edge.of(&fold.blocks)?;
         for piece in PIECES {
             let merge = futures.submit_with(merged, &(), &[set.parts(piece)], at("target"))?;
             sum += futures.get_value::<u64>(&merge).await?;
@@ -218,16 +225,16 @@ fn a_job_that_ends_leaves_no_copy_behind() {
 }
 
 #[test]
-fn a_row_that_is_merged_twice_or_never_fails_a_shared_exchange() {
+fn a_row_that_is_merged_twice_or_never_fails_the_edge() {
     for twice in [false, true] {
         let cluster = cluster(56 << 20);
         let program = async move |futures: Futures| {
             let blocks = blocks(&futures, 2, 1000).await?;
             let fold = |blocks: &[ObjectRef]| Fold { lane: 0, blocks: blocks.to_vec() };
             let folds = if twice { vec![fold(&blocks), fold(&blocks[..1])] } else { vec![fold(&blocks[..1])] };
-            merge(&futures, &folds).await?;
-            // The other one is a member all the same.
-            futures.exchange_kept("block -> merge", &blocks, PARTS, 1).map(drop)
+            let edge = futures.edge(EdgeShape { keep: true, ..EdgeShape::new("block -> merge", PARTS) })?;
+            edge.join_all(&blocks)?;
+            merge_of(&futures, &edge, &folds).await.map(drop)
         };
         let (result, ..) = cluster.run("source", program);
         let reads = if twice { 12 } else { 4 };

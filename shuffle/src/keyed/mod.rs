@@ -45,7 +45,7 @@
 //! 6. *reduce*: merge one part of everything into a file under a temporary name;
 //! 7. *commit*: when everything is accounted for, give all files their final names.
 //!
-//! Beyond the exchanges, whose books the Owner keeps, a job says what of its rows must be there at the end as it was at the
+//! Beyond the edges, whose ledgers the Owner keeps, a job says what of its rows must be there at the end as it was at the
 //! beginning ([`KeyedJob::conserved`]); the program compares the sum over all emitted rows with that over all reduced ones.
 //!
 //! Deliberately absent: range partitions from a sample (a job that knows its cuts gives them), and keys or values that do not

@@ -19,7 +19,7 @@ const SPLITS_MAX: usize = 64;
 /// Directory entries that one task adds up.
 const SIZES_PER_TASK: usize = 1 << 22;
 
-/// Objects of an exchange that are read together.
+/// Members of an edge that are read together.
 #[derive(Debug)]
 pub(super) struct Chunk {
     set: ObjectSet,
@@ -36,7 +36,7 @@ impl Chunk {
     }
 }
 
-/// Objects by where they are, to look at their directories there: in sets that are no exchanges.
+/// Objects by where they are, to look at their directories there, which reads nothing of them: in sets that are of no edge.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// Blocks of the columns, by node; `None`: those that have no bytes.
@@ -50,8 +50,9 @@ pub(super) struct Look {
 impl Look {
     /// Looks where all objects are, when they exist.
     pub(super) async fn at(futures: &Futures, columns: &Columns) -> Result<Self, ShuffleError> {
-        futures.wait_all(&columns.blocks).await?;
-        let mut look = Self { blocks: by_node(futures, &columns.blocks).await?, ..Self::default() };
+        let members = columns.edge.members();
+        futures.wait_all(&members).await?;
+        let mut look = Self { blocks: by_node(futures, &members).await?, ..Self::default() };
         let mut unmerged = BTreeMap::<_, Vec<_>>::new();
         for (_, blocks) in &columns.unmerged {
             for (node, blocks) in by_node(futures, blocks).await? {
@@ -134,7 +135,6 @@ impl Look {
     /// Declares who reads what: as many sets as splits can work on side by side.
     pub(super) fn chunks(&self, futures: &Futures, columns: &Columns) -> Result<Vec<Chunk>, ShuffleError> {
         let first = columns.partitions.start;
-        let parts = columns.partitions.end - first;
         let nodes = futures.nodes();
         let fair = (SPLITS_MAX / self.blocks.len().max(1)).max(1);
         let mut chunks = Vec::new();
@@ -142,7 +142,7 @@ impl Look {
             let shape = nodes.iter().find(|shape| Some(&shape.node) == node.as_ref());
             let executors = shape.map_or(1, |shape| (shape.cpu_milli / 1000).max(1)) as usize;
             for blocks in blocks.chunks(blocks.len().div_ceil(executors.min(fair)).max(1)) {
-                let set = futures.exchange(&columns.edge, blocks, parts, 1)?;
+                let set = columns.edge.of(blocks)?;
                 chunks.push(Chunk { set, first, node: node.clone() });
             }
         }

@@ -7,16 +7,17 @@
 //!
 //! Where map outputs are kept, merging is best effort (Magnet, section 3.3): a merge that takes too long is given up, and
 //! reduces read its inputs as they are. What is too long the Owner says, from the times of the other merges
-//! ([`Window::track_best_effort`]). The books close all the same: a part of the exchange from maps is read once, by a merge
+//! ([`Window::track_best_effort`]). The ledger balances all the same: a part of a map output is read once, by a merge
 //! that counts or by a reduce.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use exobus_actors::futures::{Came, Futures, ObjectRef, ObjectSet, Window};
+use exobus_actors::futures::{Came, Edge, Futures, ObjectRef, ObjectSet, Window};
 use exobus_actors::ids::ObjectId;
+use exobus_actors::task::EdgeShape;
 
-use super::{Columns, Group, Reduces, edge};
+use super::{Columns, Group, Reduces, name};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -33,6 +34,8 @@ pub(super) struct Merges {
     batches: Vec<(ObjectSet, Vec<ObjectRef>)>,
     /// Group and batch of each merge that may have to be done without, by its first output, which stands for all of them.
     running: BTreeMap<ObjectId, (usize, usize)>,
+    /// From the maps to the merges, and to the reduces that do without these.
+    mapped: Edge,
     /// Batches that were not merged, by group.
     unmerged: Vec<Vec<usize>>,
 }
@@ -49,7 +52,10 @@ impl Merges {
     ) -> Result<Self, ShuffleError> {
         let merges = (times * groups.len()) as u64;
         futures.plan_stage(&format!("{}.merge", job.name()), merges, plan.input_bytes)?;
+        let keep = plan.keep_map_outputs;
+        let mapped = futures.edge(EdgeShape { keep, ..EdgeShape::new(name(job, "map", "merge"), plan.partitions) })?;
         Ok(Self {
+            mapped,
             window: Window::new(in_flight),
             in_flight: in_flight.max(1),
             merged: vec![Vec::new(); groups.len()],
@@ -58,6 +64,11 @@ impl Merges {
             unmerged: vec![Vec::new(); groups.len()],
             groups,
         })
+    }
+
+    /// This map output is going to be merged.
+    pub(super) fn join(&self, block: &ObjectRef) -> Result<(), ShuffleError> {
+        Ok(self.mapped.join(block)?)
     }
 
     /// Submits a merge of each group's parts of the map outputs `blocks`, as there is room for it.
@@ -80,15 +91,11 @@ impl Merges {
         plan: &Plan,
         blocks: Vec<ObjectRef>,
     ) -> Result<(), ShuffleError> {
-        let edge = edge(job, "map", "merge");
-        let set = if plan.keep_map_outputs {
-            let set = futures.exchange_kept(&edge, &blocks, plan.partitions, 1)?;
+        // Where they are not kept, the set holds them from here on, until the merges have read them.
+        let set = self.mapped.of(&blocks)?;
+        if plan.keep_map_outputs {
             self.batches.push((set.clone(), blocks));
-            set
-        } else {
-            // The set holds them from here on, until the merges have read them.
-            futures.exchange(&edge, &blocks, plan.partitions, 1)?
-        };
+        }
         for index in groups {
             while self.window.len() >= self.in_flight {
                 self.next(futures).await?;
@@ -134,7 +141,7 @@ impl Merges {
             let (ended, running): (Vec<_>, Vec<_>) = left.into_iter().partition(known);
             let mut columns = Vec::new();
             for group in &ended {
-                columns.extend(self.columns(job, *group));
+                columns.extend(self.columns(futures, job, *group)?);
             }
             left = running;
             if columns.is_empty() {
@@ -148,17 +155,16 @@ impl Merges {
     }
 
     /// What the reduces of a group read, piece by piece.
-    fn columns(&mut self, job: &impl Job, group: usize) -> Vec<Columns> {
+    fn columns(&mut self, futures: &Futures, job: &impl Job, group: usize) -> Result<Vec<Columns>, ShuffleError> {
         let Group { pieces, place, .. } = &self.groups[group];
         let unmerged = self.unmerged[group].iter().map(|batch| self.batches[*batch].clone());
         let unmerged: Vec<_> = unmerged.collect();
         let mut merged: Vec<_> = std::mem::take(&mut self.merged[group]).into_iter().map(Vec::into_iter).collect();
-        let columns = |partitions: &Range<u32>| Columns {
-            partitions: partitions.clone(),
-            edge: edge(job, &format!("merge[{partitions:?}]"), "reduce"),
-            blocks: merged.iter_mut().filter_map(Iterator::next).collect(),
-            unmerged: unmerged.clone(),
-            place: place.clone(),
+        let columns = |partitions: &Range<u32>| {
+            let name = name(job, &format!("merge[{partitions:?}]"), "reduce");
+            let edge = futures.edge(EdgeShape::new(name, partitions.end - partitions.start))?;
+            merged.iter_mut().filter_map(Iterator::next).try_for_each(|block| edge.join(&block))?;
+            Ok(Columns { unmerged: unmerged.clone(), place: place.clone(), ..Columns::of(partitions.clone(), edge) })
         };
         pieces.iter().map(columns).collect()
     }

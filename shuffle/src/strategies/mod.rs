@@ -86,8 +86,8 @@ impl Strategy {
     }
 }
 
-/// The name of an exchange: "sort.map -> sort.reduce".
-fn edge(job: &impl Job, from: &str, to: &str) -> String {
+/// The name of an edge: "sort.map -> sort.reduce".
+fn name(job: &impl Job, from: &str, to: &str) -> String {
     format!("{name}.{from} -> {name}.{to}", name = job.name())
 }
 

@@ -43,7 +43,7 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
         // A map for each that is over, then what is over by itself.
         let over = if step < maps {
             let over = running.admit(futures).await?;
-            running.submit(futures, job, step).await?;
+            merges.join(&running.submit(futures, job, step).await?)?;
             over
         } else {
             running.next(futures).await?.into_iter().collect()

@@ -12,18 +12,18 @@
 //! offset for each range in each map output: maps x ranges of state.) Merging costs no more than without: runs that a
 //! split has merged are fewer for the reduces.
 //!
-//! The books: a part of an exchange is read once, by a reduce or by a split; what splits make is an exchange of its own.
+//! The ledgers: a part of an edge is read once, by a reduce or by a split; what splits make goes through an edge of its own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::pin::pin;
 
 use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use exobus_actors::futures::{Futures, ObjectRef, ObjectSet};
-use exobus_actors::task::{Arg, Place};
+use exobus_actors::futures::{Edge, Futures, ObjectRef, ObjectSet};
+use exobus_actors::task::{Arg, EdgeShape, Place};
 
-use super::edge;
 use super::look::{Chunk, Look};
+use super::name;
 use crate::cuts::Cuts;
 use crate::error::ShuffleError;
 use crate::job::Job;
@@ -35,18 +35,23 @@ const KEYS_PER_RANGE: u32 = 20;
 const DIVISIONS_MAX: usize = 4;
 
 /// What a strategy leaves of consecutive partitions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Columns {
     /// Which partitions.
     pub(super) partitions: Range<u32>,
-    /// Name of the exchange that `blocks` are in: declared here, since who reads them is known only here.
-    pub(super) edge: String,
     /// Objects with a part for each of the partitions.
-    pub(super) blocks: Vec<ObjectRef>,
-    /// Others, with a part for each partition that there is, whose exchange is declared.
+    pub(super) edge: Edge,
+    /// Others, with a part for each partition that there is, of another edge.
     pub(super) unmerged: Vec<(ObjectSet, Vec<ObjectRef>)>,
     /// Where whole partitions are reduced.
     pub(super) place: Place,
+}
+
+impl Columns {
+    /// These partitions of the members of an edge, reduced anywhere.
+    pub(super) fn of(partitions: Range<u32>, edge: Edge) -> Self {
+        Self { partitions, edge, unmerged: Vec::new(), place: Place::Anywhere }
+    }
 }
 
 /// The partition that a reduce is of, and the range in it, and in that.
@@ -96,7 +101,7 @@ impl<'a, J: Job> Reduces<'a, J> {
 
     fn add_whole(&mut self, columns: Columns) -> Result<(), ShuffleError> {
         let first = columns.partitions.start;
-        let set = self.futures.exchange(&columns.edge, &columns.blocks, columns.partitions.end - first, 1)?;
+        let set = columns.edge.close()?;
         for partition in columns.partitions {
             let unmerged = columns.unmerged.iter().map(|(set, _)| set.part(partition));
             let args: Vec<Arg> = std::iter::once(set.part(partition - first)).chain(unmerged).collect();
@@ -146,15 +151,15 @@ impl<'a, J: Job> Reduces<'a, J> {
     /// Submits the reduces of the ranges of a partition, or divides them further.
     async fn go_on(&mut self, division: Division) -> Result<(), ShuffleError> {
         let Division { target: (partition, range), cuts, pieces } = division;
-        let columns = Columns {
-            partitions: 0..cuts.partitions() as u32,
-            edge: edge(self.job, &format!("split[{}]", name(partition, &range)), "reduce"),
-            blocks: pieces,
-            ..Columns::default()
-        };
+        let (partitions, of) = (0..cuts.partitions() as u32, format!("split[{}]", range_name(partition, &range)));
+        let edge = self.futures.edge(EdgeShape::new(name(self.job, &of, "reduce"), partitions.end))?;
+        edge.join_all(&pieces)?;
+        drop(pieces);
+        let columns = Columns::of(partitions, edge);
         let look = Look::at(self.futures, &columns).await?;
         let sizes = look.sizes(self.futures, self.plan, columns.partitions.clone()).await?;
         let chunks = look.chunks(self.futures, &columns)?;
+        drop(columns.edge);
         for (index, bytes) in columns.partitions.zip(sizes) {
             let inner = [&range[..], &[index]].concat();
             let too_large = bytes > self.plan.range_max_bytes && inner.len() < DIVISIONS_MAX;
@@ -220,6 +225,6 @@ async fn too_large(
 }
 
 /// "7", or "7.0.3": the fourth range of the first range of partition 7.
-fn name(partition: u32, range: &[u32]) -> String {
+fn range_name(partition: u32, range: &[u32]) -> String {
     std::iter::once(&partition).chain(range).map(u32::to_string).collect::<Vec<_>>().join(".")
 }

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::futures::{Edge, Futures, ObjectRef};
 use exobus_actors::ids::NodeId;
-use exobus_actors::task::Place;
+use exobus_actors::task::{EdgeShape, Place};
 
-use super::{Columns, Maps, Reduces, Shuffled, edge};
+use super::{Columns, Maps, Reduces, Shuffled, name};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -25,19 +25,20 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     let factor = plan.merge_factor.max(1);
     futures.plan_stage(&format!("{}.merge", job.name()), maps.div_ceil(factor) as u64, plan.input_bytes)?;
     let mut running = Maps::new(plan.maps_in_flight);
-    let mut merger = Merger { futures, job, plan, waiting: BTreeMap::new(), merged: Vec::new() };
+    let mapped = futures.edge(EdgeShape::new(name(job, "map", "merge"), plan.partitions))?;
+    let merged = futures.edge(EdgeShape::new(name(job, "merge", "reduce"), plan.partitions))?;
+    let mut merger = Merger { futures, job, plan, waiting: BTreeMap::new(), mapped, merged };
     for index in 0..maps {
         for block in running.admit(futures).await? {
             merger.add(block).await?;
         }
-        running.submit(futures, job, index).await?;
+        merger.mapped.join(&running.submit(futures, job, index).await?)?;
     }
     while let Some(block) = running.next(futures).await? {
         merger.add(block).await?;
     }
-    let (partitions, edge, blocks) = (0..plan.partitions, edge(job, "merge", "reduce"), merger.finish()?);
     let mut reduces = Reduces::new(futures, job, plan);
-    reduces.add(vec![Columns { partitions, edge, blocks, ..Columns::default() }]).await?;
+    reduces.add(vec![Columns::of(0..plan.partitions, merger.finish()?)]).await?;
     let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }
@@ -48,7 +49,8 @@ struct Merger<'a, J> {
     job: &'a J,
     plan: &'a Plan,
     waiting: BTreeMap<Option<NodeId>, Vec<ObjectRef>>,
-    merged: Vec<ObjectRef>,
+    mapped: Edge,
+    merged: Edge,
 }
 
 impl<J: Job> Merger<'_, J> {
@@ -64,14 +66,14 @@ impl<J: Job> Merger<'_, J> {
     }
 
     fn merge(&mut self, node: Option<NodeId>, blocks: &[ObjectRef]) -> Result<(), ShuffleError> {
-        let set = self.futures.exchange(&edge(self.job, "map", "merge"), blocks, self.plan.partitions, 1)?;
+        let set = self.mapped.of(blocks)?;
         let place = node.map_or(Place::Anywhere, |node| Place::Node { node, soft: true });
-        self.merged.extend(self.job.merge(self.futures, &[set.arg()], &[self.plan.partitions], place)?);
-        Ok(())
+        let merged = self.job.merge(self.futures, &[set.arg()], &[self.plan.partitions], place)?;
+        Ok(self.merged.join_all(&merged)?)
     }
 
-    /// Merges what is left, and gives all merged objects.
-    fn finish(mut self) -> Result<Vec<ObjectRef>, ShuffleError> {
+    /// Merges what is left, and gives the edge of all merged objects.
+    fn finish(mut self) -> Result<Edge, ShuffleError> {
         for (node, blocks) in std::mem::take(&mut self.waiting) {
             if !blocks.is_empty() {
                 self.merge(node, &blocks)?;

@@ -5,8 +5,9 @@
 //! min(D + running tasks, budget), disk bytes D - budget written and read once.
 
 use exobus_actors::futures::Futures;
+use exobus_actors::task::EdgeShape;
 
-use super::{Columns, Maps, Reduces, Shuffled, edge};
+use super::{Columns, Maps, Reduces, Shuffled, name};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -17,13 +18,12 @@ use crate::plan::Plan;
 /// A task cannot be submitted or fails.
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
     let mut running = Maps::new(plan.maps_in_flight);
-    let mut blocks = Vec::with_capacity(maps);
+    let edge = futures.edge(EdgeShape::new(name(job, "map", "reduce"), plan.partitions))?;
     for index in 0..maps {
-        blocks.push(running.submit(futures, job, index).await?);
+        edge.join(&running.submit(futures, job, index).await?)?;
     }
-    let (partitions, edge) = (0..plan.partitions, edge(job, "map", "reduce"));
     let mut reduces = Reduces::new(futures, job, plan);
-    reduces.add(vec![Columns { partitions, edge, blocks, ..Columns::default() }]).await?;
+    reduces.add(vec![Columns::of(0..plan.partitions, edge)]).await?;
     let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

@@ -7,9 +7,9 @@
 //! min(states + 3 D / T, budget).
 
 use exobus_actors::futures::{Futures, ObjectRef};
-use exobus_actors::task::Place;
+use exobus_actors::task::{EdgeShape, JobError, Place};
 
-use super::{Columns, Group, Maps, Reduces, Shuffled, edge, groups};
+use super::{Columns, Group, Maps, Reduces, Shuffled, groups, name};
 use crate::error::ShuffleError;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -42,20 +42,27 @@ pub async fn rounds(
         .flat_map(|Group { parts, place, .. }| parts.map(move |_| place.clone()))
         .collect();
     let mut running = Maps::new(plan.maps_in_flight);
+    let mapped = futures.edge(EdgeShape::new(name(job, "map", "fold"), plan.partitions))?;
+    let folded = futures.edge(EdgeShape::new(name(job, "fold", "fold"), 1))?;
     let mut states: Vec<ObjectRef> = Vec::new();
     // Without maps there are states, too: of nothing.
     for first in (0..maps.max(1)).step_by(round_maps) {
         let mut blocks = Vec::with_capacity(round_maps);
         for index in first..maps.min(first + round_maps) {
-            blocks.push(running.submit(futures, job, index).await?);
+            let block = running.submit(futures, job, index).await?;
+            mapped.join(&block)?;
+            blocks.push(block);
         }
-        let set = futures.exchange(&edge(job, "map", "fold"), &blocks, plan.partitions, 1)?;
+        let set = mapped.of(&blocks)?;
         drop(blocks);
         // A fold needs the state of the round before: waiting for those bounds what is in flight.
         futures.wait_all(&states).await?;
         let mut before = std::mem::take(&mut states).into_iter();
         for (partition, place) in (0..plan.partitions).zip(&places) {
-            let state = before.next().map(|state| futures.exchange(&edge(job, "fold", "fold"), &[state], 1, 1));
+            let state = before.next().map(|state| {
+                folded.join(&state)?;
+                folded.of(&[state])
+            });
             let state = state.transpose()?;
             let mut columns = vec![set.part(partition)];
             columns.extend(state.as_ref().map(|state| state.part(0)));
@@ -64,11 +71,13 @@ pub async fn rounds(
         look(maps.min(first + round_maps), &states).await?;
     }
     let columns = (0..plan.partitions).zip(states).zip(places).map(|((partition, state), place)| {
-        let (partitions, edge) = (partition..partition + 1, edge(job, "fold", "reduce"));
-        Columns { partitions, edge, blocks: vec![state], place, ..Columns::default() }
+        let edge = futures.edge(EdgeShape::new(name(job, "fold", "reduce"), 1))?;
+        edge.join(&state)?;
+        Ok(Columns { place, ..Columns::of(partition..partition + 1, edge) })
     });
+    let columns = columns.collect::<Result<_, JobError>>()?;
     let mut reduces = Reduces::new(futures, job, plan);
-    reduces.add(columns.collect()).await?;
+    reduces.add(columns).await?;
     let outputs = reduces.finish().await?;
     Ok(Shuffled { outputs, mapped: running.finish(futures).await?, kept: Vec::new() })
 }

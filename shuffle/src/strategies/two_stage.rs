@@ -31,7 +31,9 @@ pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) ->
     for first in (0..maps).step_by(round_maps) {
         let mut blocks = Vec::with_capacity(round_maps);
         for index in first..maps.min(first + round_maps) {
-            blocks.push(running.submit(futures, job, index).await?);
+            let block = running.submit(futures, job, index).await?;
+            merges.join(&block)?;
+            blocks.push(block);
         }
         merges.submit(futures, job, plan, blocks).await?;
     }

@@ -201,7 +201,7 @@ fn owner() -> Vec<OwnerMsg> {
     };
     let gpu = Shape::anywhere(Resources::default().with("gpu", 1000), 1);
     let wait = Wait { reason: "needs 1 gpu, cluster has 0".into(), never: Some(Box::new(gpu)) };
-    let consumed = Consumed { arg: 0, read: output() };
+    let consumed = Consumed { arg: 0, read: output(), ..Consumed::default() };
     vec![
         OwnerMsg::Leases { epoch: Epoch(1), leases: Some(vec![lease]), wait: Some(wait) },
         OwnerMsg::Completed {

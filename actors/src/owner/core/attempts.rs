@@ -10,6 +10,9 @@
 
 use std::collections::BTreeSet;
 
+use smallvec::SmallVec;
+
+use super::edge::EdgeEntry;
 use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Effect;
@@ -353,31 +356,39 @@ impl OwnerState {
         }
     }
 
-    /// Takes what an accepted attempt has read into the ledgers of its exchanges, and frees what nobody reads again.
+    /// Checks what an accepted attempt has read, takes it into the ledgers of its edges, and frees what nobody reads again.
     pub(super) fn account(&mut self, task: Index, consumed: &[Consumed]) {
         for position in 0..self.tasks[task].args.len() {
-            let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
-            let (members, counted) = (self.sets[set].members.len(), self.tasks[task].is_counted());
-            let Some(ledger) = self.ledger(set) else { continue };
-            let mut read = Output::default();
-            for part in consumed.iter().filter(|consumed| consumed.arg as usize == position) {
-                read.add(part.read);
-            }
-            if !counted {
-                ledger.consumed(parts, members, read);
-            }
-            if ledger.read_once() && parts != Parts::All {
-                for node in self.spend(set) {
-                    self.define_set(set, node);
-                    let (node, set) = (self.nodes[usize::from(node)].id.clone(), &self.sets[set]);
-                    self.effects.push(Effect::FreeParts { node, set: set.id, version: set.version(), parts });
+            if !self.tasks[task].is_counted() {
+                let of_this = consumed.iter().filter(|consumed| consumed.arg as usize == position).copied();
+                let of_this: SmallVec<[Consumed; 1]> = of_this.collect();
+                if let Err(error) = self.check_read(task, position, &of_this) {
+                    self.effects.push(Effect::Fail(error));
                 }
+                if let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] {
+                    self.count_read(set, parts, &of_this);
+                }
+            }
+            let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };
+            if parts != Parts::All && self.edge_of(set).is_some_and(EdgeEntry::is_read_once) {
+                self.free_parts(set, parts);
             }
         }
     }
 
+    /// What is counted in ledgers of what an attempt has read: all that has to be known of it should the job be taken up again.
+    pub(super) fn counts_in_ledgers(&self, task: TaskId, consumed: &[Consumed]) -> Vec<Consumed> {
+        let Some(task) = self.find_task(task) else { return Vec::new() };
+        let of_edge = |arg: &ArgEntry| match arg.source {
+            EntrySource::Set(set) => self.sets[set].edge().is_some(),
+            EntrySource::Object(_) => false,
+        };
+        let counts = |consumed: &&Consumed| self.tasks[task].args.get(consumed.arg as usize).is_some_and(of_edge);
+        consumed.iter().filter(counts).copied().collect()
+    }
+
     /// Parts of all members of a set are freed, wherever they are; the nodes that hold some.
-    fn spend(&mut self, set: Index) -> BTreeSet<NodeIndex> {
+    pub(super) fn spend(&mut self, set: Index) -> BTreeSet<NodeIndex> {
         let mut holders = BTreeSet::new();
         for member in &self.sets[set].members {
             let object = &mut self.objects[*member];

@@ -4,7 +4,6 @@
 //! is checked at the end of a job is checked when such a task is about to be handed out, and a job that is being committed is not
 //! cancelled: it has ended one way or the other soon. One whose program goes on with other tasks after that is; what it has published stays.
 
-use super::set::{SetLedger, balance};
 use super::tables::{ArgEntry, EntrySource, OwnerState};
 use super::task::{State, Task};
 use crate::arena::Index;
@@ -16,14 +15,15 @@ impl OwnerState {
         self.function(task).commits
     }
 
-    /// Whether a task that is ready may run: one that commits, when the ledgers of all exchanges balance, but for those of its own
+    /// Whether a task that is ready may run: one that commits, when the ledgers of all edges balance, but for those of its own
     /// arguments.
     pub(super) fn may_be_handed_out(&self, task: Index) -> Result<(), JobError> {
         if !self.commits(task) {
             return Ok(());
         }
-        let read = |set: Index| {
-            let of = |arg: &ArgEntry| matches!(arg.source, EntrySource::Set(read) if read == set);
+        let read = |edge: Index| {
+            let of =
+                |arg: &ArgEntry| matches!(arg.source, EntrySource::Set(read) if self.sets[read].edge() == Some(edge));
             self.tasks[task].args.iter().any(of)
         };
         self.close_all_but(read)
@@ -41,24 +41,15 @@ impl OwnerState {
     /// The ledgers and the unread failures at the end of the program.
     ///
     /// # Errors
-    /// An exchange that does not balance, or a failure that nobody was told of.
+    /// An edge that does not balance, or a failure that nobody was told of.
     pub(super) fn close(&self) -> Result<(), JobError> {
         self.close_all_but(|_| false)
     }
 
     fn close_all_but(&self, excepted: impl Fn(Index) -> bool) -> Result<(), JobError> {
-        if let Some(error) = self.unobserved.values().next().or(self.unbalanced.as_ref()) {
+        if let Some(error) = self.unobserved.values().next() {
             return Err(error.clone());
         }
-        let mut shared = Vec::new();
-        for (index, set) in self.sets.iter() {
-            match set.ledger() {
-                SetLedger::Shared(exchange) if excepted(index) => shared.push(exchange.clone()),
-                _ if excepted(index) => {}
-                _ => set.balance()?,
-            }
-        }
-        let of_others = self.shared_ledgers.iter().filter(|(exchange, _)| !shared.contains(exchange));
-        of_others.map(|(_, ledger)| ledger).try_for_each(balance)
+        self.edges.iter().filter(|(edge, _)| !excepted(*edge)).try_for_each(|(_, edge)| edge.balance())
     }
 }

@@ -2,22 +2,22 @@
 
 use super::world_tests::{INCARNATION, SECRET, World, node, offer, output};
 use crate::ids::{RowHash, SetId, TaskId};
-use crate::task::Exchange;
+use crate::task::EdgeShape;
 use crate::task::{Arg, Consumed, Description, FailureKind, JobError, Output, Parts, Source, TaskOptions};
 
-/// A world whose node can commit, and an exchange from one map to one reduce, of which the reduce has read `rows` of 10 rows.
+/// A world whose node can commit, and an edge from one map to one reduce, of which the reduce has read `rows` of 10 rows.
 fn shuffled(rows: u64, shared: bool) -> (World, TaskId) {
     let mut world = World::new(&[("n", 4)]);
     world.owner.offers(&node("n"), INCARNATION, offer(&["f@1", "commit@1"]));
     let map = world.submit("map", &[]);
     let members = [map.output(0)];
     let set = SetId::of(&members);
-    let exchange = Exchange { name: "map -> reduce".into(), parts: 1, readers: 1, keep: shared, shared };
-    world.owner.make_set(set, &members, Some(exchange));
+    let shape = EdgeShape { keep: shared, ..EdgeShape::new("map -> reduce", 1) };
+    world.owner.make_edge_set(set, &members, shape);
     let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
     world.complete_with(map, &[output(100, 10)], &[]);
     let read = Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) };
-    world.complete_with(reduce, &[output(1, 1)], &[Consumed { arg: 0, read }]);
+    world.complete_with(reduce, &[output(1, 1)], &[Consumed { arg: 0, read, ..Consumed::default() }]);
     (world, reduce)
 }
 
@@ -48,7 +48,7 @@ fn a_commit_is_handed_out_when_its_ledger_balances() {
 }
 
 #[test]
-fn a_commit_is_not_handed_out_while_the_ledger_of_an_exchange_does_not_balance() {
+fn a_commit_is_not_handed_out_while_the_ledger_of_an_edge_does_not_balance() {
     for shared in [false, true] {
         let (mut world, reduce) = shuffled(9, shared);
         let commit = commit(&mut world, reduce);

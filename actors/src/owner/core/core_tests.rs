@@ -11,7 +11,7 @@ use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
 use crate::event::{NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall};
-use crate::ids::{Attempt, CopyId, CopyNumber, Epoch, LeaseId, NodeId, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Epoch, LeaseId, NodeId, SetId, TaskId};
 use crate::joblog::{Entry, LogNews, Past, TaskDone};
 use crate::owner::effect::{JobOutcome, OwnerEffect, OwnerTimer};
 use crate::owner::event::{OwnerEvent, ReadError};
@@ -20,7 +20,7 @@ use crate::protocol::owner::{OwnerMsg, Standing, Why};
 use crate::protocol::scheduler::{Lease, NodeInfo, NodeSpec, SchedulerMsg};
 use crate::shell::Reply;
 use crate::task::{
-    Arg, Consumed, Exchange, JobError, LocatedSource, Loss, LostObject, Parts, Resources, Source, TaskFailure,
+    Arg, Consumed, EdgeShape, JobError, LocatedSource, Loss, LostObject, Parts, Resources, Source, TaskFailure,
     TaskFigures, TaskOptions, TaskSpec,
 };
 
@@ -169,8 +169,11 @@ impl Test {
         self.completes(&node("b"), &map);
         let members = vec![map.id.output(0)];
         let set = SetId::of(&members);
-        let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false };
-        self.on(ProgramCall::MakeSet { set, members, exchange: Some(exchange) });
+        let shape = EdgeShape::new("map -> reduce", 2);
+        let edge = EdgeId::from_u128(1);
+        self.on(ProgramCall::OpenEdge { edge, shape });
+        members.iter().for_each(|object| drop(self.on(ProgramCall::JoinEdge { edge, object: *object })));
+        self.on(ProgramCall::MakeSet { set, members, edge: Some(edge) });
         [0, 1].map(|part| {
             let arg = Arg { source: Source::Set(set), parts: Parts::one(part) };
             let (_, effects) = self.submit(&format!("reader {part}"), &[arg]);
@@ -195,7 +198,7 @@ impl Test {
 /// A node says that an attempt has made what it is to make.
 fn completed(at: &NodeId, spec: &TaskSpec) -> OwnerMsg {
     let consumed = spec.args.iter().enumerate();
-    let consumed = consumed.map(|(arg, _)| Consumed { arg: arg as u32, read: output(100, 1) });
+    let consumed = consumed.map(|(arg, _)| Consumed { arg: arg as u32, read: output(100, 1), ..Consumed::default() });
     OwnerMsg::Completed {
         node: at.clone(),
         incarnation: INCARNATION,

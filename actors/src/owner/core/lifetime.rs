@@ -183,9 +183,8 @@ impl OwnerState {
             // It was made again together with another output of its task.
             return self.free_copy(object, node, number);
         }
-        let entry = &mut self.objects[object];
-        entry.forget_bytes();
-        entry.made(output);
+        self.objects[object].forget_bytes();
+        self.was_made(object, output);
         if known.is_none() {
             // New in its stream: readers are told once, however often it is made.
             let readers = self.tasks[task].rare.get().map(|rare| rare.readers.clone());
@@ -195,6 +194,15 @@ impl OwnerState {
             }
         }
         self.exists(object, node, number, false);
+    }
+
+    /// An object was made, and is this.
+    pub(super) fn was_made(&mut self, object: Index, output: Output) {
+        let first = !self.objects[object].was_made();
+        self.objects[object].made(output);
+        if first {
+            self.enter_edges(object);
+        }
     }
 
     /// An attempt is about to make outputs of a task: where another attempt may give another result, nothing that one has made counts any
@@ -219,7 +227,7 @@ impl OwnerState {
                     self.effects.push(Effect::Resolved { tracker, object: id, outcome: Ok(()) })
                 }
                 Waiter::Task(task) => self.one_less_missing(task),
-                Waiter::Set(set) => self.has_a_member_more(set, object),
+                Waiter::Set(set) => self.has_a_member_more(set),
             }
         }
         if !self.objects[object].uses.is_referenced() {
@@ -228,23 +236,10 @@ impl OwnerState {
     }
 
     /// A member that a set lacked is there.
-    fn has_a_member_more(&mut self, set: Index, member: Index) {
+    fn has_a_member_more(&mut self, set: Index) {
         self.set_changed(set);
         let waiters = self.sets[set].lacks_one_less();
-        self.enter(set, member);
         waiters.into_iter().for_each(|task| self.one_less_missing(task));
-    }
-
-    /// The exchange counts a member the first time that it exists.
-    pub(super) fn enter(&mut self, set: Index, index: Index) {
-        let member = &self.objects[index];
-        let (output, accounted) = (member.output(), member.is_accounted());
-        if let Some(ledger) = self.ledger(set)
-            && !accounted
-        {
-            ledger.sealed(output);
-            self.objects[index].account();
-        }
     }
 
     fn one_less_missing(&mut self, task: Index) {
@@ -277,7 +272,12 @@ impl OwnerState {
         } else {
             // Should the last copy come back, nobody needs it.
             object.forget_last();
-            self.drop_if_unused(index);
+            if let Some(task) = object.task {
+                self.end_if_nobody_needs_it(task);
+            }
+            if self.objects.get(index).is_some() {
+                self.drop_if_unused(index);
+            }
         }
     }
 
@@ -338,13 +338,13 @@ impl OwnerState {
             return;
         }
         let Some(set) = self.sets.remove(index) else { return };
-        if let Err(error) = set.balance() {
-            self.unbalanced.get_or_insert(error);
-        }
         self.by_set.remove(&set.id);
-        for member in set.members {
-            self.objects[member].uses.forget();
-            self.drop_if_unused(member);
+        for member in &set.members {
+            self.objects[*member].uses.forget();
+            self.drop_if_unused(*member);
+        }
+        if let Some(edge) = set.edge() {
+            self.edge_lost_set(edge);
         }
     }
 

@@ -19,7 +19,7 @@
 //! handing_out.rs  what can run goes to nodes (placement.rs, offers.rs, reach.rs, retry_placement.rs, run_times.rs,
 //!              stragglers.rs)
 //! replay.rs    making again what was lost          resume.rs    going on where an earlier run ended
-//! commit.rs    tasks whose effects are for good    exchange.rs  ledgers of exchanges
+//! commit.rs    tasks whose effects are for good    edge.rs      what goes through edges, and their ledgers
 //! facts.rs     what the tables say about a wait
 //! ```
 
@@ -32,8 +32,10 @@ mod copy;
 #[cfg(test)]
 mod core_tests;
 mod deferred;
+mod edge;
+#[cfg(test)]
+mod edge_tests;
 mod ending;
-mod exchange;
 mod facts;
 mod figures;
 mod handing_out;
@@ -321,12 +323,13 @@ impl OwnerCore {
     fn message(&mut self, message: OwnerMsg, around: &dyn Surroundings) {
         match message {
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
+                let counts = self.state.counts_in_ledgers(task, &consumed);
                 let made_by = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
                 if let Some(made_by) = made_by {
                     if node != self.place.node {
                         self.state.values(task, attempt, &values);
                     }
-                    self.note(Entry::Done(TaskDone { task, node, outputs, made_by, consumed, values }));
+                    self.note(Entry::Done(TaskDone { task, node, outputs, made_by, consumed: counts, values }));
                 }
             }
             OwnerMsg::Yielded { node, incarnation, task, attempt, index, output } => {

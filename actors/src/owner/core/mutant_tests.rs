@@ -6,7 +6,7 @@ use crate::event::EventKind;
 use crate::ids::{Attempt, Incarnation, SetId, TaskId};
 use crate::joblog::Choice;
 use crate::joblog::{Past, TaskDone};
-use crate::task::Exchange;
+use crate::task::EdgeShape;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Loss, Output, Parts, Place, Resources, Returns, Source, StillRunning,
     TaskFigures, TaskOptions,
@@ -21,11 +21,11 @@ fn part(set: SetId, part: u32) -> Arg {
 }
 
 fn read(rows: u64) -> Consumed {
-    Consumed { arg: 0, read: output(rows * 10, rows) }
+    Consumed { arg: 0, read: output(rows * 10, rows), ..Consumed::default() }
 }
 
-fn exchange() -> Exchange {
-    Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false }
+fn shape() -> EdgeShape {
+    EdgeShape::new("map -> reduce", 2)
 }
 
 fn two_maps(world: &mut World) -> ([TaskId; 2], SetId) {
@@ -33,7 +33,7 @@ fn two_maps(world: &mut World) -> ([TaskId; 2], SetId) {
     maps.iter().for_each(|map| world.complete_with(*map, &[output(100, 10)], &[]));
     let members = maps.map(|map| map.output(0));
     let set = SetId::of(&members);
-    world.owner.make_set(set, &members, Some(exchange()));
+    world.owner.make_edge_set(set, &members, shape());
     (maps, set)
 }
 
@@ -86,7 +86,10 @@ fn what_people_are_told_of_a_task_that_is_done() {
         outside_out_bytes: 1000,
         ..TaskFigures::default()
     };
-    let consumed = [Consumed { arg: 0, read: output(300, 30) }, Consumed { arg: 1, read: output(0, 2) }];
+    let consumed = [
+        Consumed { arg: 0, read: output(300, 30), ..Consumed::default() },
+        Consumed { arg: 1, read: output(0, 2), ..Consumed::default() },
+    ];
     world.owner.completed((&node("a"), INCARNATION), task, Attempt::nth(1), &[output(8, 1)], &consumed, figures);
     let told = world.owner.flush().into_iter().find_map(|effect| match effect {
         Effect::Event { at, kind: EventKind::TaskFinished { task, stage, bytes_in, bytes_out, rows, .. } } => {
@@ -180,7 +183,7 @@ fn parts_are_freed_as_they_are_read_only_where_nobody_reads_them_again() {
         let map = world.submit("map", &[]);
         world.complete_with(map, &[output(100, 10)], &[]);
         let set = SetId::of(&[map.output(0)]);
-        world.owner.make_set(set, &[map.output(0)], Some(Exchange { keep, readers, ..exchange() }));
+        world.owner.make_edge_set(set, &[map.output(0)], EdgeShape { keep, readers, ..shape() });
         let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts }]);
         world.complete_with(reduce, &[output(8, 1)], &[read(6)]);
         assert_eq!(!world.freed_parts.is_empty(), frees, "keep {keep}, {readers} readers, {parts:?}");
@@ -319,7 +322,7 @@ fn a_member_without_bytes_is_not_made_again_with_those_whose_parts_were_read() {
     world.complete_with(maps[1], &[output(0, 0)], &[]);
     let members = maps.map(|map| map.output(0));
     let set = SetId::of(&members);
-    world.owner.make_set(set, &members, Some(exchange()));
+    world.owner.make_edge_set(set, &members, shape());
     let reduce = world.submit_with("reduce", &[part(set, 0)], at("b"));
     world.complete_with(reduce, &[output(8, 1)], &[read(4)]);
     world.crash(&node("b"), false);
@@ -390,7 +393,7 @@ fn a_copy_that_did_not_count_is_not_taken_for_one_that_was_lost() {
 }
 
 #[test]
-fn what_is_found_again_of_an_exchange_is_kept_as_long_as_nobody_had_read_of_it() {
+fn what_is_found_again_of_an_edge_is_kept_as_long_as_nobody_had_read_of_it() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let (maps, set) = two_maps(&mut world);
     let [other, reader] = ["other", "reader"].map(|name| world.submit_with(name, &[], at("b")));
@@ -431,10 +434,10 @@ fn what_may_differ_the_second_time_may_not_where_the_first_was_read() {
         Done,
         Running,
         DoneOfSet,
-        Exchange,
+        OfEdge,
     }
     use Reader::*;
-    for reader in [Nobody, OfAnother, Waits, Done, Running, DoneOfSet, Exchange] {
+    for reader in [Nobody, OfAnother, Waits, Done, Running, DoneOfSet, OfEdge] {
         let mut world = World::new(&[("a", 1), ("b", 3)]);
         for name in ["a", "b"] {
             world.owner.offers(&node(name), INCARNATION, offer(&["f@1", "dice@1"]));
@@ -448,12 +451,12 @@ fn what_may_differ_the_second_time_may_not_where_the_first_was_read() {
         let of_set = Arg { source: Source::Set(set), parts: Parts::All };
         let pending = world.submit_with("pending", &[], at("b"));
         match reader {
-            Exchange => world.owner.make_set(set, &[task.output(0)], Some(exchange())),
+            OfEdge => world.owner.make_edge_set(set, &[task.output(0)], shape()),
             _ => world.owner.make_set(set, &[task.output(0)], None),
         }
         world.complete(task);
         match reader {
-            Nobody | Exchange => {}
+            Nobody | OfEdge => {}
             OfAnother => {
                 world.complete(pending);
                 let other = world.submit_with("other", &[whole(pending)], at("b"));
@@ -475,7 +478,7 @@ fn what_may_differ_the_second_time_may_not_where_the_first_was_read() {
         world.owner.track(task.output(0), 1);
         world.settle();
         world.complete_with(task, &[output(9, 2)], &[]);
-        let fails = matches!(reader, Done | Running | DoneOfSet | Exchange);
+        let fails = matches!(reader, Done | Running | DoneOfSet | OfEdge);
         assert_eq!(matches!(world.failed, Some(JobError::NonDeterministic { .. })), fails, "{reader:?}");
     }
 }

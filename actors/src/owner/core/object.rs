@@ -21,8 +21,8 @@ pub(super) struct Object {
     output: Output,
     /// Which copy of it counts.
     copy: Copy,
-    /// Whether the exchanges it belongs to have counted it.
-    accounted: bool,
+    /// The edge that it has joined; further ones are rare.
+    edge: Option<Index>,
     /// Whether `output` is known: it was made once.
     made: bool,
     rare: Rare<OfObject>,
@@ -37,7 +37,7 @@ impl Object {
             output: Output::default(),
             uses: Uses::new(references),
             copy: Copy::None.wanted(),
-            accounted: false,
+            edge: None,
             made: false,
             rare: Rare::default(),
         }
@@ -51,7 +51,7 @@ impl Object {
             output,
             uses: Uses::new(1),
             copy: Copy::At { node, number, spent: false },
-            accounted: false,
+            edge: None,
             made: true,
             rare: Rare::default(),
         }
@@ -72,14 +72,25 @@ impl Object {
         (self.output, self.made) = (output, true);
     }
 
-    /// Whether the exchanges it belongs to have counted it.
-    pub(super) fn is_accounted(&self) -> bool {
-        self.accounted
+    /// It joins an edge, perhaps again.
+    pub(super) fn joins(&mut self, edge: Index) {
+        match self.edge {
+            None => self.edge = Some(edge),
+            Some(_) => self.rare.change(|rare| rare.more_edges = [&rare.more_edges[..], &[edge]].concat().into()),
+        }
     }
 
-    /// The exchanges it belongs to have counted it.
-    pub(super) fn account(&mut self) {
-        self.accounted = true;
+    /// An edge is no more.
+    pub(super) fn leaves(&mut self, edge: Index) {
+        let mut others = self.edges().filter(|other| *other != edge).collect::<SmallVec<[Index; 2]>>().into_iter();
+        self.edge = others.next();
+        self.rare.change_if_there(|rare| rare.more_edges = others.collect());
+    }
+
+    /// The edges that it has joined.
+    pub(super) fn edges(&self) -> impl Iterator<Item = Index> + '_ {
+        let more = self.rare.get().map_or(&[][..], |rare| &rare.more_edges);
+        self.edge.into_iter().chain(more.iter().copied())
     }
 
     /// Which copy of it counts.

@@ -115,7 +115,12 @@ impl OwnerCore {
                 let tracker = self.program.wait(Waiter::Stat(answer));
                 self.state.track_made(object, tracker);
             }
-            ProgramCall::MakeSet { set, members, exchange } => self.state.make_set(set, &members, exchange),
+            ProgramCall::OpenEdge { edge, shape } => self.state.open_edge(edge, shape),
+            ProgramCall::JoinEdge { edge, object } => self.state.join_edge(edge, object),
+            ProgramCall::Unread { edge, parts } => self.state.unread(edge, parts),
+            ProgramCall::StopEdges(edge) => self.state.stop_edges(edge),
+            ProgramCall::ReleaseEdge(edge) => self.state.release_edge(edge),
+            ProgramCall::MakeSet { set, members, edge } => self.state.make_set(set, &members, edge),
             ProgramCall::ReleaseObject(object) => self.state.release_object(object),
             ProgramCall::ReleaseSet(set) => self.state.release_set(set),
             ProgramCall::ReleaseStream(task) => self.state.release_stream(task),

@@ -64,12 +64,15 @@ pub(super) struct OfObject {
     pub(super) waiters: SmallVec<[Waiter; 1]>,
     /// Its bytes, where they are few and on another node than the Owner's, and the attempt that made them.
     pub(super) bytes: Option<(CopyNumber, Box<[u8]>)>,
+    /// Edges that it has joined beside the first one.
+    pub(super) more_edges: Box<[Index]>,
 }
 
 impl OfObject {
-    /// Bytes on the heap of the list of those who wait.
-    pub(super) fn waiters_bytes(&self) -> usize {
-        if self.waiters.spilled() { self.waiters.capacity() * size_of::<Waiter>() } else { 0 }
+    /// Bytes on the heap of its lists: those who wait, and edges.
+    pub(super) fn list_bytes(&self) -> [usize; 2] {
+        let waiters = if self.waiters.spilled() { self.waiters.capacity() * size_of::<Waiter>() } else { 0 };
+        [waiters, size_of_val(&*self.more_edges)]
     }
 }
 

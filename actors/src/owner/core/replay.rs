@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::edge::EdgeEntry;
 use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
@@ -334,7 +335,7 @@ impl OwnerState {
         })
     }
 
-    /// Tasks that read parts of an exchange once and are to run again find these parts freed, on nodes that are well, and on those that come
+    /// Tasks that read parts of an edge once and are to run again find these parts freed, on nodes that are well, and on those that come
     /// back: the objects that they are of are made again, too.
     fn take_back_what_was_read(&mut self, wanted: &[Index]) {
         let mut members = BTreeSet::new();
@@ -344,7 +345,7 @@ impl OwnerState {
                 let arg = self.tasks[*task].args[position];
                 if let EntrySource::Set(set) = arg.source
                     && arg.parts != Parts::All
-                    && self.ledger(set).is_some_and(|ledger| ledger.read_once())
+                    && self.edge_of(set).is_some_and(EdgeEntry::is_read_once)
                 {
                     members.extend(self.sets[set].members.iter().copied());
                 }
@@ -468,7 +469,7 @@ impl OwnerState {
     }
 
     /// Ends a replay when everything that it was for is back.
-    fn unless_still_wanted(&mut self, task: Index) {
+    pub(super) fn unless_still_wanted(&mut self, task: Index) {
         let entry = &self.tasks[task];
         let (id, outputs, counted) = (entry.id, entry.outputs(), entry.is_counted());
         let replaying = matches!(entry.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
@@ -503,7 +504,7 @@ impl OwnerState {
         }
         let Some(task) = entry.task else { return true };
         let function = self.function(task);
-        if !function.deterministic && !entry.is_accounted() && !self.was_read(object) {
+        if !function.deterministic && entry.edges().next().is_none() && !self.was_read(object) {
             return true;
         }
         let (task, function) = (self.tasks[task].id, function.name.to_string());

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::world_tests::{INCARNATION, JOB, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, CopyNumber, Incarnation, ObjectId, RowHash, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
-use crate::task::Exchange;
+use crate::task::EdgeShape;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, LocatedSource, Loss, Output, Parts, Place, Returns, Source, TaskFigures,
     TaskOptions,
@@ -19,8 +19,8 @@ fn bound(name: &str) -> TaskOptions {
     TaskOptions { place: Place::Node { node: node(name), soft: false }, ..TaskOptions::default() }
 }
 
-fn exchange(readers: u32) -> Exchange {
-    Exchange { name: "map -> reduce".into(), parts: 2, readers, keep: false, shared: false }
+fn shape(readers: u32) -> EdgeShape {
+    EdgeShape { readers, ..EdgeShape::new("map -> reduce", 2) }
 }
 
 fn part(set: SetId, part: u32) -> Arg {
@@ -28,16 +28,20 @@ fn part(set: SetId, part: u32) -> Arg {
 }
 
 fn read(rows: u64) -> Consumed {
-    Consumed { arg: 0, read: Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) } }
+    Consumed {
+        arg: 0,
+        read: Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) },
+        ..Consumed::default()
+    }
 }
 
-/// Two maps, one on each node, and their exchange.
+/// Two maps, one on each node, and their edge.
 fn two_maps(world: &mut World) -> ([TaskId; 2], SetId) {
     let maps = [world.submit_with("map0", &[], at("a")), world.submit_with("map1", &[], at("b"))];
     maps.iter().for_each(|map| world.complete_with(*map, &[output(100, 10)], &[]));
     let members = maps.map(|map| map.output(0));
     let set = SetId::of(&members);
-    world.owner.make_set(set, &members, Some(exchange(1)));
+    world.owner.make_edge_set(set, &members, shape(1));
     (maps, set)
 }
 
@@ -280,10 +284,10 @@ fn what_was_read_in_part_by_who_runs_again_is_not_taken_back_but_made_again() {
     let map = world.submit_with("map", &[], at("a"));
     world.complete(map);
     let set = SetId::of(&[map.output(0)]);
-    let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false };
-    world.owner.make_set(set, &[map.output(0)], Some(exchange));
+    let shape = EdgeShape::new("map -> reduce", 2);
+    world.owner.make_edge_set(set, &[map.output(0)], shape);
     let part = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
-    let read = Consumed { arg: 0, read: output(4, 0) };
+    let read = Consumed { arg: 0, read: output(4, 0), ..Consumed::default() };
     let first = world.submit_with("first", &[part(0)], at("b"));
     world.complete_with(first, &[output(8, 1)], &[read]);
     let freed = world.freed_parts.clone();
@@ -310,7 +314,7 @@ fn a_copy_of_which_a_part_was_freed_is_not_whole_for_having_been_away() {
     let map = world.submit_with("map", &[], at("a"));
     world.complete_with(map, &[output(100, 10)], &[]);
     let set = SetId::of(&[map.output(0)]);
-    world.owner.make_set(set, &[map.output(0)], Some(exchange(1)));
+    world.owner.make_edge_set(set, &[map.output(0)], shape(1));
     let first = world.submit_with("first", &[part(set, 0)], at("b"));
     world.complete_with(first, &[output(8, 1)], &[read(4)]);
     assert_eq!(world.freed_parts, [(node("a"), set, Parts::one(0))]);
@@ -579,11 +583,11 @@ fn a_node_that_was_dead_when_parts_were_freed_learns_where_a_set_is_when_it_is_b
     let (_, dies) = world.attempt_of(maps[1]);
     let members = maps.map(|map| map.output(0));
     let set = SetId::of(&members);
-    world.owner.make_set(set, &members, Some(exchange(1)));
+    world.owner.make_edge_set(set, &members, shape(1));
     world.complete_with(maps[0], &[output(100, 10)], &[]);
     world.complete_with(maps[1], &[output(0, 0)], &[]);
     world.crash(&dies, false);
-    let reads = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows) }];
+    let reads = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows), ..Consumed::default() }];
     let first = world.submit("first", &[part(set, 0)]);
     world.complete_with(first, &[output(1, 1)], &reads(60, 6));
     assert!(world.freed_parts.iter().all(|(node, ..)| *node != dies), "{:?}", world.freed_parts);

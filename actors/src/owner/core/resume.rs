@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::placement::{NodeIndex, NodeView};
 use super::state::Effect;
-use super::tables::{EntrySource, OwnerState};
+use super::tables::OwnerState;
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -142,7 +142,7 @@ impl OwnerState {
         let at = self.node_or_add(&done.node);
         for (index, output) in (0..).zip(&done.outputs) {
             let Some(object) = self.object_of(done.task.output(index)) else { continue };
-            self.objects[object].made(*output);
+            self.was_made(object, *output);
         }
         for (index, bytes) in &done.values {
             let by = done.made_by.get(*index as usize);
@@ -150,7 +150,6 @@ impl OwnerState {
                 self.objects[object].keep_bytes(*by, bytes);
             }
         }
-        self.enter_what_was_read(task);
         self.account(task, &done.consumed);
         self.tasks[task].count();
         self.committed |= self.commits(task);
@@ -162,19 +161,6 @@ impl OwnerState {
         for index in 0..done.outputs.len() as u32 {
             if let Some(object) = self.object_of(done.task.output(index)) {
                 self.find_again(object);
-            }
-        }
-    }
-
-    /// What a task has read was made, though it may be gone: its exchanges count it.
-    fn enter_what_was_read(&mut self, task: Index) {
-        for position in 0..self.tasks[task].args.len() {
-            let EntrySource::Set(set) = self.tasks[task].args[position].source else { continue };
-            for position in 0..self.sets[set].members.len() {
-                let member = self.sets[set].members[position];
-                if self.objects[member].was_made() {
-                    self.enter(set, member);
-                }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, SetId, TaskId};
 use crate::joblog::{Choice, NodeShape};
 use crate::joblog::{Past, TaskDone};
-use crate::task::Exchange;
+use crate::task::EdgeShape;
 use crate::task::{Arg, Consumed, JobError, Parts, Returns, Source, TaskOptions};
 
 fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {
@@ -392,8 +392,8 @@ impl Shuffle {
         let members: Vec<_> =
             (0..self.maps).map(|map| world.submit_with(&format!("map {map}"), &[], patience()).output(0)).collect();
         let keep = self.keep;
-        let exchange = Exchange { name: "map -> reduce".into(), parts: self.parts, readers: 1, keep, shared: keep };
-        world.owner.make_set(self.set(), &members, Some(exchange));
+        let shape = EdgeShape { keep, ..EdgeShape::new("map -> reduce", self.parts) };
+        world.owner.make_edge_set(self.set(), &members, shape);
         for part in 0..self.parts {
             let reduce = world.submit_with(&format!("reduce {part}"), &[self.column(part)], patience());
             world.owner.track(reduce.output(0), u64::from(part));
@@ -412,7 +412,7 @@ impl Shuffle {
             world.complete_attempt(task, attempt, &[made], &[]);
         } else {
             let read = output(10 * u64::from(self.maps), u64::from(self.maps));
-            world.complete_attempt(task, attempt, &[output(8, 1)], &[Consumed { arg: 0, read }]);
+            world.complete_attempt(task, attempt, &[output(8, 1)], &[Consumed { arg: 0, read, ..Consumed::default() }]);
         }
     }
 

@@ -2,14 +2,12 @@
 //! changes that.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::exchange::Ledger;
 use super::placement::NodeIndex;
 use super::uses::Uses;
 use crate::arena::Index;
 use crate::ids::SetId;
-use crate::task::{Exchange, JobError};
+use crate::task::Output;
 
 /// An entry of the table of sets.
 #[derive(Debug)]
@@ -20,7 +18,10 @@ pub(super) struct Set {
     missing: u32,
     /// Whether all missing members have been asked for.
     asked: bool,
-    ledger: SetLedger,
+    /// The edge that its members have joined, where it is of one.
+    edge: Option<Index>,
+    /// What was sealed of all members together, where that was asked since its last version.
+    sealed: Option<Output>,
     /// Which copies of its members are meant, and where they are, as nodes are told: another version whenever that changes.
     version: u32,
     /// Nodes that know this version, or will when they have handled what was sent.
@@ -29,27 +30,17 @@ pub(super) struct Set {
     waiters: Vec<Index>,
 }
 
-/// Where what goes through a set is counted.
-#[derive(Debug)]
-pub(super) enum SetLedger {
-    /// Nowhere: it is no exchange.
-    None,
-    /// In a ledger of its own.
-    Own(Ledger),
-    /// In the one of all sets of this exchange.
-    Shared(Arc<Exchange>),
-}
-
 impl Set {
     /// One that nobody waits for, with one reference.
-    pub(super) fn new(id: SetId, members: Box<[Index]>, ledger: SetLedger, version: u32) -> Self {
+    pub(super) fn new(id: SetId, members: Box<[Index]>, edge: Option<Index>, version: u32) -> Self {
         Self {
             id,
             members,
             uses: Uses::new(1),
             missing: 0,
             asked: true,
-            ledger,
+            edge,
+            sealed: None,
             version,
             defined: BTreeSet::new(),
             waiters: Vec::new(),
@@ -105,7 +96,7 @@ impl Set {
 
     /// That has changed: no node knows this version.
     pub(super) fn changed(&mut self, version: u32) {
-        self.version = version;
+        (self.version, self.sealed) = (version, None);
         self.defined.clear();
     }
 
@@ -119,31 +110,22 @@ impl Set {
         self.defined.remove(&node);
     }
 
-    /// Where what goes through it is counted.
-    pub(super) fn ledger(&self) -> &SetLedger {
-        &self.ledger
+    /// The edge that its members have joined, where it is of one.
+    pub(super) fn edge(&self) -> Option<Index> {
+        self.edge
     }
 
-    /// The same, to count in.
-    pub(super) fn ledger_mut(&mut self) -> &mut SetLedger {
-        &mut self.ledger
-    }
-
-    /// Whether its own ledger balances, where it has one.
-    pub(super) fn balance(&self) -> Result<(), JobError> {
-        match &self.ledger {
-            SetLedger::Own(ledger) => balance(ledger),
-            SetLedger::None | SetLedger::Shared(_) => Ok(()),
-        }
+    /// What was sealed of all members together; `of_member` of one.
+    pub(super) fn sealed(&mut self, of_member: impl Fn(Index) -> Output) -> Output {
+        *self.sealed.get_or_insert_with(|| {
+            let mut sealed = Output::default();
+            self.members.iter().for_each(|member| sealed.add(of_member(*member)));
+            sealed
+        })
     }
 
     /// Bytes on the heap of its lists: members, and who waits.
     pub(super) fn list_bytes(&self) -> [usize; 2] {
         [size_of_val(&*self.members), self.waiters.capacity() * size_of::<Index>()]
     }
-}
-
-/// Whether what went into an exchange is what came out of it.
-pub(super) fn balance(ledger: &Ledger) -> Result<(), JobError> {
-    ledger.close().map_err(|(edge, detail)| JobError::Conservation { edge, detail })
 }

@@ -16,9 +16,8 @@ use super::tables::{ArgEntry, OwnerState, marker};
 use super::task::{State, Task};
 use crate::arena::Index;
 use crate::event::EventKind;
-use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
+use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Incarnation, NodeId, ObjectId, RowHash, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
-use crate::task::Exchange;
 use crate::task::{Description, JobError, Output, Parts, Resources, Returns, TaskSpec};
 
 /// Who waits for an object or a stream: numbered by the program's futures.
@@ -189,7 +188,7 @@ impl OwnerState {
             }
             Some(known) => {
                 self.objects[known].uses.reference();
-                self.objects[known].made(output);
+                self.was_made(known, output);
                 self.exists(known, at, number, false);
             }
             None => drop(self.add_object(Object::put(object, output, (at, number)))),
@@ -257,8 +256,9 @@ impl OwnerState {
         }
     }
 
-    /// The program made a set; it gets one reference, and so does each member. The same list is the same set.
-    pub(super) fn make_set(&mut self, id: SetId, members: &[ObjectId], exchange: Option<Exchange>) {
+    /// The program made a set, of members of an edge or of any objects; it gets one reference, and so does each member. The same list is
+    /// the same set.
+    pub(super) fn make_set(&mut self, id: SetId, members: &[ObjectId], edge: Option<EdgeId>) {
         if let Some(set) = self.by_set.get(&id).copied() {
             // Its last reference may be gone while a task remembers it: then its members are wanted again.
             self.reference_set(set);
@@ -269,15 +269,21 @@ impl OwnerState {
             let error = JobError::program(format!("set member {} was released", members[known.len()]));
             return self.effects.push(Effect::Fail(error));
         }
-        let (ledger, version) = (self.set_ledger(exchange), self.next_version());
-        let set = self.sets.insert(Set::new(id, known.into(), ledger, version));
+        let edge = match edge.map(|edge| self.edge_with(edge, &known)).transpose() {
+            Ok(edge) => edge,
+            Err(error) => return self.effects.push(Effect::Fail(error)),
+        };
+        let version = self.next_version();
+        let set = self.sets.insert(Set::new(id, known.into(), edge, version));
+        if let Some(edge) = edge {
+            self.edge_has_set(edge);
+        }
         self.by_set.insert(id, set);
         for position in 0..members.len() {
             let member = self.sets[set].members[position];
             self.objects[member].uses.reference();
             self.objects[member].uses.remember();
             if self.objects[member].is_here() {
-                self.enter(set, member);
                 continue;
             }
             self.objects[member].add_waiter(Waiter::Set(set));

@@ -3,7 +3,7 @@
 use super::state::{Demand, Tracker};
 use super::world_tests::{INCARNATION, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId};
-use crate::task::Exchange;
+use crate::task::EdgeShape;
 use crate::task::{
     Arg, Consumed, Description, FailureKind, JobError, LocatedSource, Output, Parts, Place, Resources, Returns, Source,
     TaskFigures, TaskOptions,
@@ -288,8 +288,8 @@ fn sets_are_complete_when_all_members_are_and_columns_are_freed_as_they_are_read
     let maps: Vec<_> = (0..3).map(|map| world.submit(&format!("map{map}"), &[])).collect();
     let members: Vec<_> = maps.iter().map(|map| map.output(0)).collect();
     let set = SetId::of(&members);
-    let exchange = Exchange { name: "map -> reduce".into(), parts: 2, readers: 1, keep: false, shared: false };
-    world.owner.make_set(set, &members, Some(exchange));
+    let shape = EdgeShape::new("map -> reduce", 2);
+    world.owner.make_edge_set(set, &members, shape);
     let column = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
     let reduces: Vec<_> = (0..2).map(|part| world.submit(&format!("reduce{part}"), &[column(part)])).collect();
     world.owner.release_set(set);
@@ -299,7 +299,11 @@ fn sets_are_complete_when_all_members_are_and_columns_are_freed_as_they_are_read
         world.complete_with(*map, &[output(100, 10)], &[]);
     }
     assert!(world.runs(reduces[0]) && world.runs(reduces[1]));
-    let read = |rows| Consumed { arg: 0, read: Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) } };
+    let read = |rows| Consumed {
+        arg: 0,
+        read: Output { bytes: rows * 10, rows, row_hash: RowHash(u128::from(rows)) },
+        ..Consumed::default()
+    };
     world.complete_with(reduces[0], &[output(1, 1)], &[read(12)]);
     assert_eq!(world.freed_parts, [(node("n"), set, Parts::one(0))]);
     assert!(world.freed.is_empty());
@@ -339,19 +343,15 @@ fn a_set_that_is_made_again_holds_its_members_again() {
 }
 
 #[test]
-fn rows_that_get_lost_in_an_exchange_fail_the_job() {
+fn rows_that_get_lost_on_an_edge_fail_the_job() {
     let mut world = World::new(&[("n", 4)]);
     let map = world.submit("map", &[]);
     let members = [map.output(0)];
     let set = SetId::of(&members);
-    world.owner.make_set(
-        set,
-        &members,
-        Some(Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false, shared: false }),
-    );
+    world.owner.make_edge_set(set, &members, EdgeShape::new("edge", 1));
     let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
     world.complete_with(map, &[output(100, 10)], &[]);
-    let short = Consumed { arg: 0, read: Output { bytes: 90, rows: 9, row_hash: RowHash(9) } };
+    let short = Consumed { arg: 0, read: Output { bytes: 90, rows: 9, row_hash: RowHash(9) }, ..Consumed::default() };
     world.complete_with(reduce, &[output(1, 1)], &[short]);
     match world.owner.close() {
         Err(JobError::Conservation { edge, detail }) => {

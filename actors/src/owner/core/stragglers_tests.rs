@@ -2,7 +2,7 @@
 
 use super::world_tests::{INCARNATION, SECRET, World, node, offer, output, whole};
 use crate::ids::{Attempt, Incarnation, NodeId, SetId, TaskId};
-use crate::task::Exchange;
+use crate::task::EdgeShape;
 use crate::task::{
     Arg, Consumed, FailureKind, JobError, Output, Parts, Place, Resources, Returns, Source, StillRunning, TaskOptions,
 };
@@ -234,12 +234,12 @@ fn attempts_that_disagree_end_the_job() {
 fn what_both_have_read_is_counted_once() {
     let (mut world, map) = two_nodes();
     let set = SetId::of(&[map.output(0)]);
-    let exchange = Exchange { name: "edge".into(), parts: 1, readers: 1, keep: false, shared: false };
-    world.owner.make_set(set, &[map.output(0)], Some(exchange));
+    let shape = EdgeShape::new("edge", 1);
+    world.owner.make_edge_set(set, &[map.output(0)], shape);
     world.complete_with(map, &[output(100, 10)], &[]);
     let reduce = world.submit("reduce", &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
     runs_for(&mut world, reduce, 10 * SECOND);
-    let read = [Consumed { arg: 0, read: Output { ..output(100, 10) } }];
+    let read = [Consumed { arg: 0, read: Output { ..output(100, 10) }, ..Consumed::default() }];
     for attempt in [COPY, FIRST] {
         world.complete_attempt(reduce, attempt, &[output(1, 1)], &read);
     }
@@ -524,11 +524,11 @@ fn what_an_overdue_task_would_have_read_others_read_and_its_ledger_balances() {
     for late in [false, true] {
         let (mut world, map) = world_with(&[("a", 2)], 5, SECOND, TaskOptions::default());
         let set = SetId::of(&[map.output(0)]);
-        let exchange = Exchange { name: "map -> merge".into(), parts: 2, readers: 1, keep: true, shared: true };
-        world.owner.make_set(set, &[map.output(0)], Some(exchange));
+        let shape = EdgeShape { keep: true, ..EdgeShape::new("map -> merge", 2) };
+        world.owner.make_edge_set(set, &[map.output(0)], shape);
         world.complete_with(map, &[output(100, 10)], &[]);
         let column = |part| Arg { source: Source::Set(set), parts: Parts::one(part) };
-        let read = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows) }];
+        let read = |bytes, rows| [Consumed { arg: 0, read: output(bytes, rows), ..Consumed::default() }];
         let [done, overdue] = [0, 1].map(|part| world.submit(&format!("merge {part}"), &[column(part)]));
         world.complete_with(done, &[output(60, 6)], &read(60, 6));
         may_give_up(&mut world, &[overdue]);

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet, HashTable};
 
-use super::exchange::Ledger;
+use super::edge::EdgeEntry;
 use super::object::Object;
 use super::placement::{FunctionIndex, Key, NodeIndex, NodeView, ReadyQueues, Shape};
 use super::rare::OfObject;
 use super::reach::UnreachablePairs;
 use super::resume::Resumed;
 use super::run_times::RunTimes;
-use super::set::{Set, SetLedger};
+use super::set::Set;
 use super::state::Effect;
 use super::task::Task;
 use crate::arena::{Arena, Index};
-use crate::ids::{CopyId, CopyNumber, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyId, CopyNumber, EdgeId, Incarnation, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
-use crate::task::Exchange;
 use crate::task::{Description, JobError, Parts, Place, Resources, Returns, StillRunning, TaskOptions};
 
 /// An argument with its source resolved to a table index.
@@ -175,8 +174,8 @@ pub(crate) struct OwnerState {
     pub(super) by_object: HashTable<Index>,
     pub(super) by_set: BTreeMap<SetId, Index>,
     set_versions: u32,
-    /// Ledgers that several sets share.
-    pub(super) shared_ledgers: BTreeMap<Arc<Exchange>, Ledger>,
+    pub(super) edges: Arena<EdgeEntry>,
+    pub(super) by_edge: BTreeMap<EdgeId, Index>,
     pub(super) ended: Ended,
     pub(super) numbering: Numbering,
     /// What earlier runs have left.
@@ -196,8 +195,6 @@ pub(crate) struct OwnerState {
     pub(super) ready: ReadyQueues,
     pub(super) demanded: BTreeMap<Key, u64>,
     pub(super) counts: Counts,
-    /// An exchange that did not balance when it was released; told when the program ends well.
-    pub(super) unbalanced: Option<JobError>,
     pub(super) effects: Vec<Effect>,
 }
 
@@ -211,7 +208,8 @@ impl OwnerState {
             by_object: HashTable::new(),
             by_set: BTreeMap::new(),
             set_versions: 0,
-            shared_ledgers: BTreeMap::new(),
+            edges: Arena::default(),
+            by_edge: BTreeMap::new(),
             ended: Ended::default(),
             numbering: Numbering { run: 0, most: CopyNumber::PER_RUN },
             resumed: Resumed::default(),
@@ -226,7 +224,6 @@ impl OwnerState {
             ready: ReadyQueues::default(),
             demanded: BTreeMap::new(),
             counts: Counts::default(),
-            unbalanced: None,
             effects: Vec::new(),
         }
     }
@@ -302,29 +299,6 @@ impl OwnerState {
         outputs.filter(move |output| self.objects[*output].maker().is_some_and(|maker| Some(maker) != attempt))
     }
 
-    /// The ledger of a set, where it is an exchange.
-    pub(super) fn ledger(&mut self, set: Index) -> Option<&mut Ledger> {
-        match self.sets[set].ledger_mut() {
-            SetLedger::None => None,
-            SetLedger::Own(ledger) => Some(ledger),
-            SetLedger::Shared(exchange) => self.shared_ledgers.get_mut(exchange),
-        }
-    }
-
-    /// Where what goes through a new set is counted.
-    pub(super) fn set_ledger(&mut self, exchange: Option<Exchange>) -> SetLedger {
-        match exchange {
-            None => SetLedger::None,
-            Some(exchange) if exchange.shared => {
-                let ledger = Ledger::new(exchange.clone());
-                let exchange = Arc::new(exchange);
-                self.shared_ledgers.entry(exchange.clone()).or_insert(ledger);
-                SetLedger::Shared(exchange)
-            }
-            Some(exchange) => SetLedger::Own(Ledger::new(exchange)),
-        }
-    }
-
     /// Bytes of the entries alone, which are quickly counted.
     pub(super) fn entries_bytes(&self) -> u64 {
         (self.tasks.bytes() + self.objects.bytes() + self.sets.bytes()) as u64
@@ -343,14 +317,16 @@ impl OwnerState {
         let members: usize = self.sets.iter().map(|(_, set)| of_set(set)).sum();
         let of_object = |object: &Object| {
             let more = |rare: &OfObject| {
-                heap(rare.bytes.as_ref().map_or(0, |(_, bytes)| bytes.len())) + heap(rare.waiters_bytes())
+                let lists: usize = rare.list_bytes().into_iter().map(heap).sum();
+                heap(rare.bytes.as_ref().map_or(0, |(_, bytes)| bytes.len())) + lists
             };
             heap(object.rare().bytes()) + object.rare().get().map_or(0, more)
         };
         let rare: usize = self.objects.iter().map(|(_, object)| of_object(object)).sum();
         let ids = self.ended.done.capacity() * (size_of::<TaskId>() + 1) + self.by_object.capacity() * 5;
-        let tables = self.tasks.bytes() + self.objects.bytes() + self.sets.bytes();
-        (tables + behind + members + rare + ids) as u64
+        let tables = self.tasks.bytes() + self.objects.bytes() + self.sets.bytes() + self.edges.bytes();
+        let edges: usize = self.edges.iter().flat_map(|(_, edge)| edge.bytes()).map(heap).sum();
+        (tables + behind + members + edges + rare + ids) as u64
     }
 
     pub(super) fn key(&self, task: Index) -> Key {

@@ -10,13 +10,13 @@ use super::state::{Demand, Effect, Tracker};
 use super::tables::OwnerState;
 use crate::event::EventKind;
 use crate::ids::{
-    Attempt, CopyId, CopyNumber, Incarnation, JobId, JobSecret, NodeId, ObjectId, RowHash, SetId, TaskId,
+    Attempt, CopyId, CopyNumber, EdgeId, Incarnation, JobId, JobSecret, NodeId, ObjectId, RowHash, SetId, TaskId,
 };
 use crate::joblog::TaskDone;
 use crate::protocol::copies::Whereabouts;
 use crate::task::{
-    Arg, Consumed, Description, FailureKind, JobError, LocatedSource, Loss, LostObject, Output, Parts, Resources,
-    Source, TaskFailure, TaskFigures, TaskOptions, TaskSpec,
+    Arg, Consumed, Description, EdgeShape, FailureKind, JobError, LocatedSource, Loss, LostObject, Output, Parts,
+    Resources, Source, TaskFailure, TaskFigures, TaskOptions, TaskSpec,
 };
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
@@ -65,6 +65,23 @@ pub(super) struct World {
     pub(super) demand: Vec<Demand>,
     /// Tasks as they completed for the first time.
     pub(super) log: Vec<TaskDone>,
+}
+
+impl OwnerState {
+    /// A set of these objects, which join an edge of this shape; where parts are kept, one that is declared so for all such sets.
+    pub(super) fn make_edge_set(&mut self, set: SetId, members: &[ObjectId], shape: EdgeShape) {
+        let ordinal = if shape.keep { 0 } else { set.as_u128() as u64 };
+        let edge = EdgeId::of(shape.name.as_bytes(), ordinal);
+        self.open_edge(edge, shape);
+        for member in members {
+            let object = self.object_of(*member).expect("members are there");
+            if self.objects[object].edges().next().is_none() {
+                self.join_edge(edge, *member);
+            }
+        }
+        self.make_set(set, members, Some(edge));
+        self.release_edge(edge);
+    }
 }
 
 impl World {

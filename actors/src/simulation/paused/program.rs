@@ -9,7 +9,7 @@ use crate::futures::{Fold, Futures, ObjectRef, Pushes, Window};
 use crate::ids::RowHash;
 use crate::registry::{TaskContext, TaskError};
 use crate::simulation::dice::Dice;
-use crate::task::{Arg, JobError, Place, TaskOptions};
+use crate::task::{Arg, EdgeShape, JobError, Place, TaskOptions};
 use crate::{program, task};
 
 /// The program, as a client submits it.
@@ -119,10 +119,8 @@ impl Shuffle {
                 window.track(futures, blocks.last().expect("one was pushed"))?;
             }
         }
-        let set = match self.keep {
-            true => futures.exchange_kept("map -> reduce", &blocks, self.parts, 1)?,
-            false => futures.exchange("map -> reduce", &blocks, self.parts, 1)?,
-        };
+        let shape = EdgeShape { keep: self.keep, ..EdgeShape::new("map -> reduce", self.parts) };
+        let set = futures.closed_edge(shape, &blocks)?;
         if self.keep {
             kept.append(&mut blocks);
         }
@@ -130,28 +128,29 @@ impl Shuffle {
     }
 
     async fn rounds(&self, futures: &Futures) -> Result<Vec<ObjectRef>, JobError> {
-        let (mut pending, mut next, mut round) = (Vec::new(), 0, 0);
+        let edge = futures.edge(EdgeShape::new("map -> merge", self.parts))?;
+        let (mut pending, mut next) = (Vec::new(), 0);
         let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); self.parts as usize];
         while next < self.maps || !pending.is_empty() {
             while next < self.maps && pending.len() < self.window {
                 pending.push(self.map(futures, next)?);
+                edge.join(&pending[pending.len() - 1])?;
                 next += 1;
             }
             let wanted = pending.len().min(1 + self.window / 2);
             let (ready, rest) = futures.wait(&pending, wanted, None).await?;
             pending = rest;
-            let set = futures.exchange(&format!("round {round}"), &ready, self.parts, 1)?;
+            let set = edge.of(&ready)?;
             for (part, merged) in (0..).zip(&mut merged) {
                 merged.push(futures.submit_with(join, &(), &[set.part(part)], options(Place::NearArgs))?);
             }
-            round += 1;
         }
         self.over_merged(futures, merged)
     }
 
     fn over_merged(&self, futures: &Futures, merged: Vec<Vec<ObjectRef>>) -> Result<Vec<ObjectRef>, JobError> {
         let over = |(part, merges): (usize, Vec<ObjectRef>)| {
-            let set = futures.exchange(&format!("merges of {part}"), &merges, 1, 1)?;
+            let set = futures.closed_edge(EdgeShape::new(format!("merges of {part}"), 1), &merges)?;
             self.reduce(futures, &[set.part(0)])
         };
         merged.into_iter().enumerate().map(over).collect()
@@ -167,6 +166,7 @@ impl Shuffle {
         let mut pushes = Pushes::open(futures, &lanes, 1 + self.window / 2)?;
         let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); self.parts as usize];
         let mut window = Window::new(self.window);
+        let edge = futures.edge(EdgeShape { keep: true, ..EdgeShape::new("map -> merge", self.parts) })?;
         for map in 0..=self.maps {
             let last = map == self.maps;
             let mut came = Vec::new();
@@ -178,10 +178,11 @@ impl Shuffle {
             }
             for block in came {
                 pushes.push(futures, &block)?;
+                edge.join(&block)?;
                 kept.push(block);
             }
             for Fold { lane, blocks } in if last { pushes.rest() } else { pushes.due(futures)? } {
-                let set = futures.exchange_kept("map -> merge", &blocks, self.parts, 1)?;
+                let set = edge.of(&blocks)?;
                 let merge = futures.submit_with(join, &(), &[set.part(lane as u32)], options(place(lane as u32)))?;
                 merged[lane].push(merge);
             }

@@ -177,7 +177,7 @@ impl World {
                     value = returned(&outputs);
                     let read = |(arg, pieces): (usize, &Vec<(ObjectId, Made)>)| {
                         let parts: Made = pieces.iter().flat_map(|(_, parts)| parts.iter().copied()).collect();
-                        Consumed { arg: arg as u32, read: sum(&parts) }
+                        Consumed { arg: arg as u32, read: sum(&parts), ..Consumed::default() }
                     };
                     let consumed = running.work.reads.iter().enumerate().map(read).collect();
                     Ok((outputs.iter().map(|made| sum(made)).collect(), consumed))

@@ -7,7 +7,7 @@
 //!    or, where a partition is far larger than others, *draw* keys of it, *split* it at those and *reduce* the ranges;
 //! 5. *commit*: when all rows are accounted for, give all files their final names.
 //!
-//! Conservation (law 1) is checked twice: for the exchange between maps and reduces by the Owner, and from bytes read to
+//! Conservation (law 1) is checked twice: for the edges between maps and reduces by the Owner, and from bytes read to
 //! bytes written by the program. A job that fails leaves nothing under the final names.
 
 mod program;
