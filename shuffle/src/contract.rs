@@ -6,7 +6,6 @@
 //! makes a test of each clause for each strategy; the argument is an async function that gives a [`World`].
 
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -591,13 +590,12 @@ pub async fn a_stop_at_any_moment_balances_and_frees_everything(world: World, st
         let program = async move |futures: Futures| -> Result<u64, JobError> {
             let (maps, plan) = (case.rows.len(), Plan { range_max_bytes: 20_000, ..case.plan });
             let job = Counted { enough, ..Counted::new(case) };
-            let run = strategy.run(&futures, &job, maps, &plan);
-            // Dropped here: its edges, and the references that it had.
-            let ended = future::select(pin!(run), pin!(job.seen_enough.notified())).await;
-            if let future::Either::Left((Err(error), _)) = ended {
-                return Err(error.into());
+            let run = Box::pin(strategy.run(&futures, &job, maps, &plan));
+            match future::select(run, Box::pin(job.seen_enough.notified())).await {
+                future::Either::Left((ended, _)) => drop(ended?),
+                // Its edges, and the references that it had.
+                future::Either::Right(((), run)) => drop(run),
             }
-            drop(ended);
             futures.stop_edges()?;
             let mut objects = 0;
             for _ in 0..500 {
