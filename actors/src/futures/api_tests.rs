@@ -8,6 +8,7 @@ use std::task::Poll;
 use exobus_store::{RealDisk, StoreOptions, SystemClock};
 use tokio::sync::mpsc;
 
+use super::super::arrivals::Arrivals;
 use super::super::pushes::{Fold, Pushes};
 use super::super::window::Window;
 use super::*;
@@ -269,4 +270,52 @@ async fn what_may_be_given_up_can_fail_all_the_same() {
     let (came, _) = learns(&futures, &mut told, Err(error.clone())).await;
     assert_eq!(came, Err(error));
     assert_eq!(futures.choices(), []);
+}
+
+/// What says what the streams of a program announce.
+type Announcer = Teller<Result<Option<ObjectId>, JobError>>;
+
+/// Two streams, as one.
+fn two_streams(futures: &Futures) -> ([(TaskId, Announcer); 2], Arrivals) {
+    let streams = [1, 2].map(|task| TaskId::from_u128(task << 64)).map(|task| {
+        let (announcer, told) = queue::queue(|_| true);
+        ((task, announcer), ObjectStream::adopt(&futures.0.owner, task, told))
+    });
+    let [first, second] = streams;
+    ([first.0, second.0], Arrivals::of(vec![first.1, second.1]))
+}
+
+#[tokio::test]
+async fn in_which_order_streams_announce_is_learned_and_is_the_same_when_the_program_is_run_again() {
+    let world = World::new();
+    let futures = world.futures(Choices::default(), 7);
+    let ([first, second], mut arrivals) = two_streams(&futures);
+    let mut expected = Vec::new();
+    for ((task, announcer), index) in [(&second, 0), (&first, 0), (&second, 1)] {
+        assert!(announcer.send(Ok(Some(task.output(index)))));
+        expected.push(task.output(index));
+        let came = arrivals.next(&futures).await.unwrap();
+        assert_eq!(came.map(|object| object.id()), expected.last().copied());
+    }
+    [&first, &second].iter().for_each(|(_, announcer)| drop(announcer.send(Ok(None))));
+    assert!(arrivals.next(&futures).await.unwrap().is_none());
+
+    // This time all are there at once.
+    let again = world.futures(Choices::replaying(futures.choices()), 8);
+    let ([first, second], mut arrivals) = two_streams(&again);
+    for ((task, announcer), count) in [(&first, 1), (&second, 2)] {
+        (0..count).for_each(|index| drop(announcer.send(Ok(Some(task.output(index))))));
+        announcer.send(Ok(None));
+    }
+    let mut came = Vec::new();
+    while let Some(object) = arrivals.next(&again).await.unwrap() {
+        came.push(object.id());
+    }
+    assert_eq!(came, expected);
+    assert_eq!(again.choices(), futures.choices());
+
+    let other = world.futures(Choices::replaying(vec![Choice::Ready(vec![object(9)])]), 7);
+    let (_announcers, mut arrivals) = two_streams(&other);
+    let error = arrivals.next(&other).await.unwrap_err();
+    assert!(error.to_string().contains("not deterministic"), "{error}");
 }
