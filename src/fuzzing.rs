@@ -138,11 +138,11 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
         "codec" => protocols::encoded(None).map_err(io::Error::other)?,
         "answers" => samples("owner")?.into_iter().chain(samples("scheduler")?).collect(),
         "post_item" => {
-            let about = [&[1_u8][..], &[7; 32]].concat();
+            let about = [&[1_u8][..], &[7; 36]].concat();
             let message = |tag, sample: Vec<u8>| [&[tag, 0][..], &sample].concat();
             let about = |tag, sample: Vec<u8>| [&[tag][..], &about, &sample].concat();
             let reply = [&[2_u8, 2][..], &1_u64.to_be_bytes(), &[1, 0xc0]].concat();
-            let rejected = [&[0_u8, 3][..], &[7; 32], b"why"].concat();
+            let rejected = [&[0_u8, 3][..], &[7; 36], b"why"].concat();
             let owner = samples("owner")?.into_iter().map(|sample| message(0, sample));
             owner.chain(samples("node")?.into_iter().map(|sample| about(1, sample))).chain([reply, rejected]).collect()
         }

@@ -66,7 +66,7 @@ fn owner_messages(
         OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
         OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(TaskFigures::default()) },
         OwnerMsg::Recalled { node: node(), incarnation, task, attempt },
-        OwnerMsg::Rejected { node: node(), task, reason: "node: depth 33, at most 32".into() },
+        OwnerMsg::Rejected { node: node(), task, attempt, reason: "node: depth 33, at most 32".into() },
         OwnerMsg::TakenOver { run: 1 },
         OwnerMsg::Inventory {
             node: node(),

@@ -109,7 +109,7 @@ fn an_incarnation_that_was_declared_dead_says_nothing_more() {
     assert_eq!(
         state.health(&NodeId::new("b")),
         Some(Health::Alive),
-        "what came with that word is known to the next life"
+        "what came with that word is known to the next incarnation"
     );
     for event in [MembershipEvent::Tick, MembershipEvent::Speak, MembershipEvent::Leave] {
         assert_eq!(on(&mut core, 1000, [event]), [""; 0]);

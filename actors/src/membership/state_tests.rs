@@ -534,12 +534,12 @@ fn a_fence_lifts_after_the_echoes_of_two_beats_that_were_sent_since_and_come_in_
 #[test]
 fn an_incarnation_is_over_when_it_is_dead_or_followed_by_another_and_not_after_a_goodbye() {
     let mut world = Alone::new();
-    let over = |world: &Alone, name: &str, life| world.state.is_over(&node(name), Incarnation(life));
+    let over = |world: &Alone, name: &str, number| world.state.is_over(&node(name), Incarnation(number));
     world.beats("n1", 2, 1, 0, 1000);
-    assert_eq!([1, 2, 3].map(|life| over(&world, "n1", life)), [true, false, false]);
+    assert_eq!([1, 2, 3].map(|number| over(&world, "n1", number)), [true, false, false]);
     assert!(!over(&world, "nobody", 1));
     world.run(ms(6000));
-    assert_eq!([1, 2, 3].map(|life| over(&world, "n1", life)), [true, true, false]);
+    assert_eq!([1, 2, 3].map(|number| over(&world, "n1", number)), [true, true, false]);
     world.on(ms(6000), MembershipEvent::Beat(beat("n2", 1, 1)));
     world.on(ms(6100), MembershipEvent::Beat(Beat { stopping: true, ..beat("n2", 1, 2) }));
     assert!(!over(&world, "n2", 1), "what it said before may still come");

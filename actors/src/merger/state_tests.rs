@@ -1,4 +1,4 @@
-//! The table of a Merger without a runtime, with a node that does what it is told and keeps its own books.
+//! The table of a Merger without a runtime, with a node that does what it is told and keeps its own ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -507,8 +507,8 @@ impl World {
             Step::Take { job: of, object, piece } => drop(self.take(job(of), object, PIECES[piece])),
             Step::End { job: of } => {
                 self.state.end(job(of));
-                for books in [&mut self.pushed, &mut self.folded] {
-                    books.retain(|(this, _), _| *this != job(of));
+                for ledger in [&mut self.pushed, &mut self.folded] {
+                    ledger.retain(|(this, _), _| *this != job(of));
                 }
                 self.settle();
                 assert!(self.copies.keys().all(|key| key.0 != job(of)), "all copies of it have gone");

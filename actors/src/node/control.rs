@@ -432,7 +432,7 @@ impl Running {
         if let Some(joined) = &self.cluster
             && let Err(error) = joined.endpoint.drain(INCARNATION_DRAIN_DEADLINE).await
         {
-            info!(%error, "not everything was said before the end of this life");
+            info!(%error, "not everything was said before the end of this incarnation");
         }
         if let Some(jobs) = self.jobs {
             jobs.stop();

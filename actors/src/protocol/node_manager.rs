@@ -139,9 +139,9 @@ pub enum NodeMsg {
 impl Wire for NodeMsg {
     const PROTOCOL: &'static str = "node";
 
-    fn about(&self) -> Option<(JobId, TaskId)> {
+    fn about(&self) -> Option<(JobId, TaskId, Attempt)> {
         match self {
-            Self::Run { spec, .. } => Some((spec.job, spec.id)),
+            Self::Run { spec, .. } => Some((spec.job, spec.id, spec.attempt)),
             _ => None,
         }
     }

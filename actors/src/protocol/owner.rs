@@ -106,12 +106,14 @@ pub enum OwnerMsg {
         /// Which try.
         attempt: Attempt,
     },
-    /// A node could not decode what it was told about this task.
+    /// A node could not decode what it was told about this attempt.
     Rejected {
         /// The node.
         node: NodeId,
         /// The task.
         task: TaskId,
+        /// Which try.
+        attempt: Attempt,
         /// Why.
         reason: String,
     },
@@ -193,8 +195,8 @@ impl Wire for OwnerMsg {
         }
     }
 
-    fn rejected(task: TaskId, node: NodeId, reason: String) -> Option<Self> {
-        Some(Self::Rejected { node, task, reason })
+    fn rejected(task: TaskId, attempt: Attempt, node: NodeId, reason: String) -> Option<Self> {
+        Some(Self::Rejected { node, task, attempt, reason })
     }
 }
 

@@ -1,11 +1,13 @@
 //! The Scheduler's shell: messages in, leases out. Every candidate has one; the one that is elected acts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::core::{SchedulerCore, SchedulerEffect};
-use super::event::SchedulerEvent;
+use super::event::{SchedulerEvent, UnfinishedJob};
 use super::state::SchedulerOptions;
 use crate::ids::{JobId, NodeId};
 use crate::joblog::{LogError, LogsLink};
@@ -27,7 +29,7 @@ impl Scheduler {
         Self { post, logs, core: SchedulerCore::new(options) }
     }
 
-    fn look_for_unfinished(&self, scope: &mut Scope<'_, Self>) {
+    fn look_for_unfinished(&self, deadline: Duration, scope: &mut Scope<'_, Self>) {
         let logs = self.logs.clone();
         scope.later(async move {
             let unfinished = async {
@@ -36,11 +38,7 @@ impl Scheduler {
                     None => Ok(Vec::new()),
                 }
             };
-            let jobs = unfinished.await.inspect_err(|error: &LogError| {
-                warn!(%error, "jobs that are not over cannot be listed now");
-            });
-            let wanted = |spec: JobSpec| (spec.job, spec.tenant, vec![Arc::from(spec.program)]);
-            Some(SchedulerEvent::Unfinished(jobs.ok().map(|jobs| jobs.into_iter().map(wanted).collect())))
+            Some(SchedulerEvent::Unfinished(listed_by(deadline, unfinished).await))
         });
     }
 
@@ -64,7 +62,26 @@ impl Scheduler {
             SchedulerEffect::AnswerNodes(reply, nodes) => self.post.answer(reply, nodes),
             SchedulerEffect::AnswerJobs(reply, jobs) => self.post.answer(reply, jobs),
             SchedulerEffect::After(delay, event) => scope.after(delay, event),
-            SchedulerEffect::LookForUnfinished => self.look_for_unfinished(scope),
+            SchedulerEffect::LookForUnfinished { deadline } => self.look_for_unfinished(deadline, scope),
+        }
+    }
+}
+
+/// The jobs that are not over; `None`: the logs could not say, or did not by the deadline.
+async fn listed_by(
+    deadline: Duration,
+    unfinished: impl Future<Output = Result<Vec<JobSpec>, LogError>>,
+) -> Option<Vec<UnfinishedJob>> {
+    let wanted = |spec: JobSpec| (spec.job, spec.tenant, vec![Arc::from(spec.program)]);
+    match timeout(deadline, unfinished).await {
+        Ok(Ok(jobs)) => Some(jobs.into_iter().map(wanted).collect()),
+        Ok(Err(error)) => {
+            warn!(%error, "jobs that are not over cannot be listed now");
+            None
+        }
+        Err(_) => {
+            warn!(?deadline, "the logs do not say in time which jobs are not over");
+            None
         }
     }
 }
@@ -91,8 +108,6 @@ impl Actor for Scheduler {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use exobus_store::Clock;
     use tokio::task::LocalSet;
     use tokio::time::{Instant, sleep};
@@ -162,5 +177,11 @@ mod tests {
         };
         LocalSet::new().run_until(test(false, |options| options.gather)).await;
         LocalSet::new().run_until(test(true, |options| options.settle)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logs_that_do_not_say_by_the_deadline_which_jobs_are_not_over_are_not_waited_for() {
+        assert_eq!(listed_by(DEADLINE, std::future::pending()).await, None);
+        assert_eq!(listed_by(DEADLINE, async { Ok(Vec::new()) }).await, Some(Vec::new()));
     }
 }

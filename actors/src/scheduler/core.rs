@@ -22,6 +22,8 @@ const TICK_MIN: Duration = Duration::from_millis(20);
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 /// How often that is looked from then on, besides when a host dies.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// How long the logs may take to answer: enough to go through some ten thousand jobs of a server that answers each call.
+const LOOK_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What a Scheduler wants done.
 #[derive(Debug)]
@@ -40,8 +42,8 @@ pub(crate) enum SchedulerEffect {
     AnswerJobs(Reply<Vec<JobInfo>>, Vec<JobInfo>),
     /// Say this to it later.
     After(Duration, SchedulerEvent),
-    /// Look in the logs which jobs are not over. What came of that, a lost answer, too, is [`SchedulerEvent::Unfinished`].
-    LookForUnfinished,
+    /// Look in the logs which jobs are not over. What came of that, no answer by the deadline, too, is [`SchedulerEvent::Unfinished`].
+    LookForUnfinished { deadline: Duration },
 }
 
 /// The pure core of the actor.
@@ -231,7 +233,7 @@ impl SchedulerCore {
     /// Looks which jobs are not over, since some may have no host.
     fn look(&mut self) {
         if !std::mem::replace(&mut self.looking, true) {
-            self.effects.push(SchedulerEffect::LookForUnfinished);
+            self.effects.push(SchedulerEffect::LookForUnfinished { deadline: LOOK_DEADLINE });
         }
     }
 

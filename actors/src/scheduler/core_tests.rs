@@ -79,7 +79,7 @@ fn said(effect: &SchedulerEffect) -> String {
         SchedulerEffect::AnswerJobs(_, jobs) => format!("{} jobs", jobs.len()),
         SchedulerEffect::After(_, SchedulerEvent::Tick) => "tick".to_owned(),
         SchedulerEffect::After(delay, event) => format!("{event:?} in {delay:?}"),
-        SchedulerEffect::LookForUnfinished => "look".to_owned(),
+        SchedulerEffect::LookForUnfinished { deadline } => format!("look within {deadline:?}"),
     }
 }
 
@@ -107,7 +107,7 @@ fn acting(succeeds: bool) -> SchedulerCore {
 }
 
 #[test]
-fn one_that_does_not_act_answers_nothing() {
+fn a_scheduler_that_does_not_act_answers_nothing() {
     let questions = || [node_up("n1"), submit(1), list_nodes(2), list_jobs(false, 3), demand(job(1), "n1")];
     let mut never = idle();
     let mut over = acting(false);
@@ -155,21 +155,21 @@ fn what_was_decided_comes_to_nothing_where_the_epoch_ends_before_it_is_said() {
 }
 
 #[test]
-fn one_look_is_under_way_at_a_time_and_an_answer_that_was_lost_lets_it_look_again() {
+fn a_scheduler_looks_once_at_a_time_which_jobs_are_not_over_and_again_after_an_answer_that_was_lost() {
     let holds = || SchedulerEvent::from(SchedulerMsg::Holds { node: node("n1"), jobs: vec![job(7)] });
     for (answer, comes_of_it) in [(None, None), (Some(&[][..]), None), (Some(&[job(7)][..]), Some("n1 resumes"))] {
         let mut core = acting(false);
         on(&mut core, ms(1), [node_up("n1")]);
-        assert_eq!(on(&mut core, ms(2), [holds(), holds()]), ["look"]);
+        assert_eq!(on(&mut core, ms(2), [holds(), holds()]), ["look within 30s"]);
         assert_eq!(on(&mut core, ms(3), [SchedulerEvent::Look]), ["Look in 15s"], "it is looked already");
         let told = on(&mut core, ms(4), [unfinished(answer)]);
         assert_eq!(told, comes_of_it.into_iter().collect::<Vec<_>>(), "{answer:?}");
-        assert_eq!(on(&mut core, ms(5), [SchedulerEvent::Look]), ["look", "Look in 15s"], "{answer:?}");
+        assert_eq!(on(&mut core, ms(5), [SchedulerEvent::Look]), ["look within 30s", "Look in 15s"], "{answer:?}");
     }
 }
 
 #[test]
-fn it_looks_from_time_to_time_as_long_as_it_acts() {
+fn a_scheduler_looks_from_time_to_time_which_jobs_are_not_over_as_long_as_it_acts() {
     let mut core = acting(false);
     on(&mut core, ms(1), [SchedulerEvent::Look]);
     core.on(SchedulerEvent::StepDown, ms(2));
@@ -177,7 +177,7 @@ fn it_looks_from_time_to_time_as_long_as_it_acts() {
     // The answer comes when nobody acts: the next Scheduler may look.
     on(&mut core, ms(4), [unfinished(None)]);
     assert_eq!(on(&mut core, ms(5), [elected(2, Duration::MAX, false)]), ["Look in 2.5s"]);
-    assert_eq!(on(&mut core, ms(6), [SchedulerEvent::Look]), ["look", "Look in 15s"]);
+    assert_eq!(on(&mut core, ms(6), [SchedulerEvent::Look]), ["look within 30s", "Look in 15s"]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_job_whose_host_died_is_looked_for() {
     let mut core = acting(false);
     on(&mut core, ms(1), [node_up("n1"), node_up("n2"), demand(job(1), "n1")]);
     let down = SchedulerEvent::NodeDown { node: node("n1"), incarnation: Incarnation(1), reason: "silent".into() };
-    assert_eq!(on(&mut core, ms(2), [down]), ["look"]);
+    assert_eq!(on(&mut core, ms(2), [down]), ["look within 30s"]);
     assert_eq!(on(&mut core, ms(3), [unfinished(Some(&[job(1)]))]), ["n2 resumes"]);
 }
 

@@ -729,20 +729,20 @@ fn who_wanted_nothing_for_long_has_no_claim_for_that_time() {
 #[test]
 fn a_demand_of_an_earlier_incarnation_of_its_host_is_not_heard_and_one_of_a_later_one_is() {
     let home = NodeSpec { incarnation: Incarnation(2), ..node("home", 0) };
-    for (life, heard) in [(1, false), (2, true), (3, true)] {
+    for (incarnation, heard) in [(1, false), (2, true), (3, true)] {
         let mut world = World::new(&[node("a", 2000), home.clone()]);
         let demand = JobDemand {
             job: job(1),
             tenant: "t".into(),
             owner: NodeId::new("home"),
-            incarnation: Incarnation(life),
+            incarnation: Incarnation(incarnation),
             sequence: 1,
             shapes: vec![Shape::anywhere(Resources::cpu(1000), 1)],
             leases: Vec::new(),
             held: Vec::new(),
         };
         world.on(0.1, Event::Demand(demand));
-        assert_eq!(world.cpu(1) > 0, heard, "incarnation {life}");
+        assert_eq!(world.cpu(1) > 0, heard, "incarnation {incarnation}");
     }
 }
 
@@ -819,11 +819,11 @@ fn a_node_that_changes_keeps_its_leases_and_one_in_a_later_incarnation_loses_its
 
 #[test]
 fn a_lease_that_was_taken_over_before_its_node_was_known_ends_when_that_is_in_a_later_incarnation() {
-    for (life, stays) in [(1, true), (2, false)] {
+    for (incarnation, stays) in [(1, true), (2, false)] {
         let mut world = World::takes_over(10.0);
         world.demand_holding(10.1, 1, 2, vec![held(1, "a", 2000, 2000)]);
-        world.on(10.2, Event::NodeUp(NodeSpec { incarnation: Incarnation(life), ..node("a", 2000) }));
-        assert_eq!(world.state.loans.len(), usize::from(stays), "incarnation {life}");
+        world.on(10.2, Event::NodeUp(NodeSpec { incarnation: Incarnation(incarnation), ..node("a", 2000) }));
+        assert_eq!(world.state.loans.len(), usize::from(stays), "incarnation {incarnation}");
     }
 }
 

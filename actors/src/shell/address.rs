@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::post::Post;
-use crate::ids::{Incarnation, JobId, NodeId, TaskId};
+use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
 
 /// Who may say a message to another process. Nothing that its sender may not say reaches an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ pub trait Wire: Serialize + DeserializeOwned + Send + 'static {
         SaidBy::Nodes
     }
 
-    /// The task that this message is about. When the receiver cannot decode the message, that task fails with the
+    /// The attempt that this message is about. When the receiver cannot decode the message, that attempt fails with the
     /// reason, instead of the message being lost without a word.
-    fn about(&self) -> Option<(JobId, TaskId)> {
+    fn about(&self) -> Option<(JobId, TaskId, Attempt)> {
         None
     }
 
-    /// The message that tells this actor that what it sent about `task` could not be decoded by `node`.
-    fn rejected(_task: TaskId, _node: NodeId, _reason: String) -> Option<Self> {
+    /// The message that tells this actor that what it sent about this attempt of `task` could not be decoded by `node`.
+    fn rejected(_task: TaskId, _attempt: Attempt, _node: NodeId, _reason: String) -> Option<Self> {
         None
     }
 }

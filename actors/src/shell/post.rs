@@ -2,9 +2,9 @@
 //!
 //! Items on the wire: one tag byte, then
 //! - [`MESSAGE`]: the encoded message;
-//! - [`ABOUT`]: job and task (16 bytes each, big-endian), then the encoded message;
+//! - [`ABOUT`]: job and task (16 bytes each, big-endian) and attempt (4 bytes, big-endian), then the encoded message;
 //! - [`REPLY`]: slot (8 bytes, big-endian), then the encoded answer;
-//! - [`REJECTED`]: job and task, then the reason as UTF-8.
+//! - [`REJECTED`]: job, task and attempt, then the reason as UTF-8.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 use super::address::{Address, Door, Inbox, Reply, Undeliverable, Wire, actor_of_job};
 use super::census::Census;
-use crate::ids::{Incarnation, JobId, NodeId, TaskId};
+use crate::ids::{Attempt, CopyNumber, Incarnation, JobId, NodeId, TaskId};
 
 const MESSAGE: u8 = 0;
 const ABOUT: u8 = 1;
@@ -82,7 +82,7 @@ struct Inner {
 /// A local actor, as the post sees it.
 trait Route: Send + Sync {
     fn deliver(&self, from: &Speaker, body: &[u8]) -> Result<(), String>;
-    fn reject(&self, task: TaskId, node: NodeId, reason: String);
+    fn reject(&self, task: TaskId, attempt: Attempt, node: NodeId, reason: String);
     /// An `Arc<dyn Door<M>>`, `M` being the protocol of the actor.
     fn door(&self) -> &dyn Any;
 }
@@ -100,8 +100,8 @@ impl<M: Wire> Route for Mailbox<M> {
         Ok(())
     }
 
-    fn reject(&self, task: TaskId, node: NodeId, reason: String) {
-        if let Some(message) = M::rejected(task, node, reason) {
+    fn reject(&self, task: TaskId, attempt: Attempt, node: NodeId, reason: String) {
+        if let Some(message) = M::rejected(task, attempt, node, reason) {
             let _ = self.0.put(message);
         }
     }
@@ -322,9 +322,9 @@ impl Post {
                 Err("a submitter answers nothing, and has nothing to do with tasks".into())
             }
             ABOUT => {
-                let (job, task, body) = split_about(rest)?;
+                let (job, task, attempt, body) = split_about(rest)?;
                 self.route(actor).and_then(|route| route.deliver(from, body)).inspect_err(|reason| {
-                    let item = about(REJECTED, job, task, reason.as_bytes());
+                    let item = about(REJECTED, (job, task, attempt), reason.as_bytes());
                     let from = NodeId::new(from.name());
                     if let Err(error) = self.post_item(&from, &actor_of_job(job), item) {
                         warn!(node = %from, %error, "rejection not sent");
@@ -337,8 +337,9 @@ impl Post {
                 waiting.map_or(Ok(()), |waiting| waiting.answer_bytes(body))
             }
             REJECTED => {
-                let (_, task, reason) = split_about(rest)?;
-                self.route(actor)?.reject(task, NodeId::new(from.name()), String::from_utf8_lossy(reason).into_owned());
+                let (_, task, attempt, reason) = split_about(rest)?;
+                let reason = String::from_utf8_lossy(reason).into_owned();
+                self.route(actor)?.reject(task, attempt, NodeId::new(from.name()), reason);
                 Ok(())
             }
             other => Err(format!("unknown item tag {other}")),
@@ -368,7 +369,7 @@ impl Post {
         }
         let body = codec::encode(&message).map_err(|error| undeliverable(error.to_string(), true))?;
         let item = match message.about() {
-            Some((job, task)) => about(ABOUT, job, task, &body),
+            Some(attempt) => about(ABOUT, attempt, &body),
             None => {
                 let mut item = BytesMut::with_capacity(1 + body.len());
                 item.put_u8(MESSAGE);
@@ -420,17 +421,37 @@ fn no_actor(actor: &str) -> String {
     format!("no actor {actor} here")
 }
 
-fn about(tag: u8, job: JobId, task: TaskId, body: &[u8]) -> Bytes {
-    let mut item = BytesMut::with_capacity(33 + body.len());
+fn about(tag: u8, (job, task, attempt): (JobId, TaskId, Attempt), body: &[u8]) -> Bytes {
+    let mut item = BytesMut::with_capacity(37 + body.len());
     item.put_u8(tag);
     item.put_u128(job.as_u128());
     item.put_u128(task.as_u128());
+    item.put_u32(attempt.makes().get());
     item.put_slice(body);
     item.freeze()
 }
 
-fn split_about(bytes: &[u8]) -> Result<(JobId, TaskId, &[u8]), String> {
+fn split_about(bytes: &[u8]) -> Result<(JobId, TaskId, Attempt, &[u8]), String> {
     let (job, rest) = bytes.split_first_chunk::<16>().ok_or("item without job")?;
-    let (task, body) = rest.split_first_chunk::<16>().ok_or("item without task")?;
-    Ok((JobId::from_u128(u128::from_be_bytes(*job)), TaskId::from_u128(u128::from_be_bytes(*task)), body))
+    let (task, rest) = rest.split_first_chunk::<16>().ok_or("item without task")?;
+    let (attempt, body) = rest.split_first_chunk::<4>().ok_or("item without attempt")?;
+    let number = CopyNumber::of_bits(u32::from_be_bytes(*attempt)).ok_or("no attempt has this number")?;
+    let (job, task) = (JobId::from_u128(u128::from_be_bytes(*job)), TaskId::from_u128(u128::from_be_bytes(*task)));
+    Ok((job, task, Attempt::of(number), body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_about_an_attempt_names_it_and_one_that_is_cut_short_or_names_none_is_refused() {
+        let (job, task, attempt) = (JobId::from_u128(1), TaskId::from_u128(2), Attempt::nth(3));
+        let item = about(ABOUT, (job, task, attempt), b"message");
+        assert_eq!(split_about(&item[1..]), Ok((job, task, attempt, &b"message"[..])));
+        for short in 0..36 {
+            assert!(split_about(&item[1..1 + short]).is_err(), "{short} bytes");
+        }
+        assert!(split_about(&[0; 36]).is_err(), "numbers of attempts begin at 1");
+    }
 }

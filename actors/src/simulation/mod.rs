@@ -15,10 +15,13 @@
 //!
 //! # What is written twice
 //! What the cores of Owner, NodeManager, Scheduler, campaign and Membership want done is done by their shells there, and by `owner.rs`,
-//! `manager.rs`, `scheduler.rs` and `node/cores.rs` here, which decide nothing. How `host/` brings a job from its log to its end, and what
-//! `node/` does when a node is declared dead, is written again in `node.rs`: who changes one of those changes the other.
-//!
-//! Sessions are a model of `bus/src/session/` (which has a world of its own): in order, once, as long as both incarnations last.
+//! `manager.rs`, `scheduler.rs` and `node/cores.rs` here, which decide nothing. Written again, so that who
+//! changes one changes the other, are:
+//! - how `host/` brings a job from its log to its end, and what `node/` does when a node is declared dead: `node.rs`;
+//! - the writer of a job's log, `joblog/writer.rs`: a model of it in `owner/logging.rs`, whose records count entries and no bytes;
+//! - sessions, `bus/src/session/` (which has a world of its own): a model in `world/sessions.rs`, in order, once, as long as both incarnations last;
+//! - staging, executors and the store, `node_manager/staging.rs`, `executor.rs` and `exobus-store`: a model in `world/work.rs` and `store.rs`, in which an argument
+//!   is there or not, and takes a while.
 //!
 //! # Promises
 //! - One seed is one run: the same events in the same order, whatever machine.

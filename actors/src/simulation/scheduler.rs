@@ -13,9 +13,6 @@ use crate::ids::{Epoch, JobId};
 
 use crate::scheduler::{SchedulerCore, SchedulerEffect, SchedulerEvent, SchedulerOptions, State};
 
-/// How long the server may take to say which jobs are not over.
-const LOOK_DEADLINE: Duration = Duration::from_secs(5);
-
 /// The actor.
 pub(super) struct Scheduler {
     job: JobId,
@@ -90,7 +87,7 @@ impl Scheduler {
                 // In this world nobody asks for jobs.
                 SchedulerEffect::AnswerJobs(..) => {}
                 SchedulerEffect::After(delay, event) => cx.after(delay, Timer::Scheduler(event)),
-                SchedulerEffect::LookForUnfinished => cx.ask(Who::Look, Question::Unfinished, LOOK_DEADLINE),
+                SchedulerEffect::LookForUnfinished { deadline } => cx.ask(Who::Look, Question::Unfinished, deadline),
             }
         }
     }

@@ -242,7 +242,7 @@ async fn a_submitter_says_what_submitters_may() {
     say(&submitter, "membership", &"Leave");
     // An answer, and a rejection of a task: nobody asks a submitter.
     submitter.send("n1", "replies", [&[2][..], &1_u64.to_be_bytes(), &[1, 0xc0]].concat().into()).unwrap();
-    submitter.send("n1", "scheduler", [&[3][..], &[7; 32], b"why"].concat().into()).unwrap();
+    submitter.send("n1", "scheduler", [&[3][..], &[7; 36], b"why"].concat().into()).unwrap();
     let refused = forbidden.len() as u64 + 5;
     until(|| target.figures().refused_messages >= before + refused).await;
     assert_eq!(target.figures().refused_messages, before + refused);

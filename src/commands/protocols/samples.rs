@@ -231,7 +231,12 @@ fn owner() -> Vec<OwnerMsg> {
             figures: Some(task_figures()),
         },
         OwnerMsg::Recalled { node: node(), incarnation: INCARNATION, task: task(), attempt: Attempt::nth(1) },
-        OwnerMsg::Rejected { node: node(), task: task(), reason: "parameters: missing field `chunk`".into() },
+        OwnerMsg::Rejected {
+            node: node(),
+            task: task(),
+            attempt: Attempt::nth(1),
+            reason: "parameters: missing field `chunk`".into(),
+        },
         OwnerMsg::Inventory {
             node: node(),
             incarnation: INCARNATION,

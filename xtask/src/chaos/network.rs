@@ -73,8 +73,8 @@ fn is_back(log: &str, was_dead: bool) -> bool {
     let last = |what: &str| log.rfind(what);
     let joined = last("joined the cluster");
     let is_heard = last("this node is not heard") < last("this node is heard again").max(joined);
-    let life = last("another incarnation begins");
-    is_heard && life <= joined && (life.is_some() || !was_dead)
+    let began = last("another incarnation begins");
+    is_heard && began <= joined && (began.is_some() || !was_dead)
 }
 
 /// A node is cut off from its bus for a while, when so many hundredths of a stage are done.
@@ -111,7 +111,7 @@ fn off_the_bus(
     wait(|| Ok(is_back(&cluster.log_of(&victim)?, was_dead))).context("it is back in the cluster")?;
     let back = healed.elapsed();
     ensure!(back < HEALED_WITHIN, "{victim} was back in the cluster only after {back:?}");
-    let lives = since("another incarnation begins")?;
+    let incarnations = since("another incarnation begins")?;
     let more = events.received_from(&victim).saturating_sub(served.get());
     let what = format!(
         "{victim} cut off from NATS at {percent} % of {stage} for {:.1} s: {packets} packets, fenced, back after {:.1} s; \
@@ -122,15 +122,18 @@ fn off_the_bus(
     );
     let outcome = cluster.right(&clean, &run, &events, &what)?;
     in_time(&outcome)?;
-    steady(&cluster, &victim, lives)?;
+    steady(&cluster, &victim, incarnations)?;
     cluster.end()?;
     Ok(outcome)
 }
 
 /// It was not called dead again and again, and works again.
-fn steady(cluster: &Cluster<'_>, victim: &str, lives: usize) -> Result<()> {
+fn steady(cluster: &Cluster<'_>, victim: &str, incarnations: usize) -> Result<()> {
     let deaths = deaths(cluster, victim)?;
-    ensure!(deaths < NODES.len() && lives <= 1, "{victim} was called dead {deaths} times and had {lives} more lives");
+    ensure!(
+        deaths < NODES.len() && incarnations <= 1,
+        "{victim} was called dead {deaths} times and began {incarnations} more incarnations"
+    );
     let (again, _) = cluster.sort("simple", |events| Ok(events.are_done(1, "sort.map", victim)))?;
     cluster.ground().is_right(&again).map(drop)
 }

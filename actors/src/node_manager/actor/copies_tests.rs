@@ -143,6 +143,33 @@ async fn a_cancelled_attempt_takes_what_it_made_with_it_and_leaves_what_another_
     }
 }
 
+/// Of a copy that is still being made, too: whoever has it sealed holds it, and it goes with the free that is said then.
+#[tokio::test(start_paused = true)]
+async fn a_free_that_comes_early_or_twice_frees_no_copy_but_the_one_that_it_names() {
+    in_a_world(async |mut world| {
+        let [first, second] = [1, 2].map(|attempt| spec(attempt, Returns::Many(2)));
+        let free = |copy: CopyId| NodeMsg::Free { job: JOB, copies: [copy].into_iter().collect() };
+        world.runs(&first).await;
+        world.makes(&first, 0..2);
+        world.tell(free(second.makes(0)));
+        world.settled().await;
+        assert_eq!(world.has(&first, 0..2), [true; 2], "another copy of the object is there");
+        world.runs(&second).await;
+        world.makes(&second, 0..2);
+        world.settled().await;
+        assert_eq!(world.has(&second, 0..2), [true; 2], "what is not there cannot be freed");
+        for _ in 0..2 {
+            world.tell(free(first.makes(0)));
+            world.settled().await;
+            assert_eq!((world.has(&first, 0..2), world.has(&second, 0..2)), (vec![false, true], vec![true; 2]));
+        }
+        world.tell(free(second.makes(0)));
+        world.settled().await;
+        assert_eq!((world.has(&first, 0..2), world.has(&second, 0..2)), (vec![false, true], vec![false, true]));
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_fails_takes_what_it_had_sealed_with_it() {
     in_a_world(async |mut world| {

@@ -285,15 +285,13 @@ impl OwnerState {
         }
     }
 
-    /// A node could not decode what it was told about a task.
-    pub(super) fn rejected(&mut self, node: &NodeId, id: TaskId, reason: String) {
+    /// A node could not decode what it was told about an attempt. It does not say in which incarnation, and need not: the attempt is live
+    /// only if it was handed to the one that is known.
+    pub(super) fn rejected(&mut self, node: &NodeId, id: TaskId, attempt: Attempt, reason: String) {
         let Some(index) = self.known_node(node) else { return };
         let incarnation = self.nodes[usize::from(index)].incarnation;
-        let Some(task) = self.find_task(id) else { return };
-        if let Some(attempt) = self.tasks[task].live_at(index) {
-            let failure = TaskFailure::new(FailureKind::Rejected, reason);
-            self.failed((node, incarnation), id, attempt, failure, None);
-        }
+        let failure = TaskFailure::new(FailureKind::Rejected, reason);
+        self.failed((node, incarnation), id, attempt, failure, None);
     }
 
     /// Takes a live attempt out of the tables; false when it was not live.

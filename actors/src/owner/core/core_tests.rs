@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::world_tests::{INCARNATION, JOB, SECRET, World, node, output, whole};
 use super::{Beginning, OwnerCore, OwnerPlace, Surroundings};
-use crate::event::{NodeFigures, NodeState};
+use crate::event::{EventKind, NodeFigures, NodeState};
 use crate::futures::{Notify, ProgramCall};
 use crate::ids::{Attempt, CopyId, CopyNumber, EdgeId, Epoch, LeaseId, NodeId, SetId, TaskId};
 use crate::joblog::{Entry, LogNews, Past, TaskDone};
@@ -503,7 +503,7 @@ fn a_scheduler_that_begins_while_the_job_ends_is_told_that_it_is_over() {
 }
 
 #[test]
-fn nothing_comes_after_the_end_in_a_batch() {
+fn an_owner_that_is_over_does_nothing_with_the_rest_of_its_batch() {
     let mut test = Test::new();
     let spec = test.first_on_b("one");
     let completed = OwnerMsg::Completed {
@@ -639,6 +639,26 @@ fn attempts_that_a_quiet_job_has_on_no_node_are_handed_out_again() {
     assert_eq!(handed(&effects).len(), 1);
 }
 
+/// It is about an attempt that has ended meanwhile, and says nothing of the one that runs on the same node now.
+#[test]
+fn a_late_rejection_of_an_attempt_that_has_ended_does_not_end_the_live_one() {
+    let mut test = Test::new();
+    let first = test.first_on_b("one");
+    let (task, attempt) = (first.id, first.attempt);
+    let given_back = test.on(OwnerMsg::Recalled { node: node("b"), incarnation: INCARNATION, task, attempt });
+    let [(at, second)] = <[_; 1]>::try_from(handed(&given_back)).expect("its slot is free");
+    assert_eq!((at, second.id), (node("b"), task));
+    assert_ne!(second.attempt, attempt);
+    let rejects = |attempt| OwnerMsg::Rejected { node: node("b"), task, attempt, reason: "no such field".into() };
+    let late = test.on(rejects(attempt));
+    assert!(late.is_empty(), "{late:?}");
+    let fails = test.on(rejects(second.attempt));
+    let last = |effect: &OwnerEffect| {
+        matches!(effect, OwnerEffect::Event { kind: EventKind::TaskFailed { last: true, .. }, .. })
+    };
+    assert!(fails.iter().any(last), "{fails:?}");
+}
+
 #[test]
 fn a_node_that_dies_is_not_waited_for() {
     let mut test = Test::new();
@@ -664,7 +684,7 @@ fn a_question_that_is_open_when_the_job_ends_is_answered_once() {
 }
 
 #[test]
-fn so_many_questions_are_open_at_a_time_and_more_are_answered_without_asking() {
+fn an_owner_has_so_many_questions_open_at_a_time_and_answers_more_without_asking_nodes() {
     let mut test = Test::new();
     test.first_on_b("one");
     let asks = |test: &mut Test| test.on(OwnerMsg::Why { ask: true, reply: Reply::to(node("client"), 1) });

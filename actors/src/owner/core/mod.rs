@@ -234,7 +234,9 @@ impl OwnerCore {
             OwnerEvent::SessionReset { node, incarnation } => self.state.session_reset(&node, incarnation),
             OwnerEvent::Log(news) => self.log_news(news, around),
             OwnerEvent::Unsent { node, task, attempt, never: None } => self.unsent.push((node, task, attempt)),
-            OwnerEvent::Unsent { node, task, never: Some(reason), .. } => self.state.rejected(&node, task, reason),
+            OwnerEvent::Unsent { node, task, attempt, never: Some(reason) } => {
+                self.state.rejected(&node, task, attempt, reason);
+            }
             OwnerEvent::EndUnsent(node) => self.ending.has_said(&node),
             OwnerEvent::Figures(figures, received) => {
                 let here = self.place.node.clone();
@@ -358,7 +360,7 @@ impl OwnerCore {
             // One that has ended its job has the last word.
             OwnerMsg::TakenOver { run } if run > self.state.run() && !self.ending.has_begun() => self.taken_over(),
             OwnerMsg::TakenOver { .. } => {}
-            OwnerMsg::Rejected { node, task, reason } => self.state.rejected(&node, task, reason),
+            OwnerMsg::Rejected { node, task, attempt, reason } => self.state.rejected(&node, task, attempt, reason),
             OwnerMsg::Leases { epoch, leases, wait } if self.is_of_now(epoch, around) => {
                 self.waits_for(wait);
                 if let Some(leases) = leases {

@@ -158,13 +158,14 @@ fn a_task_that_its_node_cannot_decode_fails() {
     let mut world = World::new(&[("a", 1), ("b", 1)]);
     let task = world.submit_with("t", &[], at("a"));
     world.owner.track(task.output(0), 1);
+    let (attempt, _) = world.attempt_of(task);
     for not_there in ["b", "nobody"] {
-        world.owner.rejected(&node(not_there), task, "no such field".to_owned());
+        world.owner.rejected(&node(not_there), task, attempt, "no such field".to_owned());
         world.settle();
         assert!(!world.resolved.contains_key(&1), "{not_there} does not run it");
     }
     world.running.clear();
-    world.owner.rejected(&node("a"), task, "no such field".to_owned());
+    world.owner.rejected(&node("a"), task, attempt, "no such field".to_owned());
     world.settle();
     let error = world.resolved[&1].clone().unwrap_err();
     let rejected = matches!(&error, JobError::Task { failure, .. } if failure.kind == FailureKind::Rejected);

@@ -17,7 +17,7 @@ pub(super) type FunctionIndex = u32;
 
 /// Work that a node may have queued beyond what it runs, as time: enough to hide a round trip over the bus.
 const QUEUED_MICROS: u64 = 4_000;
-/// At least this many tasks are queued per slot, so that arguments are fetched while earlier tasks run (DESIGN section 6).
+/// At least this many tasks are queued per slot, so that arguments are fetched while earlier tasks run.
 const QUEUED_PER_SLOT_MIN: u64 = 2;
 /// At most this many are queued per slot, however short they are.
 const QUEUED_PER_SLOT_MAX: u64 = 256;

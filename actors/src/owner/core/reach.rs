@@ -32,7 +32,7 @@ impl UnreachablePairs {
         self.0.insert(Self::pair(one, other), REMEMBERED);
     }
 
-    /// Whether it is apart from several others: then it is the one that is cut off, and not they.
+    /// Whether it is in unreachable pairs with several others: then it is the one that is cut off, and not they.
     fn is_alone(&self, node: NodeIndex) -> bool {
         self.0.keys().filter(|(one, other)| *one == node || *other == node).count() > 1
     }
@@ -97,7 +97,7 @@ impl OwnerState {
         let Some(here) = self.known_node(node).filter(|here| self.is_up(*here)) else { return BTreeMap::new() };
         for lost in lost.iter().filter(|lost| lost.loss == Loss::Unreachable) {
             if let Some(there) = self.known_node(&lost.node).filter(|there| *there != here && self.is_up(*there)) {
-                // Who is apart from several others explains this one.
+                // Who is in unreachable pairs with several others explains this one.
                 let news = !self.unreachable.has(here, there)
                     && !self.unreachable.is_alone(here)
                     && !self.unreachable.is_alone(there);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_other_node_or_none_any_more_the_same_one_does() {
+    fn a_task_whose_executor_was_lost_goes_to_the_same_node_where_there_is_no_other_or_none_any_more() {
         let mut world = World::new(&[("a", 1)]);
         let task = world.submit("t", &[]);
         world.fail(task, FailureKind::ExecutorLost);

@@ -308,7 +308,7 @@ fn a_node_that_is_declared_dead_while_it_joins_is_there_in_its_next_incarnation_
         seats[1].scheduler = false;
         assert!(seats[1].start(&setup, &mut dice));
         let joins = seats[1].name().clone();
-        let life = loop {
+        let dead = loop {
             if let Some(member) = directory.members().into_iter().find(|member| member.node == joins) {
                 break member.incarnation;
             }
@@ -320,7 +320,7 @@ fn a_node_that_is_declared_dead_while_it_joins_is_there_in_its_next_incarnation_
         assert!(directory.is_gone(&joins));
         seats[1].mend_bus(None);
         sleep(Duration::from_secs(10)).await;
-        assert!(seats[1].parts().is_some_and(|parts| parts.post.incarnation() > life), "{:?}", seats[1].fatal());
+        assert!(seats[1].parts().is_some_and(|parts| parts.post.incarnation() > dead), "{:?}", seats[1].fatal());
         for seat in &mut seats {
             seat.kill().await;
         }
