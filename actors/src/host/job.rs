@@ -1,7 +1,8 @@
 //! One run of a job, from its start to its end: its Owner, its program, and who tells the Owner of nodes.
 //!
-//! When the end is in the log, and before anybody is told, what the job took outside (a claimed output folder) is given back; where the host
-//! dies in between, the next one does it (`accept`).
+//! When the end is in the log, and before anybody is told, what the job took outside (a claimed output folder) is given back (`clean_up`, which calls what
+//! programs have left with `Futures::when_over`: of output folders, in `shuffle/src/jobs/outputs.rs`); where the host dies in between, the next one
+//! does it (`accept` in `host/mod.rs`).
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

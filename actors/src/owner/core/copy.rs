@@ -1,12 +1,14 @@
 //! What becomes of the value of an object: which copy of it counts, and what becomes of that one. How one
 //! value becomes another stands here; that a copy begins to *count*, which means that its object is read there, is decided in `lifetime.rs`
-//! (`seal`: the first one stays) and, of copies that are found again, in `replay.rs` (`takes_back`) and `resume.rs` (`found`).
+//! (`seal`: the first one stays), of what the program puts in `state.rs` (`put`), of copies that are found again in `replay.rs` (`takes_back`) and `resume.rs`
+//! (`found`, `find_again`), and of what the Owner puts back in `replay.rs` (`restore`). All but the last, and what is put for the first time, come to `exists` in `lifetime.rs`.
 //!
 //! ```text
 //!    from          to         when
 //!    None, Gone    Wanted     somebody needs the value
-//!    Wanted        At         it was made or put back
+//!    Wanted        At         it was made, put back, or found again
 //!    None, Gone    At         it was put, put back, or found again with its node
+//!    At            At         it was put back elsewhere, from bytes that the Owner knows
 //!    At            Gone       its node is gone, which may come back and have it still
 //!    At            None       nobody needs it, or it cannot be read
 //!    Gone, Wanted  None, ...  the last copy is of no use, should it come back: parts of it are needed that were freed, or nobody needs it

@@ -1,4 +1,6 @@
-//! What can run is handed out, and what the job could use is asked for. Where a task goes is decided in [`placement`].
+//! What can run is handed out, and what the job could use is asked for. Where a task would rather go is decided here (`wish`: bound to a node,
+//! tried again, near what it reads), from where it is kept in `reach.rs`, and which node with a free slot that gives in [`placement`]. Second attempts beside one
+//! that takes too long find their node in `stragglers.rs`.
 
 use std::cmp::Reverse;
 
