@@ -11,8 +11,7 @@ use crate::harness::{Fixture, MIB, bytes, copy, fixture, open, options, put, str
 
 /// Lengths of 64 parts: none, one byte, about 64, about a page, more than an extent of a writer without a hint.
 fn contents() -> Vec<Vec<u8>> {
-    const LENGTHS: [usize; 16] =
-        [0, 1, 63, 64, 65, 0, 0, 4095, 4096, 4097, 100_001, 65_535, 65_537, 7, 300_033, 0];
+    const LENGTHS: [usize; 16] = [0, 1, 63, 64, 65, 0, 0, 4095, 4096, 4097, 100_001, 65_535, 65_537, 7, 300_033, 0];
     (0..64).map(|nth| bytes(nth, LENGTHS[nth as usize % LENGTHS.len()])).collect()
 }
 
