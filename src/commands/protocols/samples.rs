@@ -284,7 +284,7 @@ fn node_manager() -> Vec<NodeMsg> {
         args: vec![LocatedArg { source: LocatedSource::Set { set, version: 1 }, parts: Parts::one(7) }],
         returns: Returns::One,
         target_bytes: 0,
-        align: Align::One,
+        align: Align::SixtyFour,
         resources: Resources::cpu(1000),
         scratch_bytes: vec![8_192_000; 2],
         whole_max_bytes: 64 << 20,
