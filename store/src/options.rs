@@ -149,6 +149,13 @@ pub enum StoreEvent {
         /// Why.
         reason: String,
     },
+    /// A spill file of an earlier process of this node is of a version that this release does not read. It stays where it is.
+    FileRefused {
+        /// The file.
+        path: PathBuf,
+        /// Both versions, and what to do.
+        reason: String,
+    },
     /// The index of spill files was damaged and set aside; it was made anew from the files' footers.
     IndexRebuilt {
         /// The spill directory.
