@@ -42,7 +42,7 @@ pub use exobus_actors::{
     random, registry,
     registry::{TaskContext, TaskError},
     task,
-    task::{Arg, EdgeShape, JobError, Place, Resources, TaskOptions},
+    task::{Align, Arg, EdgeShape, JobError, Place, Resources, TaskOptions},
     transfer::network,
 };
 #[doc(hidden)]

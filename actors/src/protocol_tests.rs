@@ -18,7 +18,7 @@ use crate::ids::{Attempt, CopyNumber, Epoch, Incarnation, JobId, LeaseId, NodeId
 
 use crate::shell::{Reply, Wire};
 use crate::task::{
-    Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns, StillRunning,
+    Align, Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns, StillRunning,
     TaskFailure, TaskFigures, TaskSpec,
 };
 
@@ -127,6 +127,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         args,
         returns: Returns::One,
         target_bytes: 0,
+        align: Align::One,
         resources: Resources::cpu(1000),
         scratch_bytes: Vec::new(),
         whole_max_bytes: u64::MAX,

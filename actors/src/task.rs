@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use exobus_store::ObjectMeta;
-pub use exobus_store::Parts;
+pub use exobus_store::{Align, Parts};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -83,7 +83,7 @@ pub enum Returns {
     Stream,
 }
 
-/// How a task is to be run. All of it but `returns`, `target_bytes` and `salt` may change without changing the task's id.
+/// How a task is to be run. All of it but `returns`, `target_bytes`, `align` and `salt` may change without changing the task's id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskOptions {
     /// What it needs while it runs; default one core.
@@ -94,6 +94,11 @@ pub struct TaskOptions {
     pub returns: Returns,
     /// For streams: aim at outputs of this many bytes. 0: the function decides.
     pub target_bytes: u64,
+    /// Where parts of its outputs begin; default at any byte. With [`Align::SixtyFour`] every part begins at a multiple of 64 bytes wherever
+    /// another task or the program gets it as a block, alone or with others of its object, and each chunk of a stream begins at one: Arrow
+    /// reads its buffers there without a copy. Costs up to 63 bytes of memory a part. An object that was [put](crate::futures::Futures::put)
+    /// begins so in any case.
+    pub align: Align,
     /// Pieces of scratch memory that are granted before the task starts, together with its whole arguments, bytes each.
     /// What it asks for beyond them may be denied.
     pub scratch_bytes: Vec<u64>,
@@ -130,6 +135,7 @@ impl Default for TaskOptions {
             place: Place::Anywhere,
             returns: Returns::One,
             target_bytes: 0,
+            align: Align::One,
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,
             attempts: 3,
@@ -209,6 +215,10 @@ impl Description {
         bytes.extend_from_slice(&returns.to_le_bytes());
         bytes.extend_from_slice(&self.options.target_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.options.salt.to_le_bytes());
+        // Behind what every description has, and of those alone that ask for it: the others keep their ids.
+        if self.options.align != Align::One {
+            bytes.push(self.options.align.bytes() as u8);
+        }
         TaskId::from_u128(XxHash3_128::oneshot(&bytes))
     }
 }
@@ -232,6 +242,9 @@ pub struct TaskSpec {
     pub returns: Returns,
     /// Aim of a stream's outputs, bytes; 0: the function decides.
     pub target_bytes: u64,
+    /// Where parts of its outputs begin.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub align: Align,
     /// What it occupies while it runs.
     pub resources: Resources,
     /// Pieces of scratch memory that are granted before it starts, bytes each.
@@ -409,6 +422,10 @@ pub struct TaskTiming {
     /// Had everything, and waited for a free executor.
     #[serde(skip_serializing_if = "is_zero")]
     pub ready_us: u64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -745,7 +762,7 @@ mod tests {
         assert_eq!(description().id(secret), base);
         assert_ne!(description().id(JobSecret::from_u128(2)), base, "the job's secret");
         type Change = fn(&mut Description);
-        let changes: [(&str, Change); 7] = [
+        let changes: [(&str, Change); 8] = [
             ("function", |d| d.function = "g@1".into()),
             ("params", |d| d.params = Bytes::from_static(b"q")),
             ("source", |d| d.args[0].source = Source::Set(SetId::from_u128(3))),
@@ -753,6 +770,7 @@ mod tests {
             ("returns", |d| d.options.returns = Returns::Many(2)),
             ("target", |d| d.options.target_bytes = 1),
             ("salt", |d| d.options.salt = 1),
+            ("align", |d| d.options.align = Align::SixtyFour),
         ];
         for (what, change) in changes {
             let mut other = description();

@@ -22,10 +22,12 @@ pub enum CodecError {
     #[error("empty message")]
     Empty,
     /// The first byte names a format that we do not know.
-    #[error("format version {found}, this build reads {FORMAT_VERSION}")]
+    #[error("format version {found}, this build reads {known}")]
     Version {
         /// The byte found.
         found: u8,
+        /// The one that was looked for.
+        known: u8,
     },
     /// Not the bytes that were written.
     #[error("another checksum than the value was written with")]
@@ -73,10 +75,14 @@ pub enum CodecError {
 /// # Errors
 /// `TooLarge` and `TooDeep` as the receiver would say; `Encode` when `serde` cannot write it.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
+    encode_as(FORMAT_VERSION, value)
+}
+
+fn encode_as<T: Serialize + ?Sized>(version: u8, value: &T) -> Result<Bytes, CodecError> {
     let mut bytes = Vec::with_capacity(256);
-    bytes.push(FORMAT_VERSION);
+    bytes.push(version);
     value.serialize(&mut rmp_serde::Serializer::new(&mut bytes).with_struct_map())?;
-    check(&bytes)?;
+    check_as(version, &bytes)?;
     Ok(bytes.into())
 }
 
@@ -95,7 +101,16 @@ pub fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecErro
 /// # Errors
 /// As [`encode`].
 pub fn encode_checked<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
-    let mut bytes = Vec::from(encode(value)?);
+    encode_checked_as(FORMAT_VERSION, value)
+}
+
+/// The same for what is kept, and may be read by another release: `version` is that of the caller's format, and counts changes of the
+/// type, too.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_checked_as<T: Serialize + ?Sized>(version: u8, value: &T) -> Result<Bytes, CodecError> {
+    let mut bytes = Vec::from(encode_as(version, value)?);
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     Ok(bytes.into())
 }
@@ -105,11 +120,20 @@ pub fn encode_checked<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecEr
 /// # Errors
 /// `Checksum`: it is not what was written. As [`decode`].
 pub fn decode_checked<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecError> {
+    decode_checked_as(FORMAT_VERSION, bytes)
+}
+
+/// Decodes what [`encode_checked_as`] wrote with the same version.
+///
+/// # Errors
+/// As [`decode_checked`]; `Version` with both numbers.
+pub fn decode_checked_as<'de, T: Deserialize<'de>>(version: u8, bytes: &'de [u8]) -> Result<T, CodecError> {
     let (value, sum) = bytes.split_last_chunk().ok_or(CodecError::Checksum)?;
     if crc32fast::hash(value) != u32::from_le_bytes(*sum) {
         return Err(CodecError::Checksum);
     }
-    decode(value)
+    check_as(version, value)?;
+    Ok(rmp_serde::from_slice(&value[1..])?)
 }
 
 /// Checks version byte, size, nesting and lengths without decoding.
@@ -117,13 +141,17 @@ pub fn decode_checked<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, C
 /// # Errors
 /// See [`CodecError`].
 pub fn check(bytes: &[u8]) -> Result<(), CodecError> {
+    check_as(FORMAT_VERSION, bytes)
+}
+
+fn check_as(version: u8, bytes: &[u8]) -> Result<(), CodecError> {
     if bytes.len() > SIZE_BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len() });
     }
     match bytes.first() {
         None => return Err(CodecError::Empty),
-        Some(&FORMAT_VERSION) => {}
-        Some(&found) => return Err(CodecError::Version { found }),
+        Some(&found) if found != version => return Err(CodecError::Version { found, known: version }),
+        Some(_) => {}
     }
     let end = scan(bytes, 1)?;
     if end != bytes.len() {

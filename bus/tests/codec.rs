@@ -121,7 +121,7 @@ fn declared_lengths_beyond_the_message_are_refused() {
 #[test]
 fn each_refusal_names_its_reason() {
     assert!(matches!(codec::decode::<u8>(&[]), Err(CodecError::Empty)));
-    assert!(matches!(codec::decode::<u8>(&[9, 1]), Err(CodecError::Version { found: 9 })));
+    assert!(matches!(codec::decode::<u8>(&[9, 1]), Err(CodecError::Version { found: 9, known: FORMAT_VERSION })));
     assert!(matches!(codec::decode::<u8>(&[FORMAT_VERSION, 1, 2]), Err(CodecError::Trailing { bytes: 1 })));
     assert!(matches!(codec::decode::<u8>(&[FORMAT_VERSION, 0xc1]), Err(CodecError::Reserved { at: 1 })));
     assert!(matches!(codec::decode::<u8>(&[FORMAT_VERSION, 0xa1, b'x']), Err(CodecError::Type(_))));

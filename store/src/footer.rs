@@ -6,10 +6,13 @@
 //!          object u128, group u128, maker u32, extents of the object u32, start u64, bytes u64, offset u64,
 //!          first part u32, parts of the object u32, count u32, and for each part of the block
 //!          offset u64, bytes u64, rows u64, row hash u128, checksum u64
-//! trailer: magic [8], payload offset u64, payload bytes u64, xxh3-64 of the payload u64, xxh3-64 of the 32 bytes before
+//! trailer: magic [6], version [2], payload offset u64, payload bytes u64, xxh3-64 of the payload u64, xxh3-64 of the 32 bytes before
 //! ```
 //! All numbers little-endian. The trailer's checksum covers where the payload is, the payload's covers everything else,
 //! so a flipped bit anywhere makes the footer invalid as a whole: the file then counts as torn.
+//!
+//! The version is two decimal digits. Magic, version and the place of the checksum over the 32 bytes are those of every version, so that a
+//! file of another one is told from one that is torn: it is whole, and the exobus that wrote it can read it.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +24,9 @@ use crate::{
     state::BlockInfo,
 };
 
-const MAGIC: [u8; 8] = *b"EXOSPL01";
+const MAGIC: [u8; 6] = *b"EXOSPL";
+/// Of the trailer, the payload, and what the blocks are like.
+pub(crate) const VERSION: u8 = 1;
 const TRAILER_BYTES: usize = 40;
 /// No honest footer is longer: it would list some millions of blocks in one file of 128 MiB.
 const PAYLOAD_MAX: u64 = 1 << 30;
@@ -45,10 +50,17 @@ pub(crate) struct Location {
 /// What the index keeps of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Summary {
+    /// Of the footer; those that were noted without it are of the first.
+    #[serde(default = "first_version")]
+    pub version: u8,
     /// Length of the file.
     pub size: u64,
     pub blocks: u64,
     pub payload: Location,
+}
+
+fn first_version() -> u8 {
+    1
 }
 
 /// A block that a footer lists.
@@ -71,8 +83,19 @@ pub(crate) struct FooterBlock {
 
 impl Footer {
     pub fn summary(&self, size: u64, blocks: usize) -> Summary {
-        Summary { size, blocks: blocks as u64, payload: self.payload }
+        Summary { version: VERSION, size, blocks: blocks as u64, payload: self.payload }
     }
+}
+
+/// What the last 4096 bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trailer {
+    /// Ours: the payload is there.
+    Known(Location),
+    /// The trailer of a file that is whole, in another version than [`VERSION`].
+    Other { version: u8 },
+    /// None: the file is torn, or none of ours.
+    Invalid,
 }
 
 /// Footer of a file whose blocks end at `end`, a multiple of 4096.
@@ -105,6 +128,7 @@ pub(crate) fn encode(end: u64, blocks: &[BlockInfo]) -> Footer {
     bytes.resize(bytes.len().next_multiple_of(PAGE as usize), 0);
     let mut trailer = Vec::with_capacity(PAGE as usize);
     trailer.extend(MAGIC);
+    trailer.extend([b'0' + VERSION / 10, b'0' + VERSION % 10]);
     trailer.extend(payload.offset.to_le_bytes());
     trailer.extend(payload.bytes.to_le_bytes());
     trailer.extend(payload.checksum.to_le_bytes());
@@ -115,16 +139,29 @@ pub(crate) fn encode(end: u64, blocks: &[BlockInfo]) -> Footer {
     Footer { bytes, payload }
 }
 
-/// Where the payload is, from the last 4096 bytes of a file of `size` bytes. `None`: it has no valid footer.
-pub(crate) fn locate(trailer: &[u8], size: u64) -> Option<Location> {
-    let fields = trailer.get(..TRAILER_BYTES)?;
-    let (fields, sum) = fields.split_at(TRAILER_BYTES - 8);
-    if fields[..8] != MAGIC || checksum::of(fields).to_le_bytes() != sum {
+/// Where the payload is, from the last 4096 bytes of a file of `size` bytes.
+pub(crate) fn locate(trailer: &[u8], size: u64) -> Trailer {
+    match trailer.get(..TRAILER_BYTES).and_then(versioned) {
+        Some((VERSION, mut fields)) => {
+            let mut field = || fields.u64().expect("the trailer has three numbers behind its version");
+            let location = Location { offset: field(), bytes: field(), checksum: field() };
+            if plausible(location, size) { Trailer::Known(location) } else { Trailer::Invalid }
+        }
+        Some((version, _)) => Trailer::Other { version },
+        None => Trailer::Invalid,
+    }
+}
+
+/// The version of a trailer, and the fields behind it.
+fn versioned(trailer: &[u8]) -> Option<(u8, Reader<'_>)> {
+    let (fields, sum) = trailer.split_at(TRAILER_BYTES - 8);
+    let (magic, rest) = fields.split_at(MAGIC.len());
+    if magic != MAGIC || checksum::of(fields).to_le_bytes() != sum {
         return None;
     }
-    let mut reader = Reader(&fields[8..]);
-    let location = Location { offset: reader.u64()?, bytes: reader.u64()?, checksum: reader.u64()? };
-    plausible(location, size).then_some(location)
+    let (digits, rest) = rest.split_at(2);
+    let version = str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((version, Reader(rest)))
 }
 
 /// Whether there can be such a payload in a file of this size.
@@ -226,7 +263,7 @@ mod tests {
     fn every_part_comes_back_once() {
         let footer = encode(8192, &sample());
         let size = 8192 + footer.bytes.len() as u64;
-        let location = locate(&footer.bytes[footer.bytes.len() - 4096..], size).unwrap();
+        let Trailer::Known(location) = locate(&footer.bytes[footer.bytes.len() - 4096..], size) else { panic!("valid") };
         assert_eq!(location, footer.summary(size, 2).payload);
         let blocks = decode(&footer.bytes[..location.bytes as usize], location).unwrap();
         assert_eq!(blocks.len(), 2);
@@ -240,7 +277,7 @@ mod tests {
         let footer = encode(8192, &sample());
         let size = 8192 + footer.bytes.len() as u64;
         let read = |bytes: &[u8]| {
-            let location = locate(&bytes[bytes.len() - 4096..], size)?;
+            let Trailer::Known(location) = locate(&bytes[bytes.len() - 4096..], size) else { return None };
             decode(&bytes[..location.bytes as usize], location)
         };
         let payload = footer.summary(size, 2).payload.bytes as usize;
@@ -252,6 +289,35 @@ mod tests {
                 assert!(read(&bytes).is_none(), "bit {bit} of byte {at}");
             }
         }
-        assert!(locate(&footer.bytes[footer.bytes.len() - 4096..], size + 4096).is_none(), "torn or extended");
+        let extended = locate(&footer.bytes[footer.bytes.len() - 4096..], size + 4096);
+        assert_eq!(extended, Trailer::Invalid, "torn or extended");
+    }
+
+    /// Files that were spilled before must be known for ever.
+    #[test]
+    fn the_stored_sample_is_what_is_written_and_read() {
+        let stored = include_bytes!("../tests/samples/spill-footer-1.bin");
+        assert!(encode(8192, &sample()).bytes == stored, "other bytes than in the sample");
+        let size = 8192 + stored.len() as u64;
+        let Trailer::Known(location) = locate(&stored[stored.len() - 4096..], size) else { panic!("valid") };
+        let blocks = decode(&stored[..location.bytes as usize], location).unwrap();
+        assert_eq!((blocks.len(), blocks[1].parts.len(), blocks[1].maker), (2, 3, 2));
+    }
+
+    #[test]
+    fn another_version_is_told_from_a_torn_file() {
+        let footer = encode(8192, &sample());
+        let size = 8192 + footer.bytes.len() as u64;
+        let of = |digits: &[u8; 2]| {
+            let mut trailer = footer.bytes[footer.bytes.len() - 4096..].to_vec();
+            trailer[6..8].copy_from_slice(digits);
+            let torn = locate(&trailer, size);
+            let sum = checksum::of(&trailer[..TRAILER_BYTES - 8]).to_le_bytes();
+            trailer[TRAILER_BYTES - 8..TRAILER_BYTES].copy_from_slice(&sum);
+            (torn, locate(&trailer, size))
+        };
+        assert_eq!(of(b"00"), (Trailer::Invalid, Trailer::Other { version: 0 }));
+        assert_eq!(of(b"02"), (Trailer::Invalid, Trailer::Other { version: 2 }));
+        assert_eq!(of(b"x2"), (Trailer::Invalid, Trailer::Invalid));
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     use crate::footer::Location;
 
     fn summary(size: u64) -> Summary {
-        Summary { size, blocks: 3, payload: Location { offset: size - 8192, bytes: 100, checksum: 7 } }
+        Summary { version: 1, size, blocks: 3, payload: Location { offset: size - 8192, bytes: 100, checksum: 7 } }
     }
 
     #[test]
@@ -152,6 +152,19 @@ mod tests {
         assert_eq!(index.get(Path::new("/x/a.spill")), Some(summary(1 << 20)));
         assert_eq!(index.get(Path::new("/x/b.spill")), None);
         assert_eq!(index.names(), [b"a.spill"]);
+    }
+
+    #[test]
+    fn entries_without_a_version_are_of_the_first() {
+        #[derive(serde::Serialize)]
+        struct Before {
+            size: u64,
+            blocks: u64,
+            payload: Location,
+        }
+        let Summary { size, blocks, payload, .. } = summary(1 << 20);
+        let bytes = rmp_serde::to_vec_named(&Before { size, blocks, payload }).unwrap();
+        assert_eq!(rmp_serde::from_slice::<Summary>(&bytes).unwrap(), summary(1 << 20));
     }
 
     #[test]

@@ -76,18 +76,21 @@ pub struct WriterOptions {
     pub maker: u32,
 }
 
-/// Where parts of an object may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Where parts of an object may begin, in memory wherever they are: as they were written, read back from disk, fetched from another
+/// node, alone or with others of their object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Align {
     /// At any byte: parts touch each other, so that a range of parts is one run of bytes without gaps.
     #[default]
     One,
-    /// At multiples of 64 bytes, as Arrow wants its buffers.
+    /// At multiples of 64 bytes, as Arrow wants its buffers. Up to 63 zeros lie before a part; they take memory and room on disk, and
+    /// count nowhere else: not in the bytes of an object, in no checksum and in no stream.
     SixtyFour,
 }
 
 impl Align {
-    pub(crate) fn bytes(self) -> u64 {
+    /// Parts begin at multiples of this.
+    pub const fn bytes(self) -> u64 {
         match self {
             Align::One => 1,
             Align::SixtyFour => 64,
@@ -144,6 +147,13 @@ pub enum StoreEvent {
         /// The copy.
         object: crate::ids::CopyId,
         /// Why.
+        reason: String,
+    },
+    /// A spill file of an earlier process of this node is of a version that this release does not read. It stays where it is.
+    FileRefused {
+        /// The file.
+        path: PathBuf,
+        /// Both versions, and what to do.
         reason: String,
     },
     /// The index of spill files was damaged and set aside; it was made anew from the files' footers.

@@ -1,7 +1,7 @@
 //! What an earlier process of this node left on disk: found at open, announced, and deleted only when told.
 //!
-//! Nothing is trusted: a file whose footer is not what was written is left out and deleted, one that cannot be read is left
-//! alone, and a directory that fails is out of use, unless it is the only one.
+//! Nothing is trusted: a file whose footer is not what was written is left out and deleted, one that cannot be read, or that another
+//! release wrote, is left alone, and a directory that fails is out of use, unless it is the only one.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -12,10 +12,11 @@ use crate::{
     disk::{AlignedBuffer, DiskFile, read_all_at},
     error::StoreError,
     files::Trouble,
-    footer::{self, FooterBlock, Location, Summary},
+    footer::{self, FooterBlock, Location, Summary, Trailer},
     ids::CopyId,
     index::Index,
     meta::{ObjectMeta, PartMeta},
+    options::StoreEvent,
     shared::Shared,
     state::Sealed,
     table::{FileId, NewExtent, Place},
@@ -50,13 +51,23 @@ pub(crate) fn recover(shared: &Shared) -> Result<Vec<ObjectMeta>, StoreError> {
         let index = shared.dirs.index(dir, |dir, reason| shared.index_damaged(dir, reason));
         for path in &files {
             match read_footer(shared, index.as_deref(), path) {
-                Ok(Some((blocks, size))) => {
+                Ok(Footer::Known(blocks, size)) => {
                     let file = shared.with(|state| state.files.adopt(dir, path, size));
                     for block in blocks {
                         found.entry(block.object).or_default().push(Found { block, file });
                     }
                 }
-                Ok(None) => {
+                // That release may be started again, and go on with what is in it.
+                Ok(Footer::Other { version }) => {
+                    let reason = format!(
+                        "{} is a spill file of version {version}, this exobus reads version {}: start the exobus that wrote it, to use \
+                         what is in it, or delete the file",
+                        path.display(),
+                        footer::VERSION
+                    );
+                    shared.tell(StoreEvent::FileRefused { path: path.clone(), reason });
+                }
+                Ok(Footer::Invalid) => {
                     warn!(path = %path.display(), "spill file without a valid footer is deleted");
                     let _ = shared.dirs.disk.remove(path);
                 }
@@ -83,26 +94,41 @@ pub(crate) fn recover(shared: &Shared) -> Result<Vec<ObjectMeta>, StoreError> {
     Ok(metas)
 }
 
-/// What the footer of a file lists, and the file's length. `None`: it has no valid footer.
-fn read_footer(shared: &Shared, index: Option<&Index>, path: &Path) -> io::Result<Option<(Vec<FooterBlock>, u64)>> {
+/// What stands at the end of a file.
+enum Footer {
+    /// The blocks that it lists, and the file's length.
+    Known(Vec<FooterBlock>, u64),
+    /// A footer of another version.
+    Other { version: u8 },
+    /// No valid one.
+    Invalid,
+}
+
+fn read_footer(shared: &Shared, index: Option<&Index>, path: &Path) -> io::Result<Footer> {
     let file = shared.dirs.disk.open(path)?;
     let size = file.len()?;
-    let known = index.and_then(|index| index.get(path)).filter(|known| known.size == size);
+    let known = index.and_then(|index| index.get(path)).filter(|known| (known.size, known.version) == (size, footer::VERSION));
     if let Some(known) = known
         && let Some(blocks) = read_payload(&*file, known.payload, size)?
     {
-        return Ok(Some((blocks, size)));
+        return Ok(Footer::Known(blocks, size));
     }
     let mut buffer = AlignedBuffer::default();
     let trailer = buffer.of(4096);
-    let Some(at) = size.checked_sub(4096).filter(|at| at.is_multiple_of(4096)) else { return Ok(None) };
+    let Some(at) = size.checked_sub(4096).filter(|at| at.is_multiple_of(4096)) else {
+        return Ok(Footer::Invalid);
+    };
     read_all_at(&*file, at, &mut [&mut *trailer])?;
-    let Some(payload) = footer::locate(trailer, size) else { return Ok(None) };
-    let Some(blocks) = read_payload(&*file, payload, size)? else { return Ok(None) };
+    let payload = match footer::locate(trailer, size) {
+        Trailer::Known(payload) => payload,
+        Trailer::Other { version } => return Ok(Footer::Other { version }),
+        Trailer::Invalid => return Ok(Footer::Invalid),
+    };
+    let Some(blocks) = read_payload(&*file, payload, size)? else { return Ok(Footer::Invalid) };
     if let Some(index) = index {
-        index.insert(path, &Summary { size, blocks: blocks.len() as u64, payload });
+        index.insert(path, &Summary { version: footer::VERSION, size, blocks: blocks.len() as u64, payload });
     }
-    Ok(Some((blocks, size)))
+    Ok(Footer::Known(blocks, size))
 }
 
 fn read_payload(file: &dyn DiskFile, location: Location, size: u64) -> io::Result<Option<Vec<FooterBlock>>> {

@@ -147,6 +147,7 @@ impl ChildExecutor {
             memory: Granted { scratch: lent(run.scratch)?, windows: lent(run.windows)? },
             returns: run.returns,
             target_bytes: run.target_bytes,
+            align: run.align,
             cancelled,
         };
         // A node that is gone ends this process.

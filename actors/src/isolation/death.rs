@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{Attempt, JobId, ObjectId, TaskId};
-    use crate::task::{LocatedArg, Resources, Returns};
+    use crate::task::{Align, LocatedArg, Resources, Returns};
 
     #[test]
     fn who_lacked_memory_is_told_from_who_died_of_something_else() {
@@ -181,6 +181,7 @@ mod tests {
             args: vec![arg(1)],
             returns: Returns::One,
             target_bytes: 0,
+            align: Align::One,
             resources: Resources::default(),
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,

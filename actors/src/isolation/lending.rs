@@ -37,6 +37,7 @@ impl Lending {
             attempt: spec.attempt,
             returns: spec.returns,
             target_bytes: spec.target_bytes,
+            align: spec.align,
             args: args.into_iter().map(|argument| self.argument(argument)).collect(),
             scratch: self.lend(memory.scratch),
             windows: self.lend(memory.windows),
@@ -101,9 +102,9 @@ impl Lending {
     }
 }
 
-/// Whether an attempt may make an object: one of its own outputs, in its own name.
+/// Whether an attempt may make an object: one of its own outputs, in its own name, aligned as the task says.
 fn may_write(spec: &TaskSpec, object: CopyId, options: &WriterOptions) -> bool {
-    options.maker == spec.attempt.makes().get() && spec.may_make(object)
+    options.maker == spec.attempt.makes().get() && options.align == spec.align && spec.may_make(object)
 }
 
 /// An error for what the other side should not have said.

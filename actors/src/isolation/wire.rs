@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Attempt, JobId, TaskId};
-use crate::task::{Consumed, Output, Returns, TaskFailure, TaskFigures};
+use crate::task::{Align, Consumed, Output, Returns, TaskFailure, TaskFigures};
 
 /// A longer frame is a mistake: nothing is allocated for it.
 const FRAME_MAX: usize = 1 << 30;
@@ -56,6 +56,7 @@ pub(super) struct Run {
     pub(super) attempt: Attempt,
     pub(super) returns: Returns,
     pub(super) target_bytes: u64,
+    pub(super) align: Align,
     pub(super) args: Vec<LentArgument>,
     pub(super) scratch: Vec<(u32, Place)>,
     /// One for each stream.
@@ -234,6 +235,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         attempt: Attempt::nth(1),
         returns: Returns::One,
         target_bytes: 1 << 20,
+        align: Align::SixtyFour,
         args: vec![LentArgument::InPlace(vec![LentInPlace { number: 0, meta: None, parts: (0, 1) }])],
         scratch: Vec::new(),
         windows: Vec::new(),

@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::LOG_VERSION;
 use super::entry::{Entry, Past};
 use crate::protocol::host::{JobEnd, JobSpec};
 
@@ -144,6 +145,19 @@ pub enum LogError {
         sequence: u64,
         /// What is wrong.
         source: CodecError,
+    },
+    /// Another release has written it.
+    #[error(
+        "the log of job {job} is of version {found}, this exobus reads version {known}: use the exobus that wrote it, to go on with \
+         the job or to give it up"
+    )]
+    Version {
+        /// Whose log it is.
+        job: JobId,
+        /// The version that it has.
+        found: u8,
+        /// [`LOG_VERSION`](super::LOG_VERSION).
+        known: u8,
     },
     /// Others have begun to run the job again and again meanwhile.
     #[error("others write the log of job {0}")]
@@ -554,15 +568,14 @@ impl JobLogs {
     }
 }
 
-fn encode<T: Serialize + ?Sized>(value: &T) -> Result<bytes::Bytes, LogError> {
-    codec::encode_checked(value).map_err(LogError::Encode)
+pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<bytes::Bytes, LogError> {
+    codec::encode_checked_as(LOG_VERSION, value).map_err(LogError::Encode)
 }
 
 fn decode<T: serde::de::DeserializeOwned>(job: JobId, record: &Record) -> Result<T, LogError> {
-    codec::decode_checked(&record.message.payload).map_err(|source| LogError::Record {
-        job,
-        sequence: record.sequence,
-        source,
+    codec::decode_checked_as(LOG_VERSION, &record.message.payload).map_err(|source| match source {
+        CodecError::Version { found, known } => LogError::Version { job, found, known },
+        source => LogError::Record { job, sequence: record.sequence, source },
     })
 }
 

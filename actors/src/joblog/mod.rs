@@ -28,6 +28,9 @@
 //! - A log that cannot be written any more (its stream is full, the bus refuses it) does not end its job: it goes on, and
 //!   can be taken up again only as far as was logged.
 //!
+//! - Records begin with the version of the log ([`LOG_VERSION`]). The log of a job that another release wrote is refused with both numbers and
+//!   stays as it is: that release can go on with the job, and other jobs go on here.
+//!
 //! # What waits for it
 //! Accepting a job, and telling its end. Freeing objects and parts waits until the completion of their last consumer is
 //! durable: else a lost tail would cost more than the tail. Everything else goes on meanwhile; while one append is under
@@ -45,6 +48,11 @@ mod writer;
 
 #[cfg(test)]
 mod emptied_tests;
+
+/// The version of records of logs, of what was accepted and of how jobs ended; a change of their types is another version.
+///
+/// 1: records had no version but the codec's. 2: this.
+pub const LOG_VERSION: u8 = 2;
 
 pub use choice::{Choice, FoldDue, NodeShape};
 pub use entry::{Entry, Past, TaskDone};

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 
 use super::entry::Entry;
-use super::logs::{Head, JobLogs, LATER, LogError, Mark, append};
+use super::logs::{Head, JobLogs, LATER, LogError, Mark, append, encode};
 use crate::ids::JobId;
 
 /// So many bytes of entries, about, make a record, as far as they are there: half of what a value on the bus may have.
@@ -217,7 +217,7 @@ impl Writer {
         if record.is_empty() {
             return Ok(true);
         }
-        let record = match codec::encode_checked(&record) {
+        let record = match encode(&record) {
             Ok(record) => record,
             Err(error) => return self.refused(&error).await,
         };

@@ -229,6 +229,7 @@ fn log(event: &StoreEvent) {
         StoreEvent::DirRetired { dir, error } => warn!(dir = %dir.display(), error, "spill directory is out of use"),
         StoreEvent::DirRestored { dir } => info!(dir = %dir.display(), "spill directory has room again"),
         StoreEvent::ObjectLost { object, reason, .. } => warn!(object_id = %object, reason, "object lost"),
+        StoreEvent::FileRefused { reason, .. } => warn!(reason, "spill file is left alone"),
         StoreEvent::IndexRebuilt { dir, reason } => warn!(dir = %dir.display(), reason, "index of spill files rebuilt"),
         StoreEvent::SpillStarted { .. } | StoreEvent::SpillFinished { .. } | StoreEvent::MemoryTight { .. } => {}
     }

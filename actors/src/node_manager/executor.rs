@@ -329,6 +329,7 @@ impl Executor {
                 memory,
                 returns: spec.returns,
                 target_bytes: spec.target_bytes,
+                align: spec.align,
                 cancelled: flags.cancelled.clone(),
             };
             let mut context = TaskContext::new(parts, &mut announce, state);

@@ -18,7 +18,9 @@ use super::*;
 use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::protocol::copies::Whereabouts;
 use crate::registry::{Argument, Function, Mode};
-use crate::task::{FailureKind, LocatedArg, LocatedSource, Loss, LostObject, Parts, Returns, TaskFailure, TaskSpec};
+use crate::task::{
+    Align, FailureKind, LocatedArg, LocatedSource, Loss, LostObject, Parts, Returns, TaskFailure, TaskSpec,
+};
 use crate::transfer::network::{ChaosNetwork, MemoryNetwork, Network};
 use crate::transfer::{ClientOptions, PeerName, ServerOptions, TransferClient, TransferError, TransferServer};
 
@@ -142,6 +144,7 @@ fn spec(args: Vec<LocatedArg>) -> TaskSpec {
         args,
         returns: Returns::One,
         target_bytes: 0,
+        align: Align::One,
         resources: crate::task::Resources::cpu(1000),
         scratch_bytes: Vec::new(),
         whole_max_bytes: 0,

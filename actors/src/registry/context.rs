@@ -7,16 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use exobus_store::lent::LentStore;
-use exobus_store::{
-    Align, Block, ObjectReader, ObjectWriter, PartMeta, RowHash, Scratch, Store, StoreError, WriterOptions,
-};
+use exobus_store::{Block, ObjectReader, ObjectWriter, PartMeta, RowHash, Scratch, Store, StoreError, WriterOptions};
 use serde::Serialize;
 
 use super::error::TaskError;
 use super::in_place::InPlace;
 use super::roots::Roots;
 use crate::ids::{Attempt, CopyId, JobId, TaskId};
-use crate::task::{Consumed, Left, Output, Returns, TaskFigures};
+use crate::task::{Align, Consumed, Left, Output, Returns, TaskFigures};
 
 /// Outputs of so many bytes at most are told to the Owner with the completion.
 pub(crate) const VALUE_MAX_BYTES: usize = 2048;
@@ -115,6 +113,7 @@ pub(crate) struct ContextParts {
     pub(crate) memory: Granted,
     pub(crate) returns: Returns,
     pub(crate) target_bytes: u64,
+    pub(crate) align: Align,
     pub(crate) cancelled: Arc<AtomicBool>,
 }
 
@@ -287,7 +286,7 @@ impl<'a> TaskContext<'a> {
         let made = self.made.get_mut(position).ok_or_else(missing)?;
         if let Made::Unwritten = made {
             let maker = self.parts.attempt.makes();
-            let options = WriterOptions { align: Align::One, bytes_hint: bytes, maker: maker.get() };
+            let options = WriterOptions { align: self.parts.align, bytes_hint: bytes, maker: maker.get() };
             let copy = self.parts.task.output(number as u32).copy(self.parts.job, maker);
             let writer = self.parts.store.writer(copy, options);
             *made = Made::Open(Box::new(writer));
@@ -388,7 +387,9 @@ impl<'a> TaskContext<'a> {
     }
 
     /// Says what was read of argument `arg`, counted from the bytes consumed (law 1). Calls add up. Who says nothing is taken to have read
-    /// what it was given, but of an [edge](crate::futures::Edge), whose readers have to say it.
+    /// what it was given, but of an [edge](crate::futures::Edge), whose readers have to say it. Bytes are those of parts
+    /// ([`BlockHeader::bytes`](exobus_store::BlockHeader::bytes)): a block of several parts that are [aligned](crate::task::TaskOptions::align)
+    /// is longer, by the gaps between them.
     ///
     /// # Panics
     /// There is no such argument.
@@ -481,7 +482,7 @@ impl Made {
 
 fn argument_bytes(argument: &Argument) -> u64 {
     match argument {
-        Argument::Whole(blocks) => blocks.iter().map(|block| block.len() as u64).sum(),
+        Argument::Whole(blocks) => blocks.iter().flat_map(|block| block.parts()).map(|part| part.bytes).sum(),
         Argument::Stream(readers) => readers.iter().map(ObjectReader::remaining).sum(),
         Argument::InPlace(_) => 0,
     }

@@ -55,16 +55,17 @@ pub(super) fn receive(
     progress: &Progress,
 ) -> Result<CopyId, CopyError> {
     let id = private_name(target);
-    let bytes = parts.iter().map(|part| part.bytes).sum();
+    let range = wire::byte_range(parts);
     // Parts in the original may be aligned for who reads them in place; so are they here then.
     let aligned = parts.iter().all(|part| part.offset.is_multiple_of(64));
     let options = WriterOptions {
         align: if aligned { Align::SixtyFour } else { Align::One },
-        bytes_hint: bytes,
+        // With the gaps, so that it is one extent and any run of its parts one block.
+        bytes_hint: range.end - range.start,
         ..WriterOptions::default()
     };
     let mut writer = target.store.writer(id, options);
-    let mut position = wire::byte_range(parts).start;
+    let mut position = range.start;
     for part in parts {
         if part.bytes > 0 {
             // Directories come from outside: a part that begins before the last one ended is no part.

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aligned;
 mod functions;
 mod harness;
 mod limits;

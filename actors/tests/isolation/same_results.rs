@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use exobus_actors::futures::Futures;
 use exobus_actors::isolation::ExecutorKind;
-use exobus_actors::task::{EdgeShape, JobError, Place, TaskOptions};
+use exobus_actors::task::{Align, EdgeShape, JobError, Place, TaskOptions};
 
 use crate::functions::{
     End, Ends, Make, count_up, ends, join, join_stream, make, peek, remembers, several, whereabouts,
@@ -16,8 +16,9 @@ const PARTS: u32 = 7;
 
 /// A shuffle: every part of every map, joined whole and as a stream. `killed`: some processes die among it, and leave
 /// their marks in this folder.
-async fn shuffle(futures: Futures, rows: u64, killed: Option<PathBuf>) -> Result<Vec<Vec<u8>>, JobError> {
-    let maps = (0..MAPS).map(|map| futures.submit(make, &Make { map, parts: PARTS, rows }, &[]));
+async fn shuffle(futures: Futures, rows: u64, align: Align, killed: Option<PathBuf>) -> Result<Vec<Vec<u8>>, JobError> {
+    let options = || TaskOptions { align, ..TaskOptions::default() };
+    let maps = (0..MAPS).map(|map| futures.submit_with(make, &Make { map, parts: PARTS, rows }, &[], options()));
     let maps = maps.collect::<Result<Vec<_>, _>>()?;
     let deaths = killed.iter().flat_map(|marks| {
         (0..6).map(|salt| {
@@ -47,19 +48,28 @@ async fn shuffle(futures: Futures, rows: u64, killed: Option<PathBuf>) -> Result
 #[test]
 fn a_shuffle_in_processes_gives_the_same_bytes_whatever_dies_and_spills() {
     let threads = World::new(ExecutorKind::Thread, 2, 64 << 20);
-    let (expected, _) = threads.run(async |futures| shuffle(futures, 10_000, None).await);
+    let (expected, _) = threads.run(async |futures| shuffle(futures, 10_000, Align::One, None).await);
     let expected = expected.unwrap();
     assert_eq!(
         expected.iter().map(Vec::len).sum::<usize>(),
         2 * expected.iter().step_by(2).map(Vec::len).sum::<usize>()
     );
-    for (memory_bytes, killed) in [(64 << 20, false), (64 << 20, true), (21 << 20, true)] {
+    // Aligned or not, the books of the exchange close and the bytes are the same.
+    let aligned = World::new(ExecutorKind::Thread, 2, 64 << 20)
+        .run(async |futures| shuffle(futures, 10_000, Align::SixtyFour, None).await);
+    assert!(aligned.0.unwrap() == expected);
+    for (memory_bytes, align, killed) in [
+        (64 << 20, Align::One, false),
+        (64 << 20, Align::SixtyFour, true),
+        (21 << 20, Align::One, true),
+        (21 << 20, Align::SixtyFour, true),
+    ] {
         let world = World::new(ExecutorKind::Process, 2, memory_bytes);
         let marks = tempfile::tempdir().unwrap();
         let deaths = killed.then(|| marks.path().to_owned());
-        let (result, failures) = world.run(async move |futures| shuffle(futures, 10_000, deaths).await);
+        let (result, failures) = world.run(async move |futures| shuffle(futures, 10_000, align, deaths).await);
         let result = result.unwrap();
-        assert!(result == expected, "{memory_bytes} {killed}");
+        assert!(result == expected, "{memory_bytes} {align:?} {killed}");
         assert_eq!(failures.len(), if killed { 6 } else { 0 }, "{failures:?}");
         let stats = world.node.store().stats();
         let to_disk = stats.spilled_bytes + stats.written_through_bytes;

@@ -15,7 +15,7 @@ use exobus_actors::{
     protocol::scheduler::{JobDemand, Leader, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
-        Consumed, JobError, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns,
+        Align, Consumed, JobError, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns,
         StillRunning, TaskFailure, TaskFigures, TaskSpec, TaskTiming,
     },
 };
@@ -289,6 +289,7 @@ fn node_manager() -> Vec<NodeMsg> {
         args: vec![LocatedArg { source: LocatedSource::Set { set, version: 1 }, parts: Parts::one(7) }],
         returns: Returns::One,
         target_bytes: 0,
+        align: Align::SixtyFour,
         resources: Resources::cpu(1000),
         scratch_bytes: vec![8_192_000; 2],
         whole_max_bytes: 64 << 20,

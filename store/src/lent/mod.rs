@@ -313,7 +313,7 @@ impl LentStore {
         self.lender.flush();
     }
 
-    /// As [`Store::writer`](crate::Store::writer); parts begin at any byte.
+    /// As [`Store::writer`](crate::Store::writer).
     pub fn writer(&self, id: CopyId, options: WriterOptions) -> ObjectWriter {
         let number = self.writers.fetch_add(1, Ordering::Relaxed);
         LentWriter::new(&self.region, &self.lender, number, id, options).into()

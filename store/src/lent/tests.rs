@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::{Parts, RealDisk, Store, StoreOptions, SystemClock};
+use crate::{Align, Parts, RangeRead, RealDisk, Store, StoreOptions, SystemClock};
 
 /// Asks the desk directly.
 struct Direct(Mutex<Desk>);
@@ -66,8 +66,12 @@ fn content(part: usize, bytes: usize) -> Vec<u8> {
 
 /// Writes parts of these lengths, announced or not, in pieces of `piece` bytes, and reads them in every way.
 fn check(world: &World, object: u128, lengths: &[usize], announced: bool, piece: usize) {
+    check_aligned(world, object, lengths, announced, piece, Align::One);
+}
+
+fn check_aligned(world: &World, object: u128, lengths: &[usize], announced: bool, piece: usize, align: Align) {
     let id = copy(object);
-    let mut writer = world.lent.writer(id, WriterOptions::default());
+    let mut writer = world.lent.writer(id, WriterOptions { align, ..WriterOptions::default() });
     for (part, length) in lengths.iter().enumerate() {
         let bytes = content(part, *length);
         writer.begin_part(announced.then_some(*length as u64)).unwrap();
@@ -82,6 +86,8 @@ fn check(world: &World, object: u128, lengths: &[usize], announced: bool, piece:
     let meta = writer.seal().unwrap();
     assert_eq!((meta.bytes, meta.parts.len()), (total as u64, lengths.len()));
     world.store.verify(&id).unwrap();
+    assert!(meta.parts.iter().all(|part| part.offset.is_multiple_of(align.bytes())));
+    assert_gaps_are_zeros(&world.store, &meta);
 
     let window = world.store.scratch(1 << 20).or_else(|_| world.store.scratch(4096)).unwrap();
     let reader = world.store.reader(&id, Parts::All, window).unwrap();
@@ -100,6 +106,20 @@ fn check(world: &World, object: u128, lengths: &[usize], announced: bool, piece:
     for (part, read) in read.iter().enumerate() {
         assert!(*read == content(part, lengths[part]), "part {part} of {object}");
     }
+}
+
+/// What lay there before, of another job, must not travel with an object.
+fn assert_gaps_are_zeros(store: &Store, meta: &ObjectMeta) {
+    let end = meta.parts.iter().filter(|part| part.bytes > 0).map(|part| part.offset + part.bytes).max().unwrap_or(0);
+    let mut bytes = vec![1; end as usize];
+    match store.read_range(&meta.id, 0, end).unwrap() {
+        RangeRead::Memory(block) => bytes.copy_from_slice(&block),
+        RangeRead::Disk(mut range) => assert_eq!(range.read(&mut bytes).unwrap(), bytes.len()),
+    }
+    for part in meta.parts.iter().filter(|part| part.bytes > 0) {
+        bytes[part.offset as usize..(part.offset + part.bytes) as usize].fill(0);
+    }
+    assert!(bytes.iter().all(|byte| *byte == 0), "gaps of {meta:?}");
 }
 
 #[test]
@@ -125,6 +145,38 @@ fn what_finds_no_memory_goes_to_disk_through_the_same_calls() {
     check(&world, 2, &[10, 3 << 20, 0, 20], false, 1 << 20);
     check(&world, 3, &vec![100; 30_000], true, 100);
     assert!(world.store.stats().written_through_bytes > 0);
+}
+
+#[test]
+fn aligned_parts_begin_at_multiples_of_64_in_memory_and_on_their_way_to_disk() {
+    let lengths: [&[usize]; 6] = [
+        &[10, 0, 100, 64, 5, 0],
+        &[0, 0, 63, 1, 65, 0],
+        &[3 << 20, 1, 5 << 20, 0, 70_000, 4096],
+        &[1; 1_500],
+        &[(64 << 10) - 1, 1, 64 << 10, (64 << 10) + 1, 2],
+        &[0],
+    ];
+    for full in [false, true] {
+        let world = World::new(if full { (14 << 20) + 8192 } else { 64 << 20 });
+        // Not zeros, so that a gap shows what was there before.
+        let mut dirt = Vec::new();
+        while let Ok(mut scratch) = world.store.scratch(256 << 10) {
+            scratch.fill(7);
+            dirt.push(scratch);
+        }
+        if !full {
+            dirt.clear();
+        }
+        for (object, lengths) in lengths.iter().enumerate() {
+            for announced in [false, true] {
+                let (number, piece) = ((2 * object + usize::from(announced)) as u128, 50_000);
+                check_aligned(&world, number, lengths, announced, piece, Align::SixtyFour);
+                world.store.delete(&[copy(number)]);
+            }
+        }
+        assert_eq!(world.store.stats().written_through_bytes > 0, full);
+    }
 }
 
 #[test]

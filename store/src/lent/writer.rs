@@ -11,7 +11,7 @@ use crate::{
     error::StoreError,
     ids::{CopyId, RowHash},
     meta::ObjectMeta,
-    options::{Align, WriterOptions},
+    options::WriterOptions,
     region::Region,
     writer::EXTENT_MIN,
 };
@@ -25,6 +25,8 @@ pub(crate) struct LentWriter {
     lender: Arc<dyn Lender>,
     number: u32,
     id: CopyId,
+    /// Parts begin at multiples of this.
+    align: u64,
     /// Not told yet.
     steps: Vec<WriterStep>,
     /// Whether the lender knows of it.
@@ -38,6 +40,8 @@ pub(crate) struct LentWriter {
 
 struct Held {
     span: LentSpan,
+    /// Where the span begins in the region.
+    offset: u64,
     used: usize,
     medium: Medium,
 }
@@ -55,13 +59,12 @@ impl LentWriter {
         id: CopyId,
         options: WriterOptions,
     ) -> LentWriter {
-        // Gaps between parts are made where the store is.
-        debug_assert_eq!(options.align, Align::One);
         LentWriter {
             region: region.clone(),
             lender: lender.clone(),
             number,
             id,
+            align: options.align.bytes(),
             steps: vec![WriterStep::Open { object: id, options }],
             told: false,
             room: None,
@@ -79,15 +82,19 @@ impl LentWriter {
         if self.part.is_some() {
             return Err(self.misused("end_part before the next begin_part"));
         }
+        // Room ends at a multiple of 64, so there is always place for the gap.
+        let gap = self.room.as_ref().map_or(0, |room| room.gap(self.align));
         let stays = match &self.room {
             None => false,
             Some(room) => match room.medium {
-                Medium::Memory => room.rest() >= bytes_max.unwrap_or(1) || bytes_max == Some(0),
+                Medium::Memory => room.rest() >= gap + bytes_max.unwrap_or(1) || bytes_max == Some(0),
                 Medium::Disk => bytes_max.is_some_and(|bytes| bytes < EXTENT_MIN),
             },
         };
-        if !stays {
-            self.room = None;
+        match &mut self.room {
+            // The lender fills it when it hears of this step.
+            Some(room) if stays => room.used += gap as usize,
+            _ => self.room = None,
         }
         self.steps.push(WriterStep::BeginPart { bytes_max });
         self.part = Some(OpenPart { bytes: 0, bytes_max });
@@ -108,7 +115,7 @@ impl LentWriter {
             let room = self.lender.room(self.number, &self.steps)?;
             self.steps.clear();
             let span = LentSpan::new(&self.region, room.place, None)?;
-            self.room = Some(Held { span, used: 0, medium: room.medium });
+            self.room = Some(Held { span, offset: room.place.offset, used: 0, medium: room.medium });
         }
         let room = self.room.as_mut().expect("there is room now");
         let rest = &mut room.span.bytes_mut()[room.used..];
@@ -179,6 +186,13 @@ impl LentWriter {
 }
 
 impl Held {
+    /// Bytes from here to where a part may begin. The lender's room begins at a multiple of 64 of the region, so where a part may begin
+    /// in the object is where it may begin in the region.
+    fn gap(&self, align: u64) -> u64 {
+        let at = self.offset + self.used as u64;
+        at.next_multiple_of(align) - at
+    }
+
     fn rest(&self) -> u64 {
         (self.span.bytes().len() - self.used) as u64
     }

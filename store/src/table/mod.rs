@@ -69,7 +69,7 @@ pub(crate) struct Extent {
     pub start: u64,
     /// How many.
     pub bytes: u64,
-    /// How many of them may still be asked for.
+    /// How many of them are of parts that may still be asked for: gaps between parts do not count.
     unreleased: u64,
     memory_offset: u64,
     /// In units of 64 bytes; zero: not in memory.
@@ -214,6 +214,8 @@ impl Table {
     /// Adds a sealed object. The caller has made sure that the id is new.
     pub fn insert(&mut self, id: CopyId, maker: u32, directory: Directory, extents: &[NewExtent]) -> ObjectKey {
         self.directory_bytes += OBJECT_BYTES + directory.heap_bytes();
+        let parts = directory.slice(0..directory.len());
+        let mut parts = parts.iter().rev().peekable();
         let key = self.objects.insert(Object {
             id: [id.group as u64, (id.group >> 64) as u64, id.bits as u64, (id.bits >> 64) as u64],
             directory,
@@ -225,12 +227,13 @@ impl Table {
 
         let mut next_extent = NONE;
         for new in extents.iter().rev() {
+            let of_parts = std::iter::from_fn(|| parts.next_if(|part| part.offset >= new.start));
             let mut extent = Extent {
                 object: key,
                 next_extent,
                 start: new.start,
                 bytes: new.bytes,
-                unreleased: new.bytes,
+                unreleased: of_parts.map(|part| part.bytes).sum(),
                 memory_offset: 0,
                 memory_units: 0,
                 file: NONE,

@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use super::{Freed, NONE, ObjectKey, Table};
-use crate::directory::byte_range;
 use crate::meta::PartMeta;
 
 impl Table {
-    /// Nobody reads these parts of the object any more. An extent goes when all of its bytes were released. Said again of a
+    /// Nobody reads these parts of the object any more. An extent goes when all parts in it that have bytes were released. Said again of a
     /// part, it changes nothing.
     pub fn release(&mut self, key: ObjectKey, parts: Range<usize>, freed: &mut Freed) {
         let count = self.objects.get(key).directory.len();
@@ -23,24 +22,21 @@ impl Table {
         // Runs of parts that were not.
         for run in new.chunk_by(|one, next| one + 1 == *next) {
             let slice = self.objects.get(key).directory.slice(run[0]..run[run.len() - 1] + 1);
-            let bytes = byte_range(&slice);
-            if !bytes.is_empty() {
-                self.release_bytes(key, bytes, freed);
-            }
+            self.release_run(key, &slice, freed);
         }
     }
 
-    fn release_bytes(&mut self, key: ObjectKey, bytes: Range<u64>, freed: &mut Freed) {
+    /// Consecutive parts that were not released yet.
+    fn release_run(&mut self, key: ObjectKey, parts: &[PartMeta], freed: &mut Freed) {
+        let mut parts = parts.iter().filter(|part| part.bytes > 0).peekable();
         let mut previous = NONE;
         let mut extent = self.objects.get(key).first_extent;
-        while extent != NONE {
+        while extent != NONE && parts.peek().is_some() {
             let entry = self.extents.get_mut(extent);
-            if entry.start >= bytes.end {
-                break;
-            }
             let next = entry.next_extent;
             let end = entry.start + entry.bytes;
-            let released = end.min(bytes.end).saturating_sub(entry.start.max(bytes.start));
+            let here = std::iter::from_fn(|| parts.next_if(|part| part.offset < end));
+            let released: u64 = here.map(|part| part.bytes).sum();
             entry.unreleased = entry.unreleased.saturating_sub(released);
             if released == 0 || entry.unreleased > 0 {
                 previous = extent;

@@ -1,5 +1,6 @@
 //! The store from outside: every test opens a real store on a real directory.
 
+mod aligned;
 mod basics;
 mod deadlock;
 mod faults;

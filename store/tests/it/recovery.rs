@@ -141,6 +141,69 @@ fn a_torn_or_flipped_file_is_left_out_and_deleted() {
     assert!(!files().contains(&all[0]));
 }
 
+/// The trailer says so, as one of a release that writes another version would.
+fn give_version(file: &Path, digits: &[u8; 2]) {
+    let mut content = std::fs::read(file).unwrap();
+    let trailer = content.len() - 4096;
+    content[trailer + 6..trailer + 8].copy_from_slice(digits);
+    let sum = twox_hash::XxHash3_64::oneshot(&content[trailer..trailer + 32]);
+    content[trailer + 32..trailer + 40].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(file, content).unwrap();
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_and_left_for_the_release_that_wrote_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let metas = first_life(dir.path());
+    let node = dir.path().join("n1");
+    let files = || {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(&node).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "spill"));
+        files.sort();
+        files
+    };
+    let other = files()[0].clone();
+    for digits in [b"00", b"02"] {
+        give_version(&other, digits);
+        // The index knows the file as it was.
+        std::fs::remove_dir_all(index(dir.path())).unwrap();
+        let content = std::fs::read(&other).unwrap();
+        let told: Arc<Mutex<Vec<StoreEvent>>> = Arc::default();
+        let hear = told.clone();
+        let mut options = kept(dir.path());
+        options.on_event = Some(Arc::new(move |event| hear.lock().unwrap().push(event)));
+        let store = open(options);
+        let recovered = store.recovered();
+        let there = metas.iter().filter(|meta| recovered.contains(meta)).count();
+        assert!(there > 0 && there < metas.len(), "{there} of {}: what is in other files is used", metas.len());
+        for meta in &recovered {
+            store.get(&meta.id, Parts::All).wait().unwrap();
+        }
+        let refused: Vec<_> = std::mem::take(&mut *told.lock().unwrap());
+        let refused: Vec<_> = refused
+            .into_iter()
+            .filter_map(|event| match event {
+                StoreEvent::FileRefused { path, reason } => Some((path, reason)),
+                _ => None,
+            })
+            .collect();
+        let [(path, reason)] = &refused[..] else { panic!("{refused:?}") };
+        assert_eq!(*path, other);
+        let found = format!("version {}, this exobus reads version 1: start the exobus that wrote it", digits[1] - b'0');
+        assert!(reason.contains(&found), "{reason}");
+        // Spilling goes on beside it, and it is there when the store has closed.
+        for seed in 900..930 {
+            put(&store, 4, &bytes(seed, 1_000_000)).unwrap();
+        }
+        store.delete_group(4);
+        drop(store);
+        assert!(std::fs::read(&other).unwrap() == content, "nothing is done to it");
+    }
+    give_version(&other, b"01");
+    let store = open(kept(dir.path()));
+    check(&store, &store.recovered(), &metas);
+}
+
 #[test]
 fn a_flipped_bit_in_a_file_of_an_earlier_life_is_found() {
     let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ use crate::protocol::node_manager::{ACTOR, NodeMsg};
 use crate::protocol::owner::{self, OwnerMsg};
 use crate::registry::Function;
 use crate::shell::{self, Inbox, Post, PostOptions, mailbox};
-use crate::task::{Resources, Returns, TaskSpec};
+use crate::task::{Align, Resources, Returns, TaskSpec};
 use crate::transfer::TransferClient;
 
 pub(super) const JOB: JobId = JobId::from_u128(1);
@@ -110,6 +110,7 @@ impl World {
             args: Vec::new(),
             returns,
             target_bytes: 0,
+            align: Align::One,
             resources: Resources::cpu(1000),
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,

@@ -222,6 +222,7 @@ impl OwnerState {
             args: args.collect(),
             returns: options.returns,
             target_bytes: options.target_bytes,
+            align: options.align,
             resources: options.resources.clone(),
             scratch_bytes: options.scratch_bytes.clone(),
             whole_max_bytes: options.whole_max_bytes,

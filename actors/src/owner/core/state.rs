@@ -165,6 +165,7 @@ impl OwnerState {
         self.function(task).name == description.function
             && *entry.params == *description.params
             && (known.returns, known.target_bytes) == (description.options.returns, description.options.target_bytes)
+            && known.align == description.options.align
             && entry.args.len() == description.args.len()
             && self.resolve_args(&description.args).map_or(true, same)
     }
