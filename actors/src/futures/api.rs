@@ -16,6 +16,7 @@ use twox_hash::XxHash3_128;
 
 use super::call::{Notify, ProgramCall};
 use super::choices::Choices;
+use super::compute::{Compute, Computing, Noted};
 use super::home::{Home, OtherJobs};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
@@ -47,6 +48,7 @@ struct Inner {
     lanes: Cell<u32>,
     when_over: RefCell<Vec<CleanUp>>,
     clock: Arc<dyn Clock>,
+    computing: Computing,
     home: Home,
     others: OtherJobs,
 }
@@ -66,6 +68,8 @@ pub(crate) struct FuturesParts {
     pub(crate) choices: Choices,
     pub(crate) seed: u64,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where the program computes.
+    pub(crate) compute: Arc<dyn Compute>,
     pub(crate) home: Home,
     pub(crate) others: OtherJobs,
 }
@@ -92,6 +96,7 @@ impl Futures {
             lanes: Cell::new(0),
             when_over: RefCell::default(),
             clock: parts.clock,
+            computing: Computing::new(parts.compute),
             home: parts.home,
             others: parts.others,
         }))
@@ -558,6 +563,23 @@ impl Futures {
 
     pub(super) fn log_folds(&self, folds: Vec<FoldDue>) {
         self.learned(Choice::Folds(folds));
+    }
+
+    pub(super) fn computing(&self) -> &Computing {
+        &self.0.computing
+    }
+
+    pub(super) fn owner(&self) -> &Inlet<ProgramCall> {
+        &self.0.owner
+    }
+
+    /// What came of a computation in the run that is replayed, if it was over then.
+    pub(super) fn replayed_computed(&self, number: u64) -> Option<Noted> {
+        self.0.choices.borrow_mut().computed(number)
+    }
+
+    pub(super) fn log_computed(&self, number: u64, noted: Noted) {
+        self.learned(Choice::Computed(number, noted));
     }
 
     /// Something that could have been different: it is logged before anything that comes of it.

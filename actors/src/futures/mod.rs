@@ -8,6 +8,7 @@
 mod api;
 mod call;
 mod choices;
+mod compute;
 mod home;
 mod pushes;
 mod queue;
@@ -19,6 +20,7 @@ pub use api::Futures;
 pub(crate) use api::FuturesParts;
 pub use call::{Notify, ProgramCall};
 pub use choices::Choices;
+pub use compute::{COMPUTED_BYTES_MAX, Computation, Compute, ComputeThreads};
 pub use home::Home;
 pub(crate) use home::OtherJobs;
 pub use pushes::{Fold, Pushes};

@@ -126,6 +126,7 @@ impl JobRun {
             // Odd, and different for every run of every job; what it gives is in the log.
             seed: (job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64).rotate_left(runs),
             clock: node.post.clock().clone(),
+            compute: node.compute.clone(),
             home: node.home.clone(),
             others: OtherJobs::new(node.scheduler.clone(), node.logs.clone()),
         });

@@ -7,7 +7,7 @@ use exobus_store::Store;
 use super::{JobsOver, RunningJobs};
 use crate::admission::Admission;
 use crate::event::NodeFigures;
-use crate::futures::Home;
+use crate::futures::{Compute, Home};
 use crate::joblog::LogsLink;
 use crate::membership::Directory;
 use crate::node_manager::{Gate, Stager};
@@ -28,6 +28,8 @@ pub(crate) struct NodeParts {
     pub(crate) directory: Directory,
     /// Where random numbers come from.
     pub(crate) random: Arc<dyn Random>,
+    /// Where programs compute.
+    pub(crate) compute: Arc<dyn Compute>,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
     /// Where jobs run that this node hosts.

@@ -133,7 +133,7 @@ pub(crate) fn bytes_of(entry: &Entry) -> usize {
             let values: usize = done.values.iter().map(|(_, bytes)| bytes.len()).sum();
             values + ENTRY_BYTES / 2 * (done.outputs.len() + done.consumed.len())
         }
-        Entry::Choice(choice) => choice.entries() * ENTRY_BYTES / 2,
+        Entry::Choice(choice) => choice.bytes(ENTRY_BYTES / 2),
         Entry::End(Ok(value)) => value.len(),
         Entry::Run { .. } | Entry::End(Err(_)) => 0,
     };

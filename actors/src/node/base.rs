@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{ClusterOptions, NodeError, NodeOptions};
 use crate::admission::Admission;
 use crate::event::NodeFigures;
-use crate::futures::Home;
+use crate::futures::{Compute, Home};
 use crate::host::{JobsOver, NodeParts, RunningJobs};
 use crate::isolation;
 use crate::joblog::LogsLink;
@@ -54,6 +54,7 @@ pub(super) struct Base {
     pub(super) logs: LogsLink,
     home: Home,
     random: Arc<dyn Random>,
+    compute: Arc<dyn Compute>,
     /// The name of the node, from when this process has it.
     pub(super) name: RefCell<Option<Name>>,
     /// Whom the store tells that memory is tight, while it is there.
@@ -106,6 +107,7 @@ impl Base {
             logs,
             home,
             random: options.random.clone(),
+            compute: options.compute.clone(),
             link: SchedulerLink::new(post.clone()),
             opened_at: post.clock().now(),
             post,
@@ -187,6 +189,7 @@ impl Base {
             scheduler: self.link.clone(),
             over: self.jobs_over.clone(),
             random: self.random.clone(),
+            compute: self.compute.clone(),
             logs: self.logs.clone(),
             home: self.home.clone(),
             running: RunningJobs::new(),

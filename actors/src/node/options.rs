@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use exobus_store::{Clock, Disk, RealDisk, StoreOptions, SystemClock};
 
+use crate::futures::{Compute, ComputeThreads};
 use crate::ids::NodeId;
 use crate::isolation::Isolation;
 use crate::joblog::LogsLink;
@@ -43,6 +44,8 @@ pub struct NodeOptions {
     pub clock: Arc<dyn Clock>,
     /// Where random numbers come from.
     pub random: Arc<dyn Random>,
+    /// Where programs compute ([`Futures::compute`](crate::futures::Futures::compute)).
+    pub compute: Arc<dyn Compute>,
     /// Over which objects go from node to node, where there is a cluster.
     pub network: Arc<dyn Network>,
 }
@@ -66,6 +69,7 @@ impl NodeOptions {
             cluster: None,
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
+            compute: Arc::new(ComputeThreads),
             network: Arc::new(RealNetwork::new()),
         }
     }

@@ -6,6 +6,7 @@ mod common;
 mod arguments;
 mod census;
 mod commits;
+mod computing;
 mod election;
 mod figures;
 mod functions;

@@ -209,6 +209,7 @@ impl OwnerCore {
             idle: self.questions.watchdog.idle(now),
             asks: self.program.unanswered(),
             unread: self.program.unread(),
+            computing: self.program.computing(now),
             reads: self.program.reads(now),
             stages: self.state.stage_facts(),
             unplaced: self.state.unplaced(),

@@ -217,7 +217,7 @@ impl OwnerCore {
         }
         match event {
             OwnerEvent::Wire(message) => self.message(message, around),
-            OwnerEvent::Program(call) => self.called(call),
+            OwnerEvent::Program(call) => self.called(call, around),
             // The one that was told may be the one before.
             OwnerEvent::NewEpoch if self.ending.has_begun() => self.say_that_it_is_over(),
             OwnerEvent::NewEpoch => {
