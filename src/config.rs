@@ -70,6 +70,8 @@ pub struct NodeSection {
     pub spill_dirs: Vec<PathBuf>,
     pub executors: u32,
     pub executor: ExecutorKind,
+    #[serde(deserialize_with = "units::deserialize_size")]
+    pub job_log: u64,
     pub scheduler: bool,
     #[serde(default)]
     pub resources: ResourcesSection,

@@ -45,6 +45,12 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
+/// An error with its causes, outermost first.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    causes.collect::<Vec<_>>().join(": ")
+}
+
 /// Decodes the parameters of a task or a program: what the macros call.
 ///
 /// # Errors

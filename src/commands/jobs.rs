@@ -4,7 +4,7 @@ use std::{io::Write, time::Duration};
 
 use exobus_actors::{
     client::{Client, ClientError, ClientOptions, list_jobs},
-    protocol::owner::{Standing, Why},
+    protocol::owner::{LogUse, Standing, Why},
     protocol::scheduler::JobInfo,
     scheduler::JobList,
 };
@@ -18,6 +18,7 @@ use super::client_failure;
 use crate::{
     cli::{JobQueryArgs, JobQuestion, LookArgs},
     cluster,
+    config::units::size,
     exit::{Exit, Failure, OrExit},
     report::duration,
 };
@@ -107,10 +108,12 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
             true => {
                 let mut value = serde_json::to_value(&row).or_exit(Exit::InputOutput)?;
                 value["chains"] = json!(chains);
-                value["moved"] = json!(why.ok().map(|why| why.moved));
+                let why = why.ok();
+                value["moved"] = json!(why.as_ref().map(|why| why.moved));
+                value["log"] = json!(why.and_then(|why| why.log));
                 print(&value.to_string());
             }
-            false => print(&told(&row, &chains)),
+            false => print(&told(&row, &chains, why.ok().and_then(|why| why.log).as_ref())),
         }
         Ok(Exit::Success)
     })
@@ -228,14 +231,19 @@ fn table(rows: &[Row], now_unix_ms: u64) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How it stands with a job, then each chain, a link a line.
-fn told(row: &Row, chains: &[Vec<String>]) -> String {
+/// How it stands with a job, then each chain, a link a line, and what its log takes.
+fn told(row: &Row, chains: &[Vec<String>], log: Option<&LogUse>) -> String {
     let mut text = format!("job {}: {}", row.job, state(row));
     for chain in chains {
         for (depth, link) in chain.iter().enumerate() {
             let arrow = if depth == 0 { "" } else { "<- " };
             text.push_str(&format!("\n{:1$}{arrow}{link}", "", 2 + 2 * depth));
         }
+    }
+    if let Some(LogUse { bytes, quota_bytes, cut }) = log {
+        let cut = cut.as_ref().map(|cut| format!("; it cannot be taken up again: {cut}"));
+        let (used, quota) = (size(*bytes), size(*quota_bytes));
+        text.push_str(&format!("\n  its log has {used} of {quota}{}", cut.unwrap_or_default()));
     }
     text
 }
@@ -273,7 +281,7 @@ mod tests {
 
     fn why(standing: Standing, still_ms: u64) -> Why {
         let chains = vec![vec!["job waits for sort.merge (3 of 40 tasks)".into(), "it runs there".into()]];
-        Why { job: info(1, None).job, standing, still_ms, moved: Moved::default(), chains }
+        Why { job: info(1, None).job, standing, still_ms, moved: Moved::default(), chains, log: None }
     }
 
     #[test]
@@ -304,10 +312,19 @@ mod tests {
     #[test]
     fn a_chain_is_written_a_link_a_line() {
         let why = why(Standing::Program, 72_000);
-        let text = told(&row(&info(1, Some("n2")), Some(&why)), &why.chains);
+        let row = row(&info(1, Some("n2")), Some(&why));
+        let text = told(&row, &why.chains, None);
         let (first, rest) = text.split_once('\n').unwrap();
         assert!(first.ends_with(": its program is busy for 72.0 s"), "{first}");
         assert_eq!(rest, "  job waits for sort.merge (3 of 40 tasks)\n    <- it runs there");
+        let mut log = LogUse { bytes: 3 << 20, quota_bytes: 64 << 20, cut: None };
+        let last = |log: &LogUse| told(&row, &why.chains, Some(log)).lines().last().unwrap().to_owned();
+        assert_eq!(last(&log), "  its log has 3.0 MiB of 64.0 MiB");
+        log.cut = Some("it ended before the job did".into());
+        assert_eq!(
+            last(&log),
+            "  its log has 3.0 MiB of 64.0 MiB; it cannot be taken up again: it ended before the job did"
+        );
     }
 
     #[test]

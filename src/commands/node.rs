@@ -3,6 +3,7 @@
 use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
 
 use exobus_actors::{
+    futures::ComputeThreads,
     ids::NodeId,
     isolation::Isolation,
     joblog::LogsLink,
@@ -133,9 +134,11 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         },
         disk: Arc::new(RealDisk::default()),
         logs: LogsLink::default(),
+        log_quota_bytes: section.job_log,
         cluster: None,
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),
+        compute: Arc::new(ComputeThreads),
         network: Arc::new(RealNetwork::new()),
     })
 }

@@ -112,6 +112,7 @@ impl JobRun {
                 admission: admission.clone(),
                 done,
                 log,
+                log_quota_bytes: node.log_quota_bytes,
             }),
         );
         let futures = Futures::new(FuturesParts {

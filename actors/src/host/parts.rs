@@ -32,6 +32,8 @@ pub(crate) struct NodeParts {
     pub(crate) compute: Arc<dyn Compute>,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
+    /// Bytes that the log of a job may have.
+    pub(crate) log_quota_bytes: u64,
     /// Where jobs run that this node hosts.
     pub(crate) home: Home,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,

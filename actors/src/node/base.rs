@@ -52,6 +52,7 @@ pub(super) struct Base {
     pub(super) link: SchedulerLink,
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
+    log_quota_bytes: u64,
     home: Home,
     random: Arc<dyn Random>,
     compute: Arc<dyn Compute>,
@@ -105,6 +106,7 @@ impl Base {
         let home = Home { cluster, log: logs.file().map(Into::into) };
         Ok(Self {
             logs,
+            log_quota_bytes: options.log_quota_bytes,
             home,
             random: options.random.clone(),
             compute: options.compute.clone(),
@@ -191,6 +193,7 @@ impl Base {
             random: self.random.clone(),
             compute: self.compute.clone(),
             logs: self.logs.clone(),
+            log_quota_bytes: self.log_quota_bytes,
             home: self.home.clone(),
             running: RunningJobs::new(),
             gate: self.gate.clone(),

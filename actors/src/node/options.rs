@@ -8,7 +8,7 @@ use exobus_store::{Clock, Disk, RealDisk, StoreOptions, SystemClock};
 use crate::futures::{Compute, ComputeThreads};
 use crate::ids::NodeId;
 use crate::isolation::Isolation;
-use crate::joblog::LogsLink;
+use crate::joblog::{LogsLink, QUOTA_BYTES};
 use crate::joining::ClusterOptions;
 use crate::random::{Random, SystemRandom};
 use crate::registry::Roots;
@@ -38,6 +38,9 @@ pub struct NodeOptions {
     pub disk: Arc<dyn Disk>,
     /// Where jobs are logged; the cluster's bus where there is one.
     pub logs: LogsLink,
+    /// Bytes that the log of a job that this node hosts may have; at the quota the job goes on, and cannot be taken up again.
+    /// Default: [`QUOTA_BYTES`].
+    pub log_quota_bytes: u64,
     /// The cluster it joins; `None`: it is alone, without bus and sockets.
     pub cluster: Option<ClusterOptions>,
     /// Where time comes from.
@@ -66,6 +69,7 @@ impl NodeOptions {
             store: StoreOptions { memory_bytes: store_bytes, ..StoreOptions::default() },
             disk: Arc::new(RealDisk::default()),
             logs: LogsLink::default(),
+            log_quota_bytes: QUOTA_BYTES,
             cluster: None,
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),

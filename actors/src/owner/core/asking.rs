@@ -192,7 +192,7 @@ impl OwnerCore {
                 chain::why(&facts)
             }
         };
-        Why { job: self.job(), standing, still_ms: still.as_millis() as u64, moved, chains }
+        Why { job: self.job(), standing, still_ms: still.as_millis() as u64, moved, chains, log: self.log_use(around) }
     }
 
     fn wait_facts(

@@ -41,7 +41,7 @@ fn merges(answer: Answer) -> Facts {
 
 fn line(facts: &Facts) -> (Standing, String) {
     let (standing, chains) = why(facts);
-    let why = Why { job: JobId::from_u128(1), standing, still_ms: 0, moved: Moved::default(), chains };
+    let why = Why { job: JobId::from_u128(1), standing, still_ms: 0, moved: Moved::default(), chains, log: None };
     (standing, why.line())
 }
 
