@@ -59,6 +59,9 @@
 //!
 //! What no node can run is refused with the reason, for want of a GPU, say, or of the function.
 //!
+//! Functions and programs print with [`TaskContext::print`](crate::TaskContext::print) and [`Futures::print`](crate::Futures::print): on a
+//! cluster `exobus job <id> logs` shows it, a node that is alone writes it to stderr ([`printing`](crate::printing) says how much may be).
+//!
 //! The programs of all jobs of a node share a thread, so what takes one of them long it computes elsewhere
 //! ([`Futures::compute`](crate::Futures::compute)): in a function that owns what it works on. What comes of it is logged, like everything
 //! that a program learns and that could have been different, so that a program that is run again elsewhere makes the same tasks;

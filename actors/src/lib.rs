@@ -22,6 +22,7 @@ pub mod node;
 pub mod node_manager;
 pub mod owner;
 pub mod paths;
+pub mod printing;
 pub mod protocol;
 pub mod random;
 pub mod registry;

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use serde::Serialize;
 use serde_json::json;
 
-use super::client_failure;
+use super::{client_failure, job_logs::follow};
 use crate::{
     cli::{JobQueryArgs, JobQuestion, LookArgs},
     cluster,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How long the Scheduler may take.
-const SCHEDULER_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const SCHEDULER_DEADLINE: Duration = Duration::from_secs(10);
 /// How long an Owner may take to say how it stands with its job.
 const OWNER_DEADLINE: Duration = Duration::from_secs(3);
 /// How long it may take when it asks its nodes, each of which has two seconds.
@@ -88,7 +88,10 @@ pub fn list(args: &LookArgs) -> Result<Exit, Failure> {
 
 /// Answers a question about one of them.
 pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
-    let JobQuestion::Why(look) = &args.question;
+    let look = match &args.question {
+        JobQuestion::Why(look) => look,
+        JobQuestion::Logs(look) => return follow(&args.job, look),
+    };
     with_client(look, async |client| {
         let jobs = client.jobs(SCHEDULER_DEADLINE).await.map_err(client_failure)?;
         let info = find(&jobs, &args.job)?;
@@ -128,7 +131,10 @@ fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, 
     })
 }
 
-fn with_bus(args: &LookArgs, work: impl AsyncFnOnce(ClientOptions) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+pub(super) fn with_bus(
+    args: &LookArgs,
+    work: impl AsyncFnOnce(ClientOptions) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
     let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
@@ -142,7 +148,7 @@ fn with_bus(args: &LookArgs, work: impl AsyncFnOnce(ClientOptions) -> Result<Exi
 }
 
 /// The job whose id begins with these digits.
-fn find<'a>(jobs: &'a [JobInfo], digits: &str) -> Result<&'a JobInfo, Failure> {
+pub(super) fn find<'a>(jobs: &'a [JobInfo], digits: &str) -> Result<&'a JobInfo, Failure> {
     let mut like = jobs.iter().filter(|info| info.job.to_string().starts_with(digits));
     match (like.next(), like.next()) {
         (Some(info), None) => Ok(info),
@@ -248,7 +254,7 @@ fn told(row: &Row, chains: &[Vec<String>], log: Option<&LogUse>) -> String {
     text
 }
 
-fn print(text: &str) {
+pub(super) fn print(text: &str) {
     // A closed pipe (`| head`) is the reader's business.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

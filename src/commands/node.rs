@@ -9,6 +9,7 @@ use exobus_actors::{
     joblog::LogsLink,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions, memory},
+    printing::Secrets,
     random::{Random as _, SystemRandom},
     registry::Roots,
     task::Resources,
@@ -57,6 +58,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
             }),
             labels: config.node.labels.clone(),
             roots: roots(&config.security)?,
+            secrets: config.secrets().or_exit(Exit::Usage)?,
             ..options
         };
         let interrupted = interrupt.clone();
@@ -127,6 +129,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         labels: section.labels.clone(),
         functions: None,
         roots: Roots::default(),
+        secrets: Secrets::default(),
         store: StoreOptions {
             memory_bytes: store_bytes,
             spill_dirs: section.spill_dirs_or(default_spill_dir),

@@ -23,6 +23,7 @@ use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
 use crate::ids::{CopyNumber, JobId, JobSecret, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue, NodeShape};
+use crate::printing::Printer;
 use crate::shell::Inlet;
 use crate::task::{Arg, Description, Exchange, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
 
@@ -49,6 +50,7 @@ struct Inner {
     when_over: RefCell<Vec<CleanUp>>,
     clock: Arc<dyn Clock>,
     computing: Computing,
+    printer: Printer,
     home: Home,
     others: OtherJobs,
 }
@@ -70,6 +72,7 @@ pub(crate) struct FuturesParts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Where the program computes.
     pub(crate) compute: Arc<dyn Compute>,
+    pub(crate) printer: Printer,
     pub(crate) home: Home,
     pub(crate) others: OtherJobs,
 }
@@ -97,6 +100,7 @@ impl Futures {
             when_over: RefCell::default(),
             clock: parts.clock,
             computing: Computing::new(parts.compute),
+            printer: parts.printer,
             home: parts.home,
             others: parts.others,
         }))
@@ -480,6 +484,17 @@ impl Futures {
     /// The runtime has ended.
     pub fn say(&self, text: &str) -> Result<(), JobError> {
         self.call(ProgramCall::Say { text: text.to_owned() })
+    }
+
+    /// Prints a line for who watches the job. It never waits, and may be lost; see [`printing`](crate::printing). A program that is run
+    /// again prints again.
+    pub fn print(&self, text: &str) {
+        self.0.printer.line(text);
+    }
+
+    /// Where the program prints, for what writes to a [`std::io::Write`]; what it [computes](Self::compute) may take it along.
+    pub fn printer(&self) -> Printer {
+        self.0.printer.clone()
     }
 
     /// Where the job runs.

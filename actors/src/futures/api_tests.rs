@@ -78,6 +78,7 @@ impl World {
             seed,
             clock,
             compute: self.compute.clone(),
+            printer: crate::printing::Printer::nowhere(),
             home: Default::default(),
             others: Default::default(),
         });

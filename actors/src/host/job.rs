@@ -96,6 +96,7 @@ impl JobRun {
         let (functions, nodes) = (offers(&infos), shapes(&infos));
         admission.brings(known_bytes(&infos));
         let admission = Arc::new(admission);
+        let printer = node.printing.of_program(job, &tenant);
         let owner = shell::spawn(
             &node.post,
             &protocol::owner::actor_name(job),
@@ -128,6 +129,7 @@ impl JobRun {
             seed: (job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64).rotate_left(runs),
             clock: node.post.clock().clone(),
             compute: node.compute.clone(),
+            printer,
             home: node.home.clone(),
             others: OtherJobs::new(node.scheduler.clone(), node.logs.clone()),
         });

@@ -11,6 +11,7 @@ use crate::futures::{Compute, Home};
 use crate::joblog::LogsLink;
 use crate::membership::Directory;
 use crate::node_manager::{Gate, Stager};
+use crate::printing::Printing;
 use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::Post;
@@ -30,6 +31,8 @@ pub(crate) struct NodeParts {
     pub(crate) random: Arc<dyn Random>,
     /// Where programs compute.
     pub(crate) compute: Arc<dyn Compute>,
+    /// Where programs print.
+    pub(crate) printing: Printing,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
     /// Bytes that the log of a job may have.

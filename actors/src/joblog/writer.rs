@@ -269,7 +269,9 @@ impl Writer {
             self.cut_at(Cut::at_quota(self.clock.unix_ms(), self.quota_bytes), news).await?;
             return Ok(false);
         }
-        let id = format!("{}-{}-{}", self.job, self.head.name, self.head.last.sequence);
+        // The last word is no repetition of a record of which the outcome is not known.
+        let end = if self.whole { "" } else { "-end" };
+        let id = format!("{}-{}-{}{end}", self.job, self.head.name, self.head.last.sequence);
         loop {
             let expect = Expect::LastOfSubject(self.head.last.sequence);
             let error = match append(&self.stream, &self.subject, record.clone(), (expect, &id), LATER).await {

@@ -19,6 +19,7 @@ use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Suspicions, Tally};
+use crate::printing::Printing;
 use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
@@ -47,6 +48,8 @@ pub(super) struct Base {
     /// Serves the objects of the store, where there is a cluster.
     pub(super) server: Option<Arc<TransferServer>>,
     pub(super) executors: Arc<dyn ExecutorLink>,
+    /// Where tasks and programs print. After the executors: what ends with them is printed still.
+    pub(super) printing: Prints,
     pub(super) gate: Gate,
     pub(super) pushes: PushCount,
     pub(super) link: SchedulerLink,
@@ -60,6 +63,15 @@ pub(super) struct Base {
     pub(super) name: RefCell<Option<Name>>,
     /// Whom the store tells that memory is tight, while it is there.
     pub(super) merger: Arc<RwLock<Option<Inbox<MergerEvent>>>>,
+}
+
+/// What is printed on the node. Dropped, what waits is printed first.
+pub(super) struct Prints(pub(super) Printing);
+
+impl Drop for Prints {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Base {
@@ -91,6 +103,8 @@ impl Base {
         let transfer = TransferClient::with(fetching, &token, options.clock.clone());
         let server = options.cluster.as_ref().map(|cluster| serve_objects(options, cluster, &store)).transpose()?;
         let gate = Gate::default();
+        let to = options.cluster.as_ref().map(|cluster| (cluster.bus.clone(), cluster.subjects.clone()));
+        let printing = Printing::new(options.name.clone(), options.secrets.clone(), to);
         let executors = executors(&ExecutorParts {
             count: options.executors,
             spin: Self::spin(options),
@@ -99,6 +113,7 @@ impl Base {
             clock: options.clock.clone(),
             gate: gate.clone(),
             isolation: Arc::new(options.isolation.clone()),
+            printing: printing.clone(),
         })?;
         let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
         let logs = logs.unwrap_or_else(|| options.logs.clone());
@@ -120,6 +135,7 @@ impl Base {
             transfer,
             server: server.map(Arc::new),
             executors,
+            printing: Prints(printing),
             gate,
             pushes: PushCount::default(),
             jobs_over: JobsOver::default(),
@@ -194,6 +210,7 @@ impl Base {
             compute: self.compute.clone(),
             logs: self.logs.clone(),
             log_quota_bytes: self.log_quota_bytes,
+            printing: self.printing.0.clone(),
             home: self.home.clone(),
             running: RunningJobs::new(),
             gate: self.gate.clone(),

@@ -10,6 +10,7 @@ use crate::ids::NodeId;
 use crate::isolation::Isolation;
 use crate::joblog::{LogsLink, QUOTA_BYTES};
 use crate::joining::ClusterOptions;
+use crate::printing::Secrets;
 use crate::random::{Random, SystemRandom};
 use crate::registry::Roots;
 use crate::task::Resources;
@@ -32,6 +33,8 @@ pub struct NodeOptions {
     pub functions: Option<BTreeSet<String>>,
     /// Where the tasks of jobs may read and write files. Default: everywhere.
     pub roots: Roots,
+    /// What nobody may print: `***` stands in its place.
+    pub secrets: Secrets,
     /// The object store; `executors` is taken from above.
     pub store: StoreOptions,
     /// Where the store spills.
@@ -66,6 +69,7 @@ impl NodeOptions {
             labels: BTreeMap::new(),
             functions: None,
             roots: Roots::default(),
+            secrets: Secrets::default(),
             store: StoreOptions { memory_bytes: store_bytes, ..StoreOptions::default() },
             disk: Arc::new(RealDisk::default()),
             logs: LogsLink::default(),

@@ -137,6 +137,7 @@ impl Owner {
             seed: job.as_u128() as u64,
             clock: post.clock().clone(),
             compute: Arc::new(ComputeThreads),
+            printer: crate::printing::Printer::nowhere(),
             home: Default::default(),
             others: Default::default(),
         });

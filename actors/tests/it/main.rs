@@ -14,6 +14,7 @@ mod harness;
 mod incarnations;
 mod names;
 mod outputs;
+mod printing;
 mod pushes;
 mod puts;
 mod refused;
