@@ -66,7 +66,7 @@ pub enum PrintedBy {
         /// Which try.
         attempt: Attempt,
         /// Name and version of its function.
-        function: String,
+        function: Arc<str>,
     },
 }
 
@@ -195,15 +195,16 @@ impl Printing {
         prints
     }
 
-    /// What an attempt prints.
-    pub(crate) fn of_task(&self, job: JobId, task: TaskId, attempt: Attempt, function: &str) -> Arc<Output> {
-        let by = PrintedBy::Task { task, attempt, function: function.to_owned() };
-        Arc::new(Output::new(self.clone(), self.job(job, None), by, TASK_BYTES_MAX))
+    /// What an attempt prints. Most print nothing, so this costs next to nothing.
+    pub(crate) fn of_task(&self, job: JobId, task: TaskId, attempt: Attempt, function: &Arc<str>) -> Arc<Output> {
+        let by = PrintedBy::Task { task, attempt, function: function.clone() };
+        Arc::new(Output::new(self.clone(), job, by, TASK_BYTES_MAX))
     }
 
     /// What a program prints.
     pub(crate) fn of_program(&self, job: JobId, tenant: &Arc<str>) -> Printer {
-        Printer::to(Arc::new(Output::new(self.clone(), self.job(job, Some(tenant)), PrintedBy::Program, JOB_BYTES_MAX)))
+        self.belongs_to(job, tenant);
+        Printer::to(Arc::new(Output::new(self.clone(), job, PrintedBy::Program, JOB_BYTES_MAX)))
     }
 
     /// Sends a piece; false: too much waits, and it is dropped.

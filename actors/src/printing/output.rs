@@ -1,11 +1,12 @@
 //! [`Output`]: what one attempt, or one run of a program, prints.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use super::secrets::Filter;
 use super::{JOB_BYTES_MAX, JobPrints, PrintedBy, Printing, Prints};
+use crate::ids::JobId;
 
 /// So much of a line waits for its end.
 const PIECE_BYTES: usize = 8 << 10;
@@ -13,7 +14,9 @@ const PIECE_BYTES: usize = 8 << 10;
 /// What is printed comes in here, in whatever pieces, and goes on in lines: without secrets, as far as it may, and never waits.
 pub(crate) struct Output {
     printing: Printing,
-    job: Arc<JobPrints>,
+    job: JobId,
+    /// What its job has printed, looked up when there is something.
+    of_job: OnceLock<Arc<JobPrints>>,
     by: PrintedBy,
     bytes_max: usize,
     state: Mutex<State>,
@@ -32,10 +35,10 @@ struct State {
 }
 
 impl Output {
-    pub(super) fn new(printing: Printing, job: Arc<JobPrints>, by: PrintedBy, bytes_max: usize) -> Self {
+    pub(super) fn new(printing: Printing, job: JobId, by: PrintedBy, bytes_max: usize) -> Self {
         let filter = Filter::new(printing.secrets().clone());
         let state = State { filter, line: Vec::new(), left: bytes_max, cut: false, dropped: 0 };
-        Self { printing, job, by, bytes_max, state: Mutex::new(state) }
+        Self { printing, job, of_job: OnceLock::new(), by, bytes_max, state: Mutex::new(state) }
     }
 
     /// Nothing more comes, as far as is known: what waits for the end of its line goes.
@@ -73,7 +76,8 @@ impl Output {
             return;
         }
         let of_task = piece.len().min(state.left);
-        let bytes = self.job.take(of_task);
+        let job = self.of_job.get_or_init(|| self.printing.job(self.job, None));
+        let bytes = job.take(of_task);
         state.left -= bytes;
         let mut text = String::new();
         if state.dropped > 0 {
@@ -91,7 +95,7 @@ impl Output {
                 false => format!("[exobus: cut here: a task may print {} bytes]\n", self.bytes_max),
             });
         }
-        match self.printing.send(&self.job, &self.by, text) {
+        match self.printing.send(job, &self.by, text) {
             true => state.dropped = 0,
             false => state.dropped += bytes,
         }

@@ -71,7 +71,7 @@ impl World {
     }
 
     fn task(&self, number: u128) -> Arc<Output> {
-        self.printing.of_task(JOB, TaskId::from_u128(number << 96), Attempt::nth(2), "f@1")
+        self.printing.of_task(JOB, TaskId::from_u128(number << 96), Attempt::nth(2), &"f@1".into())
     }
 
     async fn next(&mut self) -> Printed {
@@ -149,7 +149,7 @@ fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
     let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
     let printing = Printing::new(NodeId::new("n1"), Secrets::default(), Some((bus, subjects)));
     printing.close();
-    let task = printing.of_task(JOB, TaskId::from_u128(1), Attempt::nth(1), "f@1");
+    let task = printing.of_task(JOB, TaskId::from_u128(1), Attempt::nth(1), &"f@1".into());
     for _ in 0..10_000 {
         Printer::to(task.clone()).line("it does not wait");
     }

@@ -115,7 +115,7 @@ async fn what_a_function_writes_is_its_attempts_to_the_last_letter_and_without_s
     while said.values().map(String::len).sum::<usize>() < bytes {
         let printed = next(&mut heard).await;
         let PrintedBy::Task { task, function, .. } = printed.by else { panic!("{printed:?}") };
-        assert_eq!(function, "test.writes@0");
+        assert_eq!(&*function, "test.writes@0");
         said.entry(task).or_default().push_str(&printed.text);
     }
     assert_eq!(said.into_values().collect::<std::collections::BTreeSet<_>>(), expected);
