@@ -8,15 +8,17 @@ use std::process::ExitCode;
 
 use exobus::{Futures, JobError, TaskContext, TaskError, program, task};
 
-/// The square, and the process in which it was made.
+/// The square, and the process in which it was made. What it prints `exobus job <id> logs` shows, if it is in a process of its own.
 #[task(name = "own.square", version = 1)]
 fn square(_: &mut TaskContext<'_>, number: u64) -> Result<(u64, u32), TaskError> {
+    println!("square of {number}");
     Ok((number * number, std::process::id()))
 }
 
 /// The sum of squares, and the processes in which they were made.
 #[program(name = "own.squares", version = 1)]
 async fn squares(futures: Futures, upto: u64) -> Result<(u64, Vec<u32>), JobError> {
+    futures.print(&format!("{upto} squares"));
     let squares = (1..=upto).map(|number| futures.submit(square, &number, &[])).collect::<Result<Vec<_>, _>>()?;
     let (mut sum, mut processes) = (0, Vec::new());
     for value in &squares {

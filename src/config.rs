@@ -18,7 +18,7 @@ use std::{
 };
 
 use config::{Config, Environment, File, FileFormat};
-use exobus_actors::isolation::ExecutorKind;
+use exobus_actors::{isolation::ExecutorKind, printing::Secrets};
 use exobus_bus::Credentials;
 use serde::Deserialize;
 use thiserror::Error;
@@ -70,6 +70,8 @@ pub struct NodeSection {
     pub spill_dirs: Vec<PathBuf>,
     pub executors: u32,
     pub executor: ExecutorKind,
+    #[serde(deserialize_with = "units::deserialize_size")]
+    pub job_log: u64,
     pub scheduler: bool,
     #[serde(default)]
     pub resources: ResourcesSection,
@@ -285,6 +287,14 @@ impl NodeConfig {
     /// When one is missing, its file cannot be read, others can read it too, or the token is too short.
     pub fn node_credentials(&self) -> Result<Credentials, ConfigError> {
         Ok(security::of_node(&self.security)?)
+    }
+
+    /// What this process knows and no job may print: tokens, and the keys and passwords that it shows NATS servers.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or others can read it too.
+    pub fn secrets(&self) -> Result<Secrets, ConfigError> {
+        Ok(security::secrets(self)?)
     }
 
     /// The token of a client of a cluster, where one is configured.

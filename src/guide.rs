@@ -59,6 +59,30 @@
 //!
 //! What no node can run is refused with the reason, for want of a GPU, say, or of the function.
 //!
+//! Functions and programs print with [`TaskContext::print`](crate::TaskContext::print) and [`Futures::print`](crate::Futures::print): on a
+//! cluster `exobus job <id> logs` shows it, a node that is alone writes it to stderr ([`printing`](crate::printing) says how much may be).
+//!
+//! The programs of all jobs of a node share a thread, so what takes one of them long it computes elsewhere
+//! ([`Futures::compute`](crate::Futures::compute)): in a function that owns what it works on. What comes of it is logged, like everything
+//! that a program learns and that could have been different, so that a program that is run again elsewhere makes the same tasks;
+//! [`compute_pure`](crate::Futures::compute_pure) is for what is always the same.
+//!
+//! ```standalone_crate
+//! use exobus::{Futures, JobError, JobId, Node, NodeOptions};
+//!
+//! async fn plan(futures: Futures) -> Result<u64, JobError> {
+//!     let sizes: Vec<u64> = (0..1_000_000).collect();
+//!     futures.compute(move || sizes.iter().map(|size| size * size).sum()).await
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let node = Node::start(NodeOptions::alone(2, 64 << 20))?;
+//! let (sum, _end) = tokio::runtime::Runtime::new()?.block_on(node.run(JobId::new(), "plan", None, plan));
+//! assert_eq!(sum?, 333_332_833_333_500_000);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Outputs
 //!
 //! What a function returns is its output, as a value. For more than a value it writes to

@@ -37,7 +37,7 @@ pub use exobus_actors::{
     ids::{JobId, NodeId, ObjectId, TaskId},
     inventory, isolation, node,
     node::{ClusterOptions, Node, NodeError, NodeOptions},
-    program,
+    printing, program,
     protocol::host::{JobEnd, JobSpec},
     random, registry,
     registry::{TaskContext, TaskError},

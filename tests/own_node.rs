@@ -96,10 +96,51 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
         assert_eq!(fs::read_link(format!("/proc/{process}/exe")).unwrap(), own_path, "process {process}");
     }
 
+    prints_of_a_job_are_shown(&config, &runtime);
+
     own.signal(Signal::TERM);
     let (code, said) = own.end(PATIENCE);
     assert_eq!(code, Some(0), "{said:#?}");
     dev.signal(Signal::INT);
     let (code, said) = dev.end(PATIENCE);
     assert_eq!(code, Some(0), "{said:#?}");
+}
+
+/// A job that would go on for long is followed, and cancelled: what follows it ends by itself.
+fn prints_of_a_job_are_shown(config: &Path, runtime: &tokio::runtime::Runtime) {
+    let config_text = config.to_str().unwrap();
+    let ask = |args: &[&str]| with_the_clusters_tokens(command(&[args, &["--config", config_text]].concat()));
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+    let settings = NodeConfig::load(Some(config), &Overrides::default()).unwrap();
+    std::thread::scope(|scope| {
+        let job = scope.spawn(|| {
+            runtime.block_on(async {
+                let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
+                let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
+                let mut client =
+                    Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
+                let spec = JobSpec::of(client.new_job(), "own.squares@1", &1_000_000_u64).unwrap();
+                let mut tell = Some((tell, spec.job.to_string()));
+                let begun = |_| {
+                    if let Some((tell, job)) = tell.take() {
+                        tell.send(job).unwrap();
+                    }
+                };
+                let cancelled = async { cancelled.await.unwrap_or(()) };
+                let end = client.run(spec, begun, cancelled).await.unwrap();
+                client.close().await;
+                end.result
+            })
+        });
+        let id = told.blocking_recv().expect("it begins");
+        let mut logs = Running::start(ask(&["job", &id, "logs"]));
+        logs.wait_for("[own own.square@1 ", PATIENCE).unwrap_or_else(|| panic!("{:#?}", logs.seen));
+        let line = logs.seen.last().unwrap();
+        assert!(line.contains("/1] square of "), "with task and attempt: {line}");
+        cancel.send(()).unwrap();
+        assert_eq!(job.join().unwrap(), Err(exobus::JobError::Cancelled));
+        let (code, said) = logs.end(PATIENCE);
+        assert_eq!(code, Some(0), "{:#?}", said.last());
+    });
 }

@@ -96,6 +96,44 @@ fn a_sort_that_is_killed_twice_is_resumed_twice() {
     resumed_alone(&scratch).nothing_is_done_twice("sort.reduce");
 }
 
+/// The log in the file has its quota.
+#[test]
+fn a_job_beyond_the_quota_of_its_log_goes_on_and_is_not_taken_up_but_ended_in_words() {
+    let scratch = Scratch::new();
+    exobus(&["generate", "--records", "1000000", "--files", "4", &scratch.text("in")]).expect(0, &[]);
+    let (input, output) = (scratch.text("in"), scratch.text("out"));
+    let sort = |scratch: &Scratch| {
+        let mut command = alone(scratch, &["sort", &input, "--output", &output, "--partitions", "12"]);
+        command.args(["--memory", "96MiB", "--executors", "2", "--spill", &scratch.text("spill")]);
+        command.env("EXOBUS_NODE__JOB_LOG", "4KiB");
+        command
+    };
+    let says_so = |events: &Events| {
+        events
+            .of("Note")
+            .any(|note| note.to_string().contains("before the job did: its quota of 4096 bytes is used up"))
+    };
+    let mut killed = false;
+    let (run, _) = watched(&scratch, sort(&scratch), |events, pid| {
+        // It goes on after that.
+        if !killed && says_so(events) && events.finished("sort.reduce") >= 3 {
+            kill_process(pid, Signal::KILL).unwrap();
+            killed = true;
+        }
+    });
+    assert_eq!((killed, run.code), (true, None), "{run:#?}");
+    let resumed = finish(alone(&scratch, &["resume", "--spill", &scratch.text("spill")]));
+    resumed.expect(1, &["cannot be taken up again", "its quota of 4096 bytes is used up"]);
+    assert_eq!(logs(&scratch), [""; 0], "it is over");
+    assert!(!scratch.path("out").exists(), "what it had made is given back: {:?}", names(&scratch.path("out")));
+    // And beyond it a job ends as any other.
+    let (run, events) = watched(&scratch, sort(&scratch), |_, _| {});
+    run.expect(0, &[]);
+    assert!(says_so(&events), "{run:#?}");
+    is_sorted(&scratch);
+    assert_eq!(logs(&scratch), [""; 0], "it is over");
+}
+
 #[test]
 fn jobs_that_were_not_finished_are_listed_and_can_be_given_up() {
     let scratch = Scratch::new();

@@ -22,6 +22,7 @@ pub mod node;
 pub mod node_manager;
 pub mod owner;
 pub mod paths;
+pub mod printing;
 pub mod protocol;
 pub mod random;
 pub mod registry;
@@ -43,6 +44,12 @@ pub use inventory;
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+/// An error with its causes, outermost first.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    causes.collect::<Vec<_>>().join(": ")
 }
 
 /// Decodes the parameters of a task or a program: what the macros call.

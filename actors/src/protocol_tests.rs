@@ -144,7 +144,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         NodeMsg::Free { job, copies: copies(many) },
         NodeMsg::FreeParts { job, run: 1, set, version: u32::MAX, parts: Parts::Range(0, 1) },
         NodeMsg::EndJob { job },
-        NodeMsg::Watch { job, owner: node.clone(), sample_ms: u64::MAX },
+        NodeMsg::Watch { job, owner: node.clone(), sample_ms: u64::MAX, tenant: "t".into() },
         NodeMsg::Doing { job, attempts: vec![(task, attempt); many], reply: Reply::to(node.clone(), u64::MAX) },
     ]
 }

@@ -243,7 +243,7 @@ pub enum JobChannel {
     Evt,
     /// Estimates with their error bounds, coordinator -> who watches it.
     Est,
-    /// Log lines: whoever runs the job -> who watches it.
+    /// What its tasks and its program print: each node that runs some of it -> who watches it.
     Log,
 }
 

@@ -31,6 +31,8 @@ pub struct JobQueryArgs {
 pub enum JobQuestion {
     /// Say what the job waits for and since when: from the job to its tasks, their nodes, and the cause
     Why(LookArgs),
+    /// Show what its tasks and its program print from now on, until it is over: what was printed before is not kept
+    Logs(LookArgs),
 }
 
 fn job_id(text: &str) -> Result<String, String> {

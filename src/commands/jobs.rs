@@ -4,7 +4,7 @@ use std::{io::Write, time::Duration};
 
 use exobus_actors::{
     client::{Client, ClientError, ClientOptions, list_jobs},
-    protocol::owner::{Standing, Why},
+    protocol::owner::{LogUse, Standing, Why},
     protocol::scheduler::JobInfo,
     scheduler::JobList,
 };
@@ -14,16 +14,17 @@ use futures::future::join_all;
 use serde::Serialize;
 use serde_json::json;
 
-use super::client_failure;
+use super::{client_failure, job_logs::follow};
 use crate::{
     cli::{JobQueryArgs, JobQuestion, LookArgs},
     cluster,
+    config::units::size,
     exit::{Exit, Failure, OrExit},
     report::duration,
 };
 
 /// How long the Scheduler may take.
-const SCHEDULER_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const SCHEDULER_DEADLINE: Duration = Duration::from_secs(10);
 /// How long an Owner may take to say how it stands with its job.
 const OWNER_DEADLINE: Duration = Duration::from_secs(3);
 /// How long it may take when it asks its nodes, each of which has two seconds.
@@ -87,7 +88,10 @@ pub fn list(args: &LookArgs) -> Result<Exit, Failure> {
 
 /// Answers a question about one of them.
 pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
-    let JobQuestion::Why(look) = &args.question;
+    let look = match &args.question {
+        JobQuestion::Why(look) => look,
+        JobQuestion::Logs(look) => return follow(&args.job, look),
+    };
     with_client(look, async |client| {
         let jobs = client.jobs(SCHEDULER_DEADLINE).await.map_err(client_failure)?;
         let info = find(&jobs, &args.job)?;
@@ -107,10 +111,12 @@ pub fn ask(args: &JobQueryArgs) -> Result<Exit, Failure> {
             true => {
                 let mut value = serde_json::to_value(&row).or_exit(Exit::InputOutput)?;
                 value["chains"] = json!(chains);
-                value["moved"] = json!(why.ok().map(|why| why.moved));
+                let why = why.ok();
+                value["moved"] = json!(why.as_ref().map(|why| why.moved));
+                value["log"] = json!(why.and_then(|why| why.log));
                 print(&value.to_string());
             }
-            false => print(&told(&row, &chains)),
+            false => print(&told(&row, &chains, why.ok().and_then(|why| why.log).as_ref())),
         }
         Ok(Exit::Success)
     })
@@ -125,7 +131,10 @@ fn with_client(args: &LookArgs, work: impl AsyncFnOnce(&Client) -> Result<Exit, 
     })
 }
 
-fn with_bus(args: &LookArgs, work: impl AsyncFnOnce(ClientOptions) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+pub(super) fn with_bus(
+    args: &LookArgs,
+    work: impl AsyncFnOnce(ClientOptions) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
     let config = cluster::config(&args.place)?;
     let runtime = cluster::runtime()?;
     runtime.block_on(async {
@@ -139,7 +148,7 @@ fn with_bus(args: &LookArgs, work: impl AsyncFnOnce(ClientOptions) -> Result<Exi
 }
 
 /// The job whose id begins with these digits.
-fn find<'a>(jobs: &'a [JobInfo], digits: &str) -> Result<&'a JobInfo, Failure> {
+pub(super) fn find<'a>(jobs: &'a [JobInfo], digits: &str) -> Result<&'a JobInfo, Failure> {
     let mut like = jobs.iter().filter(|info| info.job.to_string().starts_with(digits));
     match (like.next(), like.next()) {
         (Some(info), None) => Ok(info),
@@ -228,8 +237,8 @@ fn table(rows: &[Row], now_unix_ms: u64) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How it stands with a job, then each chain, a link a line.
-fn told(row: &Row, chains: &[Vec<String>]) -> String {
+/// How it stands with a job, then each chain, a link a line, and what its log takes.
+fn told(row: &Row, chains: &[Vec<String>], log: Option<&LogUse>) -> String {
     let mut text = format!("job {}: {}", row.job, state(row));
     for chain in chains {
         for (depth, link) in chain.iter().enumerate() {
@@ -237,10 +246,15 @@ fn told(row: &Row, chains: &[Vec<String>]) -> String {
             text.push_str(&format!("\n{:1$}{arrow}{link}", "", 2 + 2 * depth));
         }
     }
+    if let Some(LogUse { bytes, quota_bytes, cut }) = log {
+        let cut = cut.as_ref().map(|cut| format!("; it cannot be taken up again: {cut}"));
+        let (used, quota) = (size(*bytes), size(*quota_bytes));
+        text.push_str(&format!("\n  its log has {used} of {quota}{}", cut.unwrap_or_default()));
+    }
     text
 }
 
-fn print(text: &str) {
+pub(super) fn print(text: &str) {
     // A closed pipe (`| head`) is the reader's business.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
@@ -273,7 +287,7 @@ mod tests {
 
     fn why(standing: Standing, still_ms: u64) -> Why {
         let chains = vec![vec!["job waits for sort.merge (3 of 40 tasks)".into(), "it runs there".into()]];
-        Why { job: info(1, None).job, standing, still_ms, moved: Moved::default(), chains }
+        Why { job: info(1, None).job, standing, still_ms, moved: Moved::default(), chains, log: None }
     }
 
     #[test]
@@ -304,10 +318,19 @@ mod tests {
     #[test]
     fn a_chain_is_written_a_link_a_line() {
         let why = why(Standing::Program, 72_000);
-        let text = told(&row(&info(1, Some("n2")), Some(&why)), &why.chains);
+        let row = row(&info(1, Some("n2")), Some(&why));
+        let text = told(&row, &why.chains, None);
         let (first, rest) = text.split_once('\n').unwrap();
         assert!(first.ends_with(": its program is busy for 72.0 s"), "{first}");
         assert_eq!(rest, "  job waits for sort.merge (3 of 40 tasks)\n    <- it runs there");
+        let mut log = LogUse { bytes: 3 << 20, quota_bytes: 64 << 20, cut: None };
+        let last = |log: &LogUse| told(&row, &why.chains, Some(log)).lines().last().unwrap().to_owned();
+        assert_eq!(last(&log), "  its log has 3.0 MiB of 64.0 MiB");
+        log.cut = Some("it ended before the job did".into());
+        assert_eq!(
+            last(&log),
+            "  its log has 3.0 MiB of 64.0 MiB; it cannot be taken up again: it ended before the job did"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod embedded;
 pub mod explain;
 mod folders;
 pub mod generate;
+mod job_logs;
 pub mod jobs;
 pub mod keyed;
 pub mod node;

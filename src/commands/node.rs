@@ -3,11 +3,13 @@
 use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
 
 use exobus_actors::{
+    futures::ComputeThreads,
     ids::NodeId,
     isolation::Isolation,
     joblog::LogsLink,
     membership::MembershipOptions,
     node::{ClusterOptions, Node, NodeError, NodeOptions, memory},
+    printing::Secrets,
     random::{Random as _, SystemRandom},
     registry::Roots,
     task::Resources,
@@ -56,6 +58,7 @@ pub fn run(args: &NodeArgs) -> Result<Exit, Failure> {
             }),
             labels: config.node.labels.clone(),
             roots: roots(&config.security)?,
+            secrets: config.secrets().or_exit(Exit::Usage)?,
             ..options
         };
         let interrupted = interrupt.clone();
@@ -126,6 +129,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         labels: section.labels.clone(),
         functions: None,
         roots: Roots::default(),
+        secrets: Secrets::default(),
         store: StoreOptions {
             memory_bytes: store_bytes,
             spill_dirs: section.spill_dirs_or(default_spill_dir),
@@ -133,9 +137,11 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         },
         disk: Arc::new(RealDisk::default()),
         logs: LogsLink::default(),
+        log_quota_bytes: section.job_log,
         cluster: None,
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),
+        compute: Arc::new(ComputeThreads),
         network: Arc::new(RealNetwork::new()),
     })
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 
 use exobus_actors::isolation::ExecutorKind;
 
-use super::units::{MemoryBudget, parse_duration};
+use super::units::{MemoryBudget, parse_duration, parse_size};
 
 /// A section of the file, in the order of `configs/default.toml`.
 pub struct Section {
@@ -48,6 +48,8 @@ pub enum Kind {
     Replicas,
     /// Bytes, or a share of the memory that is available.
     Memory,
+    /// Bytes.
+    Size,
     /// A time with its unit.
     Duration,
     /// The path of a file or folder.
@@ -76,6 +78,7 @@ impl Kind {
             Self::Count => "a whole number, 0 or more",
             Self::Replicas => "1, 3 or 5",
             Self::Memory => r#"a size such as "4GiB" or a share of the available memory such as "60%""#,
+            Self::Size => r#"a size such as "64MiB""#,
             Self::Duration => r#"a time with its unit such as "3s" or "500ms""#,
             Self::Path => r#"a path in quotes such as "/var/lib/exobus""#,
             Self::Paths => r#"a list of paths such as ["/disk1", "/disk2"]"#,
@@ -95,6 +98,7 @@ impl Kind {
             Self::Text => true,
             Self::Token => exobus_actors::ids::NodeId::is_valid(text),
             Self::Memory => text.parse::<MemoryBudget>().is_ok(),
+            Self::Size => parse_size(text).is_ok(),
             Self::Duration => parse_duration(text).is_ok(),
             Self::Path => !text.is_empty() && !Path::new(text).as_os_str().is_empty(),
             Self::Listen => text.parse::<SocketAddr>().is_ok(),
@@ -280,6 +284,13 @@ pub const SECTIONS: &[Section] = &[
                 Some(r#""thread""#),
                 "",
                 "Where functions run: \"thread\": in this process; \"process\": those of users, and tasks with a memory limit, in\nprocesses of their own, which may crash; \"process-all\": all of them.",
+            ),
+            key(
+                "job_log",
+                Kind::Size,
+                Some(r#""64MiB""#),
+                "",
+                "What the log of a job that this node hosts may take, some 150 bytes for each task. At that the job goes on, and cannot be\ntaken up again when the node ends. The logs of all jobs of a cluster that are not over share 256 MiB.",
             ),
             key(
                 "scheduler",

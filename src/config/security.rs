@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use exobus_actors::printing::Secrets;
 use exobus_bus::Credentials;
 use thiserror::Error;
 
@@ -161,6 +162,28 @@ pub fn of_node(section: &SecuritySection) -> Result<Credentials, SecurityError> 
 pub fn of_submitter(section: &SecuritySection) -> Result<Credentials, SecurityError> {
     let token = section.submitters_token_file.as_deref().map(read_token).transpose()?;
     Ok(Credentials::submitter(token.as_ref().map(Secret::reveal)))
+}
+
+/// Everything that is secret in the files that a configuration names.
+pub fn secrets(config: &NodeConfig) -> Result<Secrets, SecurityError> {
+    let (secrets, cluster, security) = (Secrets::default(), &config.cluster, &config.security);
+    for path in [&security.token_file, &security.submitters_token_file].into_iter().flatten() {
+        secrets.add(read_token(path)?.reveal());
+    }
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|source| SecurityError::Unreadable { path: path.to_owned(), source })
+    };
+    for path in [&cluster.nats_creds_file, &cluster.nats_nkey_seed_file, &cluster.nats_key_file].into_iter().flatten() {
+        // Each line by itself, but for those that say what it is.
+        read(path)?.lines().map(str::trim).filter(|line| !line.starts_with('-')).for_each(|line| secrets.add(line));
+    }
+    if let Some(path) = &cluster.nats_context_file {
+        let context: serde_json::Value = serde_json::from_str(&read(path)?).unwrap_or_default();
+        for name in ["password", "token", "user_jwt", "user_seed"] {
+            context[name].as_str().into_iter().for_each(|secret| secrets.add(secret));
+        }
+    }
+    Ok(secrets)
 }
 
 /// Reads a token file: its first line.

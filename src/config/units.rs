@@ -86,6 +86,11 @@ pub fn deserialize_duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result
     parse_duration(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
+/// For `#[serde(deserialize_with)]`.
+pub fn deserialize_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_size(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
 /// Bytes for people: `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()

@@ -16,12 +16,14 @@ use twox_hash::XxHash3_128;
 
 use super::call::{Notify, ProgramCall};
 use super::choices::Choices;
+use super::compute::{Compute, Computing, Noted};
 use super::home::{Home, OtherJobs};
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
 use crate::ids::{CopyNumber, EdgeId, JobId, JobSecret, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue, NodeShape};
+use crate::printing::Printer;
 use crate::shell::Inlet;
 use crate::task::{Arg, Description, JobError, Output, Returns, TaskFunction, TaskOptions, decode};
 
@@ -49,6 +51,8 @@ struct Inner {
     edges: RefCell<HashMap<u128, u64>>,
     when_over: RefCell<Vec<CleanUp>>,
     clock: Arc<dyn Clock>,
+    computing: Computing,
+    printer: Printer,
     home: Home,
     others: OtherJobs,
 }
@@ -68,6 +72,9 @@ pub(crate) struct FuturesParts {
     pub(crate) choices: Choices,
     pub(crate) seed: u64,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where the program computes.
+    pub(crate) compute: Arc<dyn Compute>,
+    pub(crate) printer: Printer,
     pub(crate) home: Home,
     pub(crate) others: OtherJobs,
 }
@@ -95,6 +102,8 @@ impl Futures {
             edges: RefCell::default(),
             when_over: RefCell::default(),
             clock: parts.clock,
+            computing: Computing::new(parts.compute),
+            printer: parts.printer,
             home: parts.home,
             others: parts.others,
         }))
@@ -463,6 +472,17 @@ impl Futures {
         self.call(ProgramCall::Say { text: text.to_owned() })
     }
 
+    /// Prints a line for who watches the job. It never waits, and may be lost; see [`printing`](crate::printing). A program that is run
+    /// again prints again.
+    pub fn print(&self, text: &str) {
+        self.0.printer.line(text);
+    }
+
+    /// Where the program prints, for what writes to a [`std::io::Write`]; what it [computes](Self::compute) may take it along.
+    pub fn printer(&self) -> Printer {
+        self.0.printer.clone()
+    }
+
     /// Where the job runs.
     pub fn home(&self) -> &Home {
         &self.0.home
@@ -544,6 +564,23 @@ impl Futures {
 
     pub(super) fn log_folds(&self, folds: Vec<FoldDue>) {
         self.learned(Choice::Folds(folds));
+    }
+
+    pub(super) fn computing(&self) -> &Computing {
+        &self.0.computing
+    }
+
+    pub(super) fn owner(&self) -> &Inlet<ProgramCall> {
+        &self.0.owner
+    }
+
+    /// What came of a computation in the run that is replayed, if it was over then.
+    pub(super) fn replayed_computed(&self, number: u64) -> Option<Noted> {
+        self.0.choices.borrow_mut().computed(number)
+    }
+
+    pub(super) fn log_computed(&self, number: u64, noted: Noted) {
+        self.learned(Choice::Computed(number, noted));
     }
 
     /// Something that could have been different: it is logged before anything that comes of it.

@@ -5,10 +5,12 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
+use ::futures::{FutureExt as _, join};
 use exobus_store::{RealDisk, StoreOptions, SystemClock};
 use tokio::sync::mpsc;
 
 use super::super::arrivals::Arrivals;
+use super::super::compute::{COMPUTED_BYTES_MAX, ComputeThreads};
 use super::super::pushes::{Fold, Pushes};
 use super::super::window::Window;
 use super::*;
@@ -35,6 +37,7 @@ impl Clock for Wall {
 struct World {
     wall: Arc<Wall>,
     store: Store,
+    compute: Arc<dyn Compute>,
     /// What the last program said to its Owner.
     inbox: RefCell<Option<mpsc::UnboundedReceiver<OwnerEvent>>>,
     _spill: tempfile::TempDir,
@@ -46,7 +49,8 @@ impl World {
         let spill_dirs = vec![spill.path().to_owned()];
         let options = StoreOptions { memory_bytes: 64 << 20, executors: 1, spill_dirs, ..StoreOptions::default() };
         let store = Store::open(options, Arc::new(RealDisk::default()), Arc::new(SystemClock::new())).unwrap();
-        Self { wall: Arc::default(), store, inbox: RefCell::default(), _spill: spill }
+        let compute = Arc::new(ComputeThreads);
+        Self { wall: Arc::default(), store, compute, inbox: RefCell::default(), _spill: spill }
     }
 
     /// The futures of a program that is run, or run again, with what an earlier run learned.
@@ -74,6 +78,8 @@ impl World {
             choices,
             seed,
             clock,
+            compute: self.compute.clone(),
+            printer: crate::printing::Printer::nowhere(),
             home: Default::default(),
             others: Default::default(),
         });
@@ -318,4 +324,105 @@ async fn in_which_order_streams_announce_is_learned_and_is_the_same_when_the_pro
     let (_announcers, mut arrivals) = two_streams(&other);
     let error = arrivals.next(&other).await.unwrap_err();
     assert!(error.to_string().contains("not deterministic"), "{error}");
+}
+
+/// Two computations, of which the first is over when the second is.
+async fn computes(futures: &Futures) -> (Result<u64, JobError>, Result<String, JobError>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let first = futures.compute(move || told.recv().unwrap());
+    let second = futures.compute(|| "second".to_owned());
+    join!(first, async {
+        let second = second.await;
+        tell.send(7).unwrap();
+        second
+    })
+}
+
+#[tokio::test]
+async fn what_was_computed_is_learned_whoever_is_done_first_and_not_computed_again() {
+    let world = World::new();
+    let (first, mut told) = world.futures_and_owner(Choices::default(), 7);
+    let computed = computes(&first).await;
+    assert_eq!(computed, (Ok(7), Ok("second".to_owned())));
+    let numbers: Vec<_> = first.choices().iter().map(|choice| matches!(choice, Choice::Computed(1, Ok(_)))).collect();
+    assert_eq!(numbers, [true, false], "in the order in which they were done: {:?}", first.choices());
+    let (mut begun, mut over) = (Vec::new(), Vec::new());
+    while over.len() < 2 {
+        match told.recv().await {
+            Some(OwnerEvent::Program(ProgramCall::Computes { number, thread })) => begun.push((number, thread)),
+            Some(OwnerEvent::Program(ProgramCall::Computed { number })) => over.push(number),
+            _ => {}
+        }
+    }
+    over.sort_unstable();
+    assert_eq!((begun.len(), over), (2, vec![0, 1]), "its Owner knows of each thread as long as it computes");
+    assert!(
+        begun.iter().all(|(_, thread)| thread.starts_with("exobus-comp-")) && begun[0].1 != begun[1].1,
+        "{begun:?}"
+    );
+
+    let again = world.futures(Choices::replaying(first.choices()), 8);
+    let forbidden = |_: &str| -> u64 { panic!("it was computed before") };
+    let (a, b) = (again.compute(move || forbidden("first")), again.compute(|| -> String { panic!("as above") }));
+    assert_eq!((a.await, b.await), computed);
+    assert_eq!(again.compute(|| 9).await, Ok(9), "live from here on");
+    assert_eq!(again.choices().len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_pure_is_computed_again_and_may_have_any_size() {
+    let world = World::new();
+    let compute = async |futures: &Futures| futures.compute_pure(|| vec![7_u8; 2 * COMPUTED_BYTES_MAX]).await.unwrap();
+    let first = world.futures(Choices::default(), 7);
+    let made = compute(&first).await;
+    assert_eq!(first.choices(), []);
+    let again = world.futures(Choices::replaying(first.choices()), 8);
+    assert_eq!(compute(&again).await, made);
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_for_the_log_is_refused_and_refused_again() {
+    let world = World::new();
+    let compute = async |futures: &Futures, bytes: usize| futures.compute(move || "x".repeat(bytes)).await;
+    let first = world.futures(Choices::default(), 7);
+    // With its length before it.
+    assert!(compute(&first, COMPUTED_BYTES_MAX - 3).await.is_ok());
+    let refused = compute(&first, COMPUTED_BYTES_MAX).await.unwrap_err();
+    assert!(refused.to_string().contains("a result of 65541 bytes, and the log of the job takes 65536"), "{refused}");
+    let again = world.futures(Choices::replaying(first.choices()), 8);
+    assert!(compute(&again, 1).await.is_ok_and(|value| value.len() == COMPUTED_BYTES_MAX - 3));
+    assert_eq!(compute(&again, 1).await, Err(refused), "though it would fit now");
+}
+
+#[tokio::test]
+async fn a_computation_that_panics_panics_in_its_program() {
+    let world = World::new();
+    let futures = world.futures(Choices::default(), 7);
+    let panic = AssertUnwindSafe(futures.compute(|| -> u64 { panic!("no plan for {} nodes", 0) })).catch_unwind().await;
+    assert_eq!(crate::panic_text(&*panic.unwrap_err()), "no plan for 0 nodes");
+    assert_eq!(futures.choices(), []);
+}
+
+/// A system that has no threads left.
+#[derive(Debug)]
+struct NoThreads;
+
+impl Compute for NoThreads {
+    fn begin(&self, _: &str, _: super::super::compute::Computation) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::WouldBlock.into())
+    }
+}
+
+#[tokio::test]
+async fn a_computation_for_which_there_is_no_thread_is_an_error_and_none_under_way() {
+    let world = World { compute: Arc::new(NoThreads), ..World::new() };
+    let (futures, mut told) = world.futures_and_owner(Choices::default(), 7);
+    // More often than there may be at a time.
+    for _ in 0..20 {
+        let error = futures.compute(|| 7).await.unwrap_err();
+        assert!(error.to_string().contains("a thread to compute on"), "{error}");
+    }
+    let calls = std::iter::from_fn(|| told.try_recv().ok());
+    let over = calls.filter(|call| matches!(call, OwnerEvent::Program(ProgramCall::Computed { .. })));
+    assert_eq!((over.count(), futures.choices().len()), (20, 0));
 }

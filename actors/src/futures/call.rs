@@ -160,6 +160,18 @@ pub enum ProgramCall {
     },
     /// The program has learned something that could have been different.
     Chose(Choice),
+    /// A computation of the program begins.
+    Computes {
+        /// Its number.
+        number: u64,
+        /// What its thread is called.
+        thread: String,
+    },
+    /// The thread of a computation has nothing more to do for the program.
+    Computed {
+        /// Its number.
+        number: u64,
+    },
     /// The program is over.
     Finished(Result<Vec<u8>, JobError>),
 }

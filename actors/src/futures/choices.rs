@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
+
 use crate::ids::{NodeId, ObjectId};
 use crate::joblog::{Choice, NodeShape};
 
 /// The log: first what an earlier run learned is given again, then what is new is appended.
 ///
 /// Most choices are given in the order in which they were made, so a program makes them in one place. Where an object is
-/// may be asked by several at a time: each gets what was answered for its object. Which nodes there are is the same all
+/// may be asked by several at a time: each gets what was answered for its object; so may several computations be under way. Which nodes there are is the same all
 /// along.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
@@ -16,6 +18,7 @@ pub struct Choices {
     /// Whether this run's log has them.
     nodes_told: bool,
     located: BTreeMap<ObjectId, VecDeque<Vec<NodeId>>>,
+    computed: BTreeMap<u64, Result<Bytes, u64>>,
     replay: VecDeque<Choice>,
     /// What is ready in `replay`, sooner or later.
     ready: BTreeSet<ObjectId>,
@@ -30,6 +33,7 @@ impl Choices {
             match choice {
                 Choice::Nodes(nodes) => replaying.nodes = Some(nodes),
                 Choice::Located(object, nodes) => replaying.located.entry(object).or_default().push_back(nodes),
+                Choice::Computed(number, noted) => drop(replaying.computed.insert(number, noted)),
                 choice => {
                     if let Choice::Ready(objects) = &choice {
                         replaying.ready.extend(objects);
@@ -60,6 +64,13 @@ impl Choices {
         Some(nodes)
     }
 
+    /// What came of a computation of the earlier run, if that is known.
+    pub fn computed(&mut self, number: u64) -> Option<Result<Bytes, u64>> {
+        let noted = self.computed.remove(&number)?;
+        self.log.push(Choice::Computed(number, noted.clone()));
+        Some(noted)
+    }
+
     /// The nodes that there were in the earlier run, if that was asked.
     pub fn nodes(&mut self) -> Option<Vec<NodeShape>> {
         let nodes = self.nodes.clone()?;
@@ -76,7 +87,7 @@ impl Choices {
     pub fn append(&mut self, choice: Choice) {
         match &choice {
             Choice::Nodes(nodes) => (self.nodes, self.nodes_told) = (Some(nodes.clone()), true),
-            Choice::Located(..) => {}
+            Choice::Located(..) | Choice::Computed(..) => {}
             _ => {
                 let left = self.replay.front();
                 assert!(left.is_none(), "the program asked for {choice:?} where the log has {left:?}");

@@ -97,6 +97,7 @@ impl JobRun {
         let (functions, nodes) = (offers(&infos), shapes(&infos));
         admission.brings(known_bytes(&infos));
         let admission = Arc::new(admission);
+        let printer = node.printing.of_program(job, &tenant);
         let owner = shell::spawn(
             &node.post,
             &protocol::owner::actor_name(job),
@@ -113,6 +114,7 @@ impl JobRun {
                 admission: admission.clone(),
                 done,
                 log,
+                log_quota_bytes: node.log_quota_bytes,
             }),
         );
         let futures = Futures::new(FuturesParts {
@@ -127,6 +129,8 @@ impl JobRun {
             // Odd, and different for every run of every job; what it gives is in the log.
             seed: (job.as_u128() as u64 ^ (job.as_u128() >> 64) as u64).rotate_left(runs),
             clock: node.post.clock().clone(),
+            compute: node.compute.clone(),
+            printer,
             home: node.home.clone(),
             others: OtherJobs::new(node.scheduler.clone(), node.logs.clone()),
         });

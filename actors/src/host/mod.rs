@@ -30,6 +30,7 @@ pub(crate) use over::JobsOver;
 pub(crate) use parts::NodeParts;
 pub(crate) use running::RunningJobs;
 
+use crate::causes;
 use crate::event::{Event, EventKind, EventSink};
 use crate::futures::Futures;
 use crate::ids::{JobId, JobSecret, NodeId};
@@ -348,11 +349,6 @@ async fn close(logs: &JobLogs, job: JobId, end: &JobEnd) {
         }
         tokio::time::sleep(CLOSE_AGAIN).await;
     }
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-    causes.collect::<Vec<_>>().join(": ")
 }
 
 impl Host {

@@ -7,10 +7,11 @@ use exobus_store::Store;
 use super::{JobsOver, RunningJobs};
 use crate::admission::Admission;
 use crate::event::NodeFigures;
-use crate::futures::Home;
+use crate::futures::{Compute, Home};
 use crate::joblog::LogsLink;
 use crate::membership::Directory;
 use crate::node_manager::{Gate, Stager};
+use crate::printing::Printing;
 use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::Post;
@@ -28,8 +29,14 @@ pub(crate) struct NodeParts {
     pub(crate) directory: Directory,
     /// Where random numbers come from.
     pub(crate) random: Arc<dyn Random>,
+    /// Where programs compute.
+    pub(crate) compute: Arc<dyn Compute>,
+    /// Where programs print.
+    pub(crate) printing: Printing,
     /// Where jobs are logged.
     pub(crate) logs: LogsLink,
+    /// Bytes that the log of a job may have.
+    pub(crate) log_quota_bytes: u64,
     /// Where jobs run that this node hosts.
     pub(crate) home: Home,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,

@@ -1,7 +1,7 @@
 //! The executor process's side: maps the region, runs what it is told, asks for the rest.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +18,7 @@ use super::last_path::LastPath;
 use super::wire::{
     Answer, Done, Frames, FromChild, LentArgument, LentInPlace, Run, Said, ToChild, receive_descriptors,
 };
+use crate::printing::{Printer, Prints};
 use crate::registry::{
     Argument, ContextParts, Finished, Function, Granted, InPlace, Objects, Roots, SetupState, TaskContext, TaskError,
     functions, state_of,
@@ -123,10 +124,13 @@ impl ChildExecutor {
             let message = format!("function {key} is not known to the executor process");
             return Err(TaskFailure::new(FailureKind::Rejected, message));
         };
-        match catch_unwind(AssertUnwindSafe(|| self.execute(function, run, cancelled))) {
+        let outcome = match catch_unwind(AssertUnwindSafe(|| self.execute(function, run, cancelled))) {
             Ok(outcome) => outcome.map_err(TaskError::into_failure),
             Err(panic) => Err(TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic))),
-        }
+        };
+        // What was printed is this attempt's as long as it has not ended. Where stdout is closed, nobody reads it.
+        let _ = io::stdout().flush();
+        outcome
     }
 
     fn execute(&mut self, function: &Function, run: Run, cancelled: Arc<AtomicBool>) -> Result<Done, TaskError> {
@@ -149,6 +153,7 @@ impl ChildExecutor {
             target_bytes: run.target_bytes,
             align: run.align,
             cancelled,
+            printer: Printer::to(Arc::new(Stdout)),
         };
         // A node that is gone ends this process.
         let mut announce = |index: u32, output: Output| drop(connection.say(Said::Yielded { index, output }));
@@ -159,6 +164,16 @@ impl ChildExecutor {
         let finished = context.finish()?;
         let Finished { outputs, consumed, figures, value } = finished;
         Ok(Done { outputs, consumed, figures, value })
+    }
+}
+
+/// The node reads what this process prints, and knows which attempt runs.
+struct Stdout;
+
+impl Prints for Stdout {
+    fn print(&self, bytes: &[u8]) {
+        // A function may have closed it.
+        let _ = io::stdout().write_all(bytes);
     }
 }
 

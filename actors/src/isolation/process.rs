@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use exobus_store::{Clock, Store};
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tracing::{debug, info};
 
@@ -20,6 +21,7 @@ use super::lending::{Lending, out_of_turn};
 use super::watch::{self, Watch};
 use super::wire::{Done, Frames, FromChild, Said, ToChild, send_descriptors};
 use super::{Isolation, child};
+use crate::printing::{Output as Printout, Prints as _, Secrets};
 use crate::registry::{Argument, Finished, Granted, Roots};
 use crate::task::{FailureKind, Output, TaskFailure, TaskSpec};
 
@@ -29,6 +31,10 @@ const START_MAX: Duration = Duration::from_secs(20);
 const END_MAX: Duration = Duration::from_millis(500);
 /// Of what a process writes, so much is kept for the error, bytes.
 const WORDS_MAX: usize = 2048;
+/// So much is read at a time, ...
+const PIECE_BYTES: usize = 4096;
+/// ... and so much fits into a pipe.
+const PIPE_BYTES: usize = 64 << 10;
 /// How long a process may take to answer whether it is there.
 const PING_MAX: Duration = Duration::from_secs(1);
 /// How old the kernel's number of kills for want of memory may be when an attempt begins.
@@ -43,11 +49,14 @@ pub(crate) struct Attempted<'a> {
     pub(crate) memory: Granted,
     pub(crate) cancelled: &'a AtomicBool,
     pub(crate) announce: &'a mut dyn FnMut(u32, Output),
+    /// Where what the process prints goes meanwhile.
+    pub(crate) output: Arc<Printout>,
 }
 
 /// Runs attempts in a process, which it starts when there is something to run and none is there.
 pub(crate) struct IsolatedExecutor {
     isolation: Arc<Isolation>,
+    secrets: Secrets,
     store: Store,
     roots: Roots,
     clock: Arc<dyn Clock>,
@@ -57,8 +66,13 @@ pub(crate) struct IsolatedExecutor {
 }
 
 impl IsolatedExecutor {
-    pub(crate) fn new(isolation: Arc<Isolation>, store: Store, roots: Roots, clock: Arc<dyn Clock>) -> Self {
-        Self { isolation, store, roots, clock, process: None, oom_kills: None }
+    pub(crate) fn new(
+        (isolation, secrets): (Arc<Isolation>, Secrets),
+        store: Store,
+        roots: Roots,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { isolation, secrets, store, roots, clock, process: None, oom_kills: None }
     }
 
     /// Runs an attempt. While this panics there is no process.
@@ -85,6 +99,7 @@ impl IsolatedExecutor {
                     message.push_str(&format!("; the path that it used last: {path}"));
                 }
                 if !words.is_empty() {
+                    let words = self.secrets.filtered(&words);
                     message.push_str(&format!("; it last said: {words}"));
                 }
                 Err(TaskFailure::new(kind, message))
@@ -141,6 +156,8 @@ impl Process {
         control.set_nonblocking(true)?;
         let last_path = LastPath::new()?;
         let (said, says) = io::pipe()?;
+        // Whoever reads it last does not wait for more.
+        rustix::io::ioctl_fionbio(&said, true)?;
         let mut command = Command::new(&isolation.program);
         command.args(&isolation.arguments);
         command.arg0(child::NAME).env(child::PARENT, std::process::id().to_string());
@@ -150,7 +167,7 @@ impl Process {
         let child = command.spawn()?;
         // With its ends of the pipe and the sockets; the process has its own.
         drop(command);
-        let words = Arc::new(Words::default());
+        let words = Arc::new(Words::of(said.try_clone()?));
         let mut process = Self {
             child,
             frames: Some(frames),
@@ -219,7 +236,7 @@ impl Process {
     ) -> Result<Result<Finished, TaskFailure>, Option<Verdict>> {
         let (Some(frames), Some(control)) = (&mut self.frames, &self.control) else { return Err(None) };
         self.attempts += 1;
-        let Attempted { spec, args, memory, cancelled, announce } = attempted;
+        let Attempted { spec, args, memory, cancelled, announce, output } = attempted;
         let mut watch = Watch {
             clock,
             process: self.child.id(),
@@ -233,6 +250,7 @@ impl Process {
             verdict: None,
         };
         self.last_path.clear();
+        self.words.go_to(Some(output));
         let run = self.lending.run(self.attempts, spec, args, memory);
         let exchange = (|| {
             frames.send(&ToChild::Run(Box::new(run)), &mut || watch.look())?;
@@ -255,6 +273,7 @@ impl Process {
             }
         })();
         self.lending.finished();
+        self.words.go_to(None);
         match exchange {
             Ok(outcome) => Ok(outcome.map(|Done { outputs, consumed, figures, value }| Finished {
                 outputs,
@@ -303,40 +322,58 @@ impl Drop for Process {
     }
 }
 
-/// What a process writes to stdout and stderr: passed on, and the end of it kept.
-#[derive(Default)]
+/// What a process writes to stdout and stderr: what the attempt that runs prints, and the end of it kept.
 struct Words {
     state: Mutex<Heard>,
     ended: Condvar,
 }
 
-#[derive(Default)]
 struct Heard {
+    said: io::PipeReader,
+    /// What the attempt prints that runs.
+    output: Option<Arc<Printout>>,
     last: Vec<u8>,
     ended: bool,
 }
 
 impl Words {
-    fn listen(&self, mut said: io::PipeReader) {
-        let mut piece = [0; 4096];
+    /// What comes out of a pipe whose reads do not wait.
+    fn of(said: io::PipeReader) -> Self {
+        let heard = Heard { said, output: None, last: Vec::new(), ended: false };
+        Self { state: Mutex::new(heard), ended: Condvar::new() }
+    }
+
+    fn listen(&self, said: io::PipeReader) {
         loop {
-            match said.read(&mut piece) {
-                Ok(0) => break,
-                Ok(count) => {
-                    let heard = &piece[..count];
-                    // A closed stderr is no reason to let a process wait for it.
-                    let _ = io::stderr().write_all(heard);
-                    let last = &mut self.state.lock().last;
-                    last.extend_from_slice(heard);
-                    let beyond = last.len().saturating_sub(WORDS_MAX);
-                    last.drain(..beyond);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            let mut waits = [PollFd::new(&said, PollFlags::IN)];
+            match poll(&mut waits, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,
+            }
+            let mut state = self.state.lock();
+            state.hear();
+            if state.ended {
+                break;
             }
         }
         self.state.lock().ended = true;
         self.ended.notify_all();
+    }
+
+    /// From now on it is what this attempt prints. What the process has written before is not.
+    fn go_to(&self, output: Option<Arc<Printout>>) {
+        let mut state = self.state.lock();
+        // What fits into the pipe: who goes on writing writes for the next one.
+        for _ in 0..PIPE_BYTES / PIECE_BYTES {
+            if !state.hear() {
+                break;
+            }
+        }
+        let before = std::mem::replace(&mut state.output, output);
+        drop(state);
+        if let Some(before) = before {
+            before.flush();
+        }
     }
 
     /// Waits until nothing more can come.
@@ -355,6 +392,34 @@ impl Words {
     }
 }
 
+impl Heard {
+    /// Takes in what there is; false: nothing, for now or for ever.
+    fn hear(&mut self) -> bool {
+        let mut piece = [0; PIECE_BYTES];
+        match self.said.read(&mut piece) {
+            Ok(0) => self.ended = true,
+            Ok(count) => {
+                self.take(&piece[..count]);
+                return true;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(_) => self.ended = true,
+        }
+        false
+    }
+
+    fn take(&mut self, heard: &[u8]) {
+        match &self.output {
+            Some(output) => output.print(heard),
+            // A closed stderr is no reason to let a process wait for it.
+            None => drop(io::stderr().write_all(heard)),
+        }
+        self.last.extend_from_slice(heard);
+        let beyond = self.last.len().saturating_sub(WORDS_MAX);
+        self.last.drain(..beyond);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,7 +427,8 @@ mod tests {
     #[test]
     fn the_last_words_are_kept_and_no_more() {
         let (said, mut says) = io::pipe().unwrap();
-        let words = Words::default();
+        rustix::io::ioctl_fionbio(&said, true).unwrap();
+        let words = Words::of(said.try_clone().unwrap());
         std::thread::scope(|scope| {
             scope.spawn(|| words.listen(said));
             for line in 0..1000 {

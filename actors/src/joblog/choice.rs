@@ -1,5 +1,6 @@
 //! What a program learned and could have been different (law 3), as it stands in the log.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, ObjectId};
@@ -35,18 +36,24 @@ pub enum Choice {
     Time(u64),
     /// A random number.
     Random(u64),
+    /// What came of the computation of this number, from 0: its result as MessagePack, or how many bytes it has where these are too many.
+    Computed(u64, Result<Bytes, u64>),
 }
 
 impl Choice {
-    /// How many names it has: what it takes.
-    pub(crate) fn entries(&self) -> usize {
+    /// What it takes, about, where each name takes `name_bytes`.
+    pub(crate) fn bytes(&self, name_bytes: usize) -> usize {
+        self.names() * name_bytes + if let Self::Computed(_, Ok(value)) = self { value.len() } else { 0 }
+    }
+
+    fn names(&self) -> usize {
         match self {
             Self::Ready(objects) => objects.len(),
             Self::GivenUp(_) => 1,
             Self::Nodes(nodes) => nodes.len(),
             Self::Located(_, nodes) => 1 + nodes.len(),
             Self::Folds(folds) => folds.iter().map(|(_, blocks)| 1 + blocks.len()).sum(),
-            Self::Time(_) | Self::Random(_) => 0,
+            Self::Time(_) | Self::Random(_) | Self::Computed(..) => 0,
         }
     }
 }

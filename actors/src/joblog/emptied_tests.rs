@@ -2,14 +2,16 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::chaos::{Chaos, Faults};
 use exobus_bus::{Bus, Subjects};
+use exobus_store::{Clock, SystemClock};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Entry, JobLog, JobLogs, LogNews, Opened};
+use super::{Entry, JobLog, JobLogs, LogNews, Opened, QUOTA_BYTES};
 use crate::joblog::Choice;
 use crate::protocol::host::{JobEnd, JobSpec};
 
@@ -20,6 +22,10 @@ const SECRET: JobSecret = JobSecret::from_u128(9);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// A job stands in streams that were made anew within this time, at the latest.
 const NOTED_WITHIN: Duration = Duration::from_secs(11);
+
+fn quota() -> (u64, Arc<dyn Clock>) {
+    (QUOTA_BYTES, Arc::new(SystemClock::new()))
+}
 
 fn spec() -> JobSpec {
     let (program, params) = ("sort@1".to_owned(), Vec::new().into());
@@ -64,7 +70,7 @@ impl World {
         let (_, head) = Self::runs(&logs, "a").await;
         let news = Rc::<RefCell<Vec<LogNews>>>::default();
         let told = news.clone();
-        let log = JobLog::start(&logs, head, move |news| told.borrow_mut().push(news)).unwrap();
+        let log = JobLog::start(&logs, head, quota(), move |news| told.borrow_mut().push(news)).unwrap();
         let world = Self { faults, bus, logs, log, news };
         world.log.add(Entry::Run { node: NodeId::new("a"), secret: SECRET });
         assert_eq!(world.heard().await, LogNews::Durable(1));
@@ -282,7 +288,7 @@ async fn a_run_begins_in_the_streams_that_are_there_whenever_they_were_made_anew
             let (head, anew) = tokio::join!(opens, emptied);
             let news = Rc::<RefCell<Vec<LogNews>>>::default();
             let told = news.clone();
-            let _log = JobLog::start(&logs, head, move |news| told.borrow_mut().push(news)).unwrap();
+            let _log = JobLog::start(&logs, head, quota(), move |news| told.borrow_mut().push(news)).unwrap();
             sleep(2 * NOTED_WITHIN).await;
             assert!(news.borrow().is_empty(), "no other run has begun; emptied after {after:?}");
             assert_eq!(anew.unfinished().await.unwrap(), [spec()], "emptied after {after:?}");

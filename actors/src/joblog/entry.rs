@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CopyNumber, JobSecret, NodeId, TaskId};
-use crate::joblog::Choice;
+use crate::joblog::{Choice, Cut};
 use crate::task::{Consumed, JobError, Output};
 
 /// One thing that is known of a job.
@@ -21,6 +21,8 @@ pub enum Entry {
     Choice(Choice),
     /// A task completed: for the first time, or again, since what it had made was lost.
     Done(TaskDone),
+    /// The log ends here, before its job: what comes next is not noted, and the job cannot be taken up again.
+    Cut(Cut),
     /// The job is over, and this is what its program returned.
     End(Result<Bytes, JobError>),
 }
@@ -68,6 +70,8 @@ pub struct Past {
     pub choices: Vec<Choice>,
     /// What they got done.
     pub done: Vec<TaskDone>,
+    /// Since when, and why, the log lacks what the job did.
+    pub cut: Option<Cut>,
     /// How the job ended, where whoever ran it could not note that elsewhere.
     pub end: Option<Result<Bytes, JobError>>,
 }
@@ -80,6 +84,7 @@ impl Past {
                     self.runs += 1;
                     self.secret.get_or_insert(secret);
                 }
+                Entry::Cut(cut) => self.cut = Some(cut),
                 Entry::End(result) => self.end = Some(result),
                 Entry::Choice(choice) => self.choices.push(choice),
                 Entry::Done(done) => self.done.push(done),
@@ -104,6 +109,6 @@ mod tests {
         past.add(vec![run(8), Entry::Choice(given_up(2)), Entry::End(Ok(Bytes::from_static(b"7")))]);
         let choices = vec![given_up(1), given_up(2)];
         let (secret, end) = (Some(JobSecret::from_u128(7)), Some(Ok(Bytes::from_static(b"7"))));
-        assert_eq!(past, Past { runs: 2, secret, choices, done: vec![done], end });
+        assert_eq!(past, Past { runs: 2, secret, choices, done: vec![done], cut: None, end });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exobus_bus::codec::{self, CodecError};
-use exobus_bus::message::Message;
+use exobus_bus::message::{DEDUPE_ID, Message};
 use exobus_bus::streams::{Append, Expect, Purge, ReadFrom, Record, Stream, StreamConfig};
 use exobus_bus::{Bus, BusError, Pattern, Subject, SubjectError, Subjects};
 use serde::Serialize;
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::LOG_VERSION;
+use super::cut::Cut;
 use super::entry::{Entry, Past};
 use crate::protocol::host::{JobEnd, JobSpec};
 
@@ -52,6 +53,24 @@ const TAKEOVERS_MAX: usize = 32;
 const SPEC_WAIT: Duration = Duration::from_millis(500);
 /// Records that are read at a time.
 const RECORDS: usize = 256;
+/// What a record takes in a stream beside its payload, about: subject, headers and what servers keep with them.
+const RECORD_EXTRA_BYTES: u64 = 256;
+
+/// How the ids of records of a log end that say that a run begins, before the sequence of the record before it, ...
+const OPENS: &str = "opens-";
+/// ... and that a run goes on whose log was lost.
+const BEGINS_ANEW: &str = "anew";
+
+/// Whether a log begins with this record, and does not lack what came before it.
+fn is_beginning(record: &Record) -> bool {
+    let id = record.message.headers.get(DEDUPE_ID).unwrap_or_default();
+    id.ends_with(&format!("-{OPENS}0")) || id.ends_with(&format!("-{BEGINS_ANEW}"))
+}
+
+/// Bytes that a record with so many bytes of payload takes in a stream, about.
+pub(super) fn record_bytes(payload_bytes: usize) -> u64 {
+    payload_bytes as u64 + RECORD_EXTRA_BYTES
+}
 
 /// The logs of a cluster, or of a process that is alone. Cheap to clone.
 #[derive(Clone)]
@@ -183,7 +202,7 @@ pub enum Opened {
     /// It is over.
     Over(Box<JobEnd>),
     /// It has ended, as its log says, and nobody has closed it: who ran it may have died before it gave back what the job had taken
-    /// outside. Whoever has done that closes it.
+    /// outside. Whoever has done that closes it. A job whose log is [cut](Cut) has ended when somebody would take it up.
     Ended(Box<JobEnd>),
     /// It is to run.
     Runs(Box<Run>),
@@ -209,6 +228,8 @@ pub(crate) struct Head {
     pub(super) secret: JobSecret,
     /// How many runs began before.
     pub(super) runs: u32,
+    /// Bytes of the log so far, about.
+    pub(super) bytes: u64,
     /// The log's last record.
     pub(super) last: Mark,
 }
@@ -368,14 +389,21 @@ impl JobLogs {
             if let Some(end) = self.end(job).await? {
                 return Ok(Opened::Over(Box::new(end)));
             }
-            let (mut past, last) = self.past(job, &subject).await?;
+            let (mut past, last, bytes) = self.past(job, &subject).await?;
             if let Some(result) = past.end.take() {
                 return Ok(Opened::Ended(Box::new(JobEnd::of(result))));
+            }
+            if let Some(cut) = past.cut.take() {
+                match self.end_cut(job, &subject, last, &cut).await {
+                    Ok(end) if self.identity().await? == identity => return Ok(Opened::Ended(Box::new(end))),
+                    Ok(_) | Err(BusError::Conflict { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
             }
             let secret = past.secret.unwrap_or(fresh);
             let run = encode(&[Entry::Run { node: node.clone(), secret }])?;
             let name = format!("{}-{node}-{}", past.runs, incarnation.0);
-            let id = format!("{job}-{name}-opens-{last}");
+            let id = format!("{job}-{name}-{OPENS}{last}");
             let appended = append(&self.jobs, &subject, run, (Expect::LastOfSubject(last), &id), SOON).await;
             // It was accepted in streams that may be lost.
             if appended.is_ok() {
@@ -384,7 +412,8 @@ impl JobLogs {
             match appended {
                 Ok(sequence) if self.identity().await? == identity => {
                     let last = Mark { identity, sequence };
-                    let head = Head { spec: spec.clone(), node: node.clone(), name, secret, runs: past.runs, last };
+                    let head =
+                        Head { spec: spec.clone(), node: node.clone(), name, secret, runs: past.runs, bytes, last };
                     return Ok(Opened::Runs(Box::new(Run { logs: self.clone(), past, head })));
                 }
                 // What was appended meanwhile counts, too. Where streams were made anew meanwhile, what was read is of the lost ones.
@@ -393,6 +422,49 @@ impl JobLogs {
             }
         }
         Err(LogError::Contended(job))
+    }
+
+    /// A job whose log is cut cannot be taken up: it ends, with these words. Whoever runs it still cannot write its log any more.
+    async fn end_cut(&self, job: JobId, subject: &Subject, last: u64, cut: &Cut) -> Result<JobEnd, BusError> {
+        let reason = format!("the node that ran the job is gone, and it cannot be taken up again: {cut}");
+        let error = JobError::Runtime { reason };
+        let entry = Entry::End(Err(error.clone()));
+        let entry = codec::encode_checked(&[entry]).map_err(|error| BusError::Config(error.to_string()))?;
+        let id = format!("{job}-ends-cut-{last}");
+        self.append_making_room(subject, entry, (last, &id), SOON).await?;
+        Ok(JobEnd::failed(error))
+    }
+
+    /// Appends the next record of a log after its last one. Where the stream is full, what came before that one makes room for it: a log
+    /// without its beginning is one that is cut.
+    pub(super) async fn append_making_room(
+        &self,
+        subject: &Subject,
+        record: bytes::Bytes,
+        (last, id): (u64, &str),
+        each: Duration,
+    ) -> Result<u64, BusError> {
+        let expect = Expect::LastOfSubject(last);
+        match append(&self.jobs, subject, record.clone(), (expect, id), each).await {
+            Err(BusError::StreamFull { .. }) => {
+                self.remove_before(subject, last).await?;
+                append(&self.jobs, subject, record, (expect, id), each).await
+            }
+            appended => appended,
+        }
+    }
+
+    /// Removes the records of a log before this one.
+    pub(super) async fn remove_before(&self, subject: &Subject, sequence: u64) -> Result<(), BusError> {
+        let purge = Purge { subjects: Some(Pattern::from(subject.clone())), before: Some(sequence) };
+        self.jobs.purge(&purge).await.map(drop)
+    }
+
+    /// The sequence of the last record of a job's log, if a run of this name has written it.
+    pub(super) async fn last_by(&self, job: JobId, run: &str) -> Result<Option<u64>, LogError> {
+        let last = self.jobs.last(&self.subject(job, "log")?).await?;
+        let by_it = |id: &str| id.starts_with(&format!("{job}-{run}-"));
+        Ok(last.filter(|last| last.message.headers.get(DEDUPE_ID).is_some_and(by_it)).map(|last| last.sequence))
     }
 
     /// Notes a run that goes on, and nothing of what it has done, in logs that were made anew since it began; returns the sequence
@@ -406,26 +478,31 @@ impl JobLogs {
         // Whoever takes it up is a later run than this one for all nodes.
         let entry = Entry::Run { node: head.node.clone(), secret: head.secret };
         let run = encode(&vec![entry; head.runs as usize + 1])?;
-        let id = format!("{job}-{name}-anew");
+        let id = format!("{job}-{name}-{BEGINS_ANEW}");
         let subject = self.subject(job, "log")?;
         Ok(append(&self.jobs, &subject, run, (Expect::LastOfSubject(0), &id), SOON).await?)
     }
 
-    async fn past(&self, job: JobId, subject: &Subject) -> Result<(Past, u64), LogError> {
-        let (mut past, mut last) = (Past::default(), 0);
+    /// What earlier runs have noted, the sequence of the last record, and how many bytes the log has.
+    async fn past(&self, job: JobId, subject: &Subject) -> Result<(Past, u64, u64), LogError> {
+        let (mut past, mut last, mut bytes) = (Past::default(), 0, 0);
         // Most jobs are new.
         if self.jobs.last(subject).await?.is_none() {
-            return Ok((past, last));
+            return Ok((past, last, bytes));
         }
         let mut reader = self.jobs.read(ReadFrom::First, Some(Pattern::parse(subject.as_str())?)).await?;
         loop {
             let batch = reader.next(RECORDS, CALL_DEADLINE).await?;
             for record in &batch.records {
+                if last == 0 && !is_beginning(record) {
+                    past.cut = Some(Cut::without_beginning());
+                }
                 past.add(decode(job, record)?);
                 last = record.sequence;
+                bytes += record_bytes(record.message.payload.len());
             }
             if batch.caught_up {
-                return Ok((past, last));
+                return Ok((past, last, bytes));
             }
         }
     }

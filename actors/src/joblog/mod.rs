@@ -25,8 +25,9 @@
 //!   takes over nothing, its streams are made anew with another identity, and the Writer looks for that with each new Scheduler and
 //!   every 10 s, besides when an append is refused. It begins the log of the job anew there, with no more than that it runs, and in the
 //!   end how it ends; who takes it up before that does so from its beginning.
-//! - A log that cannot be written any more (its stream is full, the bus refuses it) does not end its job: it goes on, and
-//!   can be taken up again only as far as was logged.
+//! - A log that has its quota, or cannot be written any more (its stream is full, the bus refuses it), does not end its job. It is [`Cut`]:
+//!   that is the last thing in it but how the job ends, and makes its room free for others. Whoever would take the job up fails it with
+//!   these words. Where even that cannot be written (a disk is full), it is tried again every 10 s.
 //!
 //! - Records begin with the version of the log ([`LOG_VERSION`]). The log of a job that another release wrote is refused with both numbers and
 //!   stays as it is: that release can go on with the job, and other jobs go on here.
@@ -42,10 +43,13 @@
 //! [`Bus::in_process_durable`]: exobus_bus::Bus::in_process_durable
 
 mod choice;
+mod cut;
 mod entry;
 mod logs;
 mod writer;
 
+#[cfg(test)]
+mod cut_tests;
 #[cfg(test)]
 mod emptied_tests;
 
@@ -55,7 +59,12 @@ mod emptied_tests;
 pub const LOG_VERSION: u8 = 2;
 
 pub use choice::{Choice, FoldDue, NodeShape};
+pub use cut::Cut;
 pub use entry::{Entry, Past, TaskDone};
 pub use logs::{JobLogs, LogError, LogsLink, Opened, Run};
 pub use writer::LogNews;
-pub(crate) use writer::{JobLog, bytes_of};
+pub(crate) use writer::{JobLog, Written, bytes_of};
+
+/// Bytes that the log of a job may have unless somebody says otherwise: about 400 000 tasks. All jobs of a cluster that are not over share
+/// 256 MiB.
+pub const QUOTA_BYTES: u64 = 64 << 20;

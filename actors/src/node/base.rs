@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{ClusterOptions, NodeError, NodeOptions};
 use crate::admission::Admission;
 use crate::event::NodeFigures;
-use crate::futures::Home;
+use crate::futures::{Compute, Home};
 use crate::host::{JobsOver, NodeParts, RunningJobs};
 use crate::isolation;
 use crate::joblog::LogsLink;
@@ -19,6 +19,7 @@ use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
 use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Suspicions, Tally};
+use crate::printing::Printing;
 use crate::random::Random;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
@@ -47,17 +48,30 @@ pub(super) struct Base {
     /// Serves the objects of the store, where there is a cluster.
     pub(super) server: Option<Arc<TransferServer>>,
     pub(super) executors: Arc<dyn ExecutorLink>,
+    /// Where tasks and programs print. After the executors: what ends with them is printed still.
+    pub(super) printing: Prints,
     pub(super) gate: Gate,
     pub(super) pushes: PushCount,
     pub(super) link: SchedulerLink,
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
+    log_quota_bytes: u64,
     home: Home,
     random: Arc<dyn Random>,
+    compute: Arc<dyn Compute>,
     /// The name of the node, from when this process has it.
     pub(super) name: RefCell<Option<Name>>,
     /// Whom the store tells that memory is tight, while it is there.
     pub(super) merger: Arc<RwLock<Option<Inbox<MergerEvent>>>>,
+}
+
+/// What is printed on the node. Dropped, what waits is printed first.
+pub(super) struct Prints(pub(super) Printing);
+
+impl Drop for Prints {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Base {
@@ -89,6 +103,8 @@ impl Base {
         let transfer = TransferClient::with(fetching, &token, options.clock.clone());
         let server = options.cluster.as_ref().map(|cluster| serve_objects(options, cluster, &store)).transpose()?;
         let gate = Gate::default();
+        let to = options.cluster.as_ref().map(|cluster| (cluster.bus.clone(), cluster.subjects.clone()));
+        let printing = Printing::new(options.name.clone(), options.secrets.clone(), to);
         let executors = executors(&ExecutorParts {
             count: options.executors,
             spin: Self::spin(options),
@@ -97,6 +113,7 @@ impl Base {
             clock: options.clock.clone(),
             gate: gate.clone(),
             isolation: Arc::new(options.isolation.clone()),
+            printing: printing.clone(),
         })?;
         let logs = options.cluster.as_ref().map(|cluster| LogsLink::new(cluster.bus.clone(), cluster.subjects.clone()));
         let logs = logs.unwrap_or_else(|| options.logs.clone());
@@ -104,8 +121,10 @@ impl Base {
         let home = Home { cluster, log: logs.file().map(Into::into) };
         Ok(Self {
             logs,
+            log_quota_bytes: options.log_quota_bytes,
             home,
             random: options.random.clone(),
+            compute: options.compute.clone(),
             link: SchedulerLink::new(post.clone()),
             opened_at: post.clock().now(),
             post,
@@ -116,6 +135,7 @@ impl Base {
             transfer,
             server: server.map(Arc::new),
             executors,
+            printing: Prints(printing),
             gate,
             pushes: PushCount::default(),
             jobs_over: JobsOver::default(),
@@ -187,7 +207,10 @@ impl Base {
             scheduler: self.link.clone(),
             over: self.jobs_over.clone(),
             random: self.random.clone(),
+            compute: self.compute.clone(),
             logs: self.logs.clone(),
+            log_quota_bytes: self.log_quota_bytes,
+            printing: self.printing.0.clone(),
             home: self.home.clone(),
             running: RunningJobs::new(),
             gate: self.gate.clone(),

@@ -563,6 +563,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
             store: base.store.clone(),
             stager,
             executors: base.executors.clone(),
+            printing: base.printing.0.clone(),
             functions: offered(options),
             resources: options.resources.clone(),
             spin: Base::spin(options),

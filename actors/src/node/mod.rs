@@ -3,7 +3,7 @@
 //! Threads: `exobus-control` runs Membership, NodeManager, Scheduler and the pump of sessions on one arbiter; jobs
 //! (Owner and coordinator) run on a second one, `exobus-jobs`, so that no program runs on the thread that says that the
 //! node is alive. Embedded, where nobody else depends on the process, both are one: a hop between arbiters costs more
-//! than a task. Executors, disk, sockets and the NATS client have threads of their own.
+//! than a task. Executors, disk, sockets, the NATS client and what programs compute ([`Futures::compute`](crate::futures::Futures::compute)) have threads of their own.
 
 mod base;
 mod control;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use exobus_store::{Clock, Disk, RealDisk, StoreOptions, SystemClock};
 
+use crate::futures::{Compute, ComputeThreads};
 use crate::ids::NodeId;
 use crate::isolation::Isolation;
-use crate::joblog::LogsLink;
+use crate::joblog::{LogsLink, QUOTA_BYTES};
 use crate::joining::ClusterOptions;
+use crate::printing::Secrets;
 use crate::random::{Random, SystemRandom};
 use crate::registry::Roots;
 use crate::task::Resources;
@@ -31,18 +33,25 @@ pub struct NodeOptions {
     pub functions: Option<BTreeSet<String>>,
     /// Where the tasks of jobs may read and write files. Default: everywhere.
     pub roots: Roots,
+    /// What nobody may print: `***` stands in its place.
+    pub secrets: Secrets,
     /// The object store; `executors` is taken from above.
     pub store: StoreOptions,
     /// Where the store spills.
     pub disk: Arc<dyn Disk>,
     /// Where jobs are logged; the cluster's bus where there is one.
     pub logs: LogsLink,
+    /// Bytes that the log of a job that this node hosts may have; at the quota the job goes on, and cannot be taken up again.
+    /// Default: [`QUOTA_BYTES`].
+    pub log_quota_bytes: u64,
     /// The cluster it joins; `None`: it is alone, without bus and sockets.
     pub cluster: Option<ClusterOptions>,
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
     /// Where random numbers come from.
     pub random: Arc<dyn Random>,
+    /// Where programs compute ([`Futures::compute`](crate::futures::Futures::compute)).
+    pub compute: Arc<dyn Compute>,
     /// Over which objects go from node to node, where there is a cluster.
     pub network: Arc<dyn Network>,
 }
@@ -60,12 +69,15 @@ impl NodeOptions {
             labels: BTreeMap::new(),
             functions: None,
             roots: Roots::default(),
+            secrets: Secrets::default(),
             store: StoreOptions { memory_bytes: store_bytes, ..StoreOptions::default() },
             disk: Arc::new(RealDisk::default()),
             logs: LogsLink::default(),
+            log_quota_bytes: QUOTA_BYTES,
             cluster: None,
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
+            compute: Arc::new(ComputeThreads),
             network: Arc::new(RealNetwork::new()),
         }
     }

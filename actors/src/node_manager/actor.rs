@@ -25,6 +25,7 @@ use super::executor::{ExecutorLink, Work};
 use super::staging::{Prepared, Stager};
 use crate::event::NodeFigures;
 use crate::ids::{CopyId, JobId, NodeId};
+use crate::printing::Printing;
 use crate::protocol;
 use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::OwnerMsg;
@@ -40,6 +41,8 @@ pub struct NodeManagerParts {
     pub(crate) stager: Stager,
     /// They outlive an incarnation of the node; its attempts do not.
     pub(crate) executors: Arc<dyn ExecutorLink>,
+    /// Where tasks print.
+    pub(crate) printing: Printing,
     /// What the node offers.
     pub(crate) functions: BTreeMap<Arc<str>, &'static Function>,
     pub(crate) resources: Resources,
@@ -60,6 +63,7 @@ pub struct NodeManager {
     store: Store,
     stager: Stager,
     executors: Arc<dyn ExecutorLink>,
+    printing: Printing,
     /// Where they report.
     reports: Arc<Inbox<NodeEvent>>,
     figures: Box<dyn Fn() -> NodeFigures>,
@@ -87,6 +91,7 @@ impl NodeManager {
             store: parts.store,
             stager: parts.stager,
             executors: parts.executors,
+            printing: parts.printing,
             reports: Arc::new(inbox.clone()),
             figures: parts.figures,
             now: None,
@@ -242,6 +247,10 @@ impl Actor for NodeManager {
     }
 
     fn handle(&mut self, event: NodeEvent, scope: &mut Scope<'_, Self>) {
+        if let NodeEvent::Wire(NodeMsg::Watch { job, tenant, .. }) = &event {
+            // It comes before the first task.
+            self.printing.belongs_to(*job, tenant);
+        }
         let arguments = self.core.arguments_of(&event);
         let at_once = arguments.and_then(|(spec, function, arguments)| self.stager.at_once(spec, function, arguments));
         let now = *self.now.get_or_insert_with(|| self.clock.now());

@@ -241,7 +241,7 @@ impl<P: Default> NodeCore<P> {
             NodeMsg::Doing { job, attempts, reply } => {
                 self.effects.push(NodeEffect::TellDoing { job, attempts, reply });
             }
-            NodeMsg::Watch { job, owner, sample_ms } => self.watch(job, &owner, sample_ms),
+            NodeMsg::Watch { job, owner, sample_ms, .. } => self.watch(job, &owner, sample_ms),
         }
     }
 

@@ -222,7 +222,7 @@ fn who_hands_out_an_attempt_of_a_later_run_is_obeyed_though_an_earlier_owner_has
     let mut world = World::new();
     assert_eq!(world.on(inventory("b", 1)), ["follow b", "inventory for b"]);
     world.on(NodeMsg::EndJob { job: JOB });
-    world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0 });
+    world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0, tenant: "default".into() });
     let attempt = Attempt::of(CopyNumber::new(1, 1).unwrap());
     let told = world.on(NodeMsg::Run { owner: node("b"), spec: TaskSpec { attempt, ..spec(1) } });
     assert_eq!(told, ["tell a: run 1 has begun", "follow b", "hand 1"]);
@@ -241,7 +241,7 @@ fn a_cancelled_attempt_takes_with_it_what_it_made() {
         (Returns::Stream, failed(), vec![]),
     ] {
         let mut world = World::new();
-        world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0 });
+        world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0, tenant: "default".into() });
         world.runs(TaskSpec { returns, ..spec(1) });
         assert_eq!(world.cancel(1), [""; 0]);
         assert_eq!(world.core.counts().attempts, 1, "it runs on");
@@ -304,7 +304,7 @@ fn an_inventory_takes_back_all_attempts_before_it_is_told() {
     world.runs(spec(2));
     assert_eq!(world.run(spec(3)), [""; 0]);
     assert_eq!(world.run(TaskSpec { args: vec![object_arg(7, "there")], ..spec(4) }), ["stage 4: 7"]);
-    world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0 });
+    world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0, tenant: "default".into() });
     let told = [
         "tell a: run 0 has begun",
         "follow b",
@@ -465,7 +465,7 @@ fn figures_are_told_to_those_who_want_them_and_what_came_once() {
     };
     let one = |last| Listeners::One { job: JOB, owner: node("a"), last };
     let mut world = World::new();
-    let watch = NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 1 };
+    let watch = NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 1, tenant: "default".into() };
     assert_eq!(world.on(watch), [format!("figures for {:?}", one(false)), "Sample after 20ms".to_owned()]);
     world.runs(spec(1));
     for (now_ms, listeners, received, told) in [

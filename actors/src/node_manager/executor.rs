@@ -13,6 +13,7 @@ use exobus_store::{Clock, Store};
 use super::event::NodeEvent;
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
+use crate::printing::{Printer, Printing};
 use crate::registry::{
     Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, TaskContext, TaskError, state_of,
 };
@@ -154,6 +155,8 @@ pub(crate) struct ExecutorParts {
     pub(crate) gate: Gate,
     /// Each has a process for the functions that this says, from the first one on.
     pub(crate) isolation: Arc<Isolation>,
+    /// Where tasks print.
+    pub(crate) printing: Printing,
 }
 
 impl ThreadExecutors {
@@ -253,11 +256,12 @@ pub(crate) struct Executor {
     states: HashMap<&'static str, SetupState>,
     kind: ExecutorKind,
     isolated: IsolatedExecutor,
+    printing: Printing,
 }
 
 impl Executor {
     pub(crate) fn new(index: usize, parts: &ExecutorParts) -> Self {
-        let ExecutorParts { store, roots, clock, isolation, .. } = parts;
+        let ExecutorParts { store, roots, clock, isolation, printing, .. } = parts;
         Self {
             index: index as u32,
             store: store.clone(),
@@ -265,7 +269,13 @@ impl Executor {
             clock: clock.clone(),
             states: HashMap::new(),
             kind: isolation.executor,
-            isolated: IsolatedExecutor::new(isolation.clone(), store.clone(), roots.clone(), clock.clone()),
+            isolated: IsolatedExecutor::new(
+                (isolation.clone(), printing.secrets().clone()),
+                store.clone(),
+                roots.clone(),
+                clock.clone(),
+            ),
+            printing: printing.clone(),
         }
     }
 
@@ -309,9 +319,10 @@ impl Executor {
                 store.delete(&[spec.makes(index)]);
             }
         };
+        let output = self.printing.of_task(spec.job, spec.id, spec.attempt, &spec.function);
         if self.kind.isolates(function, &spec) {
             let (cancelled, announce) = (&*flags.cancelled, &mut announce);
-            return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, announce });
+            return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, announce, output });
         }
         if spec.memory_max_bytes > 0 {
             let text = "it has a memory limit, and this node has no executor processes (node.executor = \"process\")";
@@ -331,11 +342,15 @@ impl Executor {
                 target_bytes: spec.target_bytes,
                 align: spec.align,
                 cancelled: flags.cancelled.clone(),
+                printer: Printer::to(output.clone()),
             };
             let mut context = TaskContext::new(parts, &mut announce, state);
             (function.call)(&mut context, &spec.params)?;
             context.finish()
         };
-        call().map_err(TaskError::into_failure)
+        let outcome = call().map_err(TaskError::into_failure);
+        // It may have left a printer behind.
+        output.flush();
+        outcome
     }
 }

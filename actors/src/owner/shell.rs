@@ -14,7 +14,7 @@ use super::event::{OwnerEvent, ReadError};
 use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink, NodeFigures};
 use crate::ids::{CopyId, Epoch, JobId, NodeId};
-use crate::joblog::{JobLog, Run};
+use crate::joblog::{JobLog, Run, Written};
 use crate::node_manager::Stager;
 use crate::protocol;
 use crate::protocol::merger::MergerMsg;
@@ -51,6 +51,8 @@ pub(crate) struct OwnerParts {
     pub(crate) done: oneshot::Sender<JobOutcome>,
     /// Where the job is logged, if it is.
     pub(crate) log: Option<OwnerLog>,
+    /// Bytes that its log may have.
+    pub(crate) log_quota_bytes: u64,
 }
 
 /// The actor.
@@ -69,6 +71,7 @@ pub(crate) struct OwnerActor {
     mergers: HashMap<NodeId, Address<MergerMsg>>,
     /// The log, until it is opened.
     begins: Option<OwnerLog>,
+    log_quota_bytes: u64,
     settled: Option<oneshot::Sender<()>>,
     done: Option<oneshot::Sender<JobOutcome>>,
     _living: Living,
@@ -100,6 +103,10 @@ impl Surroundings for NodeSurroundings {
         self.log.as_ref().map_or(0, JobLog::waiting_bytes)
     }
 
+    fn logged(&self) -> Option<Written> {
+        self.log.as_ref().map(JobLog::written)
+    }
+
     fn admission(&self) -> Option<String> {
         self.admission.reason()
     }
@@ -128,6 +135,7 @@ impl OwnerActor {
             nodes: HashMap::new(),
             mergers: HashMap::new(),
             begins: parts.log,
+            log_quota_bytes: parts.log_quota_bytes,
             settled: None,
             done: Some(parts.done),
             _living: post.census().living(Kind::Owner),
@@ -146,7 +154,7 @@ impl OwnerActor {
             let _ = &living;
             drop(inbox.send(OwnerEvent::Log(news)));
         };
-        match JobLog::start(&logs, head, news) {
+        match JobLog::start(&logs, head, (self.log_quota_bytes, self.around.clock.clone()), news) {
             Ok(log) => self.around.log = Some(log),
             Err(error) => warn!(job_id = %self.job, %error, "the job is not logged"),
         }

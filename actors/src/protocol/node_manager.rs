@@ -17,6 +17,8 @@
 //! From the Owner of a run after which another has begun, `Run` and `TakeInventory` are turned away with `TakenOver`, and `DefineSet` and `FreeParts`
 //! are dropped. `Free` is done, whoever says it: it names one copy, and is said only when the log of the job has who read it last.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Attempt, JobId, NodeId, SetId, TaskId};
@@ -107,6 +109,8 @@ pub enum NodeMsg {
         /// How often, milliseconds; 0: every half second.
         #[serde(default)]
         sample_ms: u64,
+        /// Whose job it is.
+        tenant: Arc<str>,
     },
     /// Say which copies of the job are here: the node was away.
     TakeInventory {

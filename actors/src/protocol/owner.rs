@@ -229,6 +229,20 @@ pub struct Why {
     pub moved: Moved,
     /// Chains from the job to a cause, each link the reason of the one before it.
     pub chains: Vec<Vec<String>>,
+    /// How much of its quota its log has; `None`: it has no log.
+    #[serde(default)]
+    pub log: Option<LogUse>,
+}
+
+/// How much of its quota the log of a job has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogUse {
+    /// Bytes that it has in the stream of logs, about; those that it had when it was cut.
+    pub bytes: u64,
+    /// Bytes that it may have.
+    pub quota_bytes: u64,
+    /// Since when it is cut, and why, in words: the job cannot be taken up again.
+    pub cut: Option<String>,
 }
 
 impl Why {

@@ -14,6 +14,7 @@ use super::error::TaskError;
 use super::in_place::InPlace;
 use super::roots::Roots;
 use crate::ids::{Attempt, CopyId, JobId, TaskId};
+use crate::printing::Printer;
 use crate::task::{Align, Consumed, Left, Output, Returns, TaskFigures};
 
 /// Outputs of so many bytes at most are told to the Owner with the completion.
@@ -115,6 +116,7 @@ pub(crate) struct ContextParts {
     pub(crate) target_bytes: u64,
     pub(crate) align: Align,
     pub(crate) cancelled: Arc<AtomicBool>,
+    pub(crate) printer: Printer,
 }
 
 /// What an attempt leaves behind when it succeeded.
@@ -167,6 +169,16 @@ impl<'a> TaskContext<'a> {
     /// Which try this is, from 1.
     pub fn attempt(&self) -> Attempt {
         self.parts.attempt
+    }
+
+    /// Prints a line for who watches the job. It never waits, and may be lost; see [`printing`](crate::printing).
+    pub fn print(&self, text: &str) {
+        self.parts.printer.line(text);
+    }
+
+    /// Where the task prints, for what writes to a [`std::io::Write`] or prints on other threads.
+    pub fn printer(&self) -> Printer {
+        self.parts.printer.clone()
     }
 
     /// Checks a file or folder that the task is about to read, make, rename or remove: jobs may use what is below the

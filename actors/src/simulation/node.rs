@@ -55,7 +55,7 @@ enum Hosting {
     Opening,
     /// The Scheduler is asked which nodes there are.
     Listing {
-        run: Run,
+        run: Box<Run>,
         slot: u64,
         until: Duration,
     },
@@ -258,7 +258,7 @@ impl Process {
                     around.oracle.work.runs += 1;
                     let job = (around.common.job, around.common.plan.clone());
                     let (post, store) = (self.post.clone(), around.common.store.clone());
-                    let owner = Owner::new(job, run, &post, nodes, store, &mut cx!(self, around, done));
+                    let owner = Owner::new(job, *run, &post, nodes, store, &mut cx!(self, around, done));
                     self.actors.hosting = Hosting::Runs(Box::new(owner));
                 }
                 mut other => {

@@ -20,7 +20,7 @@ use super::backlog::Backlog;
 use super::program::Job;
 use super::store::Found;
 use crate::event::{EventKind, NodeFigures};
-use crate::futures::{Choices, Futures, FuturesParts, ProgramCall};
+use crate::futures::{Choices, ComputeThreads, Futures, FuturesParts, ProgramCall};
 use crate::host::{offers, shapes};
 use crate::ids::{CopyId, Epoch, JobId, JobSecret, NodeId, ObjectId};
 use crate::joblog::{Entry, Past};
@@ -136,6 +136,8 @@ impl Owner {
             choices: Choices::replaying(past.choices.clone()),
             seed: job.as_u128() as u64,
             clock: post.clock().clone(),
+            compute: Arc::new(ComputeThreads),
+            printer: crate::printing::Printer::nowhere(),
             home: Default::default(),
             others: Default::default(),
         });

@@ -45,7 +45,7 @@ pub(super) enum Answered {
     Refused,
     Lease(Option<(String, u64)>),
     Unfinished(bool),
-    Runs(Run),
+    Runs(Box<Run>),
     Last(u64),
     Over,
     Unknown,
@@ -188,7 +188,7 @@ impl Server {
         let name = format!("{}-{node}-{}", past.runs, incarnation.0);
         let (entries, id) = (vec![Entry::Run { node, secret: JobSecret::from_u128(0) }], format!("{name}-opens"));
         self.records.push(Kept(Record { entries, sequence: last, id }, Duration::MAX));
-        (Answered::Runs(Run { past, name, last }), true)
+        (Answered::Runs(Box::new(Run { past, name, last })), true)
     }
 
     fn last(&self) -> u64 {

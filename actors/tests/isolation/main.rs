@@ -8,6 +8,7 @@ mod functions;
 mod harness;
 mod limits;
 mod losses;
+mod printing;
 mod same_results;
 
 /// No test: what executor processes run. Nodes of these tests start this binary with this test's name.

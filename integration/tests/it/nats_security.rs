@@ -213,6 +213,14 @@ async fn each_role_of_the_shipped_configuration_can_do_its_work() {
     let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
     assert_eq!(answer.unwrap().payload, "no jobs");
 
+    // Viewers and submitters hear what jobs print.
+    for bus in [&viewer, &submitter] {
+        let subject = subjects.job("default", "j1", JobChannel::Log).unwrap();
+        let mut heard = bus.subscribe(subject.clone().into(), SubscribeOptions::default()).await.unwrap();
+        node.publish(subject, Message::new("a line")).await.unwrap();
+        assert_eq!(timeout(PATIENCE, heard.recv()).await.unwrap().unwrap().message.payload, "a line");
+    }
+
     // A viewer sees events of jobs.
     let events = subjects.every_job(JobChannel::Evt).unwrap();
     let mut seen = viewer.subscribe(events, SubscribeOptions::default()).await.unwrap();
@@ -247,6 +255,8 @@ async fn no_role_of_the_shipped_configuration_can_do_more() {
         (&viewer, subjects.node("n1", "owner").unwrap()),
         (&viewer, subjects.ctl("jobs", "submit").unwrap()),
         (&submitter, subjects.job("me", "j1", JobChannel::Evt).unwrap()),
+        (&submitter, subjects.job("me", "j1", JobChannel::Log).unwrap()),
+        (&viewer, subjects.job("me", "j1", JobChannel::Log).unwrap()),
         (&submitter, subjects.node("n1", "beat").unwrap()),
         (&submitter, subjects.session("n2", "n1").unwrap()),
         (&submitter, subjects.session("client-1", "n1").unwrap()),

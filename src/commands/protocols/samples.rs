@@ -313,7 +313,7 @@ fn node_manager() -> Vec<NodeMsg> {
         NodeMsg::Free { job: job(), copies: copies() },
         NodeMsg::FreeParts { job: job(), run: 1, set, version: 1, parts: Parts::one(7) },
         NodeMsg::EndJob { job: job() },
-        NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100 },
+        NodeMsg::Watch { job: job(), owner: node(), sample_ms: 100, tenant: "default".into() },
         NodeMsg::TakeInventory { job: job(), owner: node(), run: 1 },
         NodeMsg::SuspectUnreachable { job: job(), nodes: vec![node()] },
         NodeMsg::Doing { job: job(), attempts: vec![(task(), Attempt::nth(1))], reply: Reply::to(node(), 4) },

@@ -16,6 +16,7 @@ use crate::event::NodeFigures;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
 use crate::node_manager::{ExecutorLink, NodeEvent, Pushed, Report, Stager, Suspicions, Tally, Work};
 use crate::owner::OwnerEvent;
+use crate::printing::{Printing, Secrets};
 use crate::protocol::node_manager::{ACTOR, NodeMsg};
 use crate::protocol::owner::{self, OwnerMsg};
 use crate::registry::Function;
@@ -88,6 +89,7 @@ impl World {
             store: store.clone(),
             stager,
             executors: hands.clone(),
+            printing: Printing::new(post.node().clone(), Secrets::default(), None),
             functions: BTreeMap::from([("test@1".into(), function)]),
             resources: Resources::cpu(1000 * EXECUTORS as u64),
             spin: Duration::ZERO,

@@ -192,7 +192,7 @@ impl OwnerCore {
                 chain::why(&facts)
             }
         };
-        Why { job: self.job(), standing, still_ms: still.as_millis() as u64, moved, chains }
+        Why { job: self.job(), standing, still_ms: still.as_millis() as u64, moved, chains, log: self.log_use(around) }
     }
 
     fn wait_facts(
@@ -209,6 +209,7 @@ impl OwnerCore {
             idle: self.questions.watchdog.idle(now),
             asks: self.program.unanswered(),
             unread: self.program.unread(),
+            computing: self.program.computing(now),
             reads: self.program.reads(now),
             stages: self.state.stage_facts(),
             unplaced: self.state.unplaced(),

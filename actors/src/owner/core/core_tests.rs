@@ -725,3 +725,22 @@ fn what_could_not_be_put_back_is_made_again() {
         [(node("a"), spec.id)]
     );
 }
+
+#[test]
+fn a_job_that_ends_names_the_threads_on_which_its_program_computes_still() {
+    let mut test = Test::new();
+    for number in 0..2 {
+        test.on(ProgramCall::Computes { number, thread: format!("exobus-comp-{number}") });
+    }
+    test.on(ProgramCall::Computed { number: 0 });
+    let cancelled = test.on(OwnerMsg::Cancel);
+    let appended = cancelled.iter().any(|effect| matches!(effect, OwnerEffect::Append(Entry::End(_))));
+    assert!(appended, "it ends when that is durable: {cancelled:?}");
+    let ended = test.on(OwnerEvent::Log(LogNews::Durable(1)));
+    let notes = ended.iter().filter_map(|effect| match effect {
+        OwnerEffect::Event { kind: EventKind::Note { text }, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let left = "thread exobus-comp-1 of this node computes for the job still, until its function returns";
+    assert_eq!(notes.collect::<Vec<_>>(), [left]);
+}

@@ -100,6 +100,7 @@ impl OwnerCore {
         let awaited = awaited.cloned().collect();
         self.effects.extend(told.into_iter().map(|node| OwnerEffect::EndJob { node }));
         self.end_lanes();
+        self.leave_computing();
         self.effects.push(OwnerEffect::DeleteAll);
         self.say_that_it_is_over();
         // When all that has been done.
@@ -107,6 +108,15 @@ impl OwnerCore {
         self.ending.farewell = Some(Farewell { result, awaited });
         self.answer_open_questions(around);
         self.after(FAREWELL, OwnerTimer::Close);
+    }
+
+    /// What the program computes still goes on, and cannot be stopped: people hear on which threads.
+    fn leave_computing(&mut self) {
+        for thread in self.program.leave_computing() {
+            warn!(job_id = %self.place.job, thread, "the job is over here, and its program computes on until its function returns");
+            let text = format!("thread {thread} of this node computes for the job still, until its function returns");
+            self.emit_here(EventKind::Note { text });
+        }
     }
 
     /// The Scheduler is told that the job is over.
@@ -128,6 +138,7 @@ impl OwnerCore {
     /// Ends without a word: the job goes on elsewhere.
     pub(super) fn abandon(&mut self, reason: &str) {
         warn!(job_id = %self.place.job, reason, "the owner ends, the job does not");
+        self.leave_computing();
         self.say_the_end(JobOutcome::Abandoned { reason: reason.to_owned() });
     }
 

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::deferred::{DeferredFrees, Freed};
 use super::ending::JobResult;
 use super::{OwnerCore, Surroundings};
+use crate::event::EventKind;
 use crate::ids::NodeId;
-use crate::joblog::{Entry, Past, bytes_of};
+use crate::joblog::{Cut, Entry, Past, bytes_of};
 use crate::owner::effect::{OwnerEffect, OwnerTimer};
 use crate::protocol::node_manager::NodeMsg;
+use crate::protocol::owner::LogUse;
 
 /// How long nodes may take to say what they hold of a job that is taken up again. What comes later is of use still.
 const INVENTORY_DEADLINE: Duration = Duration::from_secs(3);
@@ -39,6 +41,8 @@ pub(super) struct Logging {
     durable: u64,
     /// Bytes of what the writer of the log has not got yet, about.
     noted_bytes: u64,
+    /// Since when the job cannot be taken up again, and why.
+    cut: Option<Cut>,
     /// What waits until it is durable.
     deferred: DeferredFrees<JobResult>,
     /// Nodes that are to say what they hold.
@@ -159,6 +163,21 @@ impl OwnerCore {
             self.free_now(node, freed);
         }
         self.logging.deferred.last_word(position)
+    }
+
+    /// Nothing is noted from now on but how the job ends. It goes on.
+    pub(super) fn log_is_cut(&mut self, cut: Cut) {
+        warn!(job_id = %self.place.job, "{cut}; the job goes on, and cannot be taken up again");
+        let text = format!("{cut}; the job goes on, and cannot be taken up again when node {} ends", self.place.node);
+        self.emit_here(EventKind::Note { text });
+        self.logging.cut = Some(cut);
+    }
+
+    /// How much of its quota the log has, and since when it is cut.
+    pub(super) fn log_use(&self, around: &dyn Surroundings) -> Option<LogUse> {
+        let written = around.logged()?;
+        let cut = self.logging.cut.as_ref().map(ToString::to_string);
+        Some(LogUse { bytes: written.bytes, quota_bytes: written.quota_bytes, cut })
     }
 
     /// Another run of the job has begun.

@@ -103,7 +103,7 @@ use super::effect::{OwnerEffect, OwnerTimer};
 use super::event::OwnerEvent;
 use crate::event::{EventKind, NodeFigures, NodeState, Received};
 use crate::ids::{Attempt, CopyId, Epoch, Incarnation, JobId, NodeId, ObjectId, TaskId};
-use crate::joblog::{Entry, LogNews, TaskDone};
+use crate::joblog::{Entry, LogNews, TaskDone, Written};
 use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::{OwnerMsg, Why};
 use crate::protocol::scheduler::NodeInfo;
@@ -127,6 +127,11 @@ pub(crate) trait Surroundings {
 
     /// Bytes of entries that wait to be written into the log, about.
     fn log_bytes(&self) -> u64;
+
+    /// How much of its quota the log of the job has, if it has one.
+    fn logged(&self) -> Option<Written> {
+        None
+    }
 
     /// Why the job may not begin, if it may not.
     fn admission(&self) -> Option<String>;
@@ -219,7 +224,7 @@ impl OwnerCore {
         }
         match event {
             OwnerEvent::Wire(message) => self.message(message, around),
-            OwnerEvent::Program(call) => self.called(call),
+            OwnerEvent::Program(call) => self.called(call, around),
             // The one that was told may be the one before.
             OwnerEvent::NewEpoch if self.ending.has_begun() => self.say_that_it_is_over(),
             OwnerEvent::NewEpoch => {
@@ -447,6 +452,7 @@ impl OwnerCore {
                 }
             }
             LogNews::TakenOver => self.taken_over(),
+            LogNews::Cut(cut) => self.log_is_cut(cut),
         }
     }
 

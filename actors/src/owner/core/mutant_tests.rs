@@ -569,7 +569,7 @@ fn done(task: TaskId, at: &str, made: &[Output]) -> TaskDone {
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
     world.owner.is_at_home(&node("home"), INCARNATION);
-    world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
+    world.owner.resume(Past { runs: 1, choices, done, ..Past::default() });
     world
 }
 
@@ -662,7 +662,7 @@ fn an_owner_knows_which_run_of_the_job_it_is() {
     assert_eq!(World::new(&[]).owner.run(), 0);
     for runs in [1, 2, 7] {
         let mut world = World::new(&[]);
-        world.owner.resume(Past { runs, secret: None, choices: Vec::new(), done: Vec::new(), end: None });
+        world.owner.resume(Past { runs, ..Past::default() });
         assert_eq!(world.owner.run(), runs);
     }
 }

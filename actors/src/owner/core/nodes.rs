@@ -24,7 +24,8 @@ impl OwnerCore {
         self.watching.insert(node.clone());
         self.end_earlier_runs_at(node);
         let (job, owner, sample_ms) = (self.place.job, self.place.node.clone(), self.place.events.unwrap_or(0));
-        let message = NodeMsg::Watch { job, owner, sample_ms };
+        let tenant = self.place.tenant.clone();
+        let message = NodeMsg::Watch { job, owner, sample_ms, tenant };
         self.effects.push(OwnerEffect::Send { node: node.clone(), message });
     }
 

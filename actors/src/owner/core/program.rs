@@ -51,6 +51,8 @@ pub(super) struct ProgramWaits {
     calls: u64,
     /// Queues of answers on their way to the program.
     unread: HashMap<usize, Weak<AtomicU64>>,
+    /// Computations under way: what their threads are called, and since when.
+    computing: BTreeMap<u64, (String, Duration)>,
 }
 
 impl ProgramWaits {
@@ -82,6 +84,16 @@ impl ProgramWaits {
         self.unread.values().filter_map(Weak::upgrade).map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
+    /// Threads on which the program computes, and for how long.
+    pub(super) fn computing(&self, now: Duration) -> Vec<(String, Duration)> {
+        self.computing.values().map(|(thread, since)| (thread.clone(), now.saturating_sub(*since))).collect()
+    }
+
+    /// Threads on which the program computes still, when nobody waits for that any more.
+    pub(super) fn leave_computing(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.computing).into_values().map(|(thread, _)| thread).collect()
+    }
+
     /// Objects that are being brought to the program, from which other node and for how long.
     pub(super) fn reads(&self, now: Duration) -> Vec<(ObjectId, NodeId, Duration)> {
         let read = |reading: &Reading| {
@@ -94,7 +106,7 @@ impl ProgramWaits {
 
 impl OwnerCore {
     /// The program calls.
-    pub(super) fn called(&mut self, call: ProgramCall) {
+    pub(super) fn called(&mut self, call: ProgramCall, around: &dyn Surroundings) {
         self.program.calls += 1;
         match call {
             ProgramCall::Submit { id, description } => self.state.submit(id, description),
@@ -140,6 +152,10 @@ impl OwnerCore {
             }
             ProgramCall::OwnerBytes { answer } => drop(answer.send(self.state.bytes())),
             ProgramCall::Chose(choice) => self.note(Entry::Choice(choice)),
+            ProgramCall::Computes { number, thread } => {
+                self.program.computing.insert(number, (thread, around.now()));
+            }
+            ProgramCall::Computed { number } => drop(self.program.computing.remove(&number)),
             ProgramCall::Finished(result) => self.ending.returned(result),
         }
     }

@@ -21,7 +21,7 @@ fn done(task: TaskId, at: &str, outputs: usize) -> TaskDone {
 fn resumed(nodes: &[(&str, u64)], done: Vec<TaskDone>, choices: Vec<Choice>) -> World {
     let mut world = World::new(nodes);
     world.owner.is_at_home(&node("home"), INCARNATION);
-    world.owner.resume(Past { runs: 1, secret: None, choices, done, end: None });
+    world.owner.resume(Past { runs: 1, choices, done, ..Past::default() });
     world
 }
 

@@ -57,6 +57,8 @@ pub(in crate::owner) struct Facts {
     pub(in crate::owner) asks: u64,
     /// Answers that it has not taken.
     pub(in crate::owner) unread: u64,
+    /// Threads on which the program computes, and for how long.
+    pub(in crate::owner) computing: Vec<(String, Duration)>,
     /// Objects that are being brought to the program, from where and for how long.
     pub(in crate::owner) reads: Vec<(ObjectId, NodeId, Duration)>,
     pub(in crate::owner) stages: BTreeMap<Arc<str>, StageFacts>,
@@ -106,7 +108,7 @@ pub(in crate::owner) fn why(facts: &Facts) -> (Standing, Vec<Vec<String>>) {
         _ => Standing::Stalled,
     };
     let mut chains: Vec<_> = found.into_iter().map(|(_, links)| links).collect();
-    if facts.unread > 0 && facts.idle >= QUIET {
+    if (facts.unread > 0 || !facts.computing.is_empty()) && facts.idle >= QUIET {
         chains.push(vec![program(facts)]);
     }
     (standing, chains)
@@ -118,6 +120,10 @@ fn program(facts: &Facts) -> String {
         idle if idle < QUIET => "it calls the futures API".to_owned(),
         idle => format!("it has not called the futures API for {}", text(idle)),
     };
+    let computes = |(thread, time): &(String, Duration)| format!("thread {thread} for {}", text(*time));
+    if !facts.computing.is_empty() {
+        return format!("the program itself: it computes on {}", list(facts.computing.iter().map(computes)));
+    }
     match (facts.unread, facts.asks) {
         (0, 0) => format!("the program itself: {calls} and waits for nothing that the job makes"),
         (0, asks) => format!("the program itself: {calls}, {asks} of its questions are open"),

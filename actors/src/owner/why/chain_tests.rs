@@ -41,7 +41,7 @@ fn merges(answer: Answer) -> Facts {
 
 fn line(facts: &Facts) -> (Standing, String) {
     let (standing, chains) = why(facts);
-    let why = Why { job: JobId::from_u128(1), standing, still_ms: 0, moved: Moved::default(), chains };
+    let why = Why { job: JobId::from_u128(1), standing, still_ms: 0, moved: Moved::default(), chains, log: None };
     (standing, why.line())
 }
 
@@ -166,6 +166,18 @@ fn a_slow_consumer_is_no_stall() {
     let whole =
         "the program itself: it has not called the futures API for 10 min 1 s and waits for nothing that the job makes";
     assert_eq!(line(&facts), (Standing::Program, whole.into()));
+}
+
+#[test]
+fn a_program_that_computes_is_no_stall_and_its_threads_are_named() {
+    let mut facts = Facts { still: at(600), idle: at(70), ..Facts::default() };
+    facts.computing = vec![("exobus-comp-3".into(), at(71)), ("exobus-comp-4".into(), at(9))];
+    let whole = "the program itself: it computes on thread exobus-comp-3 for 71 s, thread exobus-comp-4 for 9 s";
+    assert_eq!(line(&facts), (Standing::Program, whole.into()));
+    let facts = Facts { computing: facts.computing, ..merges(Ok(vec![state(0x1f, Doing::Running, 70)])) };
+    let (standing, chains) = why(&Facts { idle: at(70), ..facts });
+    assert_eq!((standing, chains.len()), (Standing::Stalled, 2), "beside a stuck task");
+    assert_eq!(chains[1], [whole]);
 }
 
 #[test]

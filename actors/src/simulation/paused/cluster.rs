@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tracing::{Instrument as _, info_span, warn};
 
-use super::executors::PacedExecutors;
+use super::executors::{PacedCompute, PacedExecutors};
 use crate::host::NodeParts;
 use crate::ids::NodeId;
 use crate::membership::MembershipOptions;
@@ -128,6 +128,9 @@ impl Seat {
         let bus = Chaos::around(&setup.bus, seed(), setup.faults.clone());
         let network = ChaosNetwork::new(Arc::new(setup.network.clone()));
         let random = Arc::new(SeededRandom::new(seed()));
+        let pace = seed();
+        let (pace, takes_ms) = ([pace, !pace].map(Dice::new), setup.takes_ms.clone());
+        let [pace, of_programs] = pace;
         let options = NodeOptions {
             name: self.name.clone(),
             store: StoreOptions {
@@ -149,10 +152,10 @@ impl Seat {
             clock: setup.clock.clone(),
             random,
             network: Arc::new(network.clone()) as Arc<dyn Network>,
+            compute: Arc::new(PacedCompute::new(takes_ms.clone(), of_programs)),
             disk: Arc::new(self.disk.clone()),
             ..NodeOptions::alone(self.executors, setup.memory_bytes)
         };
-        let (pace, takes_ms) = (Dice::new(seed()), setup.takes_ms.clone());
         let (say, ready) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let (freezer, ended) = (Rc::<Freezer>::default(), Rc::<Cell<bool>>::default());

@@ -1,5 +1,6 @@
-//! Executors that take as long as they are told, in virtual time.
+//! Executors and computations that take as long as they are told, in virtual time.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::sleep;
 
+use crate::futures::{Computation, Compute};
 use crate::node_manager::{Executor, ExecutorLink, ExecutorParts, Work};
 use crate::simulation::dice::Dice;
 
@@ -64,5 +66,31 @@ impl ExecutorLink for PacedExecutors {
 
     fn count(&self) -> usize {
         self.count
+    }
+}
+
+/// Computations of programs, on the `LocalSet` of the program. Functions themselves run on threads, in no time.
+#[derive(Debug)]
+pub(super) struct PacedCompute {
+    takes_ms: Range<u64>,
+    dice: Mutex<Dice>,
+}
+
+impl PacedCompute {
+    /// Each computation takes a time in this range of milliseconds.
+    pub(super) fn new(takes_ms: Range<u64>, dice: Dice) -> Self {
+        Self { takes_ms, dice: Mutex::new(dice) }
+    }
+}
+
+impl Compute for PacedCompute {
+    fn begin(&self, _thread: &str, computation: Computation) -> io::Result<()> {
+        let takes = self.dice.lock().millis(self.takes_ms.clone());
+        spawn_local(async move {
+            sleep(takes).await;
+            // Nobody waits for it when the runtime ends.
+            let _ = spawn_blocking(computation).await;
+        });
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::event::{Event, EventKind};
 use crate::futures::Futures;
 use crate::host::NodeParts;
 use crate::ids::{Epoch, Incarnation, JobId, JobSecret, NodeId};
-use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Opened};
+use crate::joblog::{Entry, JobLog, JobLogs, LogNews, Opened, QUOTA_BYTES};
 use crate::joining::ClusterOptions;
 use crate::membership::MembershipOptions;
 use crate::program;
@@ -534,7 +534,7 @@ fn what_a_job_has_made_is_given_back_by_who_finds_that_it_has_ended_and_was_not_
             panic!("it has just been accepted")
         };
         let (tell, mut told) = mpsc::unbounded_channel();
-        let log = JobLog::start(&logs, run.head, move |news| {
+        let log = JobLog::start(&logs, run.head, (QUOTA_BYTES, setup.clock.clone()), move |news| {
             let _ = tell.send(news);
         })
         .unwrap();

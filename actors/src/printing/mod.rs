@@ -1,0 +1,231 @@
+//! What tasks and programs print: lines for people, on their way to who watches the job.
+//!
+//! A function prints with [`TaskContext::print`](crate::registry::TaskContext::print), a program with
+//! [`Futures::print`](crate::futures::Futures::print); what functions write to stdout and stderr in executor processes is the same. In a
+//! cluster each node publishes what is printed there on `job.<tenant>.<job>.log`, as [`Printed`]; a node that is alone writes it to stderr,
+//! behind who printed it.
+//!
+//! # Promises
+//! - Printing never waits: lines gather in a queue of 256 pieces of up to 8 KiB, and what finds it full is dropped and counted. Nobody has to
+//!   read it, and who reads slowly costs nothing.
+//! - An attempt prints at most [`TASK_BYTES_MAX`], and a job at most [`JOB_BYTES_MAX`] on a node; where it is cut, a line says so.
+//! - [Secrets] that the node knows are replaced by `***`, also where one comes in pieces.
+//!
+//! ```text
+//! mod.rs      what is printed, and how much may be   secrets.rs  what is replaced
+//! output.rs   what one attempt or program prints     queue.rs    to the bus, or to stderr
+//! ```
+
+mod output;
+mod queue;
+mod secrets;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use exobus_bus::subject::JobChannel;
+use exobus_bus::{Bus, Subject, Subjects};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::output::Output;
+use self::queue::Queue;
+pub use self::secrets::Secrets;
+use crate::ids::{Attempt, JobId, NodeId, TaskId};
+
+/// Bytes that an attempt of a task may print.
+pub const TASK_BYTES_MAX: usize = 1 << 20;
+/// Bytes that a job may print on a node.
+pub const JOB_BYTES_MAX: usize = 64 << 20;
+/// Of so many jobs a node knows how much they have printed, the latest ones.
+const JOBS_MAX: usize = 1024;
+
+/// A piece of what was printed: whole lines, but for one that is long, or the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Printed {
+    /// Where.
+    pub node: NodeId,
+    /// By whom.
+    pub by: PrintedBy,
+    /// What.
+    pub text: String,
+}
+
+/// Who prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PrintedBy {
+    /// The program of the job.
+    Program,
+    /// A task.
+    Task {
+        /// Which one.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Name and version of its function.
+        function: Arc<str>,
+    },
+}
+
+impl fmt::Display for Printed {
+    /// Each line behind where it comes from.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, line) in self.text.lines().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            match &self.by {
+                PrintedBy::Program => write!(f, "[{} program] {line}", self.node)?,
+                PrintedBy::Task { task, attempt, function } => {
+                    let task = (task.as_u128() >> 96) as u32;
+                    write!(f, "[{} {function} {task:08x}/{attempt}] {line}", self.node)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a function or a program prints. Cheap to clone; what is left of it when an attempt is over prints for that attempt still.
+#[derive(Clone)]
+pub struct Printer(Arc<dyn Prints>);
+
+/// What takes what is printed. It does not wait.
+pub(crate) trait Prints: Send + Sync {
+    fn print(&self, bytes: &[u8]);
+}
+
+impl Printer {
+    pub(crate) fn to(prints: Arc<dyn Prints>) -> Self {
+        Self(prints)
+    }
+
+    /// Where nothing is read.
+    pub fn nowhere() -> Self {
+        struct Nowhere;
+        impl Prints for Nowhere {
+            fn print(&self, _: &[u8]) {}
+        }
+        Self(Arc::new(Nowhere))
+    }
+
+    /// Prints a line.
+    pub fn line(&self, text: &str) {
+        self.0.print(format!("{text}\n").as_bytes());
+    }
+}
+
+impl io::Write for Printer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.print(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Printer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Printer")
+    }
+}
+
+/// What a job has printed on this node.
+#[derive(Debug)]
+struct JobPrints {
+    job: JobId,
+    tenant: Arc<str>,
+    /// Bytes that it may print still.
+    left: AtomicUsize,
+}
+
+impl JobPrints {
+    /// Takes so many bytes of what is left, or as many as there are.
+    fn take(&self, bytes: usize) -> usize {
+        let before =
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
+        bytes.min(before.unwrap_or_default())
+    }
+}
+
+/// The way of what is printed on a node. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Printing(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    node: NodeId,
+    secrets: Secrets,
+    queue: Queue,
+    jobs: Mutex<BTreeMap<JobId, Arc<JobPrints>>>,
+}
+
+impl Printing {
+    /// To who watches jobs on this bus, or else to stderr.
+    pub(crate) fn new(node: NodeId, secrets: Secrets, bus: Option<(Bus, Subjects)>) -> Self {
+        Self(Arc::new(Inner { node, secrets, queue: Queue::new(bus), jobs: Mutex::default() }))
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.0.secrets
+    }
+
+    /// The tenant of a job, known before its tasks come.
+    pub(crate) fn belongs_to(&self, job: JobId, tenant: &Arc<str>) {
+        self.job(job, Some(tenant));
+    }
+
+    fn job(&self, job: JobId, tenant: Option<&Arc<str>>) -> Arc<JobPrints> {
+        let mut jobs = self.0.jobs.lock();
+        if let Some(known) = jobs.get(&job) {
+            return known.clone();
+        }
+        if jobs.len() >= JOBS_MAX {
+            // Ids of jobs rise with time.
+            jobs.pop_first();
+        }
+        let tenant = tenant.cloned().unwrap_or_else(|| "default".into());
+        let prints = Arc::new(JobPrints { job, tenant, left: AtomicUsize::new(JOB_BYTES_MAX) });
+        jobs.insert(job, prints.clone());
+        prints
+    }
+
+    /// What an attempt prints. Most print nothing, so this costs next to nothing.
+    pub(crate) fn of_task(&self, job: JobId, task: TaskId, attempt: Attempt, function: &Arc<str>) -> Arc<Output> {
+        let by = PrintedBy::Task { task, attempt, function: function.clone() };
+        Arc::new(Output::new(self.clone(), job, by, TASK_BYTES_MAX))
+    }
+
+    /// What a program prints.
+    pub(crate) fn of_program(&self, job: JobId, tenant: &Arc<str>) -> Printer {
+        self.belongs_to(job, tenant);
+        Printer::to(Arc::new(Output::new(self.clone(), job, PrintedBy::Program, JOB_BYTES_MAX)))
+    }
+
+    /// Sends a piece; false: too much waits, and it is dropped.
+    fn send(&self, job: &JobPrints, by: &PrintedBy, text: String) -> bool {
+        let printed = Printed { node: self.0.node.clone(), by: by.clone(), text };
+        self.0.queue.send(job.tenant.clone(), job.job, printed)
+    }
+
+    /// What waits is printed, as far as that does not take long; nothing else is from now on.
+    pub(crate) fn close(&self) {
+        self.0.queue.close();
+    }
+}
+
+/// Where what a job prints is to be heard.
+///
+/// # Errors
+/// The tenant is no token.
+pub fn subject(subjects: &Subjects, tenant: &str, job: JobId) -> Result<Subject, exobus_bus::SubjectError> {
+    subjects.job(tenant, &job.to_string(), JobChannel::Log)
+}
+
+#[cfg(test)]
+mod tests;

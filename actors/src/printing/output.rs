@@ -1,0 +1,130 @@
+//! [`Output`]: what one attempt, or one run of a program, prints.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::secrets::Filter;
+use super::{JOB_BYTES_MAX, JobPrints, PrintedBy, Printing, Prints};
+use crate::ids::JobId;
+
+/// So much of a line waits for its end.
+const PIECE_BYTES: usize = 8 << 10;
+
+/// What is printed comes in here, in whatever pieces, and goes on in lines: without secrets, as far as it may, and never waits.
+pub(crate) struct Output {
+    printing: Printing,
+    job: JobId,
+    /// What its job has printed, looked up when there is something.
+    of_job: OnceLock<Arc<JobPrints>>,
+    by: PrintedBy,
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    filter: Filter,
+    /// What has no end of a line yet.
+    line: Vec<u8>,
+    /// Bytes that it may print still.
+    left: usize,
+    /// It was said that it is cut.
+    cut: bool,
+    /// Bytes that were dropped, and of which nobody has been told.
+    dropped: usize,
+}
+
+impl Output {
+    pub(super) fn new(printing: Printing, job: JobId, by: PrintedBy, bytes_max: usize) -> Self {
+        let filter = Filter::new(printing.secrets().clone());
+        let state = State { filter, line: Vec::new(), left: bytes_max, cut: false, dropped: 0 };
+        Self { printing, job, of_job: OnceLock::new(), by, bytes_max, state: Mutex::new(state) }
+    }
+
+    /// Nothing more comes, as far as is known: what waits for the end of its line goes.
+    pub(crate) fn flush(&self) {
+        let mut state = self.state.lock();
+        let rest = state.filter.finish();
+        state.line.extend(rest);
+        self.send_lines(&mut state, true);
+    }
+
+    /// Bytes that were dropped, and of which nobody has been told.
+    #[cfg(test)]
+    pub(super) fn dropped(&self) -> usize {
+        self.state.lock().dropped
+    }
+
+    fn send_lines(&self, state: &mut State, all: bool) {
+        while !state.line.is_empty() {
+            let line_end = state.line.iter().take(PIECE_BYTES).rposition(|byte| *byte == b'\n');
+            let bytes = match line_end {
+                Some(end) => end + 1,
+                None if all || state.line.len() >= PIECE_BYTES => {
+                    whole_letters(&state.line[..state.line.len().min(PIECE_BYTES)])
+                }
+                None => return,
+            };
+            let piece: Vec<u8> = state.line.drain(..bytes).collect();
+            self.send(state, &piece);
+        }
+    }
+
+    /// Sends a piece, as much of it as may be printed.
+    fn send(&self, state: &mut State, piece: &[u8]) {
+        if state.cut {
+            return;
+        }
+        let of_task = piece.len().min(state.left);
+        let job = self.of_job.get_or_init(|| self.printing.job(self.job, None));
+        let bytes = job.take(of_task);
+        state.left -= bytes;
+        let mut text = String::new();
+        if state.dropped > 0 {
+            text =
+                format!("[exobus: {} bytes are not shown, since more was printed than could be sent]\n", state.dropped);
+        }
+        text.push_str(&String::from_utf8_lossy(&piece[..bytes]));
+        if bytes < piece.len() {
+            state.cut = true;
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&match bytes < of_task {
+                true => format!("[exobus: cut here: a job may print {JOB_BYTES_MAX} bytes on a node]\n"),
+                false => format!("[exobus: cut here: a task may print {} bytes]\n", self.bytes_max),
+            });
+        }
+        match self.printing.send(job, &self.by, text) {
+            true => state.dropped = 0,
+            false => state.dropped += bytes,
+        }
+    }
+}
+
+/// Up to the end of the last letter that is whole, where what follows may be the beginning of one.
+pub(super) fn whole_letters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+        _ => bytes.len(),
+    }
+}
+
+impl Prints for Output {
+    fn print(&self, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        // What is cut takes no work and no memory.
+        if state.cut {
+            return;
+        }
+        let clear = state.filter.push(bytes);
+        state.line.extend(clear);
+        self.send_lines(&mut state, false);
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

@@ -1,0 +1,170 @@
+//! What comes of what is printed: lines, without secrets, as many as may be.
+
+use std::time::Duration;
+
+use exobus_bus::codec;
+use exobus_bus::{Bus, Pattern, SubscribeOptions, Subscription};
+
+use super::secrets::Filter;
+use super::*;
+
+const JOB: JobId = JobId::from_u128(7);
+const SECRET: &str = "open-sesame-0123";
+
+fn secrets() -> Secrets {
+    let secrets = Secrets::default();
+    ["", "abc", SECRET, "open-sesame-0123-and-more", "sesame-9"].iter().for_each(|secret| secrets.add(secret));
+    secrets
+}
+
+/// What becomes of these pieces.
+fn filtered(pieces: &[&str]) -> String {
+    let mut filter = Filter::new(secrets());
+    let mut clear: Vec<u8> = pieces.iter().flat_map(|piece| filter.push(piece.as_bytes())).collect();
+    clear.extend(filter.finish());
+    String::from_utf8(clear).unwrap()
+}
+
+#[test]
+fn a_secret_is_replaced_wherever_it_is_divided() {
+    let check = |text: &str, clear: &str| {
+        for one in 0..=text.len() {
+            for other in one..=text.len() {
+                assert_eq!(filtered(&[&text[..one], &text[one..other], &text[other..]]), clear, "at {one} and {other}");
+            }
+        }
+    };
+    check("key open-sesame-0123.", "key ***.");
+    check("open-sesame-0123-and-more!", "***!");
+    check("open-sesame-0123-and-mor", "***-and-mor");
+    check("open-sesame-9", "open-***");
+    check("open-sesame-01", "open-sesame-01");
+    check("open-open-sesame-0123open-sesame-0123", "open-******");
+    check("abc is too short to be one", "abc is too short to be one");
+    let pieces: Vec<String> = SECRET.chars().map(String::from).collect();
+    assert_eq!(filtered(&pieces.iter().map(String::as_str).collect::<Vec<_>>()), "***");
+    assert_eq!(secrets().filtered("it last said: open-sesame-0123"), "it last said: ***");
+}
+
+#[test]
+fn what_cannot_be_a_secret_any_more_is_not_held_back() {
+    let mut filter = Filter::new(secrets());
+    assert_eq!(filter.push(b"open the door"), b"open the door");
+    assert_eq!(filter.push(b"open-"), b"");
+    assert_eq!(filter.push(b"x"), b"open-x");
+}
+
+/// A node whose jobs print, and who watches them.
+struct World {
+    printing: Printing,
+    heard: Subscription,
+}
+
+impl World {
+    async fn new() -> Self {
+        let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+        let pattern = Pattern::from(subject(&subjects, "t", JOB).unwrap());
+        let heard = bus.subscribe(pattern, SubscribeOptions::default()).await.unwrap();
+        let printing = Printing::new(NodeId::new("n1"), secrets(), Some((bus, subjects)));
+        printing.belongs_to(JOB, &"t".into());
+        Self { printing, heard }
+    }
+
+    fn task(&self, number: u128) -> Arc<Output> {
+        self.printing.of_task(JOB, TaskId::from_u128(number << 96), Attempt::nth(2), &"f@1".into())
+    }
+
+    async fn next(&mut self) -> Printed {
+        let heard = tokio::time::timeout(Duration::from_secs(60), self.heard.recv()).await.expect("it is printed");
+        codec::decode_checked(&heard.unwrap().message.payload).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn lines_come_with_task_attempt_and_node_and_without_secrets() {
+    let mut world = World::new().await;
+    let task = world.task(0x1f);
+    let mut printer = Printer::to(task.clone());
+    printer.line("begins");
+    let said = world.next().await;
+    let by = PrintedBy::Task { task: TaskId::from_u128(0x1f << 96), attempt: Attempt::nth(2), function: "f@1".into() };
+    assert_eq!(said, Printed { node: NodeId::new("n1"), by, text: "begins\n".into() });
+    assert_eq!(said.to_string(), "[n1 f@1 0000001f/2] begins");
+    // A line is one, however it is written, and so is a secret.
+    use std::io::Write as _;
+    for piece in ["the tok", "en is open-se", "same-0123, ", "really\nand"] {
+        printer.write_all(piece.as_bytes()).unwrap();
+    }
+    assert_eq!(world.next().await.text, "the token is ***, really\n");
+    task.flush();
+    assert_eq!(world.next().await.text, "and");
+    let program = world.printing.of_program(JOB, &"t".into());
+    program.line("plans\nand goes");
+    assert_eq!(world.next().await.to_string(), "[n1 program] plans\n[n1 program] and goes");
+}
+
+#[tokio::test]
+async fn what_a_task_prints_is_cut_with_a_line_that_says_so_and_others_are_not() {
+    let mut world = World::new().await;
+    let task = world.task(1);
+    let line = "x".repeat(999);
+    let mut bytes = 0;
+    let cut = loop {
+        Printer::to(task.clone()).line(&line);
+        let text = world.next().await.text;
+        match text.split_once("[exobus: ") {
+            Some((before, cut)) => {
+                bytes += before.len();
+                break cut.to_owned();
+            }
+            None => bytes += text.len(),
+        }
+    };
+    assert_eq!(
+        (bytes, &*cut),
+        (TASK_BYTES_MAX + 1, "cut here: a task may print 1048576 bytes]\n"),
+        "and the end of a line"
+    );
+    Printer::to(task).line("more");
+    Printer::to(world.task(2)).line("another");
+    assert_eq!(world.next().await.text, "another\n");
+}
+
+#[tokio::test]
+async fn what_a_job_prints_is_cut_for_all_of_its_tasks() {
+    let mut world = World::new().await;
+    // What others have printed before.
+    world.printing.job(JOB, None).take(JOB_BYTES_MAX - 10);
+    let task = world.task(1);
+    Printer::to(task.clone()).line("0123456789abc");
+    let cut = "0123456789\n[exobus: cut here: a job may print 67108864 bytes on a node]\n";
+    assert_eq!(world.next().await.text, cut);
+    Printer::to(world.task(2)).line("x");
+    assert_eq!(world.next().await.text, "[exobus: cut here: a job may print 67108864 bytes on a node]\n");
+}
+
+#[test]
+fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
+    // Nobody takes anything out of this queue.
+    let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+    let printing = Printing::new(NodeId::new("n1"), Secrets::default(), Some((bus, subjects)));
+    printing.close();
+    let task = printing.of_task(JOB, TaskId::from_u128(1), Attempt::nth(1), &"f@1".into());
+    for _ in 0..10_000 {
+        Printer::to(task.clone()).line("it does not wait");
+    }
+    assert_eq!(task.dropped(), 170_000);
+}
+
+#[test]
+fn a_line_without_an_end_goes_in_pieces_of_whole_letters() {
+    let letters = "\u{e4}\u{20ac}".repeat(4000);
+    let mut at = 0;
+    while at < letters.len() {
+        let rest = &letters.as_bytes()[at..];
+        let bytes = super::output::whole_letters(&rest[..rest.len().min(8191)]);
+        assert!(letters.is_char_boundary(at + bytes) && bytes > 8000.min(rest.len() - 1));
+        at += bytes;
+    }
+    assert_eq!(super::output::whole_letters(&[0xff, 0xfe, 0xfd]), 3, "no letters at all");
+}

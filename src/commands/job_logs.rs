@@ -1,0 +1,93 @@
+//! `exobus job <id> logs`: what the tasks and the program of a job print.
+
+use std::time::Duration;
+
+use exobus_actors::{
+    client::{ClientError, ClientOptions, list_jobs},
+    ids::JobId,
+    printing::{Printed, subject},
+};
+use exobus_bus::{Delivery, SubscribeOptions, codec};
+use tokio::time::{interval, sleep};
+
+use super::{
+    client_failure,
+    jobs::{SCHEDULER_DEADLINE, find, print, with_bus},
+};
+use crate::{
+    cli::LookArgs,
+    exit::{Exit, Failure, OrExit},
+};
+
+/// How often it is looked whether the job is over.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What was printed last may be on its way when the job is over.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Bytes that wait while stdout is slow; what comes beyond is dropped and counted.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// Prints what the job of these digits prints, until it is over.
+pub(super) fn follow(digits: &str, args: &LookArgs) -> Result<Exit, Failure> {
+    with_bus(args, async |options| {
+        let jobs = list_jobs(&options, SCHEDULER_DEADLINE).await.map_err(client_failure)?.jobs;
+        let info = find(&jobs, digits)?;
+        let subject = subject(&options.subjects, &info.tenant, info.job).or_exit(Exit::Usage)?;
+        let waits = SubscribeOptions { capacity_bytes: WAITING_BYTES_MAX, ..SubscribeOptions::default() };
+        let heard = options.bus.subscribe(subject.into(), waits).await;
+        let mut heard = heard.map_err(|error| client_failure(ClientError::Bus(error)))?;
+        let mut looks = interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                delivery = heard.recv() => match delivery {
+                    Some(delivery) => show(&delivery, args.json),
+                    None => return Err(Failure::text(Exit::Unreachable, "the connection to the cluster was closed")),
+                },
+                _ = looks.tick() => {
+                    if is_over(&options, info.job).await {
+                        break;
+                    }
+                }
+            }
+        }
+        sleep(LAST_WORDS).await;
+        while let Some(delivery) = heard.try_recv() {
+            show(&delivery, args.json);
+        }
+        if heard.dropped() > 0 {
+            eprintln!("{} pieces are not shown: they came faster than they were read", heard.dropped());
+        }
+        Ok(Exit::Success)
+    })
+}
+
+/// Whether the Scheduler knows it no more; one that does not answer says nothing.
+async fn is_over(options: &ClientOptions, job: JobId) -> bool {
+    let list = list_jobs(options, SCHEDULER_DEADLINE).await;
+    list.is_ok_and(|list| list.more == 0 && list.jobs.iter().all(|info| info.job != job))
+}
+
+fn show(delivery: &Delivery, json: bool) {
+    // What cannot be read is none of ours.
+    let Ok(printed) = codec::decode_checked::<Printed>(&delivery.message.payload) else { return };
+    print(&match json {
+        true => serde_json::to_string(&printed).unwrap_or_default(),
+        false => harmless(&printed.to_string()),
+    });
+}
+
+/// What a job prints is not to move the cursor of a terminal.
+fn harmless(text: &str) -> String {
+    let letter = |letter: char| if letter.is_control() && !matches!(letter, '\n' | '\t') { '\u{fffd}' } else { letter };
+    text.chars().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_told_nothing() {
+        assert_eq!(harmless("a\tb\n\u{1b}[2Jc\u{9b}d"), "a\tb\n\u{fffd}[2Jc\u{fffd}d");
+    }
+}
