@@ -264,12 +264,8 @@ impl SetId {
         Self(hasher.finish_128())
     }
 
-    /// The first so many members of an edge.
-    pub fn first_of(edge: EdgeId, members: u64) -> Self {
-        Self(XxHash3_128::oneshot([&edge.0.to_be_bytes()[..], b"first", &members.to_be_bytes()].concat().as_slice()))
-    }
-
-    /// These members of an edge, in this order.
+    /// These members of an edge, in this order. What is read of an edge is in the identity of who reads it with its members, not only with their
+    /// number: a run of the job whose log has lost its end may let others join.
     pub fn of_members(edge: EdgeId, members: &[ObjectId]) -> Self {
         let listed = Self::of(members).0.to_be_bytes();
         Self(XxHash3_128::oneshot([&edge.0.to_be_bytes()[..], b"members", &listed].concat().as_slice()))
@@ -441,14 +437,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_an_edge_has_a_name_of_that_edge() {
+    fn what_is_read_of_an_edge_is_named_by_the_edge_and_the_members() {
         let [first, second] = [0, 1].map(|ordinal| EdgeId::of(b"map -> reduce", ordinal));
         let members = [1, 2].map(|number| ObjectId::from_u128(number << 32));
         let names = [
             SetId::of(&members),
-            SetId::first_of(first, 2),
-            SetId::first_of(first, 1),
-            SetId::first_of(second, 2),
+            SetId::of_members(first, &members[..1]),
             SetId::of_members(first, &members),
             SetId::of_members(second, &members),
         ];

@@ -303,14 +303,14 @@ async fn in_which_order_streams_announce_is_learned_and_is_the_same_when_the_pro
         let came = arrivals.next(&futures).await.unwrap();
         assert_eq!(came.map(|object| object.id()), expected.last().copied());
     }
-    [&first, &second].iter().for_each(|(_, announcer)| drop(announcer.send(Ok(None))));
+    [&first, &second].iter().for_each(|(_, announcer)| assert!(announcer.send(Ok(None))));
     assert!(arrivals.next(&futures).await.unwrap().is_none());
 
     // This time all are there at once.
     let again = world.futures(Choices::replaying(futures.choices()), 8);
     let ([first, second], mut arrivals) = two_streams(&again);
     for ((task, announcer), count) in [(&first, 1), (&second, 2)] {
-        (0..count).for_each(|index| drop(announcer.send(Ok(Some(task.output(index))))));
+        (0..count).for_each(|index| assert!(announcer.send(Ok(Some(task.output(index))))));
         announcer.send(Ok(None));
     }
     let mut came = Vec::new();

@@ -113,7 +113,11 @@ impl Edge {
                 "{joined} objects have joined the edge {name}, {members} were asked for"
             )));
         };
-        self.futures.make_set(SetId::first_of(self.id, members as u64), first.to_vec(), Some(self.id))
+        self.set_of(first.to_vec())
+    }
+
+    fn set_of(&self, members: Vec<ObjectId>) -> Result<ObjectSet, JobError> {
+        self.futures.make_set(SetId::of_members(self.id, &members), members, Some(self.id))
     }
 
     /// These members of it, as tasks read them: for programs that read members as they come.
@@ -122,7 +126,7 @@ impl Edge {
     /// The runtime has ended. One that has not joined fails the job.
     pub fn of(&self, members: &[ObjectRef]) -> Result<ObjectSet, JobError> {
         let ids: Vec<_> = members.iter().map(ObjectRef::id).collect();
-        let set = self.futures.make_set(SetId::of_members(self.id, &ids), ids.clone(), Some(self.id))?;
+        let set = self.set_of(ids.clone())?;
         if self.shape.readers == 1 && !self.shape.keep {
             let ids: std::collections::BTreeSet<_> = ids.into_iter().collect();
             let held = &mut self.members.borrow_mut().held;

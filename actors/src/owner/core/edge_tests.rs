@@ -28,7 +28,7 @@ fn maps(world: &mut World, shape: EdgeShape, count: usize) -> Vec<TaskId> {
 /// The first `count` of what these make, as a set of the edge.
 fn first(world: &mut World, maps: &[TaskId], count: usize) -> SetId {
     let members: Vec<_> = maps[..count].iter().map(|map| map.output(0)).collect();
-    let set = SetId::first_of(EDGE, count as u64);
+    let set = SetId::of_members(EDGE, &members);
     world.owner.make_set(set, &members, Some(EDGE));
     set
 }
@@ -263,9 +263,9 @@ fn an_object_may_be_a_member_twice_and_of_several_edges() {
     world.owner.open_edge(other, EdgeShape::new("map -> other", 1));
     world.owner.join_edge(other, maps[0].output(0));
     let twice = [maps[0].output(0); 2];
-    let set = SetId::first_of(EDGE, 2);
+    let set = SetId::of_members(EDGE, &twice);
     world.owner.make_set(set, &twice, Some(EDGE));
-    let once = SetId::first_of(other, 1);
+    let once = SetId::of_members(other, &twice[..1]);
     world.owner.make_set(once, &twice[..1], Some(other));
     let readers = [world.submit("reduce", &[column(set, 0)]), world.submit("other", &[column(once, 0)])];
     world.complete_with(maps[0], &[output(100, 10)], &[]);
