@@ -263,7 +263,9 @@ mod tests {
     fn every_part_comes_back_once() {
         let footer = encode(8192, &sample());
         let size = 8192 + footer.bytes.len() as u64;
-        let Trailer::Known(location) = locate(&footer.bytes[footer.bytes.len() - 4096..], size) else { panic!("valid") };
+        let Trailer::Known(location) = locate(&footer.bytes[footer.bytes.len() - 4096..], size) else {
+            panic!("valid")
+        };
         assert_eq!(location, footer.summary(size, 2).payload);
         let blocks = decode(&footer.bytes[..location.bytes as usize], location).unwrap();
         assert_eq!(blocks.len(), 2);

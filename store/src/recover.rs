@@ -107,7 +107,8 @@ enum Footer {
 fn read_footer(shared: &Shared, index: Option<&Index>, path: &Path) -> io::Result<Footer> {
     let file = shared.dirs.disk.open(path)?;
     let size = file.len()?;
-    let known = index.and_then(|index| index.get(path)).filter(|known| (known.size, known.version) == (size, footer::VERSION));
+    let known =
+        index.and_then(|index| index.get(path)).filter(|known| (known.size, known.version) == (size, footer::VERSION));
     if let Some(known) = known
         && let Some(blocks) = read_payload(&*file, known.payload, size)?
     {

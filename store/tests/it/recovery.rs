@@ -189,7 +189,8 @@ fn a_file_of_another_version_is_refused_and_left_for_the_release_that_wrote_it()
             .collect();
         let [(path, reason)] = &refused[..] else { panic!("{refused:?}") };
         assert_eq!(*path, other);
-        let found = format!("version {}, this exobus reads version 1: start the exobus that wrote it", digits[1] - b'0');
+        let found =
+            format!("version {}, this exobus reads version 1: start the exobus that wrote it", digits[1] - b'0');
         assert!(reason.contains(&found), "{reason}");
         // Spilling goes on beside it, and it is there when the store has closed.
         for seed in 900..930 {
