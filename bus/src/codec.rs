@@ -78,7 +78,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, CodecError> {
     encode_as(FORMAT_VERSION, value)
 }
 
-fn encode_as<T: Serialize + ?Sized>(version: u8, value: &T) -> Result<Bytes, CodecError> {
+pub(crate) fn encode_as<T: Serialize + ?Sized>(version: u8, value: &T) -> Result<Bytes, CodecError> {
     let mut bytes = Vec::with_capacity(256);
     bytes.push(version);
     value.serialize(&mut rmp_serde::Serializer::new(&mut bytes).with_struct_map())?;
@@ -91,7 +91,11 @@ fn encode_as<T: Serialize + ?Sized>(version: u8, value: &T) -> Result<Bytes, Cod
 /// # Errors
 /// See [`CodecError`]. Never panics and never overflows the stack, whatever the bytes.
 pub fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CodecError> {
-    check(bytes)?;
+    decode_as(FORMAT_VERSION, bytes)
+}
+
+pub(crate) fn decode_as<'de, T: Deserialize<'de>>(version: u8, bytes: &'de [u8]) -> Result<T, CodecError> {
+    check_as(version, bytes)?;
     Ok(rmp_serde::from_slice(&bytes[1..])?)
 }
 
@@ -132,8 +136,7 @@ pub fn decode_checked_as<'de, T: Deserialize<'de>>(version: u8, bytes: &'de [u8]
     if crc32fast::hash(value) != u32::from_le_bytes(*sum) {
         return Err(CodecError::Checksum);
     }
-    check_as(version, value)?;
-    Ok(rmp_serde::from_slice(&value[1..])?)
+    decode_as(version, value)
 }
 
 /// Checks version byte, size, nesting and lengths without decoding.

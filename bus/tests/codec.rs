@@ -69,6 +69,15 @@ proptest! {
     }
 }
 
+/// What was kept by an earlier release of the same version must be read for ever.
+#[test]
+fn the_stored_sample_is_what_is_written_and_read() {
+    let stored = include_bytes!("samples/value-1.bin");
+    let value = (7_u64, "text".to_owned(), Some(vec![1_u8, 2]), -1_i32);
+    assert!(codec::encode(&value).unwrap() == stored[..], "other bytes than in the sample");
+    assert_eq!(codec::decode::<(u64, String, Option<Vec<u8>>, i32)>(stored).unwrap(), value);
+}
+
 #[test]
 fn deep_nesting_is_refused_before_anybody_recurses() {
     // 120 kB of `{"Deeper": {"Deeper": ...`: overflows a stack of 2 MiB when rmp-serde reads it.

@@ -52,6 +52,8 @@ mod writer;
 mod cut_tests;
 #[cfg(test)]
 mod emptied_tests;
+#[cfg(test)]
+mod version_tests;
 
 /// The version of records of logs, of what was accepted and of how jobs ended; a change of their types is another version.
 ///

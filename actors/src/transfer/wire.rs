@@ -63,7 +63,7 @@ pub enum WireError {
     #[error("not an exobus transfer connection")]
     Magic,
     /// It speaks another version.
-    #[error("speaks version {theirs}, this node {VERSION}")]
+    #[error("speaks version {theirs} of transfers, this node {VERSION}: run one release on all nodes")]
     Version {
         /// The version of the other side.
         theirs: u16,

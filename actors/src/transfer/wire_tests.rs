@@ -169,6 +169,35 @@ fn a_refusal_of_another_version_is_understood() {
     assert_eq!(decode_welcome_head(&welcome), Err(WireError::Version { theirs: 3 }));
 }
 
+/// Nodes of one version meet, whatever else has changed in them.
+#[test]
+fn the_stored_sample_is_what_is_written_and_read() {
+    let stored = &include_bytes!("../../tests/samples/transfer-2.bin")[..];
+    let part = |offset, bytes| PartMeta { offset, bytes, rows: 3, row_hash: RowHash(9 << 100), checksum: 5 };
+    let (hello, parts) = (Hello { token: b"token", from: "n1", to: "n2" }, vec![part(0, 10), part(64, 0), part(64, 7)]);
+    let items = [Parts::All, Parts::Range(7, 8)].map(|parts| Item { object: CopyId::new(1 << 100, 5 << 32), parts });
+    let request = encode_request(Kind::Read, &items);
+    let directory = encode_parts(&parts);
+    let mut answer = Vec::new();
+    encode_answer_head(&mut answer, 1, Status::Here, directory.len() as u64, &directory);
+    let said = [encode_hello(&hello), encode_welcome(Ok("n2")), encode_welcome(Err("why")), request, answer, directory];
+    assert!(said.concat() == stored, "other bytes than in the sample");
+    let mut rest = stored;
+    let mut next = |bytes: usize| rest.split_off(..bytes).unwrap();
+    let lengths = decode_hello_head(next(HELLO_BYTES)).unwrap();
+    assert!(decode_hello_texts(lengths, next(lengths.iter().sum())).unwrap() == hello);
+    for (refused, text) in [(false, "n2"), (true, "why")] {
+        assert_eq!(decode_welcome_head(next(WELCOME_BYTES)), Ok((refused, text.len())));
+        assert_eq!(next(text.len()), text.as_bytes());
+    }
+    assert_eq!(decode_request(next(REQUEST_BYTES + 2 * ITEM_BYTES)), Ok((Kind::Read, items.to_vec())));
+    let head = decode_answer_head(next(ANSWER_BYTES)).unwrap();
+    let directory = next(head.length as usize);
+    assert_eq!((head.index, head.status, head.verify(directory)), (1, Status::Here, Ok(())));
+    assert_eq!(decode_parts(directory), Ok(parts));
+    assert_eq!(VERSION, 2, "another version has a sample of its own");
+}
+
 #[test]
 fn a_read_sends_from_the_first_byte_to_the_last() {
     let part = |offset, bytes| PartMeta { offset, bytes, rows: 0, row_hash: RowHash(0), checksum: 0 };

@@ -305,6 +305,19 @@ mod tests {
         assert_eq!(error.to_string(), "not authentic: who made it does not know the nodes' token");
     }
 
+    /// What a cluster keeps (names of its nodes) was sealed by an earlier release.
+    #[test]
+    fn the_stored_sample_is_what_is_sealed_and_opened() {
+        let stored = &include_bytes!("../../tests/samples/sealed-2.bin")[..];
+        let (nodes, value) = (cluster(), ("n1".to_owned(), 5_u64));
+        assert!(nodes.seal(&beat("n1"), &value).unwrap() == stored, "other bytes than in the sample");
+        assert_eq!(nodes.unseal::<(String, u64)>(&beat("n1"), stored).unwrap(), value);
+        let mut newer = stored.to_vec();
+        newer[0] = VERSION + 1;
+        let error = nodes.unseal::<(String, u64)>(&beat("n1"), &newer).unwrap_err().to_string();
+        assert!(error.contains("version 3, this release speaks 2: run one release"), "{error}");
+    }
+
     #[test]
     fn what_was_sealed_before_there_were_macs_is_refused_with_both_versions() {
         let old = codec::encode_checked(&("n1", 5_u64)).unwrap();

@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::endpoint::{Link, STRANGERS_MAX, Shared};
-use super::frame::{Actors, Half, read_items};
-use super::state::Session;
+use super::frame::{Actors, FrameError, Half, read_items};
+use super::state::{Session, VERSIONS};
 use super::terms::{Consumed, Counts, Effect, ResetReason};
 use super::{Event, Peer, SessionStats};
 use crate::auth::{Role, Speaker};
@@ -480,7 +480,8 @@ impl Driver {
                     self.tell(Event::Silent { peer: peer(incarnation), since: silent_for });
                 }
                 Effect::Unsupported { incarnation, theirs } => {
-                    tracing::warn!(node = link.node, incarnation, ?theirs, "no session version in common");
+                    let error = FrameError::Release { theirs, ours: VERSIONS };
+                    tracing::warn!(node = link.node, incarnation, %error, "no session version in common");
                     self.tell(Event::Unsupported { peer: peer(incarnation), theirs });
                 }
             }

@@ -373,6 +373,50 @@ fn read_item(body: &Bytes, at: &mut usize, table: &mut Vec<Arc<str>>, actors: &m
 mod tests {
     use super::*;
 
+    /// Header and hello are those of every release, so that one is understood that speaks no version of ours.
+    #[test]
+    fn the_stored_sample_is_what_is_written_and_read() {
+        let (hello, data) = (
+            &include_bytes!("../../tests/samples/session-hello-1.bin")[..],
+            &include_bytes!("../../tests/samples/session-4.bin")[..],
+        );
+        let key = Key::from_text("exobus test of frames", "a token");
+        let header = Header {
+            version: 1,
+            kind: Kind::Hello,
+            gap: false,
+            ack_now: false,
+            from: Half { incarnation: 7, epoch: 1 },
+            to: Half::NONE,
+            seq: 0,
+            ack: 0,
+            credit_items: 100,
+            credit_bytes: 1000,
+            items: 0,
+        };
+        let check = |header: Header, body: &[u8], stored: &'static [u8]| {
+            let mut frame = BytesMut::zeroed(HEADER_BYTES);
+            header.write(&mut frame);
+            frame.extend_from_slice(body);
+            seal(&mut frame, &key, None);
+            assert!(frame == stored, "other bytes than in the sample");
+            let stored = Bytes::from_static(stored);
+            assert_eq!(Header::read(&stored), Ok(header));
+            assert!(is_authentic(&stored, &key, None));
+            stored
+        };
+        let greeting = check(header, &[&[2, 0, 9, 0][..], &[7; 16]].concat(), hello);
+        assert_eq!((versions(&greeting), challenge(&greeting)), (Ok((2, 9)), Ok([7; 16])));
+        let current = super::super::state::VERSIONS.1;
+        assert_eq!(current, 4, "another version has a sample of its own");
+        let to = Half { incarnation: 9, epoch: 2 };
+        let header = Header { version: 4, kind: Kind::Data, to, seq: 3, ack: 2, items: 2, ..header };
+        let said = check(header, &[0, 1, b'a', 2, 5, 6, 1, 1, 7], data);
+        let (items, whole) = read_items(&body(&said), 2, &mut Actors::default());
+        let items: Vec<_> = items.iter().map(|(actor, item)| (&**actor, &item[..])).collect();
+        assert_eq!((items, whole), (vec![("a", &[5, 6][..]), ("a", &[7])], Ok(())));
+    }
+
     #[test]
     fn a_flipped_bit_anywhere_makes_it_no_frame() {
         let half = |incarnation| Half { incarnation, epoch: 1 };

@@ -191,7 +191,9 @@ pub enum SessionError {
         max_bytes: usize,
     },
     /// The peer speaks no version of ours.
-    #[error("node {node} speaks no version of the session protocol that this build does")]
+    #[error(
+        "node {node} speaks another version of sessions, as was said when it was met: run one release on all nodes and clients"
+    )]
     Unsupported {
         /// The peer's token.
         node: String,

@@ -191,15 +191,21 @@ async fn what_was_said_in_one_session_is_nothing_in_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_of_another_version_is_told_and_refused() {
+    // Of a build that speaks versions 7 to 9, and of the one before this.
+    for (theirs, hello) in [((7, 9), [7, 0, 9, 0]), ((3, 3), [3, 0, 3, 0])] {
+        check_another_version(theirs, hello).await;
+    }
+}
+
+async fn check_another_version(expected: (u16, u16), hello: [u8; 4]) {
     let bus = bus();
     let (b, mut b_events) = open(&bus, "b", 1).await;
     b.send("a", "x", "waits".into()).unwrap();
     let mut raw = Raw::new(&bus).await;
-    // A hello of a build that speaks versions 7 to 9.
-    raw.publish(raw.hello([7, 0, 9, 0]));
+    raw.publish(raw.hello(hello));
     let event = next(&mut b_events).await;
-    let Event::Unsupported { peer, theirs: (7, 9) } = &event else { panic!("{event:?}") };
-    assert_eq!(peer.node, "a");
+    let Event::Unsupported { peer, theirs } = &event else { panic!("{event:?}") };
+    assert_eq!((peer.node.as_str(), *theirs), ("a", expected));
     let (_, refusal) = raw.hears_a(Kind::Refuse).await;
     assert_eq!(versions(&refusal), Ok(VERSIONS), "the refusal says what we speak");
     b.drain(PATIENCE).await.unwrap();

@@ -17,7 +17,7 @@ use twox_hash::XxHash3_64;
 
 use super::engine::{Answer, Command, Engine};
 use super::records::{Records, SavedConsumer, SavedStream, Stored};
-use crate::codec;
+use crate::codec::{self, CodecError};
 use crate::error::BusError;
 use crate::message::{Headers, Message};
 use crate::streams::Record;
@@ -30,6 +30,9 @@ const RECORDS: TableDefinition<(u32, u64), RecordValue> = TableDefinition::new("
 const STREAMS: TableDefinition<&str, &[u8]> = TableDefinition::new("streams");
 /// Stream's number and name -> [`SavedConsumer`].
 const CONSUMERS: TableDefinition<(u32, &str), &[u8]> = TableDefinition::new("consumers");
+
+/// The version of the tables and of what is in them: the first byte of each stream's and consumer's row, and of the headers of records.
+pub(super) const FILE_VERSION: u8 = 1;
 
 /// Pages kept in memory; the library's default is 1 GiB.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
@@ -107,6 +110,15 @@ impl Drop for Ended {
     }
 }
 
+/// A row cannot be read: where another release wrote the file, that is what is to be said.
+fn unreadable(path: &Path, what: &str, error: CodecError) -> BusError {
+    let CodecError::Version { found, known } = error else { return storage(what, error) };
+    BusError::Storage(format!(
+        "{} is a file of streams of version {found}, this exobus reads version {known}: use the exobus that wrote it",
+        path.display()
+    ))
+}
+
 fn storage(what: &str, error: impl std::fmt::Display) -> BusError {
     BusError::Storage(format!("{what}: {error}"))
 }
@@ -139,7 +151,8 @@ fn read(path: &Path, now_ms: u64) -> Result<(Database, Engine), BusError> {
         let mut streams: Vec<SavedStream> = Vec::new();
         for row in records.streams.iter().map_err(|error| storage("read streams", error))? {
             let (_, value) = row.map_err(|error| storage("read streams", error))?;
-            streams.push(codec::decode(value.value()).map_err(|error| storage("a stream's row", error))?);
+            let stream = codec::decode_as(FILE_VERSION, value.value());
+            streams.push(stream.map_err(|error| unreadable(path, "a stream's row", error))?);
         }
         for saved in streams {
             let consumers = records.consumers_of(saved.number)?;
@@ -244,7 +257,7 @@ impl<'t> FileRecords<'t> {
         let rows = self.consumers.range((stream, "")..(stream + 1, "")).map_err(failed)?;
         rows.map(|row| {
             let (_, value) = row.map_err(failed)?;
-            codec::decode(value.value()).map_err(|error| storage("a consumer's row", error))
+            codec::decode_as(FILE_VERSION, value.value()).map_err(|error| storage("a consumer's row", error))
         })
         .collect()
     }
@@ -274,7 +287,7 @@ pub(super) fn stored(key: (u32, u64), value: (u64, u64, &str, &[u8], &[u8], u64)
     let subject = Subject::parse(subject).map_err(|error| damaged(&error))?;
     let headers: Headers = match headers.is_empty() {
         true => Headers::new(),
-        false => codec::decode(headers).map_err(|error| damaged(&error))?,
+        false => codec::decode_as(FILE_VERSION, headers).map_err(|error| damaged(&error))?,
     };
     let message = Message { payload: Bytes::copy_from_slice(payload), headers };
     Ok(Stored { record: Record { sequence: key.1, subject, message }, time_ms, expires_ms })
@@ -285,7 +298,8 @@ impl Records for FileRecords<'_> {
         let Stored { record, time_ms, expires_ms } = stored;
         let headers = match record.message.headers.is_empty() {
             true => Bytes::new(),
-            false => codec::encode(&record.message.headers).map_err(|error| storage("encode headers", error))?,
+            false => codec::encode_as(FILE_VERSION, &record.message.headers)
+                .map_err(|error| storage("encode headers", error))?,
         };
         let (key, subject) = ((stream, record.sequence), record.subject.as_str());
         let payload: &[u8] = &record.message.payload;
@@ -324,7 +338,7 @@ impl Records for FileRecords<'_> {
     }
 
     fn save_stream(&mut self, stream: &SavedStream) -> Result<(), BusError> {
-        let row = codec::encode(stream).map_err(|error| storage("encode a stream", error))?;
+        let row = codec::encode_as(FILE_VERSION, stream).map_err(|error| storage("encode a stream", error))?;
         self.changed = true;
         self.streams.insert(stream.config.name.as_str(), &row[..]).map_err(|error| storage("insert", error))?;
         Ok(())
@@ -337,7 +351,7 @@ impl Records for FileRecords<'_> {
     }
 
     fn save_consumer(&mut self, stream: u32, consumer: &SavedConsumer) -> Result<(), BusError> {
-        let row = codec::encode(consumer).map_err(|error| storage("encode a consumer", error))?;
+        let row = codec::encode_as(FILE_VERSION, consumer).map_err(|error| storage("encode a consumer", error))?;
         self.changed = true;
         let key = (stream, consumer.config.name.as_str());
         self.consumers.insert(key, &row[..]).map_err(|error| storage("insert", error))?;
@@ -354,6 +368,74 @@ impl Records for FileRecords<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Records that were kept before must be known for ever.
+    #[test]
+    fn the_stored_sample_is_what_is_written_and_read() {
+        let stored_rows = &include_bytes!("../../../tests/samples/stream-file-1.bin")[..];
+        let subject = crate::subject::Pattern::parse("a.>").unwrap();
+        let stream =
+            SavedStream { number: 3, config: crate::streams::StreamConfig::new("s", subject), last_sequence: 9 };
+        let consumer = crate::streams::ConsumerConfig::new("c");
+        let consumer = SavedConsumer { config: consumer, next: 4, unacked: vec![1, 3] };
+        let mut headers = Headers::new();
+        headers.insert("name", "value").unwrap();
+        let rows = [
+            codec::encode_as(FILE_VERSION, &stream).unwrap(),
+            codec::encode_as(FILE_VERSION, &consumer).unwrap(),
+            codec::encode_as(FILE_VERSION, &headers).unwrap(),
+        ];
+        let sum = checksum((3, 9), &(1_790_000_000_000, 0, "a.b", &rows[2], b"payload"));
+        let mut written: Vec<u8> = sum.to_le_bytes().to_vec();
+        rows.iter().for_each(|row| written.extend([&(row.len() as u32).to_le_bytes()[..], row].concat()));
+        assert!(written == stored_rows, "other bytes than in the sample");
+        let (sum, mut rest) = stored_rows.split_first_chunk::<8>().unwrap();
+        let mut next = || {
+            let (length, behind) = rest.split_first_chunk::<4>().unwrap();
+            let (row, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+            rest = behind;
+            row
+        };
+        let read: SavedStream = codec::decode_as(1, next()).unwrap();
+        assert_eq!((read.number, read.config, read.last_sequence), (3, stream.config, 9));
+        let read: SavedConsumer = codec::decode_as(1, next()).unwrap();
+        assert_eq!((read.config, read.next, read.unacked), (consumer.config, 4, vec![1, 3]));
+        let row = (1_790_000_000_000, 0, "a.b", next(), &b"payload"[..], u64::from_le_bytes(*sum));
+        let read = stored((3, 9), row).unwrap();
+        assert_eq!((read.record.message.headers, &read.record.message.payload[..]), (headers, &b"payload"[..]));
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_refused_with_both_numbers_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("streams");
+        let (database, mut engine) = restore(&path, 1).unwrap();
+        let config = crate::streams::StreamConfig::new("s", crate::subject::Pattern::parse("a.>").unwrap());
+        commit(&database, &mut engine, vec![(Command::Open(config), 1)]).unwrap()[0].as_ref().unwrap();
+        let give = |database: &Database, version: u8| {
+            let transaction = database.begin_write().unwrap();
+            let mut streams = transaction.open_table(STREAMS).unwrap();
+            let mut row = streams.get("s").unwrap().unwrap().value().to_vec();
+            row[0] = version;
+            streams.insert("s", &row[..]).unwrap();
+            drop(streams);
+            transaction.commit().unwrap();
+        };
+        let mut database = Some(database);
+        for version in [0, FILE_VERSION + 1] {
+            give(&database.take().unwrap(), version);
+            let Err(error) = restore(&path, 1).map(drop) else { panic!("version {version} is read") };
+            let both = format!(
+                "{} is a file of streams of version {version}, this exobus reads version 1: use the",
+                path.display()
+            );
+            assert!(error.to_string().contains(&both), "{error}");
+            database = Some(Builder::new().create(&path).unwrap());
+        }
+        give(&database.take().unwrap(), FILE_VERSION);
+        let (_, engine) = restore(&path, 1).unwrap();
+        assert_eq!(engine.names(), ["s"], "what is in it is there");
+    }
 
     /// Found by fuzzing: some of these made redb panic.
     #[test]
