@@ -13,7 +13,7 @@ use crate::admission::Admission;
 use crate::event::NodeFigures;
 use crate::futures::Home;
 use crate::host::{JobsOver, NodeParts, RunningJobs};
-use crate::isolation;
+use crate::isolation::{self, ExecutorKind};
 use crate::joblog::LogsLink;
 use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
@@ -47,6 +47,7 @@ pub(super) struct Base {
     /// Serves the objects of the store, where there is a cluster.
     pub(super) server: Option<Arc<TransferServer>>,
     pub(super) executors: Arc<dyn ExecutorLink>,
+    executor: ExecutorKind,
     pub(super) gate: Gate,
     pub(super) pushes: PushCount,
     pub(super) link: SchedulerLink,
@@ -115,6 +116,7 @@ impl Base {
             directory: Directory::default(),
             transfer,
             server: server.map(Arc::new),
+            executor: options.isolation.executor,
             executors,
             gate,
             pushes: PushCount::default(),
@@ -147,6 +149,7 @@ impl Base {
             clock: self.post.clock().clone(),
             received: Tally::default(),
             pushed: Pushed::default(),
+            executor: self.executor,
         };
         let (store, peak, transfer, post) =
             (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
@@ -162,6 +165,10 @@ impl Base {
                 cpus,
                 budget_bytes: stats.budget_bytes,
                 used_bytes: stats.used_bytes,
+                tables_bytes: stats.outside_bytes,
+                processes_bytes: stats.processes_bytes,
+                granted_bytes: stats.granted_bytes,
+                denied: stats.denied,
                 spilled_bytes: stats.spilled_bytes,
                 early_bytes: stats.early_bytes,
                 restored_bytes: stats.restored_bytes,
