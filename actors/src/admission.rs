@@ -1,7 +1,7 @@
 //! When a job may begin here: what every job takes has to fit beside the tables of those that run.
 //!
 //! A job takes memory beside its objects: the tables of its Owner, which grow with its tasks, its queues, its lists and its
-//! session with a client. They are counted in the budget of the store ([`Outside`]) from when it comes here: [`WAITING_BYTES`] and
+//! session with a client. They are counted in the budget of the store ([`Told`]) from when it comes here: [`WAITING_BYTES`] and
 //! what it brings while it waits, [`JOB_BYTES`] at least from when it begins. The first job is always admitted; another one waits, in
 //! order of arrival, while it would take the tables of all beyond what the store can give way to. A job that waits has its
 //! Owner, which says so to who asks what it waits for. Those that wait have a [`WAITING_SHARE`]th of what tables can have; one that
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::{Outside, Store};
+use exobus_store::{Beside, Store, Told};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -95,7 +95,7 @@ struct Own {
     place: Place,
     /// What it has beside its tables.
     brought: u64,
-    tables: Outside,
+    tables: Told,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Admission {
         }
         jobs.coming += 1;
         jobs.coming_bytes += bytes;
-        let mut tables = self.store.outside();
+        let mut tables = self.store.told(Beside::Tables);
         tables.set(bytes);
         let own = Own { place: Place::Coming, brought: bytes, tables };
         Ok(Ticket { admission: self.clone(), own: Mutex::new(own) })

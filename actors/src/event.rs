@@ -231,6 +231,18 @@ pub struct NodeFigures {
     pub budget_bytes: u64,
     /// Bytes of the budget in use.
     pub used_bytes: u64,
+    /// Of those, what stands in for tables beside the store, and directories of objects.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tables_bytes: u64,
+    /// Of those, what stands in for executor processes, as far as no task has asked for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub processes_bytes: u64,
+    /// Of those, what stands in for memory beside the store that tasks asked for, and those that run in processes declared.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub granted_bytes: u64,
+    /// How often memory beside the store was denied so far to tasks that run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub denied: u64,
     /// Bytes written to spill files so far.
     pub spilled_bytes: u64,
     /// Of those, bytes that were written although there was room in memory: new memory is slower there than the disk.
@@ -277,6 +289,7 @@ impl NodeFigures {
     /// These figures with counters that count from `first` on, earlier figures of the same process.
     pub fn since(&self, first: &Self) -> Self {
         Self {
+            denied: self.denied.saturating_sub(first.denied),
             spilled_bytes: self.spilled_bytes.saturating_sub(first.spilled_bytes),
             early_bytes: self.early_bytes.saturating_sub(first.early_bytes),
             restored_bytes: self.restored_bytes.saturating_sub(first.restored_bytes),
@@ -298,6 +311,7 @@ impl NodeFigures {
     /// These figures with counters that count on from `before`, the last ones of an earlier process of the node.
     pub fn after(&self, before: &Self) -> Self {
         Self {
+            denied: self.denied + before.denied,
             spilled_bytes: self.spilled_bytes + before.spilled_bytes,
             early_bytes: self.early_bytes + before.early_bytes,
             restored_bytes: self.restored_bytes + before.restored_bytes,

@@ -132,6 +132,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
         scratch_bytes: Vec::new(),
         whole_max_bytes: u64::MAX,
         memory_max_bytes: 0,
+        outside_bytes: 0,
         alone: false,
         timeout_ms: 0,
     };

@@ -102,6 +102,10 @@ pub struct TaskOptions {
     /// Pieces of scratch memory that are granted before the task starts, together with its whole arguments, bytes each.
     /// What it asks for beyond them may be denied.
     pub scratch_bytes: Vec<u64>,
+    /// Memory beside the node's store that is granted before the task starts, together with its whole arguments, bytes. What it asks for
+    /// beyond it ([`TaskContext::outside`](crate::registry::TaskContext::outside)) may be denied; a task that cannot do without is tried
+    /// again with as much as it had asked for.
+    pub outside_bytes: u64,
     /// How often it is tried before its failure is final; default 3.
     pub attempts: u32,
     /// How long one attempt may run; `None`: as long as it takes. Waiting for a slot, arguments or memory does not count. What it
@@ -115,8 +119,9 @@ pub struct TaskOptions {
     ///
     /// An attempt that timed out has failed, and the next of [`attempts`](Self::attempts) has as long again.
     pub timeout: Option<Duration>,
-    /// Memory that the function may have besides what it got from the node's budget, bytes; 0: no limit. Such a task runs in a
-    /// process, which is killed when it has more, and is refused by nodes without processes.
+    /// Memory that the function may have besides what it got from the node's budget, bytes; 0: nothing is declared. Such a task runs in a
+    /// process, and is refused by nodes without processes. The node's budget grants it with the arguments of the task. A process that has more
+    /// gets no further task; one that has half as much again, or more than the node has room for, is killed.
     pub memory_max_bytes: u64,
     /// Makes two otherwise equal descriptions two tasks.
     pub salt: u64,
@@ -137,6 +142,7 @@ impl Default for TaskOptions {
             target_bytes: 0,
             align: Align::One,
             scratch_bytes: Vec::new(),
+            outside_bytes: 0,
             whole_max_bytes: 0,
             attempts: 3,
             timeout: None,
@@ -252,9 +258,12 @@ pub struct TaskSpec {
     /// Most bytes of arguments of either kind that come whole; 0: no limit but the memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub whole_max_bytes: u64,
-    /// Most memory of its own that the function may have, bytes; 0: no limit.
+    /// Memory of its own that the function may have in a process, bytes; 0: nothing is declared.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub memory_max_bytes: u64,
+    /// Memory beside the store that is granted before it starts, bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outside_bytes: u64,
     /// Longest time of the attempt, milliseconds; 0: no limit.
     pub timeout_ms: u64,
     /// Whether nothing else may run on its node meanwhile: memory has run out under an attempt before.
@@ -266,6 +275,11 @@ impl TaskSpec {
     /// The copy of output `index` that this attempt makes.
     pub fn makes(&self, index: u32) -> CopyId {
         self.id.output(index).copy(self.job, self.attempt.makes())
+    }
+
+    /// Whether memory has to be granted to it before it starts, besides that for its arguments.
+    pub(crate) fn asks_for_memory(&self) -> bool {
+        !self.scratch_bytes.is_empty() || self.outside_bytes > 0 || self.memory_max_bytes > 0
     }
 
     /// How many outputs are announced with the end of the attempt, if that is good: until then they are its node's. Those of a stream are
@@ -478,6 +492,9 @@ pub struct TaskFailure {
     /// [`ArgumentLost`](FailureKind::ArgumentLost).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostObject>,
+    /// With so much memory beside the store it would have gone on, bytes; 0: not known. Only of kind [`Denied`](FailureKind::Denied).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub needs_bytes: u64,
 }
 
 impl TaskFailure {
@@ -487,7 +504,7 @@ impl TaskFailure {
     /// A failure without lost arguments.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let fault = if kind == FailureKind::DiskFull { Fault::Files } else { Fault::Unknown };
-        Self { kind, message: message.into(), fault, lost: Vec::new() }
+        Self { kind, message: message.into(), fault, lost: Vec::new(), needs_bytes: 0 }
     }
 
     /// Arguments were not to be had. `lost`: at least one, each object once; those beyond the limit are left out.

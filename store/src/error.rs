@@ -65,13 +65,23 @@ pub enum StoreError {
         /// Bytes there are when everything else is gone.
         capacity: u64,
     },
-    /// Scratch memory is not to be had now: spill instead.
-    #[error("{bytes} bytes of scratch memory are not free now ({free} are)")]
+    /// Scratch memory, or memory beside the region, is not to be had now: spill instead.
+    #[error("{bytes} bytes of memory are not to be had now ({free} are)")]
     Denied {
         /// Bytes asked for.
         bytes: u64,
         /// Bytes that were free.
         free: u64,
+    },
+    /// More memory beside the region than this store can ever grant.
+    #[error(
+        "{bytes} bytes of memory beside the region are more than can ever be granted here: {most} bytes are the most"
+    )]
+    NeverGranted {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that can be granted when nobody else has any.
+        most: u64,
     },
     /// Memory is full, and so many outputs are written to disk at once that no page of the executors' reserve is left to
     /// lend to another process; where the store is, an output goes to disk all the same.
@@ -236,6 +246,7 @@ impl StoreError {
                 | StoreError::OutOfRange { .. }
                 | StoreError::Conflict(_)
                 | StoreError::TooLarge { .. }
+                | StoreError::NeverGranted { .. }
                 | StoreError::PartTooLong { .. }
                 | StoreError::WriterMisused { .. }
                 | StoreError::DirectoryLocked(_)

@@ -44,14 +44,16 @@
 //! # The memory law
 //!
 //! - All memory comes from one region, and [`Store::stats`] accounts for it. The executors' reserve
-//!   ([`StoreOptions::reserve_per_executor_bytes`]) is carved from it at open. What lies
-//!   beside the region is told ([`Store::outside`]; directories of objects are counted, too), and the region gives way by as
-//!   much. What the budget does not see: 1 MiB for each disk thread.
+//!   ([`StoreOptions::reserve_per_executor_bytes`]) is carved from it at open. The region gives way by as much as lies
+//!   beside it: what is there already is told ([`Store::told`]; directories of objects are counted, too), what is not is asked
+//!   for ([`Store::outside`]). What the budget does not see: 1 MiB for each disk thread.
 //! - **Outputs** (writers, puts, scratch) never wait for a grant. They take what is free; then memory of clean extents;
 //!   then they wait for the store's own disk requests as long as those are bound to set enough free, which takes no
 //!   longer than writing to disk themselves; else writers go to disk and scratch is
 //!   [`Denied`](StoreError::Denied). How many write to disk at a time is not bounded: who comes late gets a smaller chunk of
 //!   the executors' reserve, and at last a page outside the region.
+//! - **Memory beside the region** is granted to those who run as outputs are, and within some 100 ms; else it is
+//!   [`Denied`](StoreError::Denied). What a task is known to need it is granted with its arguments ([`StageItem::Outside`]).
 //! - **Arguments** ([`Store::stage`], [`Store::get`] of what is not in memory) are granted all or nothing, in order of
 //!   arrival; the head of the queue makes others spill. More than the budget has is refused at once. What a stream reads
 //!   from disk with ([`Store::reader`]) is scratch that was granted so: a stream that was opened asks for nothing.
@@ -131,8 +133,8 @@ pub use error::{DirState, StoreError};
 pub use fill::Fill;
 pub use ids::{CopyId, RowHash};
 pub use meta::{ObjectMeta, PartMeta, Parts};
-pub use options::{Align, Class, EventHook, StoreEvent, StoreOptions, StoreStats, WriterOptions};
-pub use outside::Outside;
+pub use options::{Align, Beside, Class, EventHook, StoreEvent, StoreOptions, StoreStats, WriterOptions};
+pub use outside::{Grant, Told};
 pub use range_read::{DiskRange, RangeRead};
 pub use reader::ObjectReader;
 pub use scratch::Scratch;

@@ -107,6 +107,15 @@ pub enum Class {
     Prefetch,
 }
 
+/// What takes memory beside the region that nobody has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Tables of jobs, lists, buffers. Half of the region gives way for all of them at most.
+    Tables,
+    /// Executor processes. A quarter of the region gives way for all of them at most.
+    Processes,
+}
+
 /// What a store tells about itself while it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
@@ -176,11 +185,22 @@ pub struct StoreStats {
     pub used_bytes: u64,
     /// Highest `used_bytes` so far.
     pub peak_bytes: u64,
-    /// Memory beside the region that counts against the budget: what [`Store::outside`](crate::Store::outside) was told,
+    /// Memory beside the region that counts against the budget: what [`Store::told`](crate::Store::told) was told of tables,
     /// and directories of objects. Of what is beyond 2 MiB, whole MiB are in `used_bytes`.
     pub outside_bytes: u64,
     /// With more than that the process takes more than its budget.
     pub outside_max_bytes: u64,
+    /// Memory of executor processes beside the region that nobody has asked for. In `used_bytes`, rounded up to whole MiB.
+    pub processes_bytes: u64,
+    /// Memory beside the region that was asked for and granted ([`Store::outside`](crate::Store::outside)). In `used_bytes`, rounded up
+    /// to whole MiB.
+    pub granted_bytes: u64,
+    /// More than that is never granted.
+    pub granted_max_bytes: u64,
+    /// How often such memory was denied, since the start; where it was asked for with the arguments of a task it is waited for instead.
+    pub denied: u64,
+    /// Bytes that were denied, all together.
+    pub denied_bytes: u64,
     /// Memory that was ever touched and is backed by the operating system.
     pub backed_bytes: u64,
     /// Memory that cannot be spilled now: read, written or filled by somebody.

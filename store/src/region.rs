@@ -61,7 +61,7 @@ const SEGMENT_MIN: u64 = 1 << 20;
 /// Largest segment: some 25 ms of first touch for whoever happens to need it.
 const SEGMENT_MAX: u64 = 32 << 20;
 /// The machine keeps at least so much when the region grows.
-const MACHINE_SPARE: u64 = 64 << 20;
+pub(crate) const MACHINE_SPARE: u64 = 64 << 20;
 
 /// The mapping.
 pub(crate) struct Region {
@@ -407,7 +407,7 @@ impl fmt::Debug for Region {
 }
 
 /// `MemAvailable` of the machine in bytes; `None` where there is no such file.
-fn machine_has() -> Option<u64> {
+pub(crate) fn machine_has() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)

@@ -25,7 +25,7 @@ use crate::{
     hold::{Home, OwnedSpan},
     io::IoQueue,
     options::{EventHook, StoreEvent},
-    region::Region,
+    region::{self, Region},
     reserve::Reserve,
     spill,
     state::{Effect, State},
@@ -33,6 +33,9 @@ use crate::{
 
 /// A directory that was full takes files again when so much is free: that of a whole file, and of the next.
 const RESTORED_BYTES_MIN: u64 = 2 * spill::FILE_BYTES;
+
+/// Memory beside the region is granted or denied within this time, but for what the operating system takes for it.
+const ANSWER_MAX: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(crate) struct Shared {
@@ -317,6 +320,81 @@ impl Shared {
         drop(inner);
         self.carry_out(todo);
         span
+    }
+
+    /// Memory beside the region for somebody who runs; waits for the store's own disk requests, while they are bound to help, and for no
+    /// longer than [`ANSWER_MAX`].
+    ///
+    /// # Errors
+    /// `Denied`, `NeverGranted`.
+    pub fn grant_outside(&self, has: u64, more: u64) -> Result<(), StoreError> {
+        let units = self.with(|state| {
+            // What others have they give back: only what one has in all can be too much for ever.
+            state.can_ever_grant(has.saturating_add(more))?;
+            Ok::<_, StoreError>(state.units_for(more))
+        })?;
+        // The region's addresses may be more than the machine's memory. What was touched of it comes free.
+        let lacks = |extra: u64| {
+            let has = if units > 0 { region::machine_has() } else { None };
+            has.filter(|has| has.saturating_add(extra) < units + region::MACHINE_SPARE)
+        };
+        let lacking = lacks(self.region.backed_bytes());
+        if lacking.is_some() || !self.take_outside(more) {
+            return Err(self.denied(more, lacking));
+        }
+        match lacks(0) {
+            None => Ok(()),
+            lacking => {
+                self.with(|state| state.end_grant(more));
+                Err(self.denied(more, lacking))
+            }
+        }
+    }
+
+    fn denied(&self, bytes: u64, machine: Option<u64>) -> StoreError {
+        let free = self.with(|state| {
+            state.counters.denied += 1;
+            state.counters.denied_bytes += bytes;
+            state.grantable_bytes()
+        });
+        StoreError::Denied {
+            bytes,
+            free: machine.map_or(free, |has| free.min(has.saturating_sub(region::MACHINE_SPARE))),
+        }
+    }
+
+    fn take_outside(&self, more: u64) -> bool {
+        let until = self.clock.now() + ANSWER_MAX;
+        let mut inner = self.lock();
+        let mut waits = None;
+        let granted = loop {
+            if inner.state.grant_outside(more) {
+                break true;
+            }
+            let left = until.saturating_sub(self.clock.now());
+            if inner.closed || left.is_zero() || !inner.state.can_grant_soon(more) {
+                break false;
+            }
+            if waits.is_none() {
+                let units = inner.state.units_for(more);
+                waits = Some(units);
+                inner.state.budget.outputs_wait(units);
+            }
+            inner.state.pump();
+            match inner.todo() {
+                None => drop(self.outputs.wait_for(&mut inner, left)),
+                todo => MutexGuard::unlocked(&mut inner, || self.carry_out(todo)),
+            }
+        };
+        if let Some(units) = waits {
+            inner.state.budget.outputs_waited(units);
+        }
+        inner.state.pump();
+        let todo = inner.todo();
+        drop(inner);
+        // Only then has the operating system what the region had.
+        self.carry_out(todo);
+        granted
     }
 
     /// Waits until memory or a disk may have come free for outputs; `false`: nothing was heard for so long.

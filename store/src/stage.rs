@@ -20,6 +20,7 @@ use crate::{
     ids::{CopyId, RowHash},
     meta::{PartMeta, Parts},
     options::Class,
+    outside::Grant,
     scratch::Scratch,
     shared::{Shared, Signal},
     state::{Claim, Described, Granted, RequestItem, Waiting},
@@ -56,6 +57,11 @@ pub enum StageItem {
         /// How much.
         bytes: u64,
     },
+    /// Memory beside the region for the task's own use, as [`Store::outside`](crate::Store::outside), granted together with what it reads.
+    Outside {
+        /// How much.
+        bytes: u64,
+    },
 }
 
 /// What a ticket resolves to, in the order of the request's items.
@@ -88,6 +94,8 @@ pub enum StagedItem {
     Fill(Fill),
     /// Memory for the task's own use; whole pages, at least what was asked for.
     Scratch(Scratch),
+    /// Memory beside the region.
+    Outside(Grant),
 }
 
 /// Scratch is asked for like room for one part, in whole pages so that direct I/O can use it.
@@ -138,6 +146,7 @@ impl StageTicket {
                 StageItem::Local { object, parts } => RequestItem::Local { object: *object, parts: *parts },
                 StageItem::Remote { metas, .. } => RequestItem::Remote { metas: metas.as_slice().into() },
                 StageItem::Scratch { bytes } => RequestItem::Remote { metas: [room(*bytes)].into() },
+                StageItem::Outside { bytes } => RequestItem::Outside { bytes: *bytes },
             })
             .collect();
         let asked = shared.request(|state| state.request(class, wanted));
@@ -236,6 +245,9 @@ impl StageTicket {
                     Ok(span) => staged.push(StagedItem::Scratch(Scratch::new(span, room(bytes).bytes as usize))),
                     Err(error) => failed = Some(error),
                 },
+                (StageItem::Outside { bytes }, None) => {
+                    staged.push(StagedItem::Outside(Grant::own(self.shared.clone(), bytes)));
+                }
                 (StageItem::Local { .. }, None) => unreachable!("what is local is described"),
             }
         }
@@ -244,7 +256,7 @@ impl StageTicket {
 
     fn ready(&self, granted: Granted, described: Described) -> Block {
         let (held, offset, bytes) = match granted {
-            Granted::Empty => return Block::new(described.origin, described.parts, None),
+            Granted::Empty | Granted::Outside { .. } => return Block::new(described.origin, described.parts, None),
             Granted::Shared { extent, offset, bytes } => (Held::Extent(extent), offset, bytes),
             Granted::Private { span, bytes } => (Held::Private(span), span.offset, bytes),
         };
@@ -267,7 +279,7 @@ impl StageTicket {
                 let own = self.shared.own(span, Home::Budget);
                 own.map(Some).map_err(|source| StoreError::Region { bytes: span.bytes, source: Arc::new(source) })
             }
-            Granted::Empty | Granted::Shared { .. } => Ok(None),
+            Granted::Empty | Granted::Shared { .. } | Granted::Outside { .. } => Ok(None),
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::{
     io,
     lent::Place,
     meta::{ObjectMeta, PartMeta, Parts},
-    options::{Class, StoreOptions, StoreStats, WriterOptions},
-    outside::Outside,
+    options::{Beside, Class, StoreOptions, StoreStats, WriterOptions},
+    outside::{Grant, Told},
     range_read::{self, RangeRead},
     reader::{LocalReader, ObjectReader},
     recover,
@@ -390,9 +390,25 @@ impl Store {
         while self.shared.with(|state| state.delete_some_of_group(group, DELETE_AT_ONCE)) {}
     }
 
-    /// To say how much memory something takes beside the region; nothing yet.
-    pub fn outside(&self) -> Outside {
-        Outside::new(self.shared.clone())
+    /// To say how much memory something takes beside the region, whoever has asked for it; nothing yet.
+    pub fn told(&self, kind: Beside) -> Told {
+        Told::new(self.shared.clone(), kind)
+    }
+
+    /// Memory beside the region: of decoders, builders, pools, processes. The region gives way by as much, and spills what nobody holds for
+    /// that. An answer, never a wait: it is granted, or denied, within some 100 ms.
+    ///
+    /// # Errors
+    /// `Denied`: do it with less, or on disk. `NeverGranted`: this store cannot, whoever gives way.
+    pub fn outside(&self, bytes: u64) -> Result<Grant, StoreError> {
+        let mut grant = self.no_grant();
+        grant.resize(bytes)?;
+        Ok(grant)
+    }
+
+    /// A grant of nothing, to be made larger.
+    pub fn no_grant(&self) -> Grant {
+        Grant::own(self.shared.clone(), 0)
     }
 
     /// Groups that have sealed objects, in order.

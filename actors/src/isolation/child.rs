@@ -125,7 +125,7 @@ impl ChildExecutor {
             return Err(TaskFailure::new(FailureKind::Rejected, message));
         };
         let outcome = match catch_unwind(AssertUnwindSafe(|| self.execute(function, run, cancelled))) {
-            Ok(outcome) => outcome.map_err(TaskError::into_failure),
+            Ok(outcome) => outcome,
             Err(panic) => Err(TaskFailure::new(FailureKind::Panic, crate::panic_text(&*panic))),
         };
         // What was printed is this attempt's as long as it has not ended. Where stdout is closed, nobody reads it.
@@ -133,13 +133,14 @@ impl ChildExecutor {
         outcome
     }
 
-    fn execute(&mut self, function: &Function, run: Run, cancelled: Arc<AtomicBool>) -> Result<Done, TaskError> {
-        let state = state_of(function, &mut self.states)?;
+    fn execute(&mut self, function: &Function, run: Run, cancelled: Arc<AtomicBool>) -> Result<Done, TaskFailure> {
+        let failed = TaskError::into_failure;
+        let state = state_of(function, &mut self.states).map_err(failed)?;
         let connection = &self.connection;
         let args = run.args.into_iter().map(|argument| borrowed(&self.store, connection, argument)).collect();
         let lent = |lent: Vec<(u32, Place)>| {
             let lent = lent.into_iter().map(|(loan, place)| self.store.lent_scratch(loan, place));
-            lent.collect::<Result<_, StoreError>>()
+            lent.collect::<Result<_, StoreError>>().map_err(|error| failed(error.into()))
         };
         let parts = ContextParts {
             store: Objects::Lent(self.store.clone()),
@@ -148,21 +149,26 @@ impl ChildExecutor {
             task: run.task,
             attempt: run.attempt,
             args,
-            memory: Granted { scratch: lent(run.scratch)?, windows: lent(run.windows)? },
+            memory: Granted {
+                scratch: lent(run.scratch)?,
+                windows: lent(run.windows)?,
+                outside: (run.outside_bytes > 0).then(|| self.store.lent_outside(run.outside_bytes)),
+                declared: None,
+            },
             returns: run.returns,
             target_bytes: run.target_bytes,
             align: run.align,
             cancelled,
             printer: Printer::to(Arc::new(Stdout)),
+            account: Arc::default(),
+            clock: Arc::new(SystemClock::new()),
         };
         // A node that is gone ends this process.
         let mut announce = |index: u32, output: Output| drop(connection.say(Said::Yielded { index, output }));
         let note = |path: &Path| self.last_path.note(path);
         let mut context = TaskContext::new(parts, &mut announce, state);
         context.note_paths(&note);
-        (function.call)(&mut context, &run.params)?;
-        let finished = context.finish()?;
-        let Finished { outputs, consumed, figures, value } = finished;
+        let Finished { outputs, consumed, figures, value } = context.call(function, &run.params)?;
         Ok(Done { outputs, consumed, figures, value })
     }
 }
@@ -310,6 +316,13 @@ impl Lender for Connection {
     fn scratch(&self, bytes: u64) -> Result<(u32, Place), StoreError> {
         match self.ask(Said::Scratch { bytes })? {
             Answer::Scratch(loan, place) => Ok((loan, place)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn outside(&self, bytes: u64) -> Result<(), StoreError> {
+        match self.ask(Said::Outside { bytes })? {
+            Answer::Granted => Ok(()),
             _ => Err(unexpected()),
         }
     }

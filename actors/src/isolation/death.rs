@@ -19,8 +19,10 @@ pub(super) enum Verdict {
     Stopped,
     /// It said what cannot be understood: its memory is not what it should be.
     Nonsense,
-    /// It took more memory than its task may.
+    /// It took far more memory than its task has declared.
     Memory { used_bytes: u64, max_bytes: u64 },
+    /// It took more memory than its task has declared (0: nothing), and the node has no room for it.
+    NoRoom { used_bytes: u64, declared_bytes: u64, free_bytes: u64 },
 }
 
 /// What became of the process, for people. `oom_kills`: whether the kernel has killed anybody for want of memory since the
@@ -31,8 +33,11 @@ pub(super) fn describe(verdict: Option<Verdict>, status: Option<ExitStatus>, oom
         (Some(Verdict::Stopped), _) => "stopped by a signal, and not continued".into(),
         (Some(Verdict::Nonsense), _) => "killed, since what it said made no sense".into(),
         (Some(Verdict::Memory { used_bytes, max_bytes }), _) => {
-            format!("out of memory: {used_bytes} bytes where the task may have {max_bytes}")
+            format!("out of memory: {used_bytes} bytes where the task has declared {max_bytes}")
         }
+        (Some(Verdict::NoRoom { used_bytes, declared_bytes, free_bytes }), _) => format!(
+            "out of memory: {used_bytes} bytes where the task has declared {declared_bytes}, and its node has {free_bytes} left"
+        ),
         (None, None) => "gone".into(),
         (None, Some(status)) => match (status.signal(), status.code()) {
             (Some(9), _) if oom_kills => "out of memory: killed by the kernel (signal 9, SIGKILL)".into(),
@@ -50,8 +55,7 @@ pub(super) fn describe(verdict: Option<Verdict>, status: Option<ExitStatus>, oom
 pub(super) fn kind(verdict: Option<Verdict>, status: Option<ExitStatus>, oom_kills: bool) -> FailureKind {
     match (verdict, status.and_then(|status| status.signal())) {
         (Some(Verdict::Cancelled), _) => FailureKind::Cancelled,
-        // Its own limit: with nothing beside it, it would take as much.
-        (Some(Verdict::Memory { .. }), _) => FailureKind::ExecutorLost,
+        (Some(Verdict::Memory { .. } | Verdict::NoRoom { .. }), _) => FailureKind::OutOfMemory,
         (None, Some(9)) if oom_kills => FailureKind::OutOfMemory,
         _ => FailureKind::ExecutorLost,
     }
@@ -136,8 +140,10 @@ mod tests {
     fn who_lacked_memory_is_told_from_who_died_of_something_else() {
         let killed = Some(ExitStatus::from_raw(9));
         let memory = Some(Verdict::Memory { used_bytes: 7, max_bytes: 5 });
+        let no_room = Some(Verdict::NoRoom { used_bytes: 7, declared_bytes: 5, free_bytes: 1 });
         for (verdict, status, oom_kills, is) in [
-            (memory, killed, false, FailureKind::ExecutorLost),
+            (memory, killed, false, FailureKind::OutOfMemory),
+            (no_room, killed, false, FailureKind::OutOfMemory),
             (None, killed, true, FailureKind::OutOfMemory),
             (None, killed, false, FailureKind::ExecutorLost),
             (None, Some(ExitStatus::from_raw(11)), true, FailureKind::ExecutorLost),
@@ -163,7 +169,10 @@ mod tests {
         check(Some(Verdict::Nonsense), Some(9), true, "killed, since what it said made no sense");
         check(Some(Verdict::Stopped), Some(9), true, "stopped by a signal, and not continued");
         let memory = Verdict::Memory { used_bytes: 7, max_bytes: 5 };
-        check(Some(memory), Some(9), false, "out of memory: 7 bytes where the task may have 5");
+        check(Some(memory), Some(9), false, "out of memory: 7 bytes where the task has declared 5");
+        let no_room = Verdict::NoRoom { used_bytes: 7, declared_bytes: 5, free_bytes: 1 };
+        let words = "out of memory: 7 bytes where the task has declared 5, and its node has 1 left";
+        check(Some(no_room), Some(9), false, words);
     }
 
     #[test]
@@ -186,6 +195,7 @@ mod tests {
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,
             memory_max_bytes: 0,
+            outside_bytes: 0,
             alone: false,
             timeout_ms: 0,
         };

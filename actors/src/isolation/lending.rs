@@ -28,6 +28,7 @@ impl Lending {
     /// Lends what an attempt starts with.
     pub(super) fn run(&mut self, serial: u64, spec: &TaskSpec, args: Vec<Argument>, memory: Granted) -> Run {
         self.in_place.clear();
+        let outside = memory.outside.map_or(0, |granted| self.desk.lend_outside(granted));
         Run {
             serial,
             function: spec.function.to_string(),
@@ -41,6 +42,7 @@ impl Lending {
             args: args.into_iter().map(|argument| self.argument(argument)).collect(),
             scratch: self.lend(memory.scratch),
             windows: self.lend(memory.windows),
+            outside_bytes: outside,
         }
     }
 
@@ -70,6 +72,11 @@ impl Lending {
         }
     }
 
+    /// How much memory beside the store the functions of the process were granted.
+    pub(super) fn outside_bytes(&self) -> u64 {
+        self.desk.outside_bytes()
+    }
+
     pub(super) fn given_back(&mut self, loans: Vec<Loan>) {
         loans.into_iter().for_each(|loan| self.desk.given_back(loan));
     }
@@ -82,6 +89,7 @@ impl Lending {
             Said::Seal { writer, steps } => self.desk.seal(writer, &steps, &may_write).map(Answer::Sealed),
             Said::NextChunk { reader } => self.desk.next_chunk(reader).map(Answer::Chunk),
             Said::Scratch { bytes } => self.desk.scratch(bytes).map(|(loan, place)| Answer::Scratch(loan, place)),
+            Said::Outside { bytes } => self.desk.outside(bytes).map(|()| Answer::Granted),
             Said::ReadInPlace { number, offset, bytes } => self.read(number, offset, bytes).map(Answer::Bytes),
             Said::Ready | Said::Nothing | Said::Yielded { .. } | Said::Finished(_) => return None,
         };

@@ -14,9 +14,10 @@
 //!   died, of what input, which path it used last, and what it wrote last. What it had been lent is free again. Nothing else is
 //!   lost: sealed objects are not writable there.
 //! - Memory is counted in the node only (law 5): a process gets room, scratch and chunks from its executor thread, which
-//!   uses the store as it would for a function that it calls itself.
+//!   uses the store as it would for a function that it calls itself. What the process has beside that is looked at all the time, and
+//!   counted there, too (`memory.rs`).
 //! - Cancelled or timed out, a function that does not look is killed [after a moment](GRACE); a process that was
-//!   stopped by a signal counts as dead; one that takes more memory than its task may is killed.
+//!   stopped by a signal counts as dead; one that takes far more memory than its task has declared, or than the node has, is killed.
 //! - Processes end with the node, however that ends, and leave nothing behind.
 //!
 //! An executor has at most one process, which serves one attempt after the other. There is no path that anybody could
@@ -30,6 +31,7 @@ mod child;
 mod death;
 mod last_path;
 mod lending;
+mod memory;
 mod process;
 mod watch;
 mod wire;

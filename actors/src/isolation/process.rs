@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use exobus_store::lent::LentError;
 use exobus_store::{Clock, Store};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,11 +19,12 @@ use tracing::{debug, info};
 use super::death::{self, Verdict};
 use super::last_path::LastPath;
 use super::lending::{Lending, out_of_turn};
+use super::memory::ProcessMemory;
 use super::watch::{self, Watch};
-use super::wire::{Done, Frames, FromChild, Said, ToChild, send_descriptors};
+use super::wire::{Answer, Done, Frames, FromChild, Said, ToChild, send_descriptors};
 use super::{Isolation, child};
 use crate::printing::{Output as Printout, Prints as _, Secrets};
-use crate::registry::{Argument, Finished, Granted, Roots};
+use crate::registry::{Account, Argument, Finished, Granted, Roots};
 use crate::task::{FailureKind, Output, TaskFailure, TaskSpec};
 
 /// How long a new process may take to say that it is there.
@@ -48,6 +50,7 @@ pub(crate) struct Attempted<'a> {
     pub(crate) args: Vec<Argument>,
     pub(crate) memory: Granted,
     pub(crate) cancelled: &'a AtomicBool,
+    pub(crate) account: &'a Account,
     pub(crate) announce: &'a mut dyn FnMut(u32, Output),
     /// Where what the process prints goes meanwhile.
     pub(crate) output: Arc<Printout>,
@@ -84,7 +87,8 @@ impl IsolatedExecutor {
         let oom_kills = self.oom_kills();
         match process.run(attempted, &*self.clock) {
             Ok(result) => {
-                self.process = Some(process);
+                // One that has had more than it may ends here, with what it has.
+                self.process = process.memory.idle(process.child.id()).then_some(process);
                 result
             }
             Err(verdict) => {
@@ -138,6 +142,7 @@ struct Process {
     frames: Option<Frames>,
     control: Option<UnixStream>,
     lending: Lending,
+    memory: ProcessMemory,
     /// Of the attempt that runs.
     last_path: LastPath,
     words: Arc<Words>,
@@ -173,6 +178,7 @@ impl Process {
             frames: Some(frames),
             control: Some(control),
             lending: Lending::new(store.clone()),
+            memory: ProcessMemory::new(store),
             last_path,
             words: words.clone(),
             attempts: 0,
@@ -192,6 +198,7 @@ impl Process {
                 isolation.program.display()
             ))
         })?;
+        process.memory.idle(process.child.id());
         debug!(process = process.child.id(), "executor process started");
         Ok(process)
     }
@@ -236,14 +243,17 @@ impl Process {
     ) -> Result<Result<Finished, TaskFailure>, Option<Verdict>> {
         let (Some(frames), Some(control)) = (&mut self.frames, &self.control) else { return Err(None) };
         self.attempts += 1;
-        let Attempted { spec, args, memory, cancelled, announce, output } = attempted;
+        let Attempted { spec, args, mut memory, cancelled, account, announce, output } = attempted;
+        self.memory.begins(spec.memory_max_bytes, memory.declared.take());
         let mut watch = Watch {
             clock,
             process: self.child.id(),
             serial: self.attempts,
             control,
             cancelled,
-            memory_max_bytes: spec.memory_max_bytes,
+            memory: &mut self.memory,
+            granted_bytes: 0,
+            account,
             looked: clock.now(),
             told: None,
             stopped_looks: 0,
@@ -252,6 +262,7 @@ impl Process {
         self.last_path.clear();
         self.words.go_to(Some(output));
         let run = self.lending.run(self.attempts, spec, args, memory);
+        watch.granted_bytes = self.lending.outside_bytes();
         let exchange = (|| {
             frames.send(&ToChild::Run(Box::new(run)), &mut || watch.look())?;
             loop {
@@ -261,10 +272,17 @@ impl Process {
                     Said::Finished(outcome) => return Ok(outcome),
                     Said::Yielded { index, output } => announce(index, output),
                     Said::Nothing => {}
-                    said => match self.lending.answer(spec, said) {
-                        Some(answer) => frames.send(&ToChild::Answer(answer), &mut || watch.look())?,
-                        None => return Err(out_of_turn("that it is ready")),
-                    },
+                    said => {
+                        let wanted = if let Said::Outside { bytes } = said { Some(bytes) } else { None };
+                        let Some(answer) = self.lending.answer(spec, said) else {
+                            return Err(out_of_turn("that it is ready"));
+                        };
+                        watch.granted_bytes = self.lending.outside_bytes();
+                        if let (Some(wanted), Answer::Failed(LentError::Denied { .. })) = (wanted, &answer) {
+                            account.denied(wanted.saturating_sub(watch.granted_bytes), clock.now());
+                        }
+                        frames.send(&ToChild::Answer(answer), &mut || watch.look())?;
+                    }
                 }
                 // One that talks without a pause is looked after, too.
                 if !watch.look_now_and_then() {

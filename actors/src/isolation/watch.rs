@@ -9,7 +9,9 @@ use exobus_store::Clock;
 
 use super::GRACE;
 use super::death::{self, Verdict};
+use super::memory::ProcessMemory;
 use super::wire::TICK;
+use crate::registry::Account;
 
 /// A process that was found stopped so often in a row stays so: a second. One look more or less is nobody's fault, since this
 /// process may have been stopped with it.
@@ -23,8 +25,11 @@ pub(super) struct Watch<'a> {
     pub(super) serial: u64,
     pub(super) control: &'a UnixStream,
     pub(super) cancelled: &'a AtomicBool,
-    /// Memory of its own that the process may have, bytes; 0: no limit.
-    pub(super) memory_max_bytes: u64,
+    pub(super) memory: &'a mut ProcessMemory,
+    /// Memory beside the store that the function was granted since it began, bytes.
+    pub(super) granted_bytes: u64,
+    /// Who is told what is to be said of it.
+    pub(super) account: &'a Account,
     /// When it last looked.
     pub(super) looked: Duration,
     /// When the process was told that the attempt is cancelled.
@@ -60,11 +65,10 @@ impl Watch<'_> {
         if self.stopped_looks >= STOPPED_LOOKS {
             self.verdict = Some(Verdict::Stopped);
         }
-        if self.memory_max_bytes > 0
-            && let Some(used_bytes) = own_bytes(self.process)
-            && used_bytes > self.memory_max_bytes
-        {
-            self.verdict = Some(Verdict::Memory { used_bytes, max_bytes: self.memory_max_bytes });
+        let too_much = self.memory.look(self.process, self.granted_bytes);
+        self.verdict = self.verdict.or(too_much);
+        if let Some(beyond) = self.memory.beyond {
+            self.account.beyond(beyond);
         }
         self.verdict.is_none()
     }

@@ -61,6 +61,8 @@ pub(super) struct Run {
     pub(super) scratch: Vec<(u32, Place)>,
     /// One for each stream.
     pub(super) windows: Vec<(u32, Place)>,
+    /// Memory beside the store that is granted.
+    pub(super) outside_bytes: u64,
 }
 
 /// An argument.
@@ -87,6 +89,7 @@ pub(super) enum Answer {
     Sealed(ObjectMeta),
     Chunk(Option<Place>),
     Scratch(u32, Place),
+    Granted,
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Failed(LentError),
 }
@@ -114,6 +117,8 @@ pub(super) enum Said {
     NextChunk { reader: u32 },
     /// Answered by `Scratch`.
     Scratch { bytes: u64 },
+    /// So much memory beside the store is wanted in all. Answered by `Granted`.
+    Outside { bytes: u64 },
     /// Answered by `Bytes`.
     ReadInPlace { number: u32, offset: u64, bytes: u64 },
     /// A stream has one more output.
@@ -223,6 +228,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         Said::Room { writer: 1, steps: Vec::new() },
         Said::NextChunk { reader: 2 },
         Said::Scratch { bytes: 4096 },
+        Said::Outside { bytes: 1 << 20 },
         Said::ReadInPlace { number: 3, offset: 64, bytes: 128 },
         Said::Finished(Err(failure)),
     ];
@@ -239,12 +245,14 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         args: vec![LentArgument::InPlace(vec![LentInPlace { number: 0, meta: None, parts: (0, 1) }])],
         scratch: Vec::new(),
         windows: Vec::new(),
+        outside_bytes: 0,
     };
     let told = [
         ToChild::Start { roots: vec!["/data".into()] },
         ToChild::Ping,
         ToChild::Run(Box::new(run)),
         ToChild::Answer(Answer::Chunk(None)),
+        ToChild::Answer(Answer::Granted),
         ToChild::Answer(Answer::Bytes(vec![1, 2, 3])),
     ];
     let from = said.into_iter().map(|said| rmp_serde::to_vec(&FromChild { given_back: Vec::new(), said }));

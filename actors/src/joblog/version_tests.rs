@@ -31,7 +31,7 @@ fn entries() -> Vec<Entry> {
         node: node.clone(),
         outputs: vec![output, Output::default()],
         made_by: vec![CopyNumber::FIRST, CopyNumber::new(3, 2).unwrap()],
-        consumed: vec![Consumed { arg: 1, read: output }],
+        consumed: vec![Consumed { arg: 1, read: output, ..Consumed::default() }],
         values: vec![(0, Bytes::from_static(b"value"))],
     };
     vec![

@@ -51,7 +51,9 @@ pub(super) async fn copy(
     tell(super::News::Granted);
     let fills = reserved.iter_mut().flat_map(|staged| staged.items.drain(..)).map(|item| match item {
         StagedItem::Fill(fill) => fill,
-        StagedItem::Ready(_) | StagedItem::Scratch(_) => unreachable!("only room was asked for"),
+        StagedItem::Ready(_) | StagedItem::Scratch(_) | StagedItem::Outside(_) => {
+            unreachable!("only room was asked for")
+        }
     });
     let fills = fills.collect();
     let pieces = ranges.iter().map(|parts| (*object, *parts)).collect();

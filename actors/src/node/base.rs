@@ -13,7 +13,7 @@ use crate::admission::Admission;
 use crate::event::NodeFigures;
 use crate::futures::{Compute, Home};
 use crate::host::{JobsOver, NodeParts, RunningJobs};
-use crate::isolation;
+use crate::isolation::{self, ExecutorKind};
 use crate::joblog::LogsLink;
 use crate::joining::Name;
 use crate::membership::{Directory, MemoryPeak, ProcessWork};
@@ -50,6 +50,7 @@ pub(super) struct Base {
     pub(super) executors: Arc<dyn ExecutorLink>,
     /// Where tasks and programs print. After the executors: what ends with them is printed still.
     pub(super) printing: Prints,
+    executor: ExecutorKind,
     pub(super) gate: Gate,
     pub(super) pushes: PushCount,
     pub(super) link: SchedulerLink,
@@ -134,6 +135,7 @@ impl Base {
             directory: Directory::default(),
             transfer,
             server: server.map(Arc::new),
+            executor: options.isolation.executor,
             executors,
             printing: Prints(printing),
             gate,
@@ -167,6 +169,7 @@ impl Base {
             clock: self.post.clock().clone(),
             received: Tally::default(),
             pushed: Pushed::default(),
+            executor: self.executor,
         };
         let (store, peak, transfer, post) =
             (self.store.clone(), self.peak.clone(), self.transfer.clone(), self.post.clone());
@@ -182,6 +185,10 @@ impl Base {
                 cpus,
                 budget_bytes: stats.budget_bytes,
                 used_bytes: stats.used_bytes,
+                tables_bytes: stats.outside_bytes,
+                processes_bytes: stats.processes_bytes,
+                granted_bytes: stats.granted_bytes,
+                denied: stats.denied,
                 spilled_bytes: stats.spilled_bytes,
                 early_bytes: stats.early_bytes,
                 restored_bytes: stats.restored_bytes,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exobus_store::{Clock, Store};
+use exobus_store::{Beside, Clock, Store};
 use hashbrown::HashMap;
 use tracing::{debug, warn};
 
@@ -86,7 +86,7 @@ impl NodeManager {
         Self {
             core: NodeCore::new(me, parts.executors.count(), parts.resources, parts.functions),
             clock: parts.post.clock().clone(),
-            counted: Counted::new(|| parts.store.outside()),
+            counted: Counted::new(|| parts.store.told(Beside::Tables)),
             post: parts.post,
             store: parts.store,
             stager: parts.stager,

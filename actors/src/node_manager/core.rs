@@ -143,7 +143,7 @@ impl<P: Default> NodeCore<P> {
         event: &'a NodeEvent<P>,
     ) -> Option<(&'a TaskSpec, &'static Function, Arguments)> {
         let NodeEvent::Wire(NodeMsg::Run { spec, .. }) = event else { return None };
-        if spec.args.is_empty() || !spec.scratch_bytes.is_empty() || self.is_taken_over(spec.job, spec.attempt.run()) {
+        if spec.args.is_empty() || spec.asks_for_memory() || self.is_taken_over(spec.job, spec.attempt.run()) {
             return None;
         }
         let function = *self.functions.get(&spec.function)?;
@@ -284,7 +284,7 @@ impl<P: Default> NodeCore<P> {
             let message = format!("function {} is not known to node {}", spec.function, self.node);
             return self.fail(key, &owner, TaskFailure::new(FailureKind::Rejected, message));
         };
-        let needs_nothing = spec.args.is_empty() && spec.scratch_bytes.is_empty();
+        let needs_nothing = spec.args.is_empty() && !spec.asks_for_memory();
         let prepared = if needs_nothing { Some(P::default()) } else { at_once };
         if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none(), spec.alone) {
             return;

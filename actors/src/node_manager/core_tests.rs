@@ -399,12 +399,22 @@ fn a_set_that_comes_soon_after_the_attempts_that_read_it_fails_few_of_them() {
 }
 
 #[test]
-fn an_attempt_that_wants_scratch_is_staged_wherever_its_arguments_are() {
-    let mut world = World::new();
-    let spec = TaskSpec { args: vec![object_arg(7, "here")], scratch_bytes: vec![1], ..spec(1) };
-    let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec });
-    assert!(world.core.arguments_of(&run).is_none(), "its scratch has to be granted");
-    assert_eq!(world.on(run), ["stage 1: 7"]);
+fn an_attempt_that_asks_for_memory_is_staged_wherever_its_arguments_are() {
+    type Asks = fn(TaskSpec) -> TaskSpec;
+    let asks: [Asks; 3] = [
+        |spec| TaskSpec { scratch_bytes: vec![1], ..spec },
+        |spec| TaskSpec { outside_bytes: 1, ..spec },
+        |spec| TaskSpec { memory_max_bytes: 1, ..spec },
+    ];
+    for asks in asks {
+        let mut world = World::new();
+        let spec1 = asks(TaskSpec { args: vec![object_arg(7, "here")], ..spec(1) });
+        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: spec1 });
+        assert!(world.core.arguments_of(&run).is_none(), "its memory has to be granted");
+        assert_eq!(world.on(run), ["stage 1: 7"]);
+        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: asks(spec(2)) });
+        assert_eq!(world.on(run), ["stage 2: "], "without arguments, too");
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
 use crate::printing::{Printer, Printing};
 use crate::registry::{
-    Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, TaskContext, TaskError, state_of,
+    Account, Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, Shortage, TaskContext,
+    TaskError, state_of,
 };
 use crate::shell::Inbox;
 use crate::task::{Consumed, FailureKind, Output, TaskFailure, TaskFigures, TaskSpec, TaskTiming};
@@ -58,6 +59,7 @@ pub struct Flags {
     /// When it started, microseconds on the node's clock.
     started_us: AtomicU64,
     cancelled: Arc<AtomicBool>,
+    account: Arc<Account>,
 }
 
 impl Flags {
@@ -70,6 +72,11 @@ impl Flags {
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// What is to be said of its memory, while it runs; `None`: nothing.
+    pub(crate) fn shortage(&self, now: Duration) -> Option<Shortage> {
+        self.account.shortage(now)
     }
 
     /// Takes the attempt back, if it has not started.
@@ -321,34 +328,31 @@ impl Executor {
         };
         let output = self.printing.of_task(spec.job, spec.id, spec.attempt, &spec.function);
         if self.kind.isolates(function, &spec) {
-            let (cancelled, announce) = (&*flags.cancelled, &mut announce);
-            return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, announce, output });
+            let (cancelled, account, announce) = (&*flags.cancelled, &*flags.account, &mut announce);
+            return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, account, announce, output });
         }
         if spec.memory_max_bytes > 0 {
             let text = "it has a memory limit, and this node has no executor processes (node.executor = \"process\")";
             return Err(TaskFailure::new(FailureKind::Rejected, text));
         }
-        let call = || {
-            let state = state_of(function, &mut self.states)?;
-            let parts = ContextParts {
-                store: Objects::Here(self.store.clone()),
-                roots: self.roots.clone(),
-                job: spec.job,
-                task: spec.id,
-                attempt: spec.attempt,
-                args,
-                memory,
-                returns: spec.returns,
-                target_bytes: spec.target_bytes,
-                align: spec.align,
-                cancelled: flags.cancelled.clone(),
-                printer: Printer::to(output.clone()),
-            };
-            let mut context = TaskContext::new(parts, &mut announce, state);
-            (function.call)(&mut context, &spec.params)?;
-            context.finish()
+        let state = state_of(function, &mut self.states).map_err(TaskError::into_failure)?;
+        let parts = ContextParts {
+            store: Objects::Here(self.store.clone()),
+            roots: self.roots.clone(),
+            job: spec.job,
+            task: spec.id,
+            attempt: spec.attempt,
+            args,
+            memory,
+            returns: spec.returns,
+            target_bytes: spec.target_bytes,
+            align: spec.align,
+            cancelled: flags.cancelled.clone(),
+            account: flags.account.clone(),
+            clock: self.clock.clone(),
+            printer: Printer::to(output.clone()),
         };
-        let outcome = call().map_err(TaskError::into_failure);
+        let outcome = TaskContext::new(parts, &mut announce, state).call(function, &spec.params);
         // It may have left a printer behind.
         output.flush();
         outcome

@@ -16,6 +16,7 @@ use super::staging::{Prepared, Stager};
 use super::suspicions::Verdict;
 use super::*;
 use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::isolation::ExecutorKind;
 use crate::protocol::copies::Whereabouts;
 use crate::registry::{Argument, Function, Mode};
 use crate::task::{
@@ -103,6 +104,7 @@ impl World {
             clock,
             received: Tally::default(),
             pushed: Pushed::default(),
+            executor: ExecutorKind::Thread,
         };
         Node { name: node, stager, disk, server }
     }
@@ -149,6 +151,7 @@ fn spec(args: Vec<LocatedArg>) -> TaskSpec {
         scratch_bytes: Vec::new(),
         whole_max_bytes: 0,
         memory_max_bytes: 0,
+        outside_bytes: 0,
         alone: false,
         timeout_ms: 0,
     }

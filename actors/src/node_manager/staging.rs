@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_store::{Block, Class, Clock, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError};
+use exobus_store::{
+    Block, Class, Clock, Grant, PartMeta, Scratch, StageItem, StageRequest, StagedItem, Store, StoreError,
+};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::losses::{self, from_store};
@@ -16,6 +18,7 @@ use super::waits::{Tally, Waits};
 use super::why::{Step, Trail};
 use super::windows::Windows;
 use crate::ids::{CopyId, JobId, NodeId};
+use crate::isolation::ExecutorKind;
 use crate::registry::{Argument, Function, Granted, InPlace, Mode};
 use crate::task::{Loss, LostObject, Parts, TaskFailure, TaskSpec};
 use crate::transfer::TransferClient;
@@ -77,6 +80,8 @@ pub(crate) struct Stager {
     pub(crate) received: Tally,
     /// Copies that were pushed here ahead of who reads them.
     pub(crate) pushed: Pushed,
+    /// Which functions run in processes.
+    pub(crate) executor: ExecutorKind,
 }
 
 /// What comes from one node.
@@ -89,13 +94,24 @@ struct Fetching {
     bytes: u64,
 }
 
-/// What the store granted: blocks with their positions, room for others by node, scratch.
+/// What the store granted: blocks with their positions, room for others by node, memory of its own.
 #[derive(Default)]
-struct Grant {
+struct FromStore {
     ready: Vec<(usize, Block)>,
     fills: BTreeMap<NodeId, Fetching>,
     scratch: Vec<Scratch>,
+    outside: Option<Grant>,
     waits: Waits,
+}
+
+/// Memory that a task asks for besides its arguments.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    scratch_bytes: Vec<u64>,
+    /// Beside the store, for what the function asks for.
+    outside_bytes: u64,
+    /// Beside the store, for its process.
+    declared_bytes: u64,
 }
 
 /// Sizes and checksums of what other nodes hold.
@@ -166,9 +182,9 @@ fn wanted(function: &Function, arguments: Arguments) -> Vec<Wanted> {
 }
 
 impl Stager {
-    /// The arguments of an attempt that wants no scratch, if everything is in this node's memory already.
+    /// The arguments of an attempt that asks for no memory, if everything is in this node's memory already.
     pub(super) fn at_once(&self, spec: &TaskSpec, function: &Function, arguments: Arguments) -> Option<Prepared> {
-        debug_assert!(spec.scratch_bytes.is_empty(), "scratch is granted when an attempt is staged");
+        debug_assert!(!spec.asks_for_memory(), "memory is granted when an attempt is staged");
         let wanted = wanted(function, arguments);
         let resident = |piece: &Piece| match &piece.at {
             None => Some(Block::empty()),
@@ -199,12 +215,17 @@ impl Stager {
         trail: Trail,
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
-        let (job, scratch_bytes, whole_max_bytes) = (spec.job, spec.scratch_bytes.clone(), spec.whole_max_bytes);
+        let (job, whole_max_bytes) = (spec.job, spec.whole_max_bytes);
+        let own = Own {
+            scratch_bytes: spec.scratch_bytes.clone(),
+            outside_bytes: spec.outside_bytes,
+            declared_bytes: if stager.executor.isolates(function, spec) { spec.memory_max_bytes } else { 0 },
+        };
         async move {
             let wanted = wanted(function, arguments);
             let present = wanted.iter().flat_map(Wanted::present);
             let read: Vec<CopyId> = present.filter(|(.., at)| **at == stager.node).map(|(copy, ..)| copy).collect();
-            let prepared = stager.prepare(job, wanted, &scratch_bytes, whole_max_bytes, &trail).await;
+            let prepared = stager.prepare(job, wanted, &own, whole_max_bytes, &trail).await;
             prepared.map_err(|failure| stager.with_losses(failure, &read))
         }
     }
@@ -213,7 +234,7 @@ impl Stager {
         &self,
         job: JobId,
         mut wanted: Vec<Wanted>,
-        scratch_bytes: &[u64],
+        own: &Own,
         whole_max_bytes: u64,
         trail: &Trail,
     ) -> Result<Prepared, TaskFailure> {
@@ -226,10 +247,10 @@ impl Stager {
                 stager.stream(job, &mut wanted).await;
             }
         }
-        let staged = match stager.memory(job, &wanted, scratch_bytes, &mut directory, trail).await {
+        let staged = match stager.memory(job, &wanted, own, &mut directory, trail).await {
             Err(Unstaged::TooLarge(_)) if wanted.iter().any(|wanted| wanted.mode == Mode::Either) => {
                 stager.stream(job, &mut wanted).await;
-                stager.memory(job, &wanted, scratch_bytes, &mut directory, trail).await
+                stager.memory(job, &wanted, own, &mut directory, trail).await
             }
             staged => staged,
         };
@@ -259,7 +280,7 @@ impl Stager {
         &self,
         job: JobId,
         wanted: &[Wanted],
-        scratch_bytes: &[u64],
+        own: &Own,
         directory: &mut Directory,
         trail: &Trail,
     ) -> Result<Whole, Unstaged> {
@@ -267,8 +288,9 @@ impl Stager {
         let streams = streamed.map(|wanted| wanted.present().count()).sum();
         let mut windows = Windows::within(streams, self.share_bytes());
         loop {
-            let sizes: Vec<u64> = scratch_bytes.iter().copied().chain(windows.sizes()).collect();
-            match (self.whole(job, wanted, &sizes, directory, trail).await, windows.least()) {
+            let scratch_bytes = own.scratch_bytes.iter().copied().chain(windows.sizes()).collect();
+            let all = Own { scratch_bytes, ..own.clone() };
+            match (self.whole(job, wanted, &all, directory, trail).await, windows.least()) {
                 (Err(Unstaged::TooLarge(_)), Some(least)) => windows = least,
                 (Err(Unstaged::TooLarge(failure)), None) if streams > 0 => {
                     let least = windows.bytes();
@@ -276,10 +298,10 @@ impl Stager {
                     return Err(Unstaged::TooLarge(TaskFailure { message, ..failure }));
                 }
                 (Err(unstaged), _) => return Err(unstaged),
-                (Ok((blocks, mut scratch, waits)), _) => {
-                    let mut ahead = scratch.split_off(scratch_bytes.len());
-                    let windows = ahead.split_off(windows.streams());
-                    return Ok(Whole { blocks, ahead, memory: Granted { scratch, windows }, waits });
+                (Ok((blocks, mut memory, waits)), _) => {
+                    let mut ahead = memory.scratch.split_off(own.scratch_bytes.len());
+                    memory.windows = ahead.split_off(windows.streams());
+                    return Ok(Whole { blocks, ahead, memory, waits });
                 }
             }
         }
@@ -331,10 +353,10 @@ impl Stager {
         &self,
         job: JobId,
         wanted: &[Wanted],
-        scratch_bytes: &[u64],
+        own: &Own,
         directory: &mut Directory,
         trail: &Trail,
-    ) -> Result<(Vec<Block>, Vec<Scratch>, Waits), Unstaged> {
+    ) -> Result<(Vec<Block>, Granted, Waits), Unstaged> {
         let wanted = wanted.iter().filter(|wanted| wanted.is_whole());
         let pieces: Vec<&Piece> = wanted.flat_map(|wanted| &wanted.pieces).collect();
         let mut blocks: Vec<Option<Block>> = pieces.iter().map(|piece| piece.at.is_none().then(Block::empty)).collect();
@@ -349,8 +371,8 @@ impl Stager {
             let missing = |index: &usize| blocks[*index].is_none() && !pushed.contains(index);
             let missing: Vec<usize> = (0..pieces.len()).filter(missing).collect();
             self.ask(directory, missing.iter().map(|index| pieces[*index]), trail).await?;
-            trail.at(self.clock.now(), Step::Memory);
-            let grant = self.grant(&pieces, &missing, scratch_bytes, directory).await?;
+            trail.at(self.clock.now(), Step::Memory(own.outside_bytes.saturating_add(own.declared_bytes)));
+            let grant = self.grant(&pieces, &missing, own, directory).await?;
             if !pushed.is_empty() {
                 trail.at(self.clock.now(), Step::Pushed);
             }
@@ -359,7 +381,7 @@ impl Stager {
                 candidates.retain(|index| !pushed.contains(index));
                 continue;
             };
-            let Grant { ready, fills, scratch, mut waits } = grant;
+            let FromStore { ready, fills, scratch, mut outside, mut waits } = grant;
             let begun = self.clock.now();
             self.asks(&mut patience);
             if !fills.is_empty() {
@@ -372,7 +394,7 @@ impl Stager {
                     Ok(fetched) => fetched,
                     Err(error) => {
                         // Nothing is held while it waits.
-                        drop((taken, ready, scratch));
+                        drop((taken, ready, scratch, outside));
                         self.again(&mut patience, error).await.map_err(FetchError::into_failure)?;
                         candidates.retain(|index| !pushed.contains(index));
                         continue;
@@ -386,20 +408,22 @@ impl Stager {
                 blocks[index] = Some(block);
             }
             let blocks = blocks.into_iter().map(|block| block.expect("every piece was staged, fetched or pushed"));
-            return Ok((blocks.collect(), scratch, waits));
+            let declared = outside.as_mut().and_then(|outside| outside.split(own.declared_bytes));
+            return Ok((blocks.collect(), Granted { scratch, windows: Vec::new(), outside, declared }, waits));
         }
     }
 
-    /// Memory for the pieces of these indices and the scratch; what is here comes loaded.
+    /// Memory for the pieces of these indices and for the task's own use; what is here comes loaded.
     async fn grant(
         &self,
         pieces: &[&Piece],
         missing: &[usize],
-        scratch_bytes: &[u64],
+        own: &Own,
         Directory { metas: directory, asking }: &Directory,
-    ) -> Result<Grant, Unstaged> {
-        if missing.is_empty() && scratch_bytes.is_empty() {
-            return Ok(Grant::default());
+    ) -> Result<FromStore, Unstaged> {
+        let outside_bytes = own.outside_bytes.saturating_add(own.declared_bytes);
+        if missing.is_empty() && own.scratch_bytes.is_empty() && outside_bytes == 0 {
+            return Ok(FromStore::default());
         }
         let items = missing.iter().map(|index| {
             let piece = pieces[*index];
@@ -409,19 +433,21 @@ impl Stager {
                 None => StageItem::Local { object, parts: piece.parts },
             }
         });
-        let scratch_items = scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
-        let items = items.chain(scratch_items).collect();
+        let scratch_items = own.scratch_bytes.iter().map(|bytes| StageItem::Scratch { bytes: *bytes });
+        let outside_item = (outside_bytes > 0).then_some(StageItem::Outside { bytes: outside_bytes });
+        let items = items.chain(scratch_items).chain(outside_item).collect();
         let request = StageRequest { items, class: Class::Arguments };
         let staged = self.store.stage(request).await.map_err(|error| match error {
             StoreError::TooLarge { .. } => Unstaged::TooLarge(from_store(error)),
             error => Unstaged::Failed(from_store(error)),
         })?;
         let waits = Waits { memory: staged.memory_wait, load: staged.load_wait, fetch: *asking };
-        let mut grant = Grant { waits, ..Grant::default() };
+        let mut grant = FromStore { waits, ..FromStore::default() };
         let mut missing = missing.iter();
         for item in staged.items {
             match item {
                 StagedItem::Scratch(scratch) => grant.scratch.push(scratch),
+                StagedItem::Outside(outside) => grant.outside = Some(outside),
                 StagedItem::Ready(block) => grant.ready.extend(missing.next().map(|index| (*index, block))),
                 StagedItem::Fill(fill) => {
                     let Some(index) = missing.next() else { continue };
@@ -540,6 +566,6 @@ impl Stager {
         let piece = Piece { name: copy, at: Some(at), parts };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
         let trail = Trail::begun(self.clock.now());
-        Ok(self.whole(job, &[wanted], &[], &mut Directory::default(), &trail).await?.0.remove(0))
+        Ok(self.whole(job, &[wanted], &Own::default(), &mut Directory::default(), &trail).await?.0.remove(0))
     }
 }

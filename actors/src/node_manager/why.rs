@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::ids::NodeId;
 use crate::protocol::node_manager::Doing;
+use crate::registry::{BeyondDeclared, Shortage};
 
 /// Most nodes that are named as those that something is fetched from.
 const NODES_NAMED_MAX: usize = 8;
@@ -21,7 +22,8 @@ pub(super) enum Step {
     Begun,
     Pushed,
     Asking(Vec<NodeId>),
-    Memory,
+    /// So much of it beside the store.
+    Memory(u64),
     Fetching(Vec<NodeId>, u64),
 }
 
@@ -71,13 +73,28 @@ pub(super) fn staging(step: Step, since: Duration, waiting: &[Duration], store: 
         Step::Begun => Doing::Staging,
         Step::Pushed => Doing::Pushed,
         Step::Asking(from) => Doing::Asking { from },
-        Step::Memory => Doing::Memory {
+        Step::Memory(outside_wanted_bytes) => Doing::Memory {
             ahead: waiting.iter().filter(|other| **other < since).count() as u64,
             wanted_bytes: store.arguments_waiting_bytes,
             used_bytes: store.used_bytes,
             budget_bytes: store.budget_bytes.saturating_sub(store.reserve_bytes),
+            outside_bytes: store.outside_bytes + store.processes_bytes + store.granted_bytes,
+            outside_wanted_bytes,
         },
         Step::Fetching(from, bytes) => Doing::Fetching { from, bytes },
+    }
+}
+
+/// An attempt that runs, for who asks; `shortage`: what is to be said of its memory.
+pub(super) fn running(shortage: Option<Shortage>) -> Doing {
+    match shortage {
+        None => Doing::Running,
+        Some(Shortage::Denied { bytes, held_bytes, times, ago }) => {
+            Doing::Denied { bytes, held_bytes, times, ago_ms: ago.as_millis() as u64 }
+        }
+        Some(Shortage::BeyondDeclared(BeyondDeclared { process, used_bytes, declared_bytes })) => {
+            Doing::BeyondDeclared { process, used_bytes, declared_bytes }
+        }
     }
 }
 
@@ -93,16 +110,26 @@ mod tests {
             used_bytes: 90,
             budget_bytes: 110,
             reserve_bytes: 10,
+            outside_bytes: 3,
+            processes_bytes: 4,
+            granted_bytes: 5,
             ..StoreStats::default()
         };
         let (a, b) = (NodeId::new("a"), NodeId::new("b"));
-        let memory = |ahead| Doing::Memory { ahead, wanted_bytes: 5, used_bytes: 90, budget_bytes: 100 };
+        let memory = |ahead, outside_wanted_bytes| Doing::Memory {
+            ahead,
+            wanted_bytes: 5,
+            used_bytes: 90,
+            budget_bytes: 100,
+            outside_bytes: 12,
+            outside_wanted_bytes,
+        };
         for (step, since, waiting, told) in [
             (Step::Begun, 0, &[][..], Doing::Staging),
             (Step::Pushed, 0, &[], Doing::Pushed),
             (Step::Asking(vec![a.clone()]), 0, &[], Doing::Asking { from: vec![a.clone()] }),
-            (Step::Memory, 7, &[at(3), at(5), at(7), at(9)], memory(2)),
-            (Step::Memory, 1, &[at(1)], memory(0)),
+            (Step::Memory(4), 7, &[at(3), at(5), at(7), at(9)], memory(2, 4)),
+            (Step::Memory(0), 1, &[at(1)], memory(0, 0)),
             (
                 Step::Fetching(vec![a.clone(), b], 9),
                 0,

@@ -182,6 +182,12 @@ pub enum Doing {
         used_bytes: u64,
         /// What it may.
         budget_bytes: u64,
+        /// Of what is handed out, what stands in for memory beside the store: of tasks, executor processes, tables.
+        #[serde(default)]
+        outside_bytes: u64,
+        /// Of what is wanted, memory beside the store that this attempt needs.
+        #[serde(default)]
+        outside_wanted_bytes: u64,
     },
     /// Its arguments come from other nodes.
     Fetching {
@@ -199,6 +205,26 @@ pub enum Doing {
     },
     /// It runs.
     Running,
+    /// It runs, and was denied memory beside the store.
+    Denied {
+        /// How much it asked for the last time, beside what it has.
+        bytes: u64,
+        /// What it has.
+        held_bytes: u64,
+        /// How often it was denied.
+        times: u64,
+        /// How long ago the last time was, milliseconds.
+        ago_ms: u64,
+    },
+    /// It runs in a process that has more memory than was declared for it.
+    BeyondDeclared {
+        /// The process.
+        process: u32,
+        /// What it has.
+        used_bytes: u64,
+        /// What was declared, or granted since.
+        declared_bytes: u64,
+    },
     /// It was cancelled, and runs on until it looks.
     Cancelled,
 }

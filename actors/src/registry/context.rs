@@ -7,15 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use exobus_store::lent::LentStore;
-use exobus_store::{Block, ObjectReader, ObjectWriter, PartMeta, RowHash, Scratch, Store, StoreError, WriterOptions};
+use exobus_store::{
+    Block, Clock, Grant, ObjectReader, ObjectWriter, PartMeta, RowHash, Scratch, Store, StoreError, WriterOptions,
+};
 use serde::Serialize;
 
+use super::Function;
 use super::error::TaskError;
 use super::in_place::InPlace;
+use super::outside::{Account, Outside};
 use super::roots::Roots;
 use crate::ids::{Attempt, CopyId, JobId, TaskId};
 use crate::printing::Printer;
-use crate::task::{Align, Consumed, Left, Output, Returns, TaskFigures};
+use crate::task::{Align, Consumed, Left, Output, Returns, TaskFailure, TaskFigures};
 
 /// Outputs of so many bytes at most are told to the Owner with the completion.
 pub(crate) const VALUE_MAX_BYTES: usize = 2048;
@@ -37,6 +41,10 @@ pub struct Granted {
     pub(crate) scratch: Vec<Scratch>,
     /// A window for each reader of its streamed arguments.
     pub(crate) windows: Vec<Scratch>,
+    /// Memory beside the store; `None`: nothing.
+    pub(crate) outside: Option<Grant>,
+    /// What was declared for the process that runs it; `None`: nothing.
+    pub(crate) declared: Option<Grant>,
 }
 
 /// Called when a streaming task seals an output: index and what it is.
@@ -101,6 +109,13 @@ impl Objects {
             Self::Lent(store) => store.scratch(bytes),
         }
     }
+
+    fn no_grant(&self) -> Grant {
+        match self {
+            Self::Here(store) => store.no_grant(),
+            Self::Lent(store) => store.no_grant(),
+        }
+    }
 }
 
 /// What an executor makes a context of.
@@ -117,6 +132,8 @@ pub(crate) struct ContextParts {
     pub(crate) align: Align,
     pub(crate) cancelled: Arc<AtomicBool>,
     pub(crate) printer: Printer,
+    pub(crate) account: Arc<Account>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// What an attempt leaves behind when it succeeded.
@@ -137,6 +154,7 @@ impl<'a> TaskContext<'a> {
         };
         let args_bytes = parts.args.iter().map(argument_bytes).sum();
         let given: Vec<_> = parts.args.iter().map(argument_output).collect();
+        parts.account.begins_with(parts.memory.outside.as_ref().map_or(0, Grant::bytes));
         Self {
             parts,
             announce,
@@ -370,6 +388,31 @@ impl<'a> TaskContext<'a> {
         }
     }
 
+    /// Memory beside the store, for what the function allocates itself (decoders, builders, hash tables): first of what was granted before the
+    /// task started ([`TaskOptions::outside_bytes`](crate::task::TaskOptions::outside_bytes)). Beyond that the store of the node gives way if it
+    /// can, or it is denied: an answer within some 100 ms, never a wait. Who is denied does with less, or on disk. Who cannot go on without fails:
+    /// where that was denied twice within 10 s, or the error is passed on, the attempt is nobody's fault, and the task begins again when as
+    /// much is there as it has asked for.
+    ///
+    /// # Errors
+    /// [`StoreError::Denied`]; [`StoreError::NeverGranted`] where the store could not give it whoever gave way.
+    pub fn outside(&mut self, bytes: u64) -> Result<Outside, StoreError> {
+        let ContextParts { memory, store, account, clock, .. } = &mut self.parts;
+        if let Some(grant) = memory.outside.as_mut().and_then(|granted| granted.split(bytes)) {
+            return Ok(Outside::counted(grant, account, clock));
+        }
+        let granted = memory.outside.take().unwrap_or_else(|| store.no_grant());
+        let before = granted.bytes();
+        let mut outside = Outside::counted(granted, account, clock);
+        match outside.resize(bytes) {
+            Ok(()) => Ok(outside),
+            Err(error) => {
+                memory.outside = (before > 0).then(|| outside.into_grant());
+                Err(error)
+            }
+        }
+    }
+
     /// Memory to put rows together in that go on from one chunk of a stream to the next: a window for each reader of all
     /// streamed arguments, as many bytes each and at least 4096, granted with them. Taken once.
     pub fn windows(&mut self) -> Vec<Scratch> {
@@ -448,8 +491,16 @@ impl<'a> TaskContext<'a> {
         Ok(())
     }
 
+    /// Calls a function in this context, and seals what it left open.
+    pub(crate) fn call(mut self, function: &Function, params: &[u8]) -> Result<Finished, TaskFailure> {
+        let called = (function.call)(&mut self, params);
+        let (account, clock) = (self.parts.account.clone(), self.parts.clock.clone());
+        let finished = called.and_then(|()| self.finish());
+        finished.map_err(|error| account.failure(error.into_failure(), clock.now()))
+    }
+
     /// Seals what is open. Outputs that were never written are empty, and empty objects take no place anywhere.
-    pub(crate) fn finish(mut self) -> Result<Finished, TaskError> {
+    fn finish(mut self) -> Result<Finished, TaskError> {
         let consumed = std::mem::take(&mut self.consumed).into_iter().zip(std::mem::take(&mut self.given));
         let consumed =
             (0..).zip(consumed).filter_map(|(arg, (reading, given))| Some(reading.of(arg, given?))).collect();

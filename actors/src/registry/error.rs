@@ -74,7 +74,7 @@ impl TaskError {
         let kind = match self {
             Self::Failed(_) | Self::Files { retry: true, .. } => FailureKind::Error,
             Self::Final(_) | Self::Request(_) | Self::Data(_) | Self::Files { retry: false, .. } => FailureKind::Final,
-            Self::Store(StoreError::TooLarge { .. }) => FailureKind::Final,
+            Self::Store(StoreError::TooLarge { .. } | StoreError::NeverGranted { .. }) => FailureKind::Final,
             Self::Cancelled => FailureKind::Cancelled,
             Self::DiskFull(_) | Self::Store(StoreError::DiskFull { .. }) => FailureKind::DiskFull,
             Self::Store(StoreError::Denied { .. } | StoreError::ReserveExhausted { .. }) => FailureKind::Denied,

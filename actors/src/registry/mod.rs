@@ -13,12 +13,15 @@ use futures::future::LocalBoxFuture;
 mod context;
 mod error;
 mod in_place;
+mod outside;
 mod roots;
 
 pub use context::{Argument, Granted, TaskContext, Yield};
 pub(crate) use context::{ContextParts, Finished, Objects, VALUE_MAX_BYTES};
 pub use error::TaskError;
 pub use in_place::InPlace;
+pub use outside::Outside;
+pub(crate) use outside::{Account, BeyondDeclared, Shortage};
 pub use roots::{Roots, RootsError};
 
 use crate::futures::Futures;

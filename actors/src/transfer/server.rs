@@ -267,7 +267,7 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
     link.set_stall(service.options.stall);
     let mut out = Vec::new();
     // What a connection keeps from one answer to the next, and what reads from disk take beside it.
-    let mut buffers = service.store.outside();
+    let mut buffers = service.store.told(exobus_store::Beside::Tables);
     while matches!(link.wait(service.options.idle), Ok(true)) {
         link.begin();
         match answer(service, &mut link, &mut out) {

@@ -294,6 +294,7 @@ fn node_manager() -> Vec<NodeMsg> {
         scratch_bytes: vec![8_192_000; 2],
         whole_max_bytes: 64 << 20,
         memory_max_bytes: 0,
+        outside_bytes: 0,
         alone: false,
         timeout_ms: 0,
     };

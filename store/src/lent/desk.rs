@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{LentBlock, LentStream, Loan, Place, Room, WriterStep};
 use crate::{
-    block::Block, error::StoreError, ids::CopyId, meta::ObjectMeta, options::WriterOptions, reader::ObjectReader,
-    scratch::Scratch, store::Store, writer::ObjectWriter,
+    block::Block, error::StoreError, ids::CopyId, meta::ObjectMeta, options::WriterOptions, outside::Grant,
+    reader::ObjectReader, scratch::Scratch, store::Store, writer::ObjectWriter,
 };
 
 /// The lender's side: does what a [`Lender`](super::Lender) is asked. Dropping it takes everything back, which is sound once
@@ -18,13 +18,17 @@ pub struct Desk {
     readers: HashMap<u32, ObjectReader>,
     scratch: HashMap<u32, Scratch>,
     writers: HashMap<u32, ObjectWriter>,
+    /// Memory beside the region that the functions of the process have asked for.
+    outside: Grant,
 }
 
 impl Desk {
     /// Nothing is lent yet.
     pub fn new(store: Store) -> Desk {
+        let outside = store.no_grant();
         Desk {
             store,
+            outside,
             numbers: 0,
             blocks: HashMap::new(),
             readers: HashMap::new(),
@@ -146,6 +150,26 @@ impl Desk {
     pub fn scratch(&mut self, bytes: u64) -> Result<(u32, Place), StoreError> {
         let scratch = self.store.scratch(bytes)?;
         Ok(self.lend_scratch(scratch))
+    }
+
+    /// Lends memory beside the region, of which the other process is told how much it is: it is granted from now on.
+    pub fn lend_outside(&mut self, grant: Grant) -> u64 {
+        let bytes = grant.bytes();
+        self.outside.merge(grant);
+        bytes
+    }
+
+    /// See [`Lender::outside`](super::Lender::outside).
+    ///
+    /// # Errors
+    /// `Denied`, `NeverGranted`.
+    pub fn outside(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.outside.resize(bytes)
+    }
+
+    /// How much memory beside the region is lent.
+    pub fn outside_bytes(&self) -> u64 {
+        self.outside.bytes()
     }
 
     /// See [`Lender::given_back`](super::Lender::given_back).

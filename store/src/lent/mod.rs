@@ -27,6 +27,7 @@ use std::{
     },
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub use self::desk::Desk;
@@ -43,6 +44,7 @@ use crate::{
     ids::{CopyId, RowHash},
     meta::{ObjectMeta, PartMeta},
     options::WriterOptions,
+    outside::Grant,
     reader::ObjectReader,
     region::Region,
     scratch::Scratch,
@@ -169,6 +171,8 @@ pub enum LentError {
     ReserveExhausted { bytes: u64 },
     /// [`StoreError::TooLarge`]
     TooLarge { need: u64, capacity: u64 },
+    /// [`StoreError::NeverGranted`]
+    NeverGranted { bytes: u64, most: u64 },
     /// [`StoreError::DiskFull`]
     DiskFull { needed: u64, dirs: Vec<DirState> },
     /// [`StoreError::PartTooLong`]
@@ -185,6 +189,7 @@ impl From<&StoreError> for LentError {
             StoreError::Denied { bytes, free } => LentError::Denied { bytes: *bytes, free: *free },
             StoreError::ReserveExhausted { bytes } => LentError::ReserveExhausted { bytes: *bytes },
             StoreError::TooLarge { need, capacity } => LentError::TooLarge { need: *need, capacity: *capacity },
+            StoreError::NeverGranted { bytes, most } => LentError::NeverGranted { bytes: *bytes, most: *most },
             StoreError::DiskFull { needed, dirs } => LentError::DiskFull { needed: *needed, dirs: dirs.clone() },
             StoreError::PartTooLong { object, part, announced } => {
                 LentError::PartTooLong { object: *object, part: *part, announced: *announced }
@@ -202,6 +207,7 @@ impl LentError {
             LentError::Denied { bytes, free } => StoreError::Denied { bytes, free },
             LentError::ReserveExhausted { bytes } => StoreError::ReserveExhausted { bytes },
             LentError::TooLarge { need, capacity } => StoreError::TooLarge { need, capacity },
+            LentError::NeverGranted { bytes, most } => StoreError::NeverGranted { bytes, most },
             LentError::DiskFull { needed, dirs } => StoreError::DiskFull { needed, dirs },
             LentError::PartTooLong { object, part, announced } => StoreError::PartTooLong { object, part, announced },
             LentError::Conflict { object } => StoreError::Conflict(object),
@@ -236,6 +242,12 @@ pub trait Lender: Send + Sync {
     /// Its errors.
     fn scratch(&self, bytes: u64) -> Result<(u32, Place), StoreError>;
 
+    /// [`Store::outside`](crate::Store::outside): so many bytes in all are wanted now. Fewer than before is always granted.
+    ///
+    /// # Errors
+    /// Its errors; as many as before are granted then.
+    fn outside(&self, bytes: u64) -> Result<(), StoreError>;
+
     /// It is not used any more. Nothing fails: what is not told is given back with the process. May be told later, with
     /// something else.
     fn given_back(&self, loan: Loan);
@@ -244,10 +256,35 @@ pub trait Lender: Send + Sync {
     fn flush(&self) {}
 }
 
+/// What is granted to this process by the store of another one, all together. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct LentGrants {
+    lender: Arc<dyn Lender>,
+    bytes: Arc<Mutex<u64>>,
+}
+
+impl LentGrants {
+    pub(crate) fn more(&self, more: u64) -> Result<(), StoreError> {
+        let mut bytes = self.bytes.lock();
+        let wanted = bytes.saturating_add(more);
+        self.lender.outside(wanted)?;
+        *bytes = wanted;
+        Ok(())
+    }
+
+    pub(crate) fn less(&self, less: u64) {
+        let mut bytes = self.bytes.lock();
+        *bytes -= less;
+        // A lender that cannot be told is gone, and this process ends.
+        let _ = self.lender.outside(*bytes);
+    }
+}
+
 /// A store of another process. Cheap to clone.
 #[derive(Clone)]
 pub struct LentStore {
     region: Arc<Region>,
+    grants: LentGrants,
     lender: Arc<dyn Lender>,
     writers: Arc<AtomicU32>,
 }
@@ -265,7 +302,8 @@ impl LentStore {
     /// It cannot be mapped.
     pub fn map(region: OwnedFd, lender: Arc<dyn Lender>, clock: Arc<dyn Clock>) -> io::Result<LentStore> {
         let region = Arc::new(Region::of_other(region, clock)?);
-        Ok(LentStore { region, lender, writers: Arc::default() })
+        let grants = LentGrants { lender: lender.clone(), bytes: Arc::default() };
+        Ok(LentStore { region, grants, lender, writers: Arc::default() })
     }
 
     /// A block that was lent.
@@ -306,6 +344,27 @@ impl LentStore {
         }
         let (loan, place) = self.lender.scratch(bytes)?;
         self.lent_scratch(loan, place)
+    }
+
+    /// As [`Store::outside`](crate::Store::outside).
+    ///
+    /// # Errors
+    /// `Denied`: do it with less, or on disk. `NeverGranted`.
+    pub fn outside(&self, bytes: u64) -> Result<Grant, StoreError> {
+        let mut grant = self.no_grant();
+        grant.resize(bytes)?;
+        Ok(grant)
+    }
+
+    /// A grant of nothing, to be made larger.
+    pub fn no_grant(&self) -> Grant {
+        Grant::lent(self.grants.clone(), 0)
+    }
+
+    /// Memory beside the region that was granted to this process before it asked ([`Desk::lend_outside`]).
+    pub fn lent_outside(&self, bytes: u64) -> Grant {
+        *self.grants.bytes.lock() += bytes;
+        Grant::lent(self.grants.clone(), bytes)
     }
 
     /// Tells the lender now what is not used any more.

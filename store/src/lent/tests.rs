@@ -25,6 +25,10 @@ impl Lender for Direct {
         self.0.lock().unwrap().scratch(bytes)
     }
 
+    fn outside(&self, bytes: u64) -> Result<(), StoreError> {
+        self.0.lock().unwrap().outside(bytes)
+    }
+
     fn given_back(&self, loan: Loan) {
         self.0.lock().unwrap().given_back(loan);
     }
@@ -235,4 +239,27 @@ fn errors_keep_what_callers_tell_apart() {
     let foreign = world.lent.writer(copy(100), WriterOptions::default());
     assert!(matches!(foreign.seal(), Err(StoreError::Lender(_))), "no output of what runs");
     assert!(!world.store.contains(&copy(100)));
+}
+
+#[test]
+fn memory_beside_the_region_is_granted_to_the_other_process_and_comes_back() {
+    let world = World::new(64 << 20);
+    let granted = || world.store.stats().granted_bytes;
+    let mut grant = world.lent.outside(3 << 20).unwrap();
+    grant.resize(5 << 20).unwrap();
+    let half = grant.split(2 << 20).unwrap();
+    assert_eq!((grant.bytes(), half.bytes(), granted()), (3 << 20, 2 << 20, 5 << 20));
+    assert!(grant.split(4 << 20).is_none(), "it has not so much");
+    let before = world.desk.0.lock().unwrap().lend_outside(world.store.outside(7 << 20).unwrap());
+    let before = world.lent.lent_outside(before);
+    assert_eq!(granted(), 12 << 20);
+    drop((grant, before));
+    assert_eq!((granted(), world.desk.0.lock().unwrap().outside_bytes()), (2 << 20, 2 << 20));
+    let denied = world.lent.outside(1 << 40).unwrap_err();
+    assert!(matches!(denied, StoreError::NeverGranted { bytes, .. } if bytes > 1 << 40), "{denied}");
+    assert_eq!(granted(), 2 << 20, "what was refused takes nothing");
+    // The other process is no more: nobody tells.
+    std::mem::forget(half);
+    *world.desk.0.lock().unwrap() = Desk::new(world.store.clone());
+    assert_eq!((granted(), world.used()), (0, 0));
 }

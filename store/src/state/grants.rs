@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Effect, State,
     loads::{LoadJob, LoadTarget, Plan, Source},
+    outside::UNIT,
 };
 use crate::{
     alloc::{Allocator, Span},
@@ -26,6 +27,8 @@ pub(crate) enum RequestItem {
     Local { object: CopyId, parts: Parts },
     /// Room for parts of an object elsewhere.
     Remote { metas: Arc<[PartMeta]> },
+    /// Memory beside the region.
+    Outside { bytes: u64 },
 }
 
 /// What an item of this store shows, as it was when it was asked for: it may be deleted while it waits.
@@ -44,6 +47,8 @@ pub(crate) enum Granted {
     Shared { extent: ExtentKey, offset: u64, bytes: u64 },
     /// A private copy, filled or to be filled.
     Private { span: Span, bytes: u64 },
+    /// So many bytes beside the region.
+    Outside { bytes: u64 },
 }
 
 #[derive(Debug)]
@@ -103,7 +108,7 @@ impl State {
     /// # Errors
     /// An object or part that is not here; more bytes than the whole budget.
     pub fn request(&mut self, class: Class, items: Vec<RequestItem>) -> Result<Ticket, StoreError> {
-        let (mut blocks, mut needs) = (Vec::with_capacity(items.len()), 0);
+        let (mut blocks, mut outside, mut needs) = (Vec::with_capacity(items.len()), 0, 0);
         let mut described = Vec::with_capacity(items.len());
         for item in &items {
             let range = match item {
@@ -119,12 +124,18 @@ impl State {
                     described.push(None);
                     byte_range(metas)
                 }
+                RequestItem::Outside { bytes } => {
+                    described.push(None);
+                    outside += bytes;
+                    0..0
+                }
             };
             let plan = self.plan(item)?;
             blocks.push((range.end - range.start, plan.is_paged()));
             needs += plan.needs(self);
         }
-        self.can_ever_hold(&blocks)?;
+        self.can_ever_grant(outside)?;
+        self.can_ever_hold(&blocks, outside)?;
         let ticket = self.budget.enqueue(class, needs);
         let request = Request {
             class,
@@ -141,15 +152,18 @@ impl State {
         Ok(ticket)
     }
 
-    /// Whether memory can hold blocks of these lengths together, with whether each is of whole pages, when nothing else is in it.
+    /// Whether memory can hold blocks of these lengths together, with whether each is of whole pages, when nothing else is in it but
+    /// so many bytes that are taken from it for what is beside it.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`].
-    fn can_ever_hold(&self, blocks: &[(u64, bool)]) -> Result<(), StoreError> {
+    fn can_ever_hold(&self, blocks: &[(u64, bool)], outside: u64) -> Result<(), StoreError> {
         let paged: u64 = blocks.iter().filter(|(_, paged)| *paged).map(|(bytes, _)| *bytes).sum();
         let packed = blocks.iter().filter(|(_, paged)| !*paged).map(|(bytes, _)| *bytes);
-        let (need, capacity) = (paged + Allocator::rounded_together(packed), self.budget.capacity());
-        if need > capacity || !self.allocator.is_whole() && !self.allocator.has_room_for(blocks.iter().copied()) {
+        let units = outside.div_ceil(UNIT);
+        let (need, capacity) = (paged + Allocator::rounded_together(packed) + units * UNIT, self.budget.capacity());
+        let all = || std::iter::repeat_n((UNIT, true), units as usize).chain(blocks.iter().copied());
+        if need > capacity || !self.allocator.is_whole() && !self.allocator.has_room_for(all()) {
             return Err(StoreError::TooLarge { need, capacity });
         }
         Ok(())
@@ -163,15 +177,21 @@ impl State {
         if self.allocator.is_whole() {
             return Ok(());
         }
+        let mut outside = 0;
         let block = |item: &RequestItem| {
             let range = match item {
                 RequestItem::Local { object, parts } => byte_range(&self.find(object, *parts)?.2),
                 RequestItem::Remote { metas } => byte_range(metas),
+                RequestItem::Outside { bytes } => {
+                    outside += bytes;
+                    0..0
+                }
             };
             Ok((range.end - range.start, self.plan(item)?.is_paged()))
         };
         let blocks = self.requests[&ticket].items.iter().map(block).collect::<Result<Vec<_>, StoreError>>()?;
-        self.can_ever_hold(&blocks)
+        self.can_ever_grant(outside)?;
+        self.can_ever_hold(&blocks, outside)
     }
 
     fn fail_waiting(&mut self, class: Class, ticket: Ticket, error: StoreError) {
@@ -313,6 +333,7 @@ impl State {
                 Granted::Empty => {}
                 Granted::Shared { extent, .. } => self.unpin_quietly(extent),
                 Granted::Private { span, .. } => self.give_back(span),
+                Granted::Outside { bytes } => self.end_grant_quietly(bytes),
             }
         }
     }
@@ -328,6 +349,7 @@ impl State {
             Granted::Empty => 0,
             Granted::Shared { extent, .. } => self.table.extent(*extent).memory().map_or(0, |span| span.bytes),
             Granted::Private { span, .. } => span.bytes,
+            Granted::Outside { bytes } => *bytes,
         }
     }
 
@@ -476,16 +498,15 @@ impl State {
             };
             let span = if bytes > 0 { self.take_memory(bytes, plan.is_paged()) } else { None };
             if bytes > 0 && span.is_none() {
-                self.fragmented = true;
-                for span in spans.into_iter().flatten() {
-                    self.give_back(span);
-                }
-                for extent in kept {
-                    self.unpin_quietly(extent);
-                }
+                self.let_go_in_vain(spans, kept);
                 return Ok(None);
             }
             spans.push(span);
+        }
+        let outside: u64 = plans.iter().map(|plan| if let Plan::Outside { bytes } = plan { *bytes } else { 0 }).sum();
+        if !self.grant_units(outside) {
+            self.let_go_in_vain(spans, kept);
+            return Ok(None);
         }
         let mut granted = Vec::with_capacity(plans.len());
         let (mut sources, mut reads) = (Vec::new(), 0);
@@ -493,5 +514,16 @@ impl State {
             granted.push(self.carry_out(ticket, plan, span, &mut sources, &mut reads));
         }
         Ok(Some((granted, sources, reads)))
+    }
+
+    /// There is enough memory for a request, and not in the right places.
+    fn let_go_in_vain(&mut self, spans: Vec<Option<Span>>, kept: Vec<ExtentKey>) {
+        self.fragmented = true;
+        for span in spans.into_iter().flatten() {
+            self.give_back(span);
+        }
+        for extent in kept {
+            self.unpin_quietly(extent);
+        }
     }
 }

@@ -58,6 +58,7 @@ pub(super) enum Plan {
     Load { object: ObjectKey, extent: ExtentKey, offset: u64, bytes: u64 },
     Copy { object: ObjectKey, parts: PartSlice, first_part: u32, range: Range<u64> },
     Room { bytes: u64 },
+    Outside { bytes: u64 },
 }
 
 impl Plan {
@@ -68,6 +69,7 @@ impl Plan {
             Plan::Load { extent, .. } => Allocator::rounded(state.table.extent(*extent).bytes),
             Plan::Copy { range, .. } => Allocator::rounded(range.end - range.start),
             Plan::Room { bytes } => State::takes(*bytes, self.is_paged()),
+            Plan::Outside { bytes } => state.units_for(*bytes),
         }
     }
 
@@ -124,6 +126,7 @@ impl State {
                 }
                 Granted::Private { span, bytes }
             }
+            (Plan::Outside { bytes }, _) => Granted::Outside { bytes },
             _ => Granted::Empty,
         }
     }
@@ -198,7 +201,7 @@ impl State {
     /// The extents that a plan reads or shows.
     pub(super) fn extents_in(&self, plan: &Plan) -> Vec<ExtentKey> {
         match plan {
-            Plan::Empty | Plan::Room { .. } => Vec::new(),
+            Plan::Empty | Plan::Room { .. } | Plan::Outside { .. } => Vec::new(),
             Plan::Resident { extent, .. } | Plan::Loading { extent, .. } | Plan::Load { extent, .. } => vec![*extent],
             Plan::Copy { object, range, .. } => self.overlapping(*object, range).map(|(extent, ..)| extent).collect(),
         }
@@ -212,6 +215,7 @@ impl State {
                 let bytes = range.end - range.start;
                 return Ok(if bytes == 0 { Plan::Empty } else { Plan::Room { bytes } });
             }
+            RequestItem::Outside { bytes } => return Ok(Plan::Outside { bytes: *bytes }),
             RequestItem::Local { object, parts } => (object, *parts),
         };
         let first_part = if let Parts::Range(from, _) = parts { from } else { 0 };

@@ -65,6 +65,9 @@ pub(crate) struct Counters {
     pub restored_bytes: u64,
     pub corrupt_blocks: u64,
     pub lost_objects: u64,
+    /// Requests of those who run for memory beside the region that were denied, and what they asked for.
+    pub denied: u64,
+    pub denied_bytes: u64,
 }
 
 /// How an object is sealed.
@@ -222,10 +225,15 @@ impl State {
 
     /// Whether memory for an output will come free by disk requests alone, without waiting for anybody.
     pub fn will_come_free(&self, bytes: u64, paged: bool) -> bool {
+        self.spilling_frees(self.budget.missing_for(State::takes(bytes, paged)))
+    }
+
+    /// Whether disk requests alone set so much free.
+    fn spilling_frees(&self, missing: u64) -> bool {
         let evictable = self.table.dirty_bytes() + self.table.writing_bytes();
         (self.files.usable() || self.table.writing_bytes() > 0)
             && evictable > 0
-            && self.budget.missing_for(State::takes(bytes, paged)) <= self.table.clean_bytes() + evictable
+            && missing <= self.table.clean_bytes() + evictable
     }
 
     /// Seals an object. The caller has looked that there is none of its id.
@@ -375,7 +383,7 @@ impl State {
     /// Bytes that neither can be taken nor are about to be written, because somebody holds them.
     pub fn pinned_bytes(&self) -> u64 {
         let loose = self.table.dirty_bytes() + self.table.clean_bytes() + self.table.writing_bytes();
-        let loose = loose + self.outside.taken();
+        let loose = loose + self.outside.loose();
         self.budget.used().saturating_sub(loose)
     }
 
@@ -386,6 +394,11 @@ impl State {
             peak_bytes: self.budget.peak(),
             outside_bytes: self.outside_bytes(),
             outside_max_bytes: self.outside_max(),
+            processes_bytes: self.processes_bytes(),
+            granted_bytes: self.granted_bytes(),
+            granted_max_bytes: self.granted_max(),
+            denied: self.counters.denied,
+            denied_bytes: self.counters.denied_bytes,
             pinned_bytes: self.pinned_bytes(),
             clean_bytes: self.table.clean_bytes(),
             waiting: self.budget.waiting(),

@@ -1,69 +1,118 @@
-//! Memory beside the region that its budget counts: tables of jobs, directories of objects, buffers.
+//! Memory beside the region that its budget counts: tables of jobs, directories of objects, buffers, executor processes, and what
+//! tasks ask for.
 //!
-//! Nobody can be refused a table that has grown already, so this memory is not asked for but told, and the store gives way:
-//! for what is told, spans of the region are taken from the allocator like any other memory (what is clean is dropped, what
-//! is dirty is written), and the operating system takes back what lies behind them. So the process keeps to its sum.
+//! For all of it the store gives way: spans of the region are taken from the allocator like any other memory (what is clean is
+//! dropped, what is dirty is written), and the operating system takes back what lies behind them. So the process keeps to its sum.
 //!
 //! A span goes through `leaving` (handed out to nobody, the shell gives its memory back), `held` and `returning` (the shell
 //! gets it memory again) before it is free; each step is reported by the shell, so no byte is taken from under a block.
 //!
-//! They have half of the region at most, and what must go on comes first: where a request waits and nobody holds anything
-//! any more, they give all of it up until the request is served. What they take then is beyond the budget, and shows in
-//! [`StoreStats::outside_bytes`](crate::StoreStats).
+//! There are two kinds, which differ in who comes first:
+//!
+//! - What is *told* is there already, and nobody can be refused a table that has grown. Spans are taken for it as memory comes free. Tables
+//!   have half of the region at most, executor processes that nobody has asked for a quarter, and what must go on comes first: where a
+//!   request waits and nobody holds anything any more, they give all of it up until the request is served. What they take then is beyond
+//!   the budget, and shows in [`StoreStats::outside_bytes`](crate::StoreStats).
+//! - What is *granted* was asked for before it was allocated: it has its spans from then on, all of them, and keeps them, as a task keeps its
+//!   scratch. Three quarters of the region at most.
 
 use super::{Effect, State};
-use crate::{alloc::Span, budget::Ticket};
+use crate::{alloc::Span, budget::Ticket, error::StoreError, options::Beside};
 
 /// Spans are taken one by one.
 pub(crate) const UNIT: u64 = 1 << 20;
-/// So much is not worth a span: small jobs, a few thousand objects. The process has set it aside.
+/// So much of tables is not worth a span: small jobs, a few thousand objects. The process has set it aside.
 pub(crate) const FREE: u64 = 2 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
-    /// What those that have such memory say they take.
-    told: u64,
+    /// What tables are told to take.
+    tables: u64,
+    /// What executor processes are told to take.
+    processes: u64,
+    /// What was asked for and granted.
+    granted: u64,
     leaving: u64,
     held: Vec<Span>,
     returning: u64,
-    /// The request for which all of it is given up.
+    /// The request for which all that is told is given up.
     yielded_to: Option<Ticket>,
 }
 
 impl Outside {
     /// Bytes of the region that nobody can have for it.
-    pub(super) fn taken(&self) -> u64 {
+    fn taken(&self) -> u64 {
         self.leaving + self.held_bytes() + self.returning
+    }
+
+    /// The part of it that comes back when somebody waits and nobody holds anything.
+    pub(super) fn loose(&self) -> u64 {
+        self.taken().saturating_sub(self.granted_units())
     }
 
     fn held_bytes(&self) -> u64 {
         self.held.len() as u64 * UNIT
     }
+
+    fn granted_units(&self) -> u64 {
+        self.granted.next_multiple_of(UNIT)
+    }
 }
 
 impl State {
     /// Somebody takes more, or less, than before.
-    pub fn tell_outside(&mut self, before: u64, now: u64) {
-        self.outside.told = self.outside.told - before + now;
+    pub fn tell_outside(&mut self, kind: Beside, before: u64, now: u64) {
+        let told = match kind {
+            Beside::Tables => &mut self.outside.tables,
+            Beside::Processes => &mut self.outside.processes,
+        };
+        *told = *told - before + now;
         self.pump();
     }
 
-    /// Bytes that are taken beside the region.
+    /// Bytes of tables beside the region.
     pub fn outside_bytes(&self) -> u64 {
-        self.outside.told + self.table.directory_bytes()
+        self.outside.tables + self.table.directory_bytes()
     }
 
     /// How much of that the region can stand in for.
     pub fn outside_max(&self) -> u64 {
-        FREE + self.budget.capacity() / 2 / UNIT * UNIT
+        let left = self.budget.capacity().saturating_sub(self.outside.granted_units());
+        FREE + left.min(self.budget.capacity() / 2) / UNIT * UNIT
     }
 
-    fn outside_target(&self) -> u64 {
+    /// Bytes that executor processes take and nobody has asked for.
+    pub fn processes_bytes(&self) -> u64 {
+        self.outside.processes
+    }
+
+    /// Bytes that were asked for and granted.
+    pub fn granted_bytes(&self) -> u64 {
+        self.outside.granted
+    }
+
+    /// How much can be granted when nobody has anything else, of all together.
+    pub fn granted_max(&self) -> u64 {
+        self.budget.capacity() / 4 * 3 / UNIT * UNIT
+    }
+
+    /// Bytes of the region that go when so much more is granted.
+    pub fn units_for(&self, more: u64) -> u64 {
+        (self.outside.granted + more).next_multiple_of(UNIT) - self.outside.granted_units()
+    }
+
+    fn told_target(&self) -> u64 {
         if self.outside.yielded_to.is_some() {
             return 0;
         }
-        (self.outside_bytes().min(self.outside_max()).saturating_sub(FREE)) / UNIT * UNIT
+        let tables = self.outside_bytes().min(self.outside_max()).saturating_sub(FREE) / UNIT * UNIT;
+        let processes = self.outside.processes.min(self.budget.capacity() / 4 / UNIT * UNIT);
+        tables + processes.next_multiple_of(UNIT)
+    }
+
+    fn outside_target(&self) -> u64 {
+        self.told_target() + self.outside.granted_units()
     }
 
     /// What is missing of what should be taken: the spiller makes room for it.
@@ -71,15 +120,14 @@ impl State {
         self.outside_target().saturating_sub(self.outside.leaving + self.outside.held_bytes())
     }
 
-    /// Takes and gives back spans until what is taken is what is told, as far as memory goes.
+    /// Takes and gives back spans until what is taken is what is told and granted, as far as memory goes.
     pub(super) fn settle_outside(&mut self) {
         if self.outside.yielded_to.is_some_and(|ticket| !self.waits_for_memory(ticket)) {
             self.outside.yielded_to = None;
         }
         while self.outside_owed() > 0 {
             let Some(span) = self.take_last(UNIT) else { return };
-            self.outside.leaving += span.bytes;
-            self.effects.push(Effect::Withdraw(span));
+            self.leaves(span);
         }
         let target = self.outside_target();
         while self.outside.leaving + self.outside.held_bytes() > target {
@@ -87,6 +135,11 @@ impl State {
             self.outside.returning += span.bytes;
             self.effects.push(Effect::Restore(span));
         }
+    }
+
+    fn leaves(&mut self, span: Span) {
+        self.outside.leaving += span.bytes;
+        self.effects.push(Effect::Withdraw(span));
     }
 
     /// Memory far behind, for which what is clean is dropped.
@@ -106,14 +159,89 @@ impl State {
         }
     }
 
-    /// A request waits, and nothing but this is in its way: gives everything up for it. `false`: there is nothing.
+    /// Whether so much can ever be granted here.
+    ///
+    /// # Errors
+    /// [`StoreError::NeverGranted`], with both sizes.
+    pub fn can_ever_grant(&self, bytes: u64) -> Result<(), StoreError> {
+        let most = self.granted_max();
+        if bytes > most { Err(StoreError::NeverGranted { bytes, most }) } else { Ok(()) }
+    }
+
+    /// Somebody who runs asks for so much more: grants all of it at once, or nothing. What is told already comes first.
+    pub fn grant_outside(&mut self, more: u64) -> bool {
+        let missing = self.missing_outside(more);
+        let granted = missing <= self.table.clean_bytes() && self.grant_units(more);
+        if !granted && missing <= self.table.clean_bytes() {
+            // What was dropped in vain may be enough for somebody else.
+            self.pump();
+        }
+        granted
+    }
+
+    /// Grants so much more, or nothing; the effects are for the caller to have carried out before anybody uses it.
+    pub(super) fn grant_units(&mut self, more: u64) -> bool {
+        if self.outside.granted.saturating_add(more) > self.granted_max() {
+            return false;
+        }
+        let mut spans = Vec::new();
+        for _ in 0..self.units_for(more) / UNIT {
+            match self.take_last(UNIT) {
+                Some(span) => spans.push(span),
+                None => {
+                    spans.into_iter().for_each(|span| self.give_back(span));
+                    return false;
+                }
+            }
+        }
+        self.outside.granted += more;
+        spans.into_iter().for_each(|span| self.leaves(span));
+        true
+    }
+
+    /// How much has to come free before so much more can be granted to somebody who runs.
+    fn missing_outside(&self, more: u64) -> u64 {
+        self.budget.missing_for(self.units_for(more) + self.outside_owed())
+    }
+
+    /// Whether that comes free by disk requests alone, without waiting for anybody.
+    pub fn can_grant_soon(&self, more: u64) -> bool {
+        self.outside.granted.saturating_add(more) <= self.granted_max()
+            && self.spilling_frees(self.missing_outside(more))
+    }
+
+    /// How much more could be granted now, when what is clean is dropped.
+    pub fn grantable_bytes(&self) -> u64 {
+        let free = (self.budget.free() + self.table.clean_bytes()).saturating_sub(self.outside_owed()) / UNIT * UNIT;
+        let rounded = self.outside.granted_units() - self.outside.granted;
+        (free + rounded).min(self.granted_max().saturating_sub(self.outside.granted))
+    }
+
+    /// Somebody has less than was granted: the rest is the region's again.
+    pub fn end_grant(&mut self, bytes: u64) {
+        self.end_grant_quietly(bytes);
+        self.pump();
+    }
+
+    /// As [`end_grant`](Self::end_grant); the caller looks at the queue.
+    pub(super) fn end_grant_quietly(&mut self, bytes: u64) {
+        self.outside.granted -= bytes;
+    }
+
+    /// A request waits, and nothing but what is told is in its way: gives that up for it. `false`: there is nothing.
     pub(super) fn yield_outside(&mut self, to: Ticket) -> bool {
-        if self.outside.taken() == 0 {
+        if self.outside.loose() == 0 {
             return false;
         }
         self.outside.yielded_to = Some(to);
         self.settle_outside();
         true
+    }
+
+    /// Bytes of spans that the operating system is about to have.
+    #[cfg(test)]
+    pub(super) fn outside_leaving(&self) -> u64 {
+        self.outside.leaving
     }
 
     /// The operating system has what was behind a span.

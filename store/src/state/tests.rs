@@ -11,7 +11,7 @@ use crate::{
     files::Files,
     ids::RowHash,
     meta::PartMeta,
-    options::Class,
+    options::{Beside, Class},
     state::grants::{Claim, Granted, RequestItem},
 };
 
@@ -127,15 +127,21 @@ enum Step {
     Put { bytes: u64, group: u128 },
     Scratch { bytes: u64 },
     DropScratch(usize),
-    Request { class: bool, locals: Vec<usize>, room: u64 },
+    Request { class: bool, locals: Vec<usize>, room: u64, outside: u64 },
     Claim(usize),
     Cancel(usize),
     LetGo(usize),
     Delete(usize),
     DeleteGroup(u128),
     Disk { nth: usize, fails: bool },
-    Outside { bytes: u64 },
+    Outside { processes: bool, bytes: u64 },
+    Grant { bytes: u64 },
+    EndGrant { nth: usize, bytes: u64 },
     Cut { backed: u64 },
+}
+
+fn outside_of_requests() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => Just(0u64), 1 => 0u64..CAPACITY]
 }
 
 /// `faults`: of disks; `scarce`: of memory.
@@ -144,8 +150,8 @@ fn steps(faults: bool, scarce: bool) -> impl Strategy<Value = Vec<Step>> {
         6 => (1u64..900_000, 0u128..3).prop_map(|(bytes, group)| Step::Put { bytes, group }),
         1 => (1u64..2_000_000).prop_map(|bytes| Step::Scratch { bytes }),
         1 => any::<usize>().prop_map(Step::DropScratch),
-        4 => (any::<bool>(), prop::collection::vec(any::<usize>(), 0..4), 0u64..2_000_000)
-            .prop_map(|(class, locals, room)| Step::Request { class, locals, room }),
+        4 => (any::<bool>(), prop::collection::vec(any::<usize>(), 0..4), 0u64..2_000_000, outside_of_requests())
+            .prop_map(|(class, locals, room, outside)| Step::Request { class, locals, room, outside }),
         4 => any::<usize>().prop_map(Step::Claim),
         1 => any::<usize>().prop_map(Step::Cancel),
         4 => any::<usize>().prop_map(Step::LetGo),
@@ -153,7 +159,9 @@ fn steps(faults: bool, scarce: bool) -> impl Strategy<Value = Vec<Step>> {
         1 => (0u128..3).prop_map(Step::DeleteGroup),
         10 => (any::<usize>(), prop::bool::weighted(if faults || scarce { 0.05 } else { 0.0 }))
             .prop_map(|(nth, fails)| Step::Disk { nth, fails }),
-        1 => (0u64..8 << 20).prop_map(|bytes| Step::Outside { bytes }),
+        1 => (any::<bool>(), 0u64..8 << 20).prop_map(|(processes, bytes)| Step::Outside { processes, bytes }),
+        2 => (0u64..CAPACITY).prop_map(|bytes| Step::Grant { bytes }),
+        2 => (any::<usize>(), 0u64..CAPACITY).prop_map(|(nth, bytes)| Step::EndGrant { nth, bytes }),
         1 => (0u64..8 * CAPACITY).prop_map(move |backed| match scarce {
             true => Step::Cut { backed },
             false => Step::Disk { nth: backed as usize, fails: false },
@@ -176,7 +184,10 @@ struct Model {
     waiting: Vec<(Ticket, Class, usize)>,
     held: Vec<Held>,
     next_id: u128,
-    outside: u64,
+    /// What tables and processes are told to take.
+    outside: [u64; 2],
+    /// What was granted to those who run.
+    grants: Vec<u64>,
     /// What lies behind is out of use.
     end: u64,
 }
@@ -187,7 +198,7 @@ impl Model {
         let mut used: Vec<(Span, bool)> = self.scratch.iter().map(|span| (*span, false)).collect();
         for granted in self.held.iter().flat_map(|held| &held.granted) {
             match *granted {
-                Granted::Empty => {}
+                Granted::Empty | Granted::Outside { .. } => {}
                 Granted::Private { span, .. } => used.push((span, false)),
                 Granted::Shared { extent, offset, bytes } => {
                     let memory = state.table.extent(extent).memory().expect("what is held is in memory");
@@ -221,6 +232,15 @@ impl Model {
         for id in &self.objects {
             assert!(state.meta(id).is_some(), "object {id} is missing");
         }
+        let with_arguments = self.held.iter().flat_map(|held| &held.granted).map(|granted| match granted {
+            Granted::Outside { bytes } => *bytes,
+            _ => 0,
+        });
+        let granted = self.grants.iter().sum::<u64>() + with_arguments.sum::<u64>();
+        assert!(state.granted_bytes() >= granted, "what was granted is counted");
+        let without = (world.holes.iter().map(|hole| hole.bytes)).sum::<u64>() + state.outside_leaving();
+        assert!(without >= state.granted_bytes(), "the region has given way for what was granted: {state:?}");
+        assert!(state.granted_bytes() <= state.granted_max() || self.end < CAPACITY || !world.gone.is_empty());
         let prefetched: u64 =
             self.held.iter().filter(|held| held.class == Class::Prefetch).map(|held| held.bytes).sum();
         assert_eq!(state.budget.prefetched(), prefetched);
@@ -249,6 +269,9 @@ fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
     for held in std::mem::take(&mut model.held) {
         let_go(&mut state, held);
     }
+    for bytes in std::mem::take(&mut model.grants) {
+        state.end_grant(bytes);
+    }
     world.take(&mut state);
     while !model.waiting.is_empty() {
         while world.step(&mut state, 0, false) {}
@@ -264,13 +287,15 @@ fn run_with(mut state: State, steps: Vec<Step>, dirs: usize) {
         assert!(model.waiting.len() < before, "requests wait for ever: {:?}", state.budget);
     }
     // Everything goes.
-    state.tell_outside(model.outside, 0);
+    state.tell_outside(Beside::Tables, model.outside[0], 0);
+    state.tell_outside(Beside::Processes, model.outside[1], 0);
     for group in 0..3 {
         while state.delete_some_of_group(group, 7) {}
     }
     world.take(&mut state);
     while world.step(&mut state, 0, false) {}
     assert_eq!((state.table.len(), state.budget.used(), state.budget.waiting()), (0, 0, 0));
+    assert_eq!(state.granted_bytes(), 0);
     state.allocator.release_empty();
     assert_eq!(state.allocator.free_bytes(), state.budget.capacity(), "memory was lost");
     assert!(state.files.count() <= 2 * dirs as u64, "files without blocks are left");
@@ -282,6 +307,7 @@ fn let_go(state: &mut State, held: Held) {
             Granted::Empty => {}
             Granted::Shared { extent, .. } => state.unpin(extent),
             Granted::Private { span, .. } => state.free(span),
+            Granted::Outside { bytes } => state.end_grant(bytes),
         }
     }
     if held.class == Class::Prefetch {
@@ -322,16 +348,18 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
                 state.free(span);
             }
         }
-        Step::Request { class, locals, room: bytes } => {
+        Step::Request { class, locals, room: bytes, outside } => {
             let class = if class { Class::Arguments } else { Class::Prefetch };
             let ids: Vec<CopyId> = model.objects.iter().copied().collect();
             let mut items: Vec<RequestItem> =
                 locals.iter().filter(|_| !ids.is_empty()).map(|nth| local(ids[nth % ids.len()])).collect();
             items.push(room(bytes));
+            items.push(RequestItem::Outside { bytes: outside });
             let count = items.len();
             match state.request(class, items) {
                 Ok(ticket) => model.waiting.push((ticket, class, count)),
-                Err(error) => assert!(matches!(error, StoreError::TooLarge { .. }), "{error}"),
+                Err(StoreError::TooLarge { .. } | StoreError::NeverGranted { .. }) => {}
+                Err(error) => panic!("{error}"),
             }
         }
         Step::Claim(nth) => {
@@ -369,9 +397,38 @@ fn apply(step: Step, state: &mut State, world: &mut World, model: &mut Model) {
             model.objects.retain(|id| id.group != group);
             while state.delete_some_of_group(group, 3) {}
         }
-        Step::Outside { bytes } => {
-            state.tell_outside(model.outside, bytes);
-            model.outside = bytes;
+        Step::Outside { processes, bytes } => {
+            let kind = if processes { Beside::Processes } else { Beside::Tables };
+            state.tell_outside(kind, model.outside[usize::from(processes)], bytes);
+            model.outside[usize::from(processes)] = bytes;
+        }
+        Step::Grant { bytes } => {
+            // As who asks, with the disk working while it waits.
+            let granted = loop {
+                if state.grant_outside(bytes) {
+                    break true;
+                }
+                if !state.can_grant_soon(bytes) {
+                    break false;
+                }
+                let units = state.units_for(bytes);
+                state.budget.outputs_wait(units);
+                state.pump();
+                world.take(state);
+                state.budget.outputs_waited(units);
+                assert!(world.step(state, 0, false), "a grant waits for a disk that does nothing: {state:?}");
+            };
+            if granted {
+                model.grants.push(bytes);
+            }
+        }
+        Step::EndGrant { nth, bytes } => {
+            if !model.grants.is_empty() {
+                let nth = nth % model.grants.len();
+                let less = bytes.min(model.grants[nth]);
+                model.grants[nth] -= less;
+                state.end_grant(less);
+            }
         }
         Step::Disk { nth, fails } => {
             world.step(state, nth, fails);
@@ -465,10 +522,9 @@ fn small_requests_are_written_when_somebody_waits_and_large_ones_otherwise() {
 
 #[test]
 fn what_is_taken_beside_the_region_is_taken_from_it_and_comes_back() {
-    const MIB: u64 = 1 << 20;
     let (mut state, mut world) = (state(1), World::default());
     let mut tell = |before: u64, now: u64, state: &mut State| {
-        state.tell_outside(before, now);
+        state.tell_outside(Beside::Tables, before, now);
         world.take(state);
         while world.step(state, 0, false) {}
         state.budget.used()
@@ -491,7 +547,7 @@ fn tables_make_objects_spill_and_directories_count_as_tables() {
     seal(&mut state, copy(1), span, CAPACITY);
     let before = state.outside_bytes();
     assert!(before > 0, "the entry of an object");
-    state.tell_outside(0, outside::FREE + (1 << 20));
+    state.tell_outside(Beside::Tables, 0, outside::FREE + (1 << 20));
     world.take(&mut state);
     assert_eq!(world.writes.len(), 1, "what is dirty is written for a table");
     while world.step(&mut state, 0, false) {}
@@ -503,7 +559,7 @@ fn tables_make_objects_spill_and_directories_count_as_tables() {
 #[test]
 fn tables_give_way_to_a_request_that_waits_for_nothing_else() {
     let (mut state, mut world) = (state(1), World::default());
-    state.tell_outside(0, 100 << 20);
+    state.tell_outside(Beside::Tables, 0, 100 << 20);
     world.take(&mut state);
     while world.step(&mut state, 0, false) {}
     assert_eq!(state.budget.used(), CAPACITY / 2);
@@ -522,7 +578,7 @@ fn tables_give_way_to_a_request_that_waits_for_nothing_else() {
 #[test]
 fn after_a_cut_under_spans_for_tables_no_more_is_promised_than_is_left() {
     let (mut state, mut world) = (state(1), World::default());
-    state.tell_outside(0, 100 << 20);
+    state.tell_outside(Beside::Tables, 0, 100 << 20);
     world.take(&mut state);
     while world.step(&mut state, 0, false) {}
     let scratch = state.allocate(CAPACITY / 4, true).unwrap();
@@ -530,7 +586,7 @@ fn after_a_cut_under_spans_for_tables_no_more_is_promised_than_is_left() {
     let waits = state.request(Class::Arguments, vec![room(CAPACITY * 3 / 4)]).unwrap();
     state.cut(CAPACITY / 2);
     assert!(matches!(state.claim(waits), Claim::Failed(StoreError::TooLarge { .. })));
-    state.tell_outside(100 << 20, 0);
+    state.tell_outside(Beside::Tables, 100 << 20, 0);
     state.free(scratch);
     world.take(&mut state);
     while world.step(&mut state, 0, false) {}
@@ -539,4 +595,129 @@ fn after_a_cut_under_spans_for_tables_no_more_is_promised_than_is_left() {
     assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
     let most = state.request(Class::Arguments, vec![room(CAPACITY / 2)]).unwrap();
     assert!(matches!(state.claim(most), Claim::Got { .. }));
+}
+
+/// A state whose world does nothing but what the disk and the operating system do at once.
+fn at_ease(state: &mut State) -> World {
+    let mut world = World::default();
+    settle(state, &mut world);
+    world
+}
+
+fn settle(state: &mut State, world: &mut World) {
+    world.take(state);
+    while world.step(state, 0, false) {}
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn what_is_granted_is_the_regions_no_more_and_comes_back() {
+    let mut state = state(1);
+    assert!(state.grant_outside(1));
+    assert_eq!(state.budget.used(), MIB, "whole spans");
+    assert!(state.grant_outside(MIB - 1), "there is room for that in the same span");
+    let mut world = at_ease(&mut state);
+    assert_eq!((state.budget.used(), world.holes.len()), (MIB, 1));
+    assert!(state.grant_outside(2 * MIB));
+    settle(&mut state, &mut world);
+    assert_eq!((state.granted_bytes(), state.pinned_bytes(), world.holes.len()), (3 * MIB, 3 * MIB, 3));
+    assert!(!state.grant_outside(1) && !state.can_grant_soon(1), "three quarters at most");
+    assert_eq!(state.grantable_bytes(), 0);
+    state.end_grant(2 * MIB);
+    settle(&mut state, &mut world);
+    assert_eq!((state.budget.used(), state.budget.free(), world.holes.len()), (MIB, 3 * MIB, 1));
+}
+
+#[test]
+fn what_nobody_holds_is_spilled_for_a_grant_and_what_is_held_is_not() {
+    let mut state = state(1);
+    let span = state.allocate(CAPACITY, true).unwrap();
+    seal(&mut state, copy(1), span, CAPACITY);
+    assert!(!state.grant_outside(MIB));
+    assert!(state.can_grant_soon(MIB), "the disk makes room");
+    let mut world = at_ease(&mut state);
+    assert!(!world.holes.is_empty() || state.table.clean_bytes() > 0, "written early");
+    assert!(state.grant_outside(MIB));
+    settle(&mut state, &mut world);
+    state.delete(&[copy(1)]);
+    let scratch = state.allocate(2 * MIB, true).unwrap();
+    assert!(!state.grant_outside(2 * MIB) && !state.can_grant_soon(2 * MIB), "somebody works with it");
+    assert_eq!(state.grantable_bytes(), MIB);
+    state.free(scratch);
+    assert!(state.grant_outside(2 * MIB));
+}
+
+#[test]
+fn with_nowhere_to_spill_to_a_grant_is_denied_at_once() {
+    let mut state = state(0);
+    let span = state.allocate(CAPACITY, true).unwrap();
+    seal(&mut state, copy(1), span, CAPACITY);
+    assert!(!state.grant_outside(MIB) && !state.can_grant_soon(MIB));
+}
+
+#[test]
+fn more_than_there_will_ever_be_is_refused_with_both_sizes() {
+    let state = state(1);
+    let error = state.can_ever_grant(CAPACITY).unwrap_err();
+    assert!(matches!(error, StoreError::NeverGranted { bytes: CAPACITY, most } if most == 3 * MIB), "{error}");
+    assert!(state.can_ever_grant(3 * MIB).is_ok());
+    let mut state = state;
+    let refused = state.request(Class::Arguments, vec![RequestItem::Outside { bytes: CAPACITY }]);
+    assert!(matches!(refused, Err(StoreError::NeverGranted { .. })), "{refused:?}");
+    let both = vec![room(2 * MIB), RequestItem::Outside { bytes: 2 * MIB + 1 }];
+    let refused = state.request(Class::Arguments, both);
+    assert!(matches!(refused, Err(StoreError::TooLarge { need, .. }) if need == 5 * MIB), "{refused:?}");
+}
+
+#[test]
+fn a_grant_that_is_asked_for_with_arguments_comes_with_them_or_not_at_all() {
+    let mut state = state(1);
+    let scratch = state.allocate(2 * MIB, true).unwrap();
+    let ticket = state.request(Class::Arguments, vec![room(MIB), RequestItem::Outside { bytes: MIB + 1 }]).unwrap();
+    assert!(matches!(state.claim(ticket), Claim::Wait));
+    assert_eq!((state.granted_bytes(), state.budget.used()), (0, 2 * MIB), "it holds nothing while it waits");
+    state.free(scratch);
+    let Claim::Got { granted, class, bytes, .. } = state.claim(ticket) else { panic!("{state:?}") };
+    assert_eq!(granted[1], Granted::Outside { bytes: MIB + 1 });
+    assert_eq!((state.granted_bytes(), state.budget.used()), (MIB + 1, 3 * MIB));
+    let_go(&mut state, Held { granted, class, bytes });
+    let given_up = state.request(Class::Arguments, vec![RequestItem::Outside { bytes: MIB }]).unwrap();
+    state.cancel(given_up);
+    let _ = at_ease(&mut state);
+    assert_eq!((state.granted_bytes(), state.budget.used()), (0, 0));
+}
+
+#[test]
+fn tables_give_way_to_a_request_and_what_was_granted_does_not() {
+    let mut state = state(1);
+    state.tell_outside(Beside::Processes, 0, 100 * MIB);
+    let mut world = at_ease(&mut state);
+    assert_eq!(state.budget.used(), CAPACITY / 4, "a quarter for processes that nobody has asked for");
+    assert!(state.grant_outside(MIB));
+    settle(&mut state, &mut world);
+    assert_eq!((state.budget.used(), state.pinned_bytes()), (2 * MIB, MIB));
+    let ticket = state.request(Class::Arguments, vec![room(3 * MIB)]).unwrap();
+    settle(&mut state, &mut world);
+    assert!(matches!(state.claim(ticket), Claim::Wait), "somebody holds memory, and will let it go");
+    state.end_grant(MIB);
+    settle(&mut state, &mut world);
+    let Claim::Got { granted, class, bytes, .. } = state.claim(ticket) else { panic!("{state:?}") };
+    let_go(&mut state, Held { granted, class, bytes });
+}
+
+#[test]
+fn tables_have_what_grants_leave() {
+    let mut state = state(1);
+    assert_eq!(state.outside_max(), outside::FREE + CAPACITY / 2);
+    assert!(state.grant_outside(3 * MIB));
+    assert_eq!(state.outside_max(), outside::FREE + MIB);
+    state.tell_outside(Beside::Tables, 0, 100 * MIB);
+    let mut world = at_ease(&mut state);
+    assert_eq!(state.budget.used(), CAPACITY);
+    state.end_grant(3 * MIB);
+    settle(&mut state, &mut world);
+    assert_eq!(state.budget.used(), CAPACITY / 2);
+    assert!(state.grant_outside(MIB));
+    state.tell_outside(Beside::Tables, 100 * MIB, 0);
 }

@@ -7,5 +7,6 @@ mod faults;
 mod flips;
 mod hammer;
 mod harness;
+mod outside;
 mod recovery;
 mod spilling;

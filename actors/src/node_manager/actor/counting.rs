@@ -1,18 +1,18 @@
 //! What a node keeps in memory for jobs of any Owner, told to the store: attempts that wait or run, where members of sets are, and what
 //! the sessions of the process hold back.
 
-use exobus_store::Outside;
+use exobus_store::Told;
 
 /// What was counted last.
 pub(super) struct Counted {
     /// Attempts and sets.
-    tables: Outside,
-    sessions: Outside,
+    tables: Told,
+    sessions: Told,
 }
 
 impl Counted {
-    pub(super) fn new(outside: impl Fn() -> Outside) -> Self {
-        Self { tables: outside(), sessions: outside() }
+    pub(super) fn new(told: impl Fn() -> Told) -> Self {
+        Self { tables: told(), sessions: told() }
     }
 
     /// So many bytes each.

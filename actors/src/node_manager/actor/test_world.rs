@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::{NodeManager, NodeManagerParts};
 use crate::event::NodeFigures;
 use crate::ids::{Attempt, Incarnation, JobId, NodeId, TaskId};
+use crate::isolation::ExecutorKind;
 use crate::node_manager::{ExecutorLink, NodeEvent, Pushed, Report, Stager, Suspicions, Tally, Work};
 use crate::owner::OwnerEvent;
 use crate::printing::{Printing, Secrets};
@@ -73,6 +74,7 @@ impl World {
             clock,
             received: Tally::default(),
             pushed: Pushed::default(),
+            executor: ExecutorKind::Thread,
         };
         let function: &'static Function = Box::leak(Box::new(Function {
             name: "test",
@@ -117,6 +119,7 @@ impl World {
             scratch_bytes: Vec::new(),
             whole_max_bytes: 0,
             memory_max_bytes: 0,
+            outside_bytes: 0,
             timeout_ms: 0,
             alone: false,
         }

@@ -108,7 +108,8 @@ impl<P: Default> NodeCore<P> {
     ) -> Vec<AttemptState> {
         let steps = self.attempts.iter().filter(|(key, _)| self.state.phase(**key) == Some(Phase::Staging));
         let steps = steps.filter_map(|(_, running)| Some(running.trail.as_ref()?.read()));
-        let waiting: Vec<_> = steps.filter(|(step, _)| *step == Step::Memory).map(|(_, since)| since).collect();
+        let waiting: Vec<_> =
+            steps.filter(|(step, _)| matches!(step, Step::Memory(_))).map(|(_, since)| since).collect();
         let state = |(task, attempt): &(TaskId, Attempt)| {
             let key = (job, *task, *attempt);
             let (doing, since) = self.doing_one(key, now, &waiting, store);
@@ -140,7 +141,7 @@ impl<P: Default> NodeCore<P> {
             },
             Some(Phase::Ready) => (ready, running.waits_since),
             Some(Phase::Handed) => match running.flags.running_for(now) {
-                Some(time) => (Doing::Running, now.saturating_sub(time)),
+                Some(time) => (why::running(running.flags.shortage(now)), now.saturating_sub(time)),
                 None => (ready, running.waits_since),
             },
         }

@@ -90,7 +90,9 @@ impl OwnerState {
         self.tasks[task].is_done();
         self.tasks[task].count();
         self.committed |= self.commits(task);
-        self.tasks[task].rare.change_if_there(|rare| (rare.denials, rare.tried) = (0, Tried::default()));
+        self.tasks[task].rare.change_if_there(|rare| {
+            (rare.denials, rare.outside_bytes, rare.tried) = (0, 0, Tried::default());
+        });
         self.unreference_args(task);
         self.ask_again_for_what_is_gone(task);
         self.retire_if_unused(task);
@@ -199,7 +201,7 @@ impl OwnerState {
 
     /// An attempt ended without a fault of its own, and does not count. Memory being tight never fails a job (law 5): the task
     /// goes behind those that hold the memory now; and nor do arguments that are lost. Only when it happens again and again
-    /// is something wrong with the task.
+    /// is something wrong with the task. One that was denied memory beside the store begins again when it can have all that it asked for.
     fn not_its_fault(&mut self, task: Index, node: &NodeId, failure: &TaskFailure) -> bool {
         if !matches!(failure.kind, FailureKind::Denied | FailureKind::ArgumentLost) {
             return false;
@@ -211,6 +213,7 @@ impl OwnerState {
         }
         let denials = self.tasks[task].rare.change(|rare| {
             rare.denials += 1;
+            rare.outside_bytes = rare.outside_bytes.max(failure.needs_bytes);
             rare.denials
         });
         if denials > DENIALS_MAX {
@@ -219,6 +222,11 @@ impl OwnerState {
         self.tasks[task].try_was_none(false);
         self.await_args(task, failure.kind == FailureKind::ArgumentLost);
         true
+    }
+
+    /// Memory beside the store that attempts of a task were denied.
+    pub(super) fn needs_outside(&self, task: Index) -> u64 {
+        self.tasks[task].rare.get().map_or(0, |rare| rare.outside_bytes)
     }
 
     pub(super) fn attempt_failed(

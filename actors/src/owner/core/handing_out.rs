@@ -227,6 +227,7 @@ impl OwnerState {
             scratch_bytes: options.scratch_bytes.clone(),
             whole_max_bytes: options.whole_max_bytes,
             memory_max_bytes: options.memory_max_bytes,
+            outside_bytes: self.needs_outside(task).max(options.outside_bytes),
             alone: self.needs_a_node_alone(task),
             timeout_ms: options.timeout.map_or(0, |timeout| (timeout.as_millis() as u64).max(1)),
         }

@@ -89,6 +89,8 @@ pub(super) struct OfTask {
     pub(super) rather_at: Option<NodeIndex>,
     /// How often attempts ended without any fault of theirs; from 0 again when the task completes.
     pub(super) denials: u32,
+    /// So much memory beside the store it needs, since an attempt with less was denied it, bytes; 0 again when the task completes.
+    pub(super) outside_bytes: u64,
     /// How often it had to run again after it was done.
     pub(super) replays: u32,
 }

@@ -6,7 +6,7 @@ use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId};
 use crate::task::EdgeShape;
 use crate::task::{
     Arg, Consumed, Description, FailureKind, JobError, LocatedSource, Output, Parts, Place, Resources, Returns, Source,
-    TaskFigures, TaskOptions,
+    TaskFailure, TaskFigures, TaskOptions,
 };
 
 #[test]
@@ -101,6 +101,25 @@ fn denied_memory_is_no_failed_attempt_but_not_asked_for_for_ever() {
     }
     world.fail(task, FailureKind::Denied);
     assert!(matches!(&world.resolved[&1], Err(JobError::Task { failure, .. }) if failure.kind == FailureKind::Denied));
+}
+
+#[test]
+fn a_task_that_was_denied_memory_beside_the_store_begins_again_with_the_most_that_it_needed() {
+    let mut world = World::new(&[("n", 1)]);
+    let options = TaskOptions { attempts: 1, outside_bytes: 10, ..TaskOptions::default() };
+    let task = world.submit_with("t", &[], options);
+    let asked_for = |world: &World| {
+        let mut running = world.running.iter().filter(|((id, _), _)| *id == task);
+        running.next().map(|(_, (_, spec))| spec.outside_bytes)
+    };
+    assert_eq!(asked_for(&world), Some(10), "what was declared");
+    for (needs_bytes, then) in [(40, 40), (0, 40), (30, 40), (50, 50)] {
+        world.fail_with(task, TaskFailure { needs_bytes, ..TaskFailure::new(FailureKind::Denied, "why") });
+        assert_eq!(asked_for(&world), Some(then), "{needs_bytes}");
+    }
+    world.complete(task);
+    let forgotten = |world: &World| world.owner.tasks.iter().all(|(task, _)| world.owner.needs_outside(task) == 0);
+    assert!(forgotten(&world), "what went well is forgotten");
 }
 
 #[test]

@@ -371,10 +371,19 @@ impl World {
         self.fail_attempt(task, attempt, kind);
     }
 
+    pub(super) fn fail_with(&mut self, task: TaskId, failure: TaskFailure) {
+        let attempt = self.attempt_of(task).0;
+        self.fail_attempt_with(task, attempt, failure);
+    }
+
     pub(super) fn fail_attempt(&mut self, task: TaskId, attempt: Attempt, kind: FailureKind) {
+        self.fail_attempt_with(task, attempt, TaskFailure::new(kind, "why"));
+    }
+
+    fn fail_attempt_with(&mut self, task: TaskId, attempt: Attempt, failure: TaskFailure) {
         let (node, _) = self.running.remove(&(task, attempt)).expect("the attempt runs");
         let incarnation = self.incarnation(&node);
-        self.owner.failed((&node, incarnation), task, attempt, TaskFailure::new(kind, "why"), None);
+        self.owner.failed((&node, incarnation), task, attempt, failure, None);
         self.settle();
     }
 

@@ -214,6 +214,8 @@ fn kind(doing: &Doing) -> &'static str {
         Doing::Fetching { .. } => "fetching",
         Doing::Ready { .. } => "ready",
         Doing::Running => "running",
+        Doing::Denied { .. } => "denied",
+        Doing::BeyondDeclared { .. } => "beyond declared",
         Doing::Cancelled => "cancelled",
     }
 }
@@ -237,10 +239,17 @@ fn doing(facts: &Facts, doing: &Doing, node: &NodeId) -> Vec<String> {
         Doing::Memory { ahead, wanted_bytes: 0, .. } => {
             vec![format!("staging: arguments are loaded from disk, {ahead} fetches ahead")]
         }
-        Doing::Memory { ahead, wanted_bytes, used_bytes, budget_bytes } => vec![
-            format!("staging: memory, {} wanted there in all, {ahead} fetches ahead", size(*wanted_bytes)),
-            format!("store of {node}: {} of {} in use", size(*used_bytes), size(*budget_bytes)),
-        ],
+        Doing::Memory { ahead, wanted_bytes, used_bytes, budget_bytes, outside_bytes, outside_wanted_bytes } => {
+            let beside = |bytes: u64, what: &str| match bytes {
+                0 => String::new(),
+                bytes => format!(", {} of it beside the store{what}", size(bytes)),
+            };
+            let (own, taken) = (beside(*outside_wanted_bytes, " for this task"), beside(*outside_bytes, ""));
+            vec![
+                format!("staging: memory, {} wanted there in all{own}, {ahead} fetches ahead", size(*wanted_bytes)),
+                format!("store of {node}: {} of {} in use{taken}", size(*used_bytes), size(*budget_bytes)),
+            ]
+        }
         Doing::Fetching { from: nodes, bytes } => {
             let amount = if *bytes > 0 { size(*bytes) } else { "arguments".to_owned() };
             let mut links = vec![format!("staging: {amount} fetched from {}", list(nodes.iter()))];
@@ -251,6 +260,17 @@ fn doing(facts: &Facts, doing: &Doing, node: &NodeId) -> Vec<String> {
             vec![format!("ready there: {handed} attempts are with its {executors} executors")]
         }
         Doing::Running => vec!["it runs there".to_owned()],
+        Doing::Denied { bytes, held_bytes, times, ago_ms } => vec![format!(
+            "it runs there: {} beside the store were denied, {} are granted; denied {times} times, the last time {} ago",
+            size(*bytes),
+            size(*held_bytes),
+            text(Duration::from_millis(*ago_ms)),
+        )],
+        Doing::BeyondDeclared { process, used_bytes, declared_bytes } => vec![format!(
+            "it runs there: process {process} has {} of memory where {} were declared, and gets no further task",
+            size(*used_bytes),
+            size(*declared_bytes),
+        )],
         Doing::Cancelled => vec!["it was cancelled, and has not looked since".to_owned()],
     }
 }

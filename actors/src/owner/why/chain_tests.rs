@@ -55,7 +55,14 @@ fn a_job_that_was_not_admitted_says_what_it_waits_for() {
 #[test]
 fn whatever_an_attempt_does_has_its_words() {
     let node = |name| NodeId::new(name);
-    let memory = |wanted_bytes| Doing::Memory { ahead: 12, wanted_bytes, used_bytes: 3 << 30, budget_bytes: 4 << 30 };
+    let memory = |wanted_bytes, outside_bytes, outside_wanted_bytes| Doing::Memory {
+        ahead: 12,
+        wanted_bytes,
+        used_bytes: 3 << 30,
+        budget_bytes: 4 << 30,
+        outside_bytes,
+        outside_wanted_bytes,
+    };
     let cases = [
         (Doing::NotHere, "n2 does not have it: lost on the way, or just over"),
         (Doing::Queued { ahead: 7 }, "queued there, 7 before it"),
@@ -63,10 +70,15 @@ fn whatever_an_attempt_does_has_its_words() {
         (Doing::Pushed, "staging: parts that were pushed there are on their way"),
         (Doing::Asking { from: vec![node("n3")] }, "staging: n3 asked for sizes of arguments"),
         (
-            memory(1_288_490_189),
+            memory(1_288_490_189, 0, 0),
             "staging: memory, 1.2 GiB wanted there in all, 12 fetches ahead <- store of n2: 3.0 GiB of 4.0 GiB in use",
         ),
-        (memory(0), "staging: arguments are loaded from disk, 12 fetches ahead"),
+        (
+            memory(1 << 30, 512 << 20, 20 << 20),
+            "staging: memory, 1.0 GiB wanted there in all, 20.0 MiB of it beside the store for this task, 12 fetches ahead <- store of \
+             n2: 3.0 GiB of 4.0 GiB in use, 512.0 MiB of it beside the store",
+        ),
+        (memory(0, 0, 0), "staging: arguments are loaded from disk, 12 fetches ahead"),
         (
             Doing::Fetching { from: vec![node("n1"), node("n3")], bytes: 5 << 20 },
             "staging: 5.0 MiB fetched from n1, n3",
@@ -74,6 +86,14 @@ fn whatever_an_attempt_does_has_its_words() {
         (Doing::Fetching { from: vec![node("n1")], bytes: 0 }, "staging: arguments fetched from n1"),
         (Doing::Ready { handed: 2, executors: 2 }, "ready there: 2 attempts are with its 2 executors"),
         (Doing::Running, "it runs there"),
+        (
+            Doing::Denied { bytes: 20 << 20, held_bytes: 4 << 20, times: 3, ago_ms: 2500 },
+            "it runs there: 20.0 MiB beside the store were denied, 4.0 MiB are granted; denied 3 times, the last time 2 s ago",
+        ),
+        (
+            Doing::BeyondDeclared { process: 4711, used_bytes: 120 << 20, declared_bytes: 100 << 20 },
+            "it runs there: process 4711 has 120.0 MiB of memory where 100.0 MiB were declared, and gets no further task",
+        ),
         (Doing::Cancelled, "it was cancelled, and has not looked since"),
     ];
     for (doing, words) in cases {

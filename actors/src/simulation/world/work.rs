@@ -63,7 +63,7 @@ impl World {
             silent.truncate(1);
             Err(TaskFailure::argument_lost("unreachable", silent))
         } else if !self.healed && self.plan.failures > 0 && self.dice.chance(self.plan.failures) {
-            Err(TaskFailure::new(FailureKind::Denied, "no memory"))
+            Err(TaskFailure { needs_bytes: 1 << 20, ..TaskFailure::new(FailureKind::Denied, "no memory") })
         } else {
             Ok((reads, Waits::default()))
         };

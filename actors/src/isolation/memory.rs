@@ -1,0 +1,242 @@
+//! Memory of an executor process: how much it has, what of that the budget of the node's store counts, and when it is too much.
+//!
+//! | the process has | what is done |
+//! |---|---|
+//! | nothing declared: up to [`FREELY_BYTES`] | told to the store, which gives way; nobody is refused it |
+//! | up to what its task declared, and what its function was granted since | it was granted before |
+//! | more | the store is asked for the excess; the process gets no further task where something was declared |
+//! | more, and the store has no room for it | killed, its task is tried again alone |
+//! | half as much again as was declared | killed, its task is tried again alone |
+//! | while nothing runs there: more than [`FREELY_BYTES`] | ended |
+
+use std::path::PathBuf;
+
+use exobus_store::{Beside, Grant, Store, StoreError, Told};
+
+use super::death::Verdict;
+use crate::registry::BeyondDeclared;
+
+/// So much a process may have, of tasks that declare nothing and while nothing runs there: code that was written to, stacks, what functions
+/// keep.
+pub(super) const FREELY_BYTES: u64 = 16 << 20;
+/// The excess of a process is asked for in pieces of this size.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What a process may have. Pure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Allowance {
+    /// What its task declares; 0: nothing.
+    pub(super) declared_bytes: u64,
+    /// What its function was granted besides.
+    pub(super) granted_bytes: u64,
+}
+
+/// How what a process has is to be counted, and whether it is too much. Pure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counting {
+    /// To be told to the store.
+    pub(super) told_bytes: u64,
+    /// To be asked for.
+    pub(super) excess_bytes: u64,
+    /// It has more than was declared.
+    pub(super) beyond: bool,
+    /// It has far more than was declared.
+    pub(super) far_beyond: bool,
+}
+
+impl Allowance {
+    pub(super) fn count(self, used_bytes: u64) -> Counting {
+        let Self { declared_bytes, granted_bytes } = self;
+        let own_bytes = used_bytes.saturating_sub(granted_bytes);
+        if declared_bytes == 0 {
+            let told_bytes = own_bytes.min(FREELY_BYTES);
+            let excess_bytes = (own_bytes - told_bytes).next_multiple_of(PIECE_BYTES);
+            return Counting { told_bytes, excess_bytes, ..Counting::default() };
+        }
+        let excess_bytes = own_bytes.saturating_sub(declared_bytes).next_multiple_of(PIECE_BYTES);
+        let far_beyond = own_bytes >= declared_bytes.saturating_add(declared_bytes / 2);
+        Counting { told_bytes: 0, excess_bytes, beyond: own_bytes > declared_bytes, far_beyond }
+    }
+}
+
+/// What the store counts for one process.
+pub(super) struct ProcessMemory {
+    told: Told,
+    excess: Grant,
+    group: Option<Group>,
+    /// Of the task that runs, the grant of what it declared.
+    declared: Option<Grant>,
+    declared_bytes: u64,
+    /// Of the task that runs: what is to be said of its process.
+    pub(super) beyond: Option<BeyondDeclared>,
+}
+
+impl ProcessMemory {
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            told: store.told(Beside::Processes),
+            excess: store.no_grant(),
+            group: Group::of_this_process(),
+            declared: None,
+            declared_bytes: 0,
+            beyond: None,
+        }
+    }
+
+    /// A task begins, for which this much is declared (0: nothing), and granted.
+    pub(super) fn begins(&mut self, declared_bytes: u64, granted: Option<Grant>) {
+        (self.declared_bytes, self.declared, self.beyond) = (declared_bytes, granted, None);
+    }
+
+    /// Looks how much the process has, while a task runs whose function was granted so much besides. Why it must end, if it must.
+    pub(super) fn look(&mut self, process: u32, granted_bytes: u64) -> Option<Verdict> {
+        let used_bytes = self.used_bytes(process)?;
+        let declared_bytes = self.declared_bytes;
+        let counting = Allowance { declared_bytes, granted_bytes }.count(used_bytes);
+        if counting.beyond {
+            let declared_bytes = declared_bytes + granted_bytes;
+            self.beyond = Some(BeyondDeclared { process, used_bytes, declared_bytes });
+        }
+        if counting.far_beyond {
+            return Some(Verdict::Memory { used_bytes, max_bytes: declared_bytes });
+        }
+        self.told.set(counting.told_bytes);
+        match self.excess.resize(counting.excess_bytes) {
+            Ok(()) => None,
+            Err(StoreError::Denied { free: free_bytes, .. } | StoreError::NeverGranted { most: free_bytes, .. }) => {
+                Some(Verdict::NoRoom { used_bytes, declared_bytes, free_bytes })
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// No task runs there any more; whether the process may stay for the next one.
+    pub(super) fn idle(&mut self, process: u32) -> bool {
+        let used_bytes = self.used_bytes(process).unwrap_or(0);
+        // It is told before what was granted for it goes.
+        self.told.set(used_bytes);
+        let beyond = self.beyond.take().is_some();
+        self.declared = None;
+        // Less is never refused.
+        let _ = self.excess.resize(0);
+        !beyond && used_bytes <= FREELY_BYTES
+    }
+
+    /// What the process has of its own: what it is seen to map, and where it is in a control group of its own, what that has with all
+    /// that the process has started.
+    fn used_bytes(&self, process: u32) -> Option<u64> {
+        let own_bytes = super::watch::own_bytes(process)?;
+        let group = self.group.as_ref().and_then(|here| here.of_another(process));
+        Some(own_bytes.max(group.and_then(|group| group.anonymous_bytes()).unwrap_or(0)))
+    }
+}
+
+/// A memory control group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    folder: PathBuf,
+    /// What its anonymous memory is called in `memory.stat`.
+    key: &'static str,
+}
+
+impl Group {
+    fn of_this_process() -> Option<Self> {
+        group_in(&std::fs::read_to_string("/proc/self/cgroup").ok()?)
+    }
+
+    /// That of a process, if it is another one.
+    fn of_another(&self, process: u32) -> Option<Self> {
+        group_in(&std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?).filter(|group| group != self)
+    }
+
+    fn anonymous_bytes(&self) -> Option<u64> {
+        figure_in(&std::fs::read_to_string(self.folder.join("memory.stat")).ok()?, self.key)
+    }
+}
+
+/// The memory control group that `/proc/PID/cgroup` names: that of the memory controller, else the only one there is.
+fn group_in(text: &str) -> Option<Group> {
+    let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let of_memory = lines().find(|(controllers, _)| controllers.split(',').any(|controller| controller == "memory"));
+    let (mount, key, path) = match of_memory {
+        Some((_, path)) => ("/sys/fs/cgroup/memory", "total_rss", path),
+        None => ("/sys/fs/cgroup", "anon", lines().find(|(controllers, _)| controllers.is_empty())?.1),
+    };
+    Some(Group { folder: PathBuf::from(format!("{mount}{path}")), key })
+}
+
+/// A figure of `memory.stat`.
+fn figure_in(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_a_process_has_is_told_granted_or_too_much() {
+        let counts = |told: u64, excess: u64, beyond, far_beyond| Counting {
+            told_bytes: told * MIB,
+            excess_bytes: excess * MIB,
+            beyond,
+            far_beyond,
+        };
+        // Declared, granted since, used; MiB.
+        for (declared, granted, used, is) in [
+            (0, 0, 3, counts(3, 0, false, false)),
+            (0, 0, 16, counts(16, 0, false, false)),
+            (0, 0, 100, counts(16, 84, false, false)),
+            (0, 30, 40, counts(10, 0, false, false)),
+            (0, 30, 20, counts(0, 0, false, false)),
+            (100, 0, 3, counts(0, 0, false, false)),
+            (100, 0, 100, counts(0, 0, false, false)),
+            (100, 0, 101, counts(0, 1, true, false)),
+            (100, 0, 149, counts(0, 49, true, false)),
+            (100, 0, 150, counts(0, 50, true, true)),
+            (100, 60, 160, counts(0, 0, false, false)),
+            (100, 60, 161, counts(0, 1, true, false)),
+            (100, 60, 210, counts(0, 50, true, true)),
+        ] {
+            let allowance = Allowance { declared_bytes: declared * MIB, granted_bytes: granted * MIB };
+            assert_eq!(allowance.count(used * MIB), is, "{declared} {granted} {used}");
+        }
+        let one_more = Allowance { declared_bytes: 100 * MIB, granted_bytes: 0 }.count(100 * MIB + 1);
+        assert_eq!((one_more.excess_bytes, one_more.beyond), (MIB, true), "whole pieces are asked for");
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_that_a_process_has_is_counted(
+            declared_bytes in prop_oneof![Just(0u64), 1u64..1 << 34],
+            granted_bytes in 0u64..1 << 34,
+            used in 0u64..1 << 36,
+        ) {
+            let counting = Allowance { declared_bytes, granted_bytes }.count(used);
+            let counted = declared_bytes + granted_bytes + counting.told_bytes + counting.excess_bytes;
+            prop_assert!(counted >= used);
+            prop_assert!(counting.told_bytes <= FREELY_BYTES);
+            prop_assert!(counting.beyond || !counting.far_beyond);
+            prop_assert!(counting.excess_bytes == 0 || counted - used <= PIECE_BYTES);
+            prop_assert_eq!(counting.beyond, declared_bytes > 0 && counting.excess_bytes > 0);
+        }
+    }
+
+    #[test]
+    fn a_control_group_is_found_in_both_forms() {
+        let group = |folder: &str, key| Some(Group { folder: folder.into(), key });
+        let old = "12:cpu,cpuacct:/a\n9:memory:/jobs/x\n0::/b\n";
+        assert_eq!(group_in(old), group("/sys/fs/cgroup/memory/jobs/x", "total_rss"));
+        assert_eq!(group_in("0::/user.slice/a\n"), group("/sys/fs/cgroup/user.slice/a", "anon"));
+        assert_eq!(group_in("0::/\n"), group("/sys/fs/cgroup/", "anon"));
+        assert_eq!(group_in("3:cpu:/a\n"), None);
+        assert_eq!(group_in(""), None);
+        assert_eq!(figure_in("anon_thp 5\nanon 4096\nfile 1\n", "anon"), Some(4096));
+        assert_eq!(figure_in("total_rss_huge 1\ntotal_rss 7\n", "total_rss"), Some(7));
+        assert_eq!(figure_in("file 1\n", "anon"), None);
+    }
+}
