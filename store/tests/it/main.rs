@@ -7,4 +7,5 @@ mod flips;
 mod hammer;
 mod harness;
 mod recovery;
+mod second_names;
 mod spilling;
