@@ -71,6 +71,8 @@ pub struct NodeSection {
     pub executors: u32,
     pub executor: ExecutorKind,
     pub scheduler: bool,
+    #[serde(deserialize_with = "units::deserialize_duration")]
+    pub results_kept: Duration,
     #[serde(default)]
     pub resources: ResourcesSection,
     #[serde(default)]

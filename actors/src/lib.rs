@@ -25,6 +25,7 @@ pub mod paths;
 pub mod protocol;
 pub mod random;
 pub mod registry;
+pub mod results;
 pub mod scheduler;
 pub mod shell;
 #[cfg(feature = "simulation")]

@@ -136,6 +136,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         cluster: None,
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),
+        results_kept: section.results_kept.max(Duration::from_secs(1)),
         network: Arc::new(RealNetwork::new()),
     })
 }

@@ -17,6 +17,7 @@ use twox_hash::XxHash3_128;
 use super::call::{Notify, ProgramCall};
 use super::choices::Choices;
 use super::home::{Home, OtherJobs};
+use super::keep::KeepCalls;
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
@@ -49,6 +50,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     home: Home,
     others: OtherJobs,
+    keeps: KeepCalls,
 }
 
 /// What a [`Futures`] is made of.
@@ -68,6 +70,8 @@ pub(crate) struct FuturesParts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) home: Home,
     pub(crate) others: OtherJobs,
+    /// Where what the program keeps goes.
+    pub(crate) keeps: KeepCalls,
 }
 
 impl fmt::Debug for Futures {
@@ -94,6 +98,7 @@ impl Futures {
             clock: parts.clock,
             home: parts.home,
             others: parts.others,
+            keeps: parts.keeps,
         }))
     }
 
@@ -581,6 +586,10 @@ impl Futures {
     /// What is to be called when the job is over.
     pub(crate) fn take_clean_ups(&self) -> Vec<CleanUp> {
         self.0.when_over.take()
+    }
+
+    pub(super) fn keeps(&self) -> &KeepCalls {
+        &self.0.keeps
     }
 
     pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {

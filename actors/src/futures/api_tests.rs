@@ -75,6 +75,7 @@ impl World {
             clock,
             home: Default::default(),
             others: Default::default(),
+            keeps: Default::default(),
         });
         (futures, inbox)
     }

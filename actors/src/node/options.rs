@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use exobus_store::{Clock, Disk, RealDisk, StoreOptions, SystemClock};
 
@@ -43,6 +44,8 @@ pub struct NodeOptions {
     pub clock: Arc<dyn Clock>,
     /// Where random numbers come from.
     pub random: Arc<dyn Random>,
+    /// How long the results of jobs that it hosts are there after them. Default [`KEPT_FOR`](crate::results::KEPT_FOR).
+    pub results_kept: Duration,
     /// Over which objects go from node to node, where there is a cluster.
     pub network: Arc<dyn Network>,
 }
@@ -66,6 +69,7 @@ impl NodeOptions {
             cluster: None,
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
+            results_kept: crate::results::KEPT_FOR,
             network: Arc::new(RealNetwork::new()),
         }
     }

@@ -138,6 +138,7 @@ impl Owner {
             clock: post.clock().clone(),
             home: Default::default(),
             others: Default::default(),
+            keeps: Default::default(),
         });
         let (node, incarnation) = (cx.me.clone(), cx.incarnation);
         let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, events: Some(0) };
