@@ -2,6 +2,7 @@
 
 mod jobs;
 mod place;
+mod results;
 mod watch;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -13,6 +14,7 @@ pub use self::jobs::{
     OperationName, RandomShuffleArgs, ResumeArgs, SetupArgs, SortArgs, StrategyName, ViewArgs, WordcountArgs,
 };
 pub use self::place::{ClusterArgs, PlaceArgs};
+pub use self::results::{ResultAction, ResultArgs, ResultGetArgs, Way};
 pub use self::watch::{JobQueryArgs, JobQuestion, LookArgs};
 use crate::{
     commands::{dev::OnLoss, generate::GenerateArgs, validate::ValidateArgs},
@@ -67,6 +69,8 @@ pub enum Command {
     Jobs(LookArgs),
     /// Ask about one job of a cluster
     Job(JobQueryArgs),
+    /// Get, list or delete results that jobs of a cluster have left
+    Result(ResultArgs),
     /// Run a whole cluster on this machine: a nats-server and several nodes
     Dev(DevArgs),
     /// Print or check configuration

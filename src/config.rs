@@ -73,6 +73,8 @@ pub struct NodeSection {
     #[serde(deserialize_with = "units::deserialize_size")]
     pub job_log: u64,
     pub scheduler: bool,
+    #[serde(deserialize_with = "units::deserialize_duration")]
+    pub results_kept: Duration,
     #[serde(default)]
     pub resources: ResourcesSection,
     #[serde(default)]

@@ -17,6 +17,7 @@ use exobus_actors::{
     protocol::merger::MergerMsg,
     protocol::node_manager::NodeMsg,
     protocol::owner::OwnerMsg,
+    protocol::results::ResultsMsg,
     protocol::scheduler::SchedulerMsg,
 };
 use exobus_bus::fuzzing as bus;
@@ -62,6 +63,8 @@ pub const TARGETS: [Target; 28] = [
     target("owner", actors::message::<OwnerMsg>),
     target("node", actors::message::<NodeMsg>),
     target("merger", actors::message::<MergerMsg>),
+    target("results", actors::message::<ResultsMsg>),
+    target("result_request", actors::result_request),
     target("membership", actors::message::<MembershipMsg>),
     target("answers", actors::answers),
     target("post_item", actors::post_item),
@@ -134,7 +137,7 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
     let samples = |protocol: &str| protocols::encoded(Some(protocol)).map_err(io::Error::other);
     let [server, client, directory] = actors::transfer_frames();
     Ok(match target {
-        "scheduler" | "host" | "client" | "owner" | "node" | "merger" | "membership" => samples(target)?,
+        "scheduler" | "host" | "client" | "owner" | "node" | "merger" | "results" | "membership" => samples(target)?,
         "codec" => protocols::encoded(None).map_err(io::Error::other)?,
         "answers" => samples("owner")?.into_iter().chain(samples("scheduler")?).collect(),
         "post_item" => {
@@ -146,6 +149,12 @@ pub fn seeds(target: &str, repository: &Path) -> io::Result<Vec<Vec<u8>>> {
             let owner = samples("owner")?.into_iter().map(|sample| message(0, sample));
             owner.chain(samples("node")?.into_iter().map(|sample| about(1, sample))).chain([reply, rejected]).collect()
         }
+        "result_request" => [
+            r#"{"id": "00000000000000000000000000000001", "file": "f", "offset": 7, "length": 9}"#,
+            r#"{"op": "list"}"#,
+        ]
+        .map(Vec::from)
+        .into(),
         "joblog" => actors::joblogs(),
         "executor" => actors::executor_messages(),
         "session_frame" => session_frames(),

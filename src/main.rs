@@ -35,6 +35,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Node(args) => commands::node::run(&args),
         Command::Jobs(args) => commands::jobs::list(&args),
         Command::Job(args) => commands::jobs::ask(&args),
+        Command::Result(args) => commands::results::run(&args),
         Command::Dev(args) => commands::dev::run(&args),
         Command::Config(args) => commands::config::run(&args),
         Command::Protocols(args) => commands::protocols::run(&args),

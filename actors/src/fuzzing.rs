@@ -14,6 +14,7 @@ use crate::protocol::scheduler::{JobInfo, NodeInfo, Placement, Refusal};
 use crate::ids::{CopyNumber, Incarnation, JobSecret, NodeId, RowHash, TaskId};
 use crate::isolation;
 use crate::joblog::{Entry, Past, TaskDone};
+use crate::results;
 
 use crate::shell::{Post, PostOptions, Wire, mailbox};
 use crate::task::{Consumed, JobError, Output};
@@ -27,6 +28,15 @@ pub fn message<M: Wire>(bytes: &[u8]) {
     if let Ok(again) = codec::encode(&message) {
         assert!(codec::decode::<M>(&again).is_ok(), "what was written cannot be read");
     }
+}
+
+/// A request for a result, as any client can make it.
+pub fn result_request(bytes: &[u8]) {
+    let Ok(request) = results::request::parse(bytes) else { return };
+    if let Ok(job) = request.job() {
+        assert_eq!(job.to_string(), request.id.unwrap_or_default().to_ascii_lowercase(), "an id is written in one way");
+    }
+    let _ = codec::decode::<results::record::ResultRecord>(bytes);
 }
 
 /// Answers to questions.

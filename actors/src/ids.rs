@@ -100,6 +100,13 @@ id128!(
     EdgeId
 );
 
+/// Where a UUID has its version,
+const VERSION_SHIFT: u32 = 76;
+/// ... that of jobs' ids,
+const JOB_VERSION: u128 = 7;
+/// ... and what stands there in the groups of results: "custom".
+const RESULT_VERSION: u128 = 8;
+
 impl JobId {
     /// A new job, by the clock and the random numbers of the operating system. Inside a node there are its own:
     /// [`Node::new_job`](crate::node::Node::new_job).
@@ -129,6 +136,24 @@ impl JobId {
     /// The group under which a store keeps the objects of this job.
     pub const fn group(self) -> u128 {
         self.0
+    }
+
+    /// The group under which a store keeps the [result](crate::results) of this job: no id of a job, as it is no version 7 UUID.
+    pub const fn result_group(self) -> u128 {
+        self.0 & !(0xf << VERSION_SHIFT) | RESULT_VERSION << VERSION_SHIFT
+    }
+
+    /// The job whose result is kept under this group; `None`: it is none of a result.
+    pub const fn of_result_group(group: u128) -> Option<Self> {
+        match Self(group).is_taken() {
+            true => Some(Self(group & !(0xf << VERSION_SHIFT) | JOB_VERSION << VERSION_SHIFT)),
+            false => None,
+        }
+    }
+
+    /// Whether the group of this job would be that of a result: no job may have such an id.
+    pub const fn is_taken(self) -> bool {
+        self.0 >> VERSION_SHIFT & 0xf == RESULT_VERSION
     }
 }
 
@@ -389,6 +414,15 @@ mod tests {
         let json = serde_json::to_string(&task).unwrap();
         assert_eq!(json, "\"0123456789abcdef0123456789abcdef\"");
         assert_eq!(serde_json::from_str::<TaskId>(&json).unwrap(), task);
+    }
+
+    #[test]
+    fn the_group_of_a_result_is_that_of_no_job_and_says_whose_it_is() {
+        let job = JobId::new();
+        assert_ne!(job.result_group(), job.group());
+        assert_eq!(JobId::of_result_group(job.result_group()), Some(job));
+        assert_eq!(JobId::of_result_group(job.group()), None);
+        assert!(JobId::from_u128(job.result_group()).is_taken() && !job.is_taken());
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod printing;
 pub mod protocol;
 pub mod random;
 pub mod registry;
+pub mod results;
 pub mod scheduler;
 pub mod shell;
 #[cfg(feature = "simulation")]

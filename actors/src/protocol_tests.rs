@@ -235,7 +235,8 @@ fn what_hosts_clients_and_members_say_survives_the_wire() {
     let kind = EventKind::JobStarted { program: "sort@1".into() };
     check(&ClientMsg::Events(vec![Event { at_us: 0, node: node.clone(), job: Some(job), kind }]));
     let nodes = BTreeMap::from([(node, NodeFigures::default())]);
-    let end = JobEnd { result: Ok(Bytes::from_static(b"\xc0")), nodes, owner_bytes: 1, control_messages: 1 };
+    let end =
+        JobEnd { result: Ok(Bytes::from_static(b"\xc0")), nodes, owner_bytes: 1, control_messages: 1, kept: None };
     check(&ClientMsg::Finished { job, end });
 }
 

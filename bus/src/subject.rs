@@ -13,6 +13,7 @@
 //! | `exo.v1.<cluster>.node.<to>.session.client.<from>` | submitter `from` | node `to`               |
 //! | `exo.v1.<cluster>.client.<to>.session.<from>`    | node `from`        | submitter `to`          |
 //! | `exo.v1.<cluster>.job.<tenant>.<job>.<channel>`  | see [`JobChannel`] | see [`JobChannel`]      |
+//! | `exo.v1.<cluster>.api.<tenant>.<verb>`           | who speaks for the tenant (request) | nodes, one of a queue group |
 //! | `exo.v1.<cluster>.stream.<stream>.<rest>`        | records of a [stream](crate::streams) | readers of the stream |
 //! | `exo.v1.<cluster>.kv.<bucket>.<key>`             | writers of a [bucket](crate::kv) | watchers of the bucket |
 //! | `exo.v1.<cluster>.data.<node>.<rest>`            | only when NATS is the data path | |
@@ -295,6 +296,13 @@ pub enum Address {
         /// Which of its channels.
         channel: JobChannel,
     },
+    /// `api.<tenant>.<verb>`: a request from outside, for a tenant.
+    Api {
+        /// For whom.
+        tenant: String,
+        /// What is asked.
+        verb: String,
+    },
     /// `stream.<stream>.<rest>`: a record of a durable stream.
     Stream {
         /// The stream.
@@ -445,6 +453,22 @@ impl Subjects {
         self.pattern(&["job", "*", "*", channel.token()])
     }
 
+    /// `api.<tenant>.<verb>`: a request from outside, for a tenant, which any NATS client can make; the server's permissions say who.
+    ///
+    /// # Errors
+    /// A part is no token.
+    pub fn api(&self, tenant: &str, verb: &str) -> Result<Subject, SubjectError> {
+        self.subject(&["api", tenant, verb])
+    }
+
+    /// `api.*.<verb>`: what all tenants ask.
+    ///
+    /// # Errors
+    /// `verb` is no token.
+    pub fn every_api(&self, verb: &str) -> Result<Pattern, SubjectError> {
+        self.pattern(&["api", "*", verb])
+    }
+
     /// `data.<node>.<rest...>`: only when NATS is the data path.
     ///
     /// # Errors
@@ -503,6 +527,7 @@ impl Subjects {
                 let channel = JobChannel::ALL.into_iter().find(|c| c.token() == *channel).ok_or_else(foreign)?;
                 Ok(Address::Job { tenant: own(tenant), job: own(job), channel })
             }
+            ["api", tenant, verb] => Ok(Address::Api { tenant: own(tenant), verb: own(verb) }),
             ["stream", stream, rest @ ..] if !rest.is_empty() => {
                 Ok(Address::Stream { stream: own(stream), rest: rest.join(".") })
             }
@@ -611,6 +636,16 @@ mod tests {
             assert!(subjects.parse(&subject).is_err(), "{forged}");
             assert_eq!(Subjects::session_sender(&subject), None, "{forged}");
         }
+    }
+
+    #[test]
+    fn a_request_from_outside_says_for_whom_it_is() {
+        let subjects = Subjects::new("test").unwrap();
+        let subject = subjects.api("default", "result").unwrap();
+        assert_eq!(subject.as_str(), "exo.v1.test.api.default.result");
+        assert_eq!(subjects.parse(&subject).unwrap(), Address::Api { tenant: "default".into(), verb: "result".into() });
+        assert!(subjects.every_api("result").unwrap().matches(&subject));
+        assert!(subjects.api("de.fault", "result").is_err() && subjects.api("*", "result").is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod keyed;
 pub mod node;
 pub mod protocols;
+pub mod results;
 pub mod resume;
 pub mod run_with_parent;
 mod session;

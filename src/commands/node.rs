@@ -142,6 +142,7 @@ pub(super) fn options(section: &NodeSection, name: NodeId) -> Result<NodeOptions
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),
         compute: Arc::new(ComputeThreads),
+        results_kept: section.results_kept.max(Duration::from_secs(1)),
         network: Arc::new(RealNetwork::new()),
     })
 }

@@ -299,6 +299,13 @@ pub const SECTIONS: &[Section] = &[
                 "",
                 "Whether this node may be the cluster's Scheduler: those that say true elect one, again when it is gone.\nWithout JetStream there is no election, and exactly one node says true.",
             ),
+            key(
+                "results_kept",
+                Kind::Duration,
+                Some(r#""1h""#),
+                "",
+                "How long the results of jobs that this node hosts are there after their jobs, a second or more.",
+            ),
         ],
     },
     Section {

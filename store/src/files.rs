@@ -246,6 +246,19 @@ impl Files {
         }
     }
 
+    /// What is there belongs to an object that is called otherwise from now on. A footer that was written says what it says.
+    pub fn rename(&mut self, place: Place, object: CopyId) {
+        let entry = self.files.get_mut(&place.file).expect("a file with live blocks exists");
+        if let Some(block) = entry.blocks.iter_mut().find(|block| block.offset == place.offset) {
+            block.object = object;
+        }
+    }
+
+    /// Whether nothing becomes of the file any more: it has its footer, or never will.
+    pub fn is_settled(&self, file: FileId) -> bool {
+        matches!(self.files[&file].status, Status::Closed | Status::Broken)
+    }
+
     /// Nobody needs that block any more.
     pub fn drop_live(&mut self, place: Place, bytes: u64) -> Option<FileWork> {
         let entry = self.files.get_mut(&place.file).expect("a file with live blocks exists");

@@ -410,6 +410,14 @@ impl Shared {
         !timed_out
     }
 
+    /// Waits until a request to a disk has ended, and asks nobody to make room.
+    pub fn wait_for_disk(&self, at_most: Duration) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            self.outputs.wait_for(&mut inner, at_most);
+        }
+    }
+
     /// Takes full directories into use again whose file system has room for `needed` bytes, and some to spare.
     pub fn restore_full_dirs(&self, needed: u64) {
         let full: Vec<_> = self.with(|state| {

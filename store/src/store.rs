@@ -7,6 +7,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -36,7 +37,7 @@ use crate::{
     scratch::Scratch,
     shared::{Setup, Shared},
     stage::{GetFuture, StageItem, StageRequest, StageTicket},
-    state::{Sealed, State},
+    state::{PutAway, Sealed, State},
     table::{ExtentKey, NewExtent},
     writer::{LocalWriter, ObjectWriter, same_content},
 };
@@ -45,6 +46,8 @@ use crate::{
 const BLOCKS_MIN: u64 = 4 << 20;
 /// Objects of a group that are described at a time, for the same reason.
 const LISTED_AT_ONCE: usize = 64;
+/// How often who waits for an object to be on disk looks, should nothing be heard meanwhile.
+const LOOKS_AGAIN: Duration = Duration::from_millis(50);
 /// Objects of a group that are deleted at a time, so that others get their turn with the lock.
 const DELETE_AT_ONCE: usize = 1000;
 
@@ -358,6 +361,44 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Gives an object a second name, in whatever group: it stays under that one when the first is deleted, with its group or alone,
+    /// and is the same bytes. While it has two, [`release_parts`](Self::release_parts) frees nothing of it. The same again changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound`: it is not here, or parts of it were released. `Conflict`: it has another second name, or there is another object of
+    /// that name.
+    pub fn name_also(&self, id: &CopyId, name: CopyId) -> Result<ObjectMeta, StoreError> {
+        self.shared.with(|state| state.name_also(id, name))
+    }
+
+    /// Brings an object to disk, though there may be memory for it, and blocks until it is there; where files are
+    /// [kept](StoreOptions::keep_files), with what says whose the bytes are, so that a process that is killed does not take it along.
+    /// Its memory is anybody's then.
+    ///
+    /// # Errors
+    /// `NotFound`; `DiskFull`: nowhere is room for it; `Cancelled`: it was not there `within` the time, or the store was closed.
+    pub fn put_away(&self, id: &CopyId, within: Duration) -> Result<(), StoreError> {
+        let begun = self.shared.clock.now();
+        let bytes = self.meta(id).ok_or(StoreError::NotFound(*id))?.bytes;
+        self.shared.restore_full_dirs(bytes);
+        loop {
+            match self.shared.with(|state| state.put_away(id, self.shared.dirs.keep))? {
+                PutAway::Done => return Ok(()),
+                PutAway::NoRoom => {
+                    let error = self.shared.with(|state| state.disk_full(bytes));
+                    return Err(self.shared.explain(error));
+                }
+                PutAway::Goes => {}
+            }
+            let waited = self.shared.clock.now().saturating_sub(begun);
+            if waited >= within || self.shared.is_closed() {
+                self.shared.with(|state| state.put_away_no_more(id));
+                return Err(StoreError::Cancelled);
+            }
+            self.shared.wait_for_disk(LOOKS_AGAIN.min(within - waited));
+        }
     }
 
     /// The directory of an object.

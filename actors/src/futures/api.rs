@@ -18,6 +18,7 @@ use super::call::{Notify, ProgramCall};
 use super::choices::Choices;
 use super::compute::{Compute, Computing, Noted};
 use super::home::{Home, OtherJobs};
+use super::keep::KeepCalls;
 use super::queue::{self, Teller};
 use super::reference::{ObjectRef, ObjectSet, ObjectStream};
 use super::window::Came;
@@ -55,6 +56,7 @@ struct Inner {
     printer: Printer,
     home: Home,
     others: OtherJobs,
+    keeps: KeepCalls,
 }
 
 /// What a [`Futures`] is made of.
@@ -77,6 +79,8 @@ pub(crate) struct FuturesParts {
     pub(crate) printer: Printer,
     pub(crate) home: Home,
     pub(crate) others: OtherJobs,
+    /// Where what the program keeps goes.
+    pub(crate) keeps: KeepCalls,
 }
 
 impl fmt::Debug for Futures {
@@ -106,6 +110,7 @@ impl Futures {
             printer: parts.printer,
             home: parts.home,
             others: parts.others,
+            keeps: parts.keeps,
         }))
     }
 
@@ -604,6 +609,10 @@ impl Futures {
     /// What is to be called when the job is over.
     pub(crate) fn take_clean_ups(&self) -> Vec<CleanUp> {
         self.0.when_over.take()
+    }
+
+    pub(super) fn keeps(&self) -> &KeepCalls {
+        &self.0.keeps
     }
 
     pub(super) fn call(&self, call: ProgramCall) -> Result<(), JobError> {

@@ -82,6 +82,7 @@ impl World {
             printer: crate::printing::Printer::nowhere(),
             home: Default::default(),
             others: Default::default(),
+            keeps: Default::default(),
         });
         (futures, inbox)
     }

@@ -6,7 +6,7 @@ use exobus_store::Block;
 use tokio::sync::{mpsc, oneshot};
 
 use super::queue::Teller;
-use crate::ids::{CopyNumber, EdgeId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyId, CopyNumber, EdgeId, NodeId, ObjectId, SetId, TaskId};
 use crate::joblog::{Choice, FoldDue};
 use crate::task::{Description, EdgeShape, JobError, Output, Parts};
 
@@ -17,6 +17,17 @@ pub enum Notify {
     Once(oneshot::Sender<Result<(), JobError>>),
     /// One who waits for the first of several.
     Queue(Teller<(ObjectId, Result<(), JobError>)>),
+}
+
+/// An object that exists, and the copy of it that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundCopy {
+    /// Size, rows and hash. Of an object without bytes nothing is anywhere.
+    pub output: Output,
+    /// The node that has the copy.
+    pub node: NodeId,
+    /// The copy.
+    pub copy: CopyId,
 }
 
 /// One call of a program.
@@ -67,6 +78,15 @@ pub enum ProgramCall {
         object: ObjectId,
         /// Whom to tell.
         answer: oneshot::Sender<Result<Output, JobError>>,
+    },
+    /// Where is an object, when it exists? One that was lost is made again first.
+    Find {
+        /// The object.
+        object: ObjectId,
+        /// This copy of it was found before, and is of no use where it is.
+        unreadable: Option<CopyId>,
+        /// Whom to tell.
+        answer: oneshot::Sender<Result<FoundCopy, JobError>>,
     },
     /// A list of objects, with one reference.
     MakeSet {

@@ -4,6 +4,7 @@
 //! programs have left with `Futures::when_over`: of output folders, in `shuffle/src/jobs/outputs.rs`); where the host dies in between, the next one
 //! does it (`accept` in `host/mod.rs`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 use super::close;
 use crate::admission::Ticket;
 use crate::event::{Event, EventKind, EventSink};
-use crate::futures::{Choices, Futures, FuturesParts, OtherJobs, ProgramCall};
+use crate::futures::{Choices, Futures, FuturesParts, KeepCalls, OtherJobs, ProgramCall};
 use crate::host::NodeParts;
 use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::joblog::NodeShape;
@@ -26,8 +27,10 @@ use crate::membership::Change;
 use crate::owner::{JobOutcome, OwnerActor, OwnerEvent, OwnerLog, OwnerParts};
 use crate::protocol;
 use crate::protocol::host::JobEnd;
+use crate::protocol::results::JobKept;
 use crate::protocol::scheduler::{Leader, NodeInfo, SchedulerMsg};
 
+use crate::results::{Keeper, KeeperParts, discard};
 use crate::shell::{self, Inbox};
 use crate::task::JobError;
 
@@ -98,6 +101,8 @@ impl JobRun {
         admission.brings(known_bytes(&infos));
         let admission = Arc::new(admission);
         let printer = node.printing.of_program(job, &tenant);
+        let for_whom: Arc<str> = tenant.clone();
+        let (keeps, to_keep) = KeepCalls::queue();
         let owner = shell::spawn(
             &node.post,
             &protocol::owner::actor_name(job),
@@ -133,15 +138,23 @@ impl JobRun {
             printer,
             home: node.home.clone(),
             others: OtherJobs::new(node.scheduler.clone(), node.logs.clone()),
+            keeps,
         });
         let handle = futures.clone();
+        let keeper = KeeperParts { results: node.results.clone(), futures: futures.clone(), tenant: for_whom.clone() };
+        let keeping = Keeper::new(keeper).run(to_keep);
+        let kept = Cell::new(None);
         let changes = (node.directory.changes(), node.directory.resets(), node.scheduler.changes());
         let mut drive = Box::pin(async {
             // Nobody holds the other end where nothing has to be found again.
             let _ = may_begin.await;
             admission.admitted().await;
-            let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
-            let result = result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }));
+            let program = async {
+                let result = AssertUnwindSafe(program(futures)).catch_unwind().await;
+                result.unwrap_or_else(|panic| Err(JobError::Panic { message: crate::panic_text(&*panic) }))
+            };
+            let (result, outcome) = with_keeper(program, keeping, || handle.end_keeping()).await;
+            kept.set(outcome);
             let _ = owner.send(OwnerEvent::Program(ProgramCall::Finished(result)));
             std::future::pending::<()>().await
         });
@@ -161,11 +174,21 @@ impl JobRun {
                 // Before others are told that it is over.
                 clean_up();
                 node.over.add(job);
+                let kept = match &result {
+                    Ok(_) => kept.take(),
+                    Err(_) => {
+                        if handle.has_kept() {
+                            discard(&node.results, &for_whom, job).await;
+                        }
+                        None
+                    }
+                };
                 let end = JobEnd {
                     result: result.map(bytes::Bytes::from),
                     owner_bytes: owner_bytes_peak,
                     control_messages: nodes.values().map(|figures| figures.control_messages).sum(),
                     nodes,
+                    kept,
                 };
                 if let Some(logs) = logs {
                     close(&logs, job, &end).await;
@@ -180,6 +203,32 @@ impl JobRun {
             }
         }
     }
+}
+
+/// Runs a program and, beside it, what keeps what it wants kept; `ends` is called when the program has returned. Where it has failed, nobody
+/// waits for what is being kept.
+async fn with_keeper<T, E>(
+    program: impl Future<Output = Result<T, E>>,
+    keeping: impl Future<Output = Option<JobKept>>,
+    ends: impl FnOnce(),
+) -> (Result<T, E>, Option<JobKept>) {
+    let (mut program, mut keeping) = (std::pin::pin!(program), std::pin::pin!(keeping));
+    let mut kept = None;
+    let result = loop {
+        tokio::select! {
+            biased;
+            result = &mut program => break result,
+            // It may have given up before.
+            outcome = &mut keeping, if kept.is_none() => kept = Some(outcome),
+        }
+    };
+    ends();
+    let kept = match (kept, &result) {
+        (Some(kept), _) => kept,
+        (None, Ok(_)) => keeping.await,
+        (None, Err(_)) => None,
+    };
+    (result, kept)
 }
 
 /// What an Owner and a program keep of these nodes, about: the name of each function that each offers, in tables of both.

@@ -137,6 +137,14 @@ impl Host {
         let node = self.node.clone();
         let entered = node.running.enter();
         scope.later(async move {
+            if job.is_taken() {
+                let reason = format!("{job} is no id of a job: results are kept under such");
+                let end = JobEnd::failed(JobError::Runtime { reason });
+                audience.lock().clients.iter().for_each(|client| {
+                    let _ = client.send(ClientMsg::Finished { job, end: end.clone() });
+                });
+                return Some(HostEvent::Ended { job });
+            }
             if let Some(end) = host(&node, job, spec, &audience).await {
                 for client in &audience.lock().clients {
                     let _ = client.send(ClientMsg::Finished { job, end: end.clone() });

@@ -13,6 +13,7 @@ use crate::membership::Directory;
 use crate::node_manager::{Gate, Stager};
 use crate::printing::Printing;
 use crate::random::Random;
+use crate::results::ResultsParts;
 use crate::scheduler::SchedulerLink;
 use crate::shell::Post;
 
@@ -40,6 +41,8 @@ pub(crate) struct NodeParts {
     /// Where jobs run that this node hosts.
     pub(crate) home: Home,
     pub(crate) figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// What keeps results.
+    pub(crate) results: ResultsParts,
     /// Which jobs may begin.
     pub(crate) admission: Admission,
 }

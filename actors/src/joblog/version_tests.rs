@@ -51,7 +51,7 @@ fn entries() -> Vec<Entry> {
 
 fn end() -> JobEnd {
     let nodes = BTreeMap::from([(NodeId::new("n1"), crate::event::NodeFigures::default())]);
-    JobEnd { result: Ok(Bytes::from_static(b"result")), nodes, owner_bytes: 1 << 20, control_messages: 12 }
+    JobEnd { result: Ok(Bytes::from_static(b"result")), nodes, owner_bytes: 1 << 20, control_messages: 12, kept: None }
 }
 
 /// Logs of jobs that were not over when a release was replaced must be known for as long as it says that it knows them.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use exobus_bus::{Bus, Subjects};
 use exobus_store::{EventHook, Store, StoreEvent};
 use parking_lot::RwLock;
 use tracing::{info, warn};
@@ -21,6 +22,7 @@ use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Suspicions, Tally};
 use crate::printing::Printing;
 use crate::random::Random;
+use crate::results::{ResultRecords, ResultsBase, ResultsParts};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
@@ -57,6 +59,9 @@ pub(super) struct Base {
     pub(super) jobs_over: JobsOver,
     pub(super) logs: LogsLink,
     log_quota_bytes: u64,
+    pub(super) results: ResultsBase,
+    /// What nodes show each other on the data plane.
+    data_token: Arc<str>,
     home: Home,
     random: Arc<dyn Random>,
     compute: Arc<dyn Compute>,
@@ -120,9 +125,12 @@ impl Base {
         let logs = logs.unwrap_or_else(|| options.logs.clone());
         let cluster = options.cluster.as_ref().map(|cluster| cluster.subjects.cluster().to_owned());
         let home = Home { cluster, log: logs.file().map(Into::into) };
+        let results = results(options, &store)?;
         Ok(Self {
             logs,
             log_quota_bytes: options.log_quota_bytes,
+            results,
+            data_token: token.into(),
             home,
             random: options.random.clone(),
             compute: options.compute.clone(),
@@ -207,7 +215,16 @@ impl Base {
                 refused_messages: post.refused(),
             }
         };
+        let results = ResultsParts {
+            base: self.results.clone(),
+            post: self.post.clone(),
+            directory: self.directory.clone(),
+            transfer: self.transfer.clone(),
+            data_address: self.data_address(),
+            data_token: self.data_token.clone(),
+        };
         NodeParts {
+            results,
             post: self.post.clone(),
             store: self.store.clone(),
             stager,
@@ -226,6 +243,25 @@ impl Base {
             admission: Admission::new(self.post.node().clone(), self.store.clone()),
         }
     }
+}
+
+/// Where results are recorded and asked for: on the cluster's bus, or on one that does not leave the process.
+fn results(options: &NodeOptions, store: &Store) -> Result<ResultsBase, NodeError> {
+    let (bus, subjects) = match &options.cluster {
+        Some(cluster) => (cluster.bus.clone(), cluster.subjects.clone()),
+        None => {
+            let subjects = Subjects::new("local").map_err(|error| NodeError::Other(error.to_string()))?;
+            (Bus::in_process(), subjects)
+        }
+    };
+    Ok(ResultsBase {
+        store: store.clone(),
+        records: ResultRecords::new(bus.clone(), subjects.clone(), options.clock.clone()),
+        bus,
+        subjects,
+        kept_for: options.results_kept,
+        tenants: Arc::default(),
+    })
 }
 
 /// What the node's folders below spill directories are called: nodes of two clusters may have one name.

@@ -33,6 +33,7 @@ use crate::node_manager::{
 use crate::protocol;
 use crate::protocol::scheduler::{Leader, NodeSpec, SchedulerMsg};
 use crate::registry::{Function, functions, programs};
+use crate::results::Results;
 use crate::scheduler::{Scheduler, SchedulerEvent, SchedulerOptions};
 use crate::shell::{self, Fatal, Inbox, Post, PostOptions};
 use crate::transfer::network::Network;
@@ -43,6 +44,9 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(3);
 const INCARNATION_DRAIN_DEADLINE: Duration = Duration::from_millis(500);
 /// How long the jobs of an incarnation may take to end. Heartbeats come again after that, and must before the node is dead again.
 const JOBS_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long it may take to hand results over to other nodes, where there are some; what is not handed over then is on this node's disks.
+const RESULTS_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A Scheduler that was found at last has time for the node.
 const REGISTERS_IN: Duration = Duration::from_secs(2);
@@ -262,7 +266,11 @@ struct Joined {
 impl Running {
     async fn assemble(base: &Base, options: &NodeOptions, renewal: Option<Renewal>) -> Result<Self, NodeError> {
         match &options.cluster {
-            None => Ok(Self::alone(base, options)),
+            None => {
+                let alone = Self::alone(base, options);
+                Results::start(&alone.parts.results).await?;
+                Ok(alone)
+            }
             Some(cluster) => Self::join(base, options, cluster, renewal).await,
         }
     }
@@ -300,7 +308,7 @@ impl Running {
         if first {
             // Before anybody hears that the node is there, and asks what it has; and before it has its name, which others would take for
             // free again if it did not beat.
-            delete_leftovers(&base.store, &base.logs).await;
+            delete_leftovers(&base.store, &base.logs, &base.results, base.post.node()).await;
         }
         // Not a word is said under it before.
         take_name(base, options, cluster, ground.as_ref()).await?;
@@ -334,6 +342,7 @@ impl Running {
         let parts = base.parts(options.executors);
         // Nothing may arrive for actors that are not there yet, so the pump starts when all are.
         spawn_node_manager(base, &parts, options);
+        Results::start(&parts.results).await?;
         let jobs = match base.jobs {
             Jobs::Apart => Some(host_apart(&parts).await?),
             #[cfg(feature = "simulation")]
@@ -404,6 +413,7 @@ impl Running {
         let reason = format!("node {}, which hosts the job, has stopped", self.parts.post.node());
         let _ = tokio::time::timeout(JOBS_DEADLINE, self.parts.running.end(reason.into())).await;
         if let Some(joined) = self.cluster {
+            self.parts.results.hand_over(RESULTS_DEADLINE).await;
             if let Some(campaign) = joined.campaign {
                 campaign.leave().await;
             }

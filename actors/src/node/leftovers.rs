@@ -8,20 +8,24 @@ use std::time::Duration;
 use exobus_store::Store;
 use tracing::{debug, info};
 
-use crate::ids::JobId;
+use crate::ids::{JobId, NodeId};
 use crate::joblog::LogsLink;
+use crate::results::ResultsBase;
 
 /// How long the node waits for the log.
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// In a store that was just opened, before any task runs; it may take [`DEADLINE`].
-pub(super) async fn delete_leftovers(store: &Store, logs: &LogsLink) {
-    let jobs: Vec<_> = store.groups().into_iter().map(JobId::from_u128).collect();
+pub(super) async fn delete_leftovers(store: &Store, logs: &LogsLink, results: &ResultsBase, me: &NodeId) {
+    // Results have groups of their own, and are swept by their records.
+    let jobs: Vec<_> = store.groups().into_iter().map(JobId::from_u128).filter(|job| !job.is_taken()).collect();
     if jobs.is_empty() {
         return;
     }
     info!(jobs = jobs.len(), "objects of an earlier process are here");
     let look = async {
+        // Files that were closed before their job was over know what outlives it by its first name alone.
+        results.name_again(me).await;
         let logs = match logs.get().await {
             Ok(Some(logs)) => logs,
             Ok(None) => return,

@@ -33,6 +33,7 @@ use crate::node_manager::Gate;
 use crate::protocol::host::{JobEnd, JobSpec};
 use crate::protocol::scheduler::Leader;
 use crate::random::Random;
+use crate::results::ResultClient;
 use crate::shell::{Fatal, Post};
 use crate::task::JobError;
 use exobus_store::Store;
@@ -99,6 +100,12 @@ impl Node {
     /// What becomes of the other nodes from now on, as this one sees it.
     pub fn changes(&self) -> tokio::sync::broadcast::Receiver<Change> {
         self.parts.directory.changes()
+    }
+
+    /// The results that are kept for a tenant, where this node is: in its cluster, or in this process alone.
+    pub fn results(&self, tenant: &str) -> ResultClient {
+        let results = &self.parts.results;
+        ResultClient::new(results.bus.clone(), results.subjects.clone(), tenant)
     }
 
     /// What keeps executors from starting tasks while the others may hold this node dead.

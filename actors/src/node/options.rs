@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use exobus_store::{Clock, Disk, RealDisk, StoreOptions, SystemClock};
 
@@ -52,6 +53,8 @@ pub struct NodeOptions {
     pub random: Arc<dyn Random>,
     /// Where programs compute ([`Futures::compute`](crate::futures::Futures::compute)).
     pub compute: Arc<dyn Compute>,
+    /// How long the results of jobs that it hosts are there after them. Default [`KEPT_FOR`](crate::results::KEPT_FOR).
+    pub results_kept: Duration,
     /// Over which objects go from node to node, where there is a cluster.
     pub network: Arc<dyn Network>,
 }
@@ -78,6 +81,7 @@ impl NodeOptions {
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
             compute: Arc::new(ComputeThreads),
+            results_kept: crate::results::KEPT_FOR,
             network: Arc::new(RealNetwork::new()),
         }
     }

@@ -142,7 +142,8 @@ impl NodeManager {
 
     fn tell_holds(&self) {
         let Some(scheduler) = &self.scheduler else { return };
-        let stored = self.store.groups().into_iter().map(JobId::from_u128);
+        // Results are of no job that could be over.
+        let stored = self.store.groups().into_iter().map(JobId::from_u128).filter(|job| !job.is_taken());
         if let Some(holds) = self.core.holds(stored)
             && let Err(error) = scheduler.send(holds)
         {

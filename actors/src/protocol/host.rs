@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, NodeFigures};
 use crate::ids::{JobId, NodeId};
+use crate::protocol::results::JobKept;
 use crate::shell::{SaidBy, Wire};
 use crate::task::JobError;
 
@@ -60,6 +61,9 @@ pub struct JobEnd {
     /// Control messages that the processes of these nodes handed over while they worked for the job; where several jobs
     /// run, those of the others are among them.
     pub control_messages: u64,
+    /// What became of what the program wanted to keep; `None`: it kept nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<JobKept>,
 }
 
 /// Everything that others can tell a Host.
@@ -99,7 +103,7 @@ impl JobEnd {
 
     /// Of a job of which nothing else is known.
     pub(crate) fn of(result: Result<Bytes, JobError>) -> Self {
-        Self { result, nodes: BTreeMap::new(), owner_bytes: 0, control_messages: 0 }
+        Self { result, nodes: BTreeMap::new(), owner_bytes: 0, control_messages: 0, kept: None }
     }
 }
 

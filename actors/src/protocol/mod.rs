@@ -15,4 +15,5 @@ pub mod membership;
 pub mod merger;
 pub mod node_manager;
 pub mod owner;
+pub mod results;
 pub mod scheduler;

@@ -140,6 +140,7 @@ impl Owner {
             printer: crate::printing::Printer::nowhere(),
             home: Default::default(),
             others: Default::default(),
+            keeps: Default::default(),
         });
         let (node, incarnation) = (cx.me.clone(), cx.incarnation);
         let place = OwnerPlace { job, tenant: "sim".into(), node, incarnation, events: Some(0) };

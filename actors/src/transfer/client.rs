@@ -201,6 +201,34 @@ impl Connection {
         })
     }
 
+    /// Has the bytes that were asked for read by `pass`, which reads as many as the directory says. After an error the connection is of no
+    /// use.
+    pub(super) fn pass_on(
+        &mut self,
+        head: &AnswerHead,
+        parts: &[PartMeta],
+        object: CopyId,
+        pass: impl FnOnce(&mut Link) -> Result<u64, PassError>,
+    ) -> Result<u64, TransferError> {
+        let range = wire::byte_range(parts);
+        let begun = self.bytes_follow(head, object);
+        let begun = begun.and_then(|()| Ok(expect(head, range.end - range.start)?));
+        let failure = match begun.map(|()| pass(&mut self.link)) {
+            Ok(Ok(bytes)) => return Ok(bytes),
+            Ok(Err(PassError::Taken(error))) => {
+                return Err(TransferError::Taken { object, cause: error.to_string() });
+            }
+            Ok(Err(PassError::Link(error))) => Failure::Link(error),
+            Ok(Err(PassError::Corrupt(cause))) => Failure::Corrupt(cause),
+            Err(failure) => failure,
+        };
+        Err(match failure {
+            Failure::Item(error) => *error,
+            Failure::Link(error) => error.of(&self.peer, 0),
+            Failure::Corrupt(cause) => TransferError::Corrupt { peer: self.peer.clone(), object, cause },
+        })
+    }
+
     /// The bytes that were asked for, as a new object of this node's store. After an error the connection is of no
     /// use.
     pub(super) fn copy(
@@ -228,6 +256,27 @@ impl Connection {
             Failure::Corrupt(cause) => TransferError::Corrupt { peer: self.peer.clone(), object, cause },
         })
     }
+}
+
+/// Why bytes were not passed on to the end.
+pub(super) enum PassError {
+    /// The connection is of no use any more.
+    Link(LinkError),
+    /// The bytes are wrong.
+    Corrupt(String),
+    /// Who takes them does not.
+    Taken(io::Error),
+}
+
+impl From<LinkError> for PassError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+/// Directories come from outside: a part that begins before the last one ended is no part.
+pub(super) fn overlap() -> LinkError {
+    LinkError::Garbled("parts of a directory overlap".to_owned())
 }
 
 /// Why an item did not come.

@@ -68,9 +68,7 @@ pub(super) fn receive(
     let mut position = range.start;
     for part in parts {
         if part.bytes > 0 {
-            // Directories come from outside: a part that begins before the last one ended is no part.
-            let gap = part.offset.checked_sub(position);
-            link.skip(gap.ok_or_else(|| LinkError::Garbled("parts of a directory overlap".to_owned()))?)?;
+            link.skip(part.offset.checked_sub(position).ok_or_else(super::client::overlap)?)?;
             position = part.offset + part.bytes;
         }
         writer.begin_part(Some(part.bytes))?;

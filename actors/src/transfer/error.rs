@@ -148,6 +148,14 @@ pub enum TransferError {
         /// What the store said.
         cause: StoreError,
     },
+    /// Who was to take the bytes here does not.
+    #[error("object {object} cannot be written here: {cause}")]
+    Taken {
+        /// The object.
+        object: CopyId,
+        /// What it said.
+        cause: String,
+    },
     /// More fetches wait already than the queue takes.
     #[error("{waiting} fetches are waiting already")]
     QueueFull {
@@ -171,6 +179,11 @@ impl TransferError {
         matches!(self, Self::Unreachable { .. } | Self::Stalled { .. })
     }
 
+    /// Whether this node has no room for what the other one has.
+    pub fn is_lack_of_room(&self) -> bool {
+        matches!(self, Self::Store { cause: exobus_store::StoreError::DiskFull { .. }, .. })
+    }
+
     /// Whether asking the same node again, once, is of use.
     pub fn is_worth_a_retry(&self) -> bool {
         use TransferError as E;
@@ -183,7 +196,7 @@ impl TransferError {
     /// Whether another copy of the object may be had where this one was not.
     pub fn is_about_the_peer(&self) -> bool {
         use TransferError as E;
-        !matches!(self, E::Store { .. } | E::QueueFull { .. } | E::NoThread { .. } | E::Stopped)
+        !matches!(self, E::Store { .. } | E::Taken { .. } | E::QueueFull { .. } | E::NoThread { .. } | E::Stopped)
     }
 }
 

@@ -32,12 +32,14 @@
 
 mod client;
 mod copy;
+mod download;
 mod error;
 mod fetch;
 mod link;
 pub mod network;
 mod pool;
 mod server;
+mod ticket;
 mod token;
 pub mod wire;
 mod work;
@@ -50,8 +52,10 @@ use std::time::Duration;
 
 use exobus_store::{Clock, CopyId, Fill, PartMeta, Parts, Store};
 
+pub use download::download;
 pub use error::{PeerName, TransferError};
 pub use fetch::{Copying, Directories, Fetch, FetchEach};
+pub use ticket::TransferTicket;
 pub use token::TOKEN_BYTES_MIN;
 
 use network::{Network, RealNetwork};

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::error::LinkError;
 use super::link::Link;
 use super::network::{Listener, Socket};
+use super::ticket::TransferTicket;
 use super::token::ClusterToken;
 use super::wire::{self, Item, Kind, Status};
 use super::{Counter, ServerOptions, ServerStats};
@@ -246,7 +247,7 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
         Ok(link) => link,
         Err(error) => return debug!(%from, %error, "connection not set up"),
     };
-    let caller = match greet(service, connections, number, &mut link) {
+    let Caller { name: caller, ticket } = match greet(service, connections, number, &mut link) {
         Ok(caller) => caller,
         // It only looked whether somebody is there (`membership`), or was a stranger for too long.
         Err(LinkError::Ended) => {
@@ -269,8 +270,12 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
     // What a connection keeps from one answer to the next, and what reads from disk take beside it.
     let mut buffers = service.store.told(exobus_store::Beside::Tables);
     while matches!(link.wait(service.options.idle), Ok(true)) {
+        if ticket.is_some_and(|ticket| ticket.is_over(service.clock.unix_ms())) {
+            debug!(node = caller, %from, "the time of a ticket is over");
+            break;
+        }
         link.begin();
-        match answer(service, &mut link, &mut out) {
+        match answer(service, &mut link, &mut out, ticket) {
             Ok(()) => {}
             // Cancelled by the other side, or it died: its own business.
             Err(LinkError::Ended | LinkError::Io(_)) => break,
@@ -290,9 +295,15 @@ fn serve(service: &Service, connections: &Connections, number: u64, socket: Arc<
     }
 }
 
-/// Exchanges hello and welcome; the caller's name.
-/// Who calls; `Garbled`: why it is refused.
-fn greet(service: &Service, connections: &Connections, number: u64, link: &mut Link) -> Result<String, LinkError> {
+/// Who calls.
+struct Caller {
+    name: String,
+    /// What it has shown in place of the cluster's token.
+    ticket: Option<TransferTicket>,
+}
+
+/// Reads the hello: who calls; `Garbled`: why it is refused.
+fn greet(service: &Service, connections: &Connections, number: u64, link: &mut Link) -> Result<Caller, LinkError> {
     let head = link.read_array::<{ wire::HELLO_BYTES }>()?;
     let lengths = match wire::decode_hello_head(&head) {
         Ok(lengths) => lengths,
@@ -301,9 +312,16 @@ fn greet(service: &Service, connections: &Connections, number: u64, link: &mut L
     let texts = link.read_vec(lengths.iter().sum::<usize>() as u64)?;
     let hello = wire::decode_hello_texts(lengths, &texts)?;
     let me = service.options.node.as_str();
-    if !service.token.matches(hello.token) {
-        return refuse("wrong cluster token".to_owned());
-    }
+    let ticket = match service.token.matches(hello.token) {
+        true => None,
+        false => match TransferTicket::genuine(hello.token, service.token.expose()) {
+            Some(ticket) if ticket.is_over(service.clock.unix_ms()) => {
+                return refuse("the time of the ticket is over: ask for another one".to_owned());
+            }
+            Some(ticket) => Some(ticket),
+            None => return refuse("wrong cluster token".to_owned()),
+        },
+    };
     if !hello.to.is_empty() && !me.is_empty() && hello.to != me {
         return refuse(format!("this is node {me}, not {}", hello.to));
     }
@@ -311,14 +329,19 @@ fn greet(service: &Service, connections: &Connections, number: u64, link: &mut L
     if !connections.welcome(number, most) {
         return refuse(format!("{BUSY}: serves {most} connections"));
     }
-    Ok(hello.from.to_owned())
+    Ok(Caller { name: hello.from.to_owned(), ticket })
 }
 
-fn refuse(reason: String) -> Result<String, LinkError> {
+fn refuse(reason: String) -> Result<Caller, LinkError> {
     Err(LinkError::Garbled(reason))
 }
 
-fn answer(service: &Service, link: &mut Link, out: &mut Vec<u8>) -> Result<(), LinkError> {
+fn answer(
+    service: &Service,
+    link: &mut Link,
+    out: &mut Vec<u8>,
+    ticket: Option<TransferTicket>,
+) -> Result<(), LinkError> {
     let head = wire::decode_request_head(&link.read_array::<{ wire::REQUEST_BYTES }>()?)?;
     let body = link.read_vec((head.items * wire::ITEM_BYTES) as u64)?;
     let items = wire::decode_items(&head, &body)?;
@@ -326,13 +349,17 @@ fn answer(service: &Service, link: &mut Link, out: &mut Vec<u8>) -> Result<(), L
     let mut bytes = 0;
     for (index, item) in items.iter().enumerate() {
         let index = index as u32;
+        let opened = ticket.is_none_or(|ticket| ticket.group == item.object.group);
+        // That reads all of an object: who only has a ticket compares what it gets.
         if head.kind == Kind::Verify
+            && ticket.is_none()
             && let Err(error) = service.store.verify(&item.object)
         {
             // It is not here any more, or cannot be read: what follows says so.
             warn!(object_id = %item.object, %error, "object verified for who got wrong bytes");
         }
-        let parts = match find(&service.store, item) {
+        let found = if opened { find(&service.store, item) } else { Found::Absent };
+        let parts = match found {
             Found::Parts(parts) => parts,
             Found::Absent => {
                 wire::encode_answer_head(out, index, Status::Absent, 0, &[]);

@@ -20,6 +20,7 @@ mod pushes;
 mod puts;
 mod refused;
 mod restarts;
+mod results;
 mod simulated;
 mod speakers;
 mod unplaceable;

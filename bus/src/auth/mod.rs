@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use credentials::Credentials;
 pub(crate) use key::{Key, MAC_BYTES, random};
+pub use key::{sign, verify};
 pub(crate) use message::ANSWER_BYTES_MAX;
 pub use message::{Asked, MessageError, QUESTION_BYTES_MAX, Question};
 

@@ -40,6 +40,12 @@ impl fmt::Debug for Delivery {
 }
 
 impl Delivery {
+    /// Where an answer goes that somebody else gives; `None`: none is wanted, or it would go to a subject of ours, where only who may
+    /// publish there itself may have one sent.
+    pub fn inbox(&self) -> Option<&Subject> {
+        self.reply.as_ref().filter(|reply| reply.tokens().next() != Some(SCHEME))
+    }
+
     /// Answers. `Ok` means handed over, not delivered.
     ///
     /// # Errors

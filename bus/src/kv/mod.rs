@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`get`](Kv::get), [`entries`](Kv::entries) | the same answer, or a later one |
 //! | [`put`](Kv::put) | the value is set, under a higher revision |
-//! | [`create`](Kv::create), [`update`](Kv::update), [`update_for`](Kv::update_for), [`delete`](Kv::delete) with a revision | `Conflict`: compare the value to see whose it is |
+//! | [`create`](Kv::create), [`create_for`](Kv::create_for), [`update`](Kv::update), [`update_for`](Kv::update_for), [`delete`](Kv::delete) with a revision | `Conflict`: compare the value to see whose it is |
 //!
 //! Within a call the handle itself repeats lost tries until its deadline, and does recognise its own: so `Conflict` from a first call always means
 //! somebody else. `TimedOut` means: not known; ask [`get`](Kv::get).
@@ -155,11 +155,23 @@ impl Kv {
     /// # Errors
     /// `Conflict` when it has one; as [`put`](Self::put) otherwise.
     pub async fn create(&self, key: &str, value: impl Into<Bytes>) -> Result<u64, BusError> {
-        let value = value.into();
+        self.create_lasting(key, value.into(), None).await
+    }
+
+    /// The same for a value that is gone after `lasts`, whole seconds of at least one, unless it is written again.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_for(&self, key: &str, value: impl Into<Bytes>, lasts: Duration) -> Result<u64, BusError> {
+        self.create_lasting(key, value.into(), Some(lasts)).await
+    }
+
+    async fn create_lasting(&self, key: &str, value: Bytes, lasts: Option<Duration>) -> Result<u64, BusError> {
         let subject = self.subject(key)?;
         let mut expected = 0;
         for _ in 0..LOOKS_MAX {
-            let written = self.write(key, Message::new(value.clone()), Expect::LastOfSubject(expected), None).await;
+            let message = Message::new(value.clone());
+            let written = self.write(key, message, Expect::LastOfSubject(expected), lasts).await;
             let Err(error @ BusError::Conflict { .. }) = written else { return written };
             // A deleted or expired key has a record that says so; the new value takes its place.
             expected = match self.stream.last(&subject).await? {

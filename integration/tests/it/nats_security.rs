@@ -220,6 +220,13 @@ async fn each_role_of_the_shipped_configuration_can_do_its_work() {
         node.publish(subject, Message::new("a line")).await.unwrap();
         assert_eq!(timeout(PATIENCE, heard.recv()).await.unwrap().unwrap().message.payload, "a line");
     }
+    // A submitter asks for what belongs to its tenant.
+    let door = subjects.every_api("result").unwrap();
+    let mut asked = node.subscribe(door, SubscribeOptions::queue("results")).await.unwrap();
+    let answering = async { asked.recv().await.unwrap().reply(Message::new("bytes")).await.unwrap() };
+    let asking = submitter.request(subjects.api("default", "result").unwrap(), Message::new("{}"), PATIENCE);
+    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) }).await.unwrap();
+    assert_eq!(answer.unwrap().payload, "bytes");
 
     // A viewer sees events of jobs.
     let events = subjects.every_job(JobChannel::Evt).unwrap();
@@ -260,6 +267,9 @@ async fn no_role_of_the_shipped_configuration_can_do_more() {
         (&submitter, subjects.node("n1", "beat").unwrap()),
         (&submitter, subjects.session("n2", "n1").unwrap()),
         (&submitter, subjects.session("client-1", "n1").unwrap()),
+        (&submitter, subjects.api("another", "result").unwrap()),
+        (&submitter, subjects.node("n1", "result").unwrap()),
+        (&viewer, subjects.api("default", "result").unwrap()),
     ] {
         bus.publish(subject, Message::new("forged")).await.unwrap();
         bus.flush().await.unwrap();

@@ -12,6 +12,7 @@ use exobus_actors::{
     protocol::merger::MergerMsg,
     protocol::node_manager::NodeMsg,
     protocol::owner::OwnerMsg,
+    protocol::results::{JobKept, ResultsMsg},
     protocol::scheduler::{JobDemand, Leader, Lease, LeaseUse, NodeSpec, SchedulerMsg, Shape, Wait},
     shell::{Reply, Wire},
     task::{
@@ -39,6 +40,9 @@ pub(super) fn all() -> anyhow::Result<Vec<Sample>> {
     }
     for message in node_manager() {
         samples.push(Sample::of(NodeMsg::PROTOCOL, node_variant(&message), &message)?);
+    }
+    for message in results() {
+        samples.push(Sample::of(ResultsMsg::PROTOCOL, results_variant(&message), &message)?);
     }
     for message in merger() {
         samples.push(Sample::of(MergerMsg::PROTOCOL, merger_variant(&message), &message)?);
@@ -174,6 +178,7 @@ fn client() -> Vec<ClientMsg> {
         nodes: BTreeMap::from([(node(), figures())]),
         owner_bytes: 123_456,
         control_messages: 789,
+        kept: Some(JobKept::Result { files: 1, bytes: 1_000_000_000, until_unix_ms: 1_795_566_000_000 }),
     };
     vec![
         ClientMsg::Events(vec![Event { at_us: 15_000, node: node(), job: Some(job()), kind }]),
@@ -337,6 +342,26 @@ fn node_variant(message: &NodeMsg) -> &'static str {
     }
 }
 
+fn results() -> Vec<ResultsMsg> {
+    let copy = ObjectId::from_u128(7 << 64).copy(job(), CopyNumber::FIRST);
+    let keep = ResultsMsg::Keep {
+        tenant: "default".into(),
+        job: job(),
+        kept: 1,
+        copy,
+        at: node(),
+        reply: Reply::to(node(), 7),
+    };
+    vec![keep, ResultsMsg::Drop { job: job() }]
+}
+
+fn results_variant(message: &ResultsMsg) -> &'static str {
+    match message {
+        ResultsMsg::Keep { .. } => "Keep",
+        ResultsMsg::Drop { .. } => "Drop",
+    }
+}
+
 fn merger() -> Vec<MergerMsg> {
     let ranges = vec![Parts::Range(40, 60), Parts::Range(60, 80)];
     vec![
@@ -381,10 +406,11 @@ mod tests {
 
     #[test]
     fn every_message_that_can_leave_the_process_has_a_sample() {
-        let given: Vec<(&str, usize)> = ["scheduler", "host", "client", "owner", "node", "merger", "membership"]
-            .into_iter()
-            .map(|protocol| (protocol, all().unwrap().iter().filter(|sample| sample.protocol == protocol).count()))
-            .collect();
+        let given: Vec<(&str, usize)> =
+            ["scheduler", "host", "client", "owner", "node", "results", "merger", "membership"]
+                .into_iter()
+                .map(|protocol| (protocol, all().unwrap().iter().filter(|sample| sample.protocol == protocol).count()))
+                .collect();
         // As many as there are variants.
         assert_eq!(
             given,
@@ -394,6 +420,7 @@ mod tests {
                 ("client", 2),
                 ("owner", 13),
                 ("node", 11),
+                ("results", 2),
                 ("merger", 3),
                 ("membership", 1)
             ]

@@ -6,12 +6,13 @@
 
 mod grants;
 mod loads;
+mod names;
 pub(crate) mod outside;
 mod spilling;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     alloc::{Allocator, Span},
@@ -31,6 +32,7 @@ pub(crate) use grants::{Claim, Described, Granted, RequestItem, Waiting};
 #[cfg(test)]
 pub(crate) use loads::LoadTarget;
 pub(crate) use loads::{LoadJob, Source};
+pub(crate) use names::PutAway;
 pub(crate) use spilling::{BlockInfo, WriteJob};
 
 /// What the shell has to do.
@@ -98,6 +100,8 @@ pub(crate) struct State {
     grow_freely_bytes: u64,
     write_requests: u64,
     write_requests_max: u64,
+    /// Objects that are to be on disk, however much memory there is.
+    put_away: BTreeSet<CopyId>,
     /// The head of the queue that was reported as waiting for what others hold.
     tight: Option<Ticket>,
     /// The head did not fit in one piece though the sum would do.
@@ -123,6 +127,7 @@ impl State {
             grow_freely_bytes: spill::GROW_FREELY_BYTES,
             write_requests: 0,
             write_requests_max,
+            put_away: BTreeSet::new(),
             tight: None,
             fragmented: false,
             counters: Counters::default(),
@@ -305,9 +310,7 @@ impl State {
     pub fn delete(&mut self, ids: &[CopyId]) {
         let mut freed = Freed::default();
         for id in ids {
-            if let Some(key) = self.table.key(id) {
-                self.table.remove(key, &mut freed);
-            }
+            self.unname(id, &mut freed);
         }
         self.freed(freed);
         self.memory_came_free();
@@ -317,7 +320,8 @@ impl State {
     pub fn release_parts(&mut self, ids: &[CopyId], parts: Parts) {
         let mut freed = Freed::default();
         for id in ids {
-            let Some(key) = self.table.key(id) else { continue };
+            // Who knows an object by its other name may read all of it.
+            let Some(key) = self.table.key(id).filter(|key| !self.table.has_second_name(*key)) else { continue };
             if let Some(range) = self.table.object(key).directory.resolve(parts) {
                 self.table.release(key, range, &mut freed);
             }
@@ -331,7 +335,7 @@ impl State {
         let mut freed = Freed::default();
         for _ in 0..at_most {
             match self.table.any_of_group(group) {
-                Some(key) => self.table.remove(key, &mut freed),
+                Some(id) => self.unname(&id, &mut freed),
                 None => break,
             }
         }
@@ -372,12 +376,13 @@ impl State {
 
     /// The only copy of an object's bytes is gone.
     pub fn lose(&mut self, id: CopyId, reason: &str) {
-        if self.table.key(&id).is_none() {
-            return;
-        }
+        let Some(key) = self.table.key(&id) else { return };
+        let names: Vec<CopyId> = self.table.names(key).collect();
         self.counters.lost_objects += 1;
-        self.effects.push(Effect::Tell(StoreEvent::ObjectLost { object: id, reason: reason.to_owned() }));
-        self.delete(&[id]);
+        for object in &names {
+            self.effects.push(Effect::Tell(StoreEvent::ObjectLost { object: *object, reason: reason.to_owned() }));
+        }
+        self.delete(&names);
     }
 
     /// Bytes that neither can be taken nor are about to be written, because somebody holds them.

@@ -82,8 +82,10 @@ impl State {
                     && self.table.clean_bytes() == 0
                     && self.table.writing_bytes() == 0,
             });
+            let wanted = self.write_requests < self.write_requests_max && self.next_to_put_away().is_some();
+            let bytes = if wanted { bytes.max(spill::REQUEST_BYTES) } else { bytes };
             let writing = self.table.writing_bytes();
-            if bytes == 0 || !self.start_write(bytes) {
+            if bytes == 0 || !self.start_write(bytes, wanted) {
                 return;
             }
             if at_hand < self.budget.capacity() {
@@ -92,11 +94,13 @@ impl State {
         }
     }
 
-    fn start_write(&mut self, bytes_max: u64) -> bool {
+    /// `wanted`: of what is to be put away, and of nothing else.
+    fn start_write(&mut self, bytes_max: u64, wanted: bool) -> bool {
         let (mut paged, mut packed) = (Vec::new(), Vec::new());
         let (mut paged_bytes, mut packed_bytes) = (0, 0);
         while paged_bytes + packed_bytes < bytes_max {
-            let Some(key) = self.table.oldest_dirty() else { break };
+            let next = if wanted { self.next_to_put_away() } else { self.table.oldest_dirty() };
+            let Some(key) = next else { break };
             let extent = self.table.extent(key);
             let span = extent.memory().expect("a dirty extent is in memory");
             let whole_pages = span.offset.is_multiple_of(PAGE) && span.bytes.is_multiple_of(PAGE);
@@ -257,6 +261,8 @@ impl State {
         let work = self.files.closed(file, result.ok());
         self.file_work(work);
         self.pump();
+        // Who puts something away waits for that.
+        self.effects.push(Effect::WakeOutputs);
     }
 
     /// A file was deleted.

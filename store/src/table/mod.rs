@@ -13,6 +13,7 @@
 
 mod arena;
 mod lists;
+mod names;
 mod release;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ use std::ops::Bound;
 
 use arena::Arena;
 pub(crate) use lists::{Links, LruList};
+pub(crate) use names::Unnamed;
 
 use crate::{alloc::Span, directory::Directory, ids::CopyId};
 
@@ -55,6 +57,11 @@ impl Object {
     pub fn id(&self) -> CopyId {
         let number = |low: u64, high: u64| u128::from(low) | u128::from(high) << 64;
         CopyId::new(number(self.id[0], self.id[1]), number(self.id[2], self.id[3]))
+    }
+
+    /// A name as an entry keeps it.
+    fn split(id: CopyId) -> [u64; 4] {
+        [id.group as u64, (id.group >> 64) as u64, id.bits as u64, (id.bits >> 64) as u64]
     }
 }
 
@@ -141,6 +148,8 @@ pub(crate) struct Table {
     writing_bytes: u64,
     /// Of objects of which parts were released: which, a bit for each part.
     released: HashMap<ObjectKey, Box<[u64]>>,
+    /// Of objects that have a second name: that name.
+    second_names: HashMap<ObjectKey, CopyId>,
     /// Memory of all entries and directories, about.
     directory_bytes: u64,
 }
@@ -158,12 +167,13 @@ impl Table {
             clean: LruList::new(),
             writing_bytes: 0,
             released: HashMap::new(),
+            second_names: HashMap::new(),
             directory_bytes: 0,
         }
     }
 
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.by_id.len() - self.second_names.len()
     }
 
     pub fn key(&self, id: &CopyId) -> Option<ObjectKey> {
@@ -216,12 +226,7 @@ impl Table {
         self.directory_bytes += OBJECT_BYTES + directory.heap_bytes();
         let parts = directory.slice(0..directory.len());
         let mut parts = parts.iter().rev().peekable();
-        let key = self.objects.insert(Object {
-            id: [id.group as u64, (id.group >> 64) as u64, id.bits as u64, (id.bits >> 64) as u64],
-            directory,
-            maker,
-            first_extent: NONE,
-        });
+        let key = self.objects.insert(Object { id: Object::split(id), directory, maker, first_extent: NONE });
         let replaced = self.by_id.insert(id, key);
         assert!(replaced.is_none(), "{id} was sealed twice");
 
@@ -252,8 +257,8 @@ impl Table {
         key
     }
 
-    /// Takes an object out. Bytes that nobody uses are freed now, the others when they are let go of.
-    pub fn remove(&mut self, key: ObjectKey, freed: &mut Freed) {
+    /// Takes an object out, whose only name is that of its entry. Bytes that nobody uses are freed now, the others when they are let go of.
+    fn remove(&mut self, key: ObjectKey, freed: &mut Freed) {
         let object = self.objects.remove(key);
         self.directory_bytes -= OBJECT_BYTES + object.directory.heap_bytes();
         self.by_id.remove(&object.id());
@@ -285,8 +290,8 @@ impl Table {
     }
 
     /// Some object of a group, `None` when it has none.
-    pub fn any_of_group(&self, group: u128) -> Option<ObjectKey> {
-        self.of_group(group).next().map(|(_, key)| *key)
+    pub fn any_of_group(&self, group: u128) -> Option<CopyId> {
+        self.of_group(group).next().map(|(id, _)| *id)
     }
 
     /// Keeps a resident or loading extent in memory.

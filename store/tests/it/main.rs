@@ -9,4 +9,5 @@ mod hammer;
 mod harness;
 mod outside;
 mod recovery;
+mod second_names;
 mod spilling;

@@ -12,7 +12,7 @@ use tracing::info;
 use super::state::Tracker;
 use super::{OwnerCore, Surroundings};
 use crate::event::EventKind;
-use crate::futures::{Notify, ProgramCall, Teller};
+use crate::futures::{FoundCopy, Notify, ProgramCall, Teller};
 use crate::ids::{CopyId, NodeId, ObjectId};
 use crate::joblog::Entry;
 use crate::owner::effect::OwnerEffect;
@@ -28,6 +28,7 @@ enum Waiter {
     Stream(Teller<Result<Option<ObjectId>, JobError>>),
     Stat(oneshot::Sender<Result<Output, JobError>>),
     Get { parts: Parts, answer: BytesTo },
+    Find(oneshot::Sender<Result<FoundCopy, JobError>>),
 }
 
 /// A copy of which parts are being brought to the program.
@@ -127,6 +128,12 @@ impl OwnerCore {
                 let tracker = self.program.wait(Waiter::Stat(answer));
                 self.state.track_made(object, tracker);
             }
+            ProgramCall::Find { object, unreadable, answer } => {
+                if let Some(copy) = unreadable {
+                    self.state.unreadable(copy);
+                }
+                self.wait_to_find(object, answer);
+            }
             ProgramCall::OpenEdge { edge, shape } => self.state.open_edge(edge, shape),
             ProgramCall::JoinEdge { edge, object } => self.state.join_edge(edge, object),
             ProgramCall::Unread { edge, parts } => self.state.unread(edge, parts),
@@ -184,7 +191,25 @@ impl OwnerCore {
                 });
                 let _ = answer.send(stat);
             }
+            Some(Waiter::Find(answer)) => match outcome {
+                Ok(()) => self.find(object, answer),
+                Err(error) => drop(answer.send(Err(error))),
+            },
             Some(Waiter::Stream(_)) | None => {}
+        }
+    }
+
+    /// The program is told where an object is when it is somewhere.
+    fn wait_to_find(&mut self, object: ObjectId, answer: oneshot::Sender<Result<FoundCopy, JobError>>) {
+        let tracker = self.program.wait(Waiter::Find(answer));
+        self.state.track(object, tracker);
+    }
+
+    fn find(&mut self, object: ObjectId, answer: oneshot::Sender<Result<FoundCopy, JobError>>) {
+        match self.state.lookup(object) {
+            Some((output, node, copy)) => drop(answer.send(Ok(FoundCopy { output, node, copy }))),
+            // Released, or lost since it was found: whoever waits is told, or waits on.
+            None => self.wait_to_find(object, answer),
         }
     }
 

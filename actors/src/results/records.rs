@@ -1,0 +1,224 @@
+//! The bucket of records: one for each result, under its tenant and its id.
+//!
+//! | key              | value                                                                |
+//! |------------------|----------------------------------------------------------------------|
+//! | `<tenant>.<id>`  | [`ResultRecord`], encoded; gone [`TOMBSTONE`] after its time is over   |
+//!
+//! A change is made to the record that there is, under its revision, and made again to the one that is there when somebody was faster. What
+//! was read is believed for [`BELIEVED`], so that who reads a large file does not ask the bucket for each piece; what is not there is
+//! asked for each time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::kv::{Entry, Kv, KvConfig};
+use exobus_bus::subject::check_token;
+use exobus_bus::{Bus, BusError, Subjects, codec};
+use exobus_store::Clock;
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::record::ResultRecord;
+use crate::durable::open_durable;
+use crate::ids::JobId;
+
+/// The bucket.
+const BUCKET: &str = "results";
+/// Records have some hundred bytes for each member.
+const BUCKET_BYTES: u64 = 64 << 20;
+/// How long an answer of the bucket may take.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
+/// How long it is tried to open it.
+const OPEN_DEADLINE: Duration = Duration::from_secs(5);
+/// How long what was read is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// How many records are believed at a time.
+const BELIEVED_MAX: usize = 256;
+/// How often a change is tried on a record that others change.
+const CHANGES_MAX: usize = 32;
+/// How long it is known of a result that its time is over.
+pub(super) const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a record cannot be had, or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordsError {
+    /// The cluster keeps nothing.
+    #[error("the cluster's servers keep no records: they have no JetStream for nodes")]
+    NoBucket,
+    /// The bucket does not do what is asked.
+    #[error("the records of results")]
+    Bus(#[from] BusError),
+    /// It is too large, say.
+    #[error("a record of a result cannot be written: {0}")]
+    Encode(codec::CodecError),
+    /// Somebody has deleted it meanwhile.
+    #[error("result {0} was deleted before its job had ended")]
+    Deleted(JobId),
+    /// Others change it all the time.
+    #[error("others change the record of result {0}")]
+    Contended(JobId),
+}
+
+/// Whose result.
+type Key = (Arc<str>, JobId);
+
+/// The records of a cluster, or of a node that is alone. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ResultRecords(Arc<Inner>);
+
+struct Inner {
+    bus: Bus,
+    subjects: Subjects,
+    clock: Arc<dyn Clock>,
+    opened: Mutex<Option<Kv>>,
+    believed: parking_lot::Mutex<BTreeMap<Key, (Duration, Arc<ResultRecord>)>>,
+}
+
+impl fmt::Debug for ResultRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResultRecords({})", self.0.subjects.cluster())
+    }
+}
+
+impl ResultRecords {
+    /// Those on this bus; the bucket is opened, or made, when somebody asks for one.
+    pub(crate) fn new(bus: Bus, subjects: Subjects, clock: Arc<dyn Clock>) -> Self {
+        let (opened, believed) = (Mutex::default(), parking_lot::Mutex::default());
+        Self(Arc::new(Inner { bus, subjects, clock, opened, believed }))
+    }
+
+    async fn kv(&self) -> Result<Kv, RecordsError> {
+        let mut opened = self.0.opened.lock().await;
+        if let Some(kv) = &*opened {
+            return Ok(kv.clone());
+        }
+        let config = KvConfig {
+            bytes_max: BUCKET_BYTES,
+            deletions_kept: Duration::from_secs(60),
+            deadline: ANSWER_DEADLINE,
+            ..KvConfig::new(&self.subject_name()?, self.0.subjects.kv(BUCKET).map_err(BusError::from)?)
+        };
+        let open = async || Kv::open(&self.0.bus, &config).await;
+        let kv = open_durable(OPEN_DEADLINE, open).await?.map_err(|_| RecordsError::NoBucket)?;
+        *opened = Some(kv.clone());
+        Ok(kv)
+    }
+
+    fn subject_name(&self) -> Result<String, RecordsError> {
+        Ok(self.0.subjects.durable_name("kv", BUCKET).map_err(BusError::from)?)
+    }
+
+    /// What is asked of the bucket; one that is gone, with a server that was emptied, is made anew.
+    async fn ask<T>(&self, question: impl AsyncFn(&Kv) -> Result<T, BusError>) -> Result<T, RecordsError> {
+        let kv = self.kv().await?;
+        match question(&kv).await {
+            Err(BusError::StreamMissing { .. }) => {
+                *self.0.opened.lock().await = None;
+                Ok(question(&self.kv().await?).await?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// A record, perhaps as it was a moment ago; `None`: there is none of this tenant.
+    pub(crate) async fn get(&self, tenant: &str, job: JobId) -> Result<Option<Arc<ResultRecord>>, RecordsError> {
+        let Ok(()) = check_token(tenant) else { return Ok(None) };
+        let (key, now): (Key, _) = ((tenant.into(), job), self.0.clock.now());
+        if let Some((at, record)) = self.0.believed.lock().get(&key)
+            && now.saturating_sub(*at) < BELIEVED
+        {
+            return Ok(Some(record.clone()));
+        }
+        self.now(tenant, job).await
+    }
+
+    /// A record as it is now.
+    pub(crate) async fn now(&self, tenant: &str, job: JobId) -> Result<Option<Arc<ResultRecord>>, RecordsError> {
+        let entry = self.ask(async |kv| kv.get(&name(tenant, job)).await).await?;
+        let record = entry.and_then(|entry| decode(&entry)).map(Arc::new);
+        self.believe((tenant.into(), job), record.clone());
+        Ok(record)
+    }
+
+    fn believe(&self, key: Key, record: Option<Arc<ResultRecord>>) {
+        let (mut believed, now) = (self.0.believed.lock(), self.0.clock.now());
+        match record {
+            Some(record) => drop(believed.insert(key, (now, record))),
+            None => drop(believed.remove(&key)),
+        }
+        if believed.len() > BELIEVED_MAX {
+            believed.retain(|_, (at, _)| now.saturating_sub(*at) < BELIEVED);
+            while believed.len() > BELIEVED_MAX {
+                believed.pop_first();
+            }
+        }
+    }
+
+    /// Changes a record, or makes it, and returns what it is then; where `change` returns `None` nothing is written. It may be called several times.
+    pub(crate) async fn change(
+        &self,
+        tenant: &str,
+        job: JobId,
+        change: impl Fn(Option<ResultRecord>) -> Option<ResultRecord>,
+    ) -> Result<Option<Arc<ResultRecord>>, RecordsError> {
+        let key = name(tenant, job);
+        for _ in 0..CHANGES_MAX {
+            let entry = self.ask(async |kv| kv.get(&key).await).await?;
+            let revision = entry.as_ref().map(|entry| entry.revision);
+            let known = entry.and_then(|entry| decode(&entry));
+            let Some(record) = change(known.clone()) else { return Ok(known.map(Arc::new)) };
+            let value = codec::encode(&record).map_err(RecordsError::Encode)?;
+            let left = record.until_unix_ms.saturating_sub(self.0.clock.unix_ms());
+            let lasts = TOMBSTONE + Duration::from_secs(left.div_ceil(1000));
+            let written = self
+                .ask(async |kv| match revision {
+                    None => kv.create_for(&key, value.clone(), lasts).await,
+                    Some(revision) => kv.update_for(&key, value.clone(), revision, lasts).await,
+                })
+                .await;
+            match written {
+                Ok(_) => {
+                    let record = Arc::new(record);
+                    self.believe((tenant.into(), job), Some(record.clone()));
+                    return Ok(Some(record));
+                }
+                Err(RecordsError::Bus(BusError::Conflict { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(RecordsError::Contended(job))
+    }
+
+    /// Removes a record; what it was.
+    pub(crate) async fn remove(&self, tenant: &str, job: JobId) -> Result<Option<Arc<ResultRecord>>, RecordsError> {
+        let known = self.now(tenant, job).await?;
+        if known.is_some() {
+            self.ask(async |kv| kv.delete(&name(tenant, job), None).await).await?;
+            self.believe((tenant.into(), job), None);
+        }
+        Ok(known)
+    }
+
+    /// All records, of all tenants.
+    pub(crate) async fn all(&self) -> Result<Vec<(Arc<str>, JobId, ResultRecord)>, RecordsError> {
+        let entries = self.ask(async |kv| kv.entries().await).await?;
+        let read = |entry: &Entry| {
+            let (tenant, job) = entry.key.split_once('.')?;
+            Some((tenant.into(), job.parse().ok()?, decode(entry)?))
+        };
+        Ok(entries.iter().filter_map(read).collect())
+    }
+}
+
+fn name(tenant: &str, job: JobId) -> String {
+    format!("{tenant}.{job}")
+}
+
+/// What cannot be read is as if it were not there: bytes that no record names are swept.
+fn decode(entry: &Entry) -> Option<ResultRecord> {
+    codec::decode(&entry.value)
+        .inspect_err(|error| warn!(key = entry.key, %error, "the record of a result cannot be read"))
+        .ok()
+}

@@ -1,0 +1,328 @@
+//! What keeps results on a node: an actor that keeps and drops, the door, and the sweep.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exobus_bus::{Bus, BusError, Subjects};
+use exobus_store::{CopyId, Parts, Store};
+use parking_lot::Mutex;
+use tracing::{debug, info, warn};
+
+use super::record::{ResultRecord, kept_name};
+use super::records::ResultRecords;
+use super::sweep::{SweepStep, Unnamed, sweep};
+use super::{door, holder};
+use crate::ids::{JobId, NodeId};
+use crate::membership::Directory;
+use crate::protocol::results::{ACTOR, KeptMember, NotKept, ResultsMsg};
+use crate::shell::{Actor, Post, Scope, spawn};
+use crate::transfer::{PeerName, TransferClient};
+
+/// How often it is looked what is to go, ...
+const SWEEP_EVERY: Duration = Duration::from_secs(15);
+/// ... or four times in the time of a result, where that is short, but no more often than this.
+const SWEEP_EVERY_MIN: Duration = Duration::from_millis(250);
+/// How often, and at what intervals, a node that leaves looks whether there is another one.
+const LOOKS_FOR_OTHERS: u32 = 12;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a node may take to fetch and keep one member when another one leaves.
+const HAND_OVER_MIN: Duration = Duration::from_secs(5);
+
+/// What a node has for results, whatever incarnation it is in. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ResultsBase {
+    pub(crate) store: Store,
+    pub(crate) records: ResultRecords,
+    /// Where requests come from: the cluster's, or one of the process alone.
+    pub(crate) bus: Bus,
+    pub(crate) subjects: Subjects,
+    /// How long a result is there after its job.
+    pub(crate) kept_for: Duration,
+    /// Whose results are kept here, as far as is known.
+    pub(crate) tenants: Arc<Mutex<BTreeMap<JobId, Arc<str>>>>,
+}
+
+impl std::fmt::Debug for ResultsBase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ResultsBase({:?})", self.records)
+    }
+}
+
+/// What the results of an incarnation of a node are made of. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ResultsParts {
+    pub(crate) base: ResultsBase,
+    pub(crate) post: Post,
+    pub(crate) directory: Directory,
+    pub(crate) transfer: TransferClient,
+    /// Where this node's data port listens; empty where it has none.
+    pub(crate) data_address: String,
+    /// What nodes show each other there, from which tickets are made; empty where it has none.
+    pub(crate) data_token: Arc<str>,
+}
+
+impl std::ops::Deref for ResultsParts {
+    type Target = ResultsBase;
+
+    fn deref(&self) -> &ResultsBase {
+        &self.base
+    }
+}
+
+/// The actor.
+pub(crate) struct Results(ResultsParts);
+
+impl Results {
+    /// Keeps results on this node, on the current arbiter, as long as that lives; when it returns, requests are answered.
+    ///
+    /// # Errors
+    /// The bus does not do what is asked.
+    pub(crate) async fn start(parts: &ResultsParts) -> Result<(), BusError> {
+        spawn(&parts.post, ACTOR, Self(parts.clone()));
+        door::open(parts).await?;
+        actix_rt::spawn(sweep_for_ever(parts.clone()));
+        Ok(())
+    }
+}
+
+impl Actor for Results {
+    type Message = ResultsMsg;
+    type Event = ResultsMsg;
+
+    fn handle(&mut self, message: ResultsMsg, scope: &mut Scope<'_, Self>) {
+        match message {
+            ResultsMsg::Keep { tenant, job, kept, copy, at, reply } => {
+                let parts = self.0.clone();
+                scope.later(async move {
+                    let outcome = parts.keep((tenant, job), kept, copy, &at).await;
+                    if let Err(why) = &outcome {
+                        info!(job_id = %job, kept, ?why, "a member of a result is not kept here");
+                    }
+                    parts.post.answer(reply, outcome);
+                    None
+                });
+            }
+            ResultsMsg::Drop { job } => self.0.drop_all(job),
+        }
+    }
+}
+
+impl ResultsBase {
+    /// Gives what an earlier process of this node has kept the name of a result again, where files on disk know it by the name that it had in
+    /// its job.
+    pub(crate) async fn name_again(&self, me: &NodeId) {
+        let records = match self.records.all().await {
+            Ok(records) => records,
+            Err(error) => return debug!(%error, "what results were kept here cannot be read"),
+        };
+        for (tenant, job, record) in records {
+            for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
+                let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
+                if !self.store.contains(&name) && self.store.name_also(&copy, name).is_ok() {
+                    info!(job_id = %job, kept, "a member of a result is here again");
+                }
+            }
+            self.tenants.lock().insert(job, tenant);
+        }
+    }
+}
+
+impl ResultsParts {
+    /// Keeps a copy that is here, or is fetched first.
+    async fn keep(
+        &self,
+        (tenant, job): (Arc<str>, JobId),
+        kept: u64,
+        copy: CopyId,
+        at: &NodeId,
+    ) -> Result<KeptMember, NotKept> {
+        self.tenants.lock().insert(job, tenant);
+        let (store, name) = (self.store.clone(), kept_name(job, kept));
+        let (copy, fetched) = match at == self.post.node() {
+            true => (copy, false),
+            false => (self.fetch(copy, at).await?, true),
+        };
+        let adopt = move || {
+            let outcome = holder::adopt(&store, copy, name);
+            if fetched {
+                // Under its first name nobody knows it.
+                store.delete(&[copy]);
+            }
+            outcome
+        };
+        let outcome = tokio::task::spawn_blocking(adopt).await;
+        outcome.unwrap_or_else(|error| Err(NotKept::Gone(format!("the thread that kept it ended: {error}"))))
+    }
+
+    async fn fetch(&self, copy: CopyId, from: &NodeId) -> Result<CopyId, NotKept> {
+        let address = self.directory.data_address(from);
+        let address = address.ok_or_else(|| NotKept::Gone(format!("node {from}, which has it, is not known here")))?;
+        let peer = PeerName { node: from.to_string(), address };
+        let copied = self.transfer.copy_here(&self.store, peer, (copy, Parts::All)).await;
+        copied.map_err(|error| match error.is_lack_of_room() {
+            true => NotKept::NoRoom(error.to_string()),
+            false => NotKept::Gone(error.to_string()),
+        })
+    }
+
+    fn drop_all(&self, job: JobId) {
+        self.tenants.lock().remove(&job);
+        self.store.delete_group(job.result_group());
+    }
+
+    /// What of which results is here.
+    fn held(&self) -> BTreeMap<JobId, Vec<u64>> {
+        let groups = self.store.groups().into_iter().filter_map(|group| Some((group, JobId::of_result_group(group)?)));
+        let numbers = |group| {
+            let held = self.store.inventory(group);
+            // What is being fetched has another name.
+            held.iter().filter_map(|(meta, _)| u64::try_from(meta.id.bits).ok()).collect()
+        };
+        groups.map(|(group, job)| (job, numbers(group))).collect()
+    }
+
+    /// Whose these results are: what is not known, as after a start, the records say.
+    async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) {
+        let unknown: Vec<JobId> = {
+            let tenants = self.tenants.lock();
+            jobs.filter(|job| !tenants.contains_key(job)).collect()
+        };
+        if unknown.is_empty() {
+            return;
+        }
+        match self.records.all().await {
+            Ok(records) => {
+                let found = records.into_iter().filter(|(_, job, _)| unknown.contains(job));
+                self.tenants.lock().extend(found.map(|(tenant, job, _)| (job, tenant)));
+            }
+            Err(error) => debug!(%error, "whose results are kept here cannot be read"),
+        }
+    }
+
+    /// Frees what is to go; `unnamed` is what was found so far.
+    async fn sweep(&self, unnamed: &mut BTreeMap<JobId, Unnamed>) {
+        let held = self.held();
+        unnamed.retain(|job, _| held.contains_key(job));
+        self.know_tenants(held.keys().copied()).await;
+        for (job, kept) in held {
+            let tenant = self.tenants.lock().get(&job).cloned();
+            let record = match &tenant {
+                Some(tenant) => self.records.now(tenant, job).await,
+                None => Ok(None),
+            };
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    debug!(job_id = %job, %error, "the record of a result cannot be read");
+                    continue;
+                }
+            };
+            let clock = self.post.clock();
+            let now = (clock.now(), clock.unix_ms());
+            match sweep(record.as_deref(), self.post.node(), &kept, unnamed.entry(job).or_default(), now) {
+                SweepStep::Expire => {
+                    info!(job_id = %job, "the time of a result is over");
+                    self.expire(tenant.as_deref().unwrap_or_default(), job, now.1).await;
+                    self.drop_all(job);
+                }
+                SweepStep::Free(kept) if kept.is_empty() => {}
+                SweepStep::Free(kept) => {
+                    info!(job_id = %job, members = kept.len(), "no record names these members of a result");
+                    let names: Vec<CopyId> = kept.into_iter().map(|kept| kept_name(job, kept)).collect();
+                    self.store.delete(&names);
+                }
+            }
+        }
+    }
+
+    async fn expire(&self, tenant: &str, job: JobId, now_unix_ms: u64) {
+        let over = |record: Option<ResultRecord>| {
+            let mut record = record.filter(|record| !record.expired && record.is_over(now_unix_ms))?;
+            record.expire();
+            Some(record)
+        };
+        if let Err(error) = self.records.change(tenant, job, over).await {
+            debug!(job_id = %job, %error, "not noted that the time of a result is over");
+        }
+    }
+
+    /// Hands everything that is kept here to other nodes, before this one leaves; what was not taken `within` the time stays here, on disk.
+    pub(crate) async fn hand_over(&self, within: Duration) {
+        let held = self.held();
+        if held.is_empty() {
+            return;
+        }
+        let handing = async {
+            // A node that has just come may not have heard anybody yet.
+            let mut looks = 0;
+            while self.others().is_empty() && looks < LOOKS_FOR_OTHERS {
+                tokio::time::sleep(LOOK_EVERY).await;
+                looks += 1;
+            }
+            self.know_tenants(held.keys().copied()).await;
+            for (job, kept) in &held {
+                let Some(tenant) = self.tenants.lock().get(job).cloned() else { continue };
+                for kept in kept {
+                    self.hand_over_one((&tenant, *job), *kept).await;
+                }
+            }
+        };
+        if tokio::time::timeout(within, handing).await.is_err() {
+            warn!(node = %self.post.node(), "not all results were handed over in time: the rest is here when the node is started again");
+        }
+    }
+
+    async fn hand_over_one(&self, (tenant, job): (&Arc<str>, JobId), kept: u64) {
+        let (me, name) = (self.post.node(), kept_name(job, kept));
+        let Some(bytes) = self.store.meta(&name).map(|meta| meta.bytes) else { return };
+        for node in self.others() {
+            let address = self.post.address::<ResultsMsg>(&node, ACTOR);
+            let question =
+                |reply| ResultsMsg::Keep { tenant: tenant.clone(), job, kept, copy: name, at: me.clone(), reply };
+            match address.ask(question, HAND_OVER_MIN + holder::put_away_within(bytes)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => {
+                    info!(job_id = %job, kept, %node, ?why, "a result was not taken over");
+                    continue;
+                }
+                Err(error) => {
+                    info!(job_id = %job, kept, %node, %error, "a result was not taken over");
+                    continue;
+                }
+            }
+            let moved = |record: Option<ResultRecord>| {
+                let mut record = record?;
+                record.moved(kept, me, &node).then_some(record)
+            };
+            match self.records.change(tenant, job, moved).await {
+                Ok(_) => info!(job_id = %job, kept, %node, bytes, "a result was handed over"),
+                Err(error) => warn!(job_id = %job, kept, %error, "not noted where a result is by now"),
+            }
+            return;
+        }
+        warn!(job_id = %job, kept, "no other node takes a result: it is here when the node is started again");
+    }
+
+    /// All nodes that live but this one.
+    pub(crate) fn others_than(&self, node: &NodeId) -> Vec<NodeId> {
+        let all = self.others().into_iter().chain([self.post.node().clone()]);
+        all.filter(|other| other != node).collect()
+    }
+
+    /// The other nodes that live, as far as is known here.
+    pub(crate) fn others(&self) -> Vec<NodeId> {
+        let members = self.directory.members().into_iter();
+        let alive = members.filter(|member| !member.health.is_gone() && member.node != *self.post.node());
+        alive.map(|member| member.node).collect()
+    }
+}
+
+async fn sweep_for_ever(parts: ResultsParts) {
+    let every = (parts.kept_for / 4).clamp(SWEEP_EVERY_MIN, SWEEP_EVERY);
+    let mut unnamed = BTreeMap::new();
+    loop {
+        tokio::time::sleep(every).await;
+        parts.sweep(&mut unnamed).await;
+    }
+}
