@@ -88,7 +88,8 @@
 //! What a function returns is its output, as a value. For more than a value it writes to
 //! [`TaskContext::output`](crate::TaskContext::output), which is a [`std::io::Write`]: whatever can write a file can write an object, and
 //! what does not fit into memory goes to disk on the way. (Objects of several parts, for shuffles, are written part by part, see
-//! [`ObjectWriter`](crate::store::ObjectWriter).) A *stream* is a task that makes one object after the other, of which each can be
+//! [`ObjectWriter`](crate::store::ObjectWriter); with [`TaskOptions::align`](crate::TaskOptions::align) parts begin where Arrow wants
+//! its buffers.) A *stream* is a task that makes one object after the other, of which each can be
 //! used while the next is made.
 //!
 //! ```standalone_crate

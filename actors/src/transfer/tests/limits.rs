@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use super::proxy::{Harm, Proxy};
 use super::*;
 use crate::transfer::network::Socket;
-use crate::transfer::wire::{Hello, encode_hello, encode_welcome};
+use crate::transfer::wire::{self, Hello, encode_hello, encode_welcome};
 use crate::transfer::{FetchItem, PeerName};
 
 on_each_network! {
@@ -15,6 +15,7 @@ on_each_network! {
     one_connection_too_many_is_told_that_the_node_is_busy,
     strangers_keep_no_peer_out,
     who_says_nothing_or_says_it_in_drops_is_closed,
+    a_node_of_another_version_is_told_both_and_others_are_served,
     nobody_there_is_known_at_once,
     a_restarted_server_is_connected_to_anew,
     what_is_not_there_does_not_keep_the_rest_from_coming,
@@ -118,6 +119,43 @@ fn who_says_nothing_or_says_it_in_drops_is_closed(network: &Arc<dyn Network>) {
         assert_eq!(socket.receive(&mut [0]).unwrap(), 0, "{} bytes of a hello keep a place", drops.len());
     }
     // Nobody else has noticed.
+    pair.directory(&[SMALL]);
+}
+
+/// Whichever side is of another release, the one that reports it says both numbers and what to do.
+fn a_node_of_another_version_is_told_both_and_others_are_served(network: &Arc<dyn Network>) {
+    let pair = pair(network, ServerOptions::default(), ClientOptions::default());
+    for version in [wire::VERSION - 1, wire::VERSION + 1] {
+        let mut hello = encode_hello(&Hello { token: TOKEN.as_bytes(), from: "other", to: "" });
+        hello[4..6].copy_from_slice(&version.to_le_bytes());
+        let socket = network.connect(&pair.server.address().to_string(), PATIENCE).unwrap();
+        socket.set_receive_timeout(PATIENCE).unwrap();
+        socket.send(&[std::io::IoSlice::new(&hello)]).unwrap();
+        let mut said = Vec::new();
+        let mut piece = [0; 256];
+        while let Ok(count @ 1..) = socket.receive(&mut piece) {
+            said.extend_from_slice(&piece[..count]);
+        }
+        let expected = format!("speaks version {version} of transfers, this node 2: run one release on all nodes");
+        assert!(said == encode_welcome(Err(&expected)), "{}", String::from_utf8_lossy(&said));
+        pair.directory(&[SMALL]);
+    }
+    assert_eq!(pair.server.stats().refused, 2);
+    // A server of another release, which takes the hello for one of its own.
+    let other = network.listen(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = other.address();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (socket, _) = other.accept().unwrap();
+            let mut welcome = encode_welcome(Ok("other"));
+            welcome[4..6].copy_from_slice(&(wire::VERSION + 1).to_le_bytes());
+            socket.send(&[std::io::IoSlice::new(&welcome)]).unwrap();
+            // Until the client has read it and goes.
+            while let Ok(1..) = socket.receive(&mut [0; 256]) {}
+        });
+        let error = pair.client.directory(address, vec![SMALL]).wait().unwrap_err().to_string();
+        assert!(error.contains("speaks version 3 of transfers, this node 2: run one release on all nodes"), "{error}");
+    });
     pair.directory(&[SMALL]);
 }
 
