@@ -96,7 +96,7 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
         assert_eq!(fs::read_link(format!("/proc/{process}/exe")).unwrap(), own_path, "process {process}");
     }
 
-    prints_of_a_job_are_shown(&config, &runtime);
+    prints_of_a_job_are_shown(&scratch.path("cluster/n1.toml"), &runtime);
 
     own.signal(Signal::TERM);
     let (code, said) = own.end(PATIENCE);

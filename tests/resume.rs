@@ -123,7 +123,7 @@ fn a_job_beyond_the_quota_of_its_log_goes_on_and_is_not_taken_up_but_ended_in_wo
     });
     assert_eq!((killed, run.code), (true, None), "{run:#?}");
     let resumed = finish(alone(&scratch, &["resume", "--spill", &scratch.text("spill")]));
-    resumed.expect(1, &["cannot be taken up again", "its quota of 4096 bytes is used up"]);
+    resumed.expect(5, &["cannot be taken up again", "its quota of 4096 bytes is used up"]);
     assert_eq!(logs(&scratch), [""; 0], "it is over");
     assert!(!scratch.path("out").exists(), "what it had made is given back: {:?}", names(&scratch.path("out")));
     // And beyond it a job ends as any other.

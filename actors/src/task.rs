@@ -688,6 +688,12 @@ pub enum JobError {
         /// The store's error.
         message: String,
     },
+    /// Somebody would take the job up, and its log ends before it did.
+    #[error("the node that ran the job is gone, and it cannot be taken up again: {cut}")]
+    LogCut {
+        /// Since when, and why.
+        cut: String,
+    },
     /// The runtime ended, or the bus cannot be reached.
     #[error("the runtime ended: {reason}")]
     Runtime {

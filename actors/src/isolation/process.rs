@@ -23,7 +23,7 @@ use super::memory::ProcessMemory;
 use super::watch::{self, Watch};
 use super::wire::{Answer, Done, Frames, FromChild, Said, ToChild, send_descriptors};
 use super::{Isolation, child};
-use crate::printing::{Output as Printout, Prints as _, Secrets};
+use crate::printing::{Filter, Output as Printout, Prints as _, Secrets};
 use crate::registry::{Account, Argument, Finished, Granted, Roots};
 use crate::task::{FailureKind, Output, TaskFailure, TaskSpec};
 
@@ -103,7 +103,6 @@ impl IsolatedExecutor {
                     message.push_str(&format!("; the path that it used last: {path}"));
                 }
                 if !words.is_empty() {
-                    let words = self.secrets.filtered(&words);
                     message.push_str(&format!("; it last said: {words}"));
                 }
                 Err(TaskFailure::new(kind, message))
@@ -132,7 +131,7 @@ impl IsolatedExecutor {
             }
             debug!(process = process.child.id(), own_bytes, fresh, "executor process is replaced");
         }
-        Process::start(&self.isolation, &self.store, &self.roots, &*self.clock)
+        Process::start((&self.isolation, &self.secrets), &self.store, &self.roots, &*self.clock)
     }
 }
 
@@ -152,7 +151,12 @@ struct Process {
 }
 
 impl Process {
-    fn start(isolation: &Isolation, store: &Store, roots: &Roots, clock: &dyn Clock) -> io::Result<Self> {
+    fn start(
+        (isolation, secrets): (&Isolation, &Secrets),
+        store: &Store,
+        roots: &Roots,
+        clock: &dyn Clock,
+    ) -> io::Result<Self> {
         let (handshake, inherited) = UnixStream::pair()?;
         let (calls, calls_there) = UnixStream::pair()?;
         let frames = Frames::with_ticks(calls)?;
@@ -172,7 +176,7 @@ impl Process {
         let child = command.spawn()?;
         // With its ends of the pipe and the sockets; the process has its own.
         drop(command);
-        let words = Arc::new(Words::of(said.try_clone()?));
+        let words = Arc::new(Words::of(said.try_clone()?, secrets.clone()));
         let mut process = Self {
             child,
             frames: Some(frames),
@@ -350,14 +354,16 @@ struct Heard {
     said: io::PipeReader,
     /// What the attempt prints that runs.
     output: Option<Arc<Printout>>,
+    /// Of the last words, and of what is no attempt's.
+    filter: Filter,
     last: Vec<u8>,
     ended: bool,
 }
 
 impl Words {
     /// What comes out of a pipe whose reads do not wait.
-    fn of(said: io::PipeReader) -> Self {
-        let heard = Heard { said, output: None, last: Vec::new(), ended: false };
+    fn of(said: io::PipeReader, secrets: Secrets) -> Self {
+        let heard = Heard { said, output: None, filter: Filter::new(secrets), last: Vec::new(), ended: false };
         Self { state: Mutex::new(heard), ended: Condvar::new() }
     }
 
@@ -403,7 +409,9 @@ impl Words {
     /// The last of it, once all is there, on one line.
     fn last(&self, at_most: Duration) -> String {
         self.wait_for_end(at_most);
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let rest = state.filter.finish();
+        state.last.extend(rest);
         let text = String::from_utf8_lossy(&state.last);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         lines.join(" | ")
@@ -427,12 +435,13 @@ impl Heard {
     }
 
     fn take(&mut self, heard: &[u8]) {
+        let clear = self.filter.push(heard);
         match &self.output {
             Some(output) => output.print(heard),
             // A closed stderr is no reason to let a process wait for it.
-            None => drop(io::stderr().write_all(heard)),
+            None => drop(io::stderr().write_all(&clear)),
         }
-        self.last.extend_from_slice(heard);
+        self.last.extend(clear);
         let beyond = self.last.len().saturating_sub(WORDS_MAX);
         self.last.drain(..beyond);
     }
@@ -446,7 +455,10 @@ mod tests {
     fn the_last_words_are_kept_and_no_more() {
         let (said, mut says) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&said, true).unwrap();
-        let words = Words::of(said.try_clone().unwrap());
+        let secrets = Secrets::default();
+        // Of which the end alone would be left.
+        secrets.add("line 997\n\nline 998");
+        let words = Words::of(said.try_clone().unwrap(), secrets);
         std::thread::scope(|scope| {
             scope.spawn(|| words.listen(said));
             for line in 0..1000 {
@@ -455,7 +467,7 @@ mod tests {
             drop(says);
         });
         let last = words.last(END_MAX);
-        assert!(last.ends_with("line 998 | line 999") && last.len() <= 2 * WORDS_MAX, "{last}");
+        assert!(last.ends_with("line 996 | *** | line 999") && last.len() <= 2 * WORDS_MAX, "{last}");
         assert!(!last.contains("line 10 "), "{last}");
     }
 }

@@ -426,8 +426,7 @@ impl JobLogs {
 
     /// A job whose log is cut cannot be taken up: it ends, with these words. Whoever runs it still cannot write its log any more.
     async fn end_cut(&self, job: JobId, subject: &Subject, last: u64, cut: &Cut) -> Result<JobEnd, BusError> {
-        let reason = format!("the node that ran the job is gone, and it cannot be taken up again: {cut}");
-        let error = JobError::Runtime { reason };
+        let error = JobError::LogCut { cut: cut.to_string() };
         let entry = Entry::End(Err(error.clone()));
         let entry = codec::encode_checked(&[entry]).map_err(|error| BusError::Config(error.to_string()))?;
         let id = format!("{job}-ends-cut-{last}");

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::output::Output;
 use self::queue::Queue;
+pub(crate) use self::secrets::Filter;
 pub use self::secrets::Secrets;
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 

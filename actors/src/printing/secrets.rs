@@ -30,37 +30,29 @@ impl Secrets {
             secrets.push(secret.to_vec());
         }
     }
-
-    /// A text without secrets.
-    pub(crate) fn filtered(&self, text: &str) -> String {
-        let mut filter = Filter::new(self.clone());
-        let mut clear = filter.push(text.as_bytes());
-        clear.extend(filter.finish());
-        String::from_utf8_lossy(&clear).into_owned()
-    }
 }
 
 /// Replaces secrets in what comes piece by piece.
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     secrets: Secrets,
     /// What may be the beginning of a secret.
     held: Vec<u8>,
 }
 
 impl Filter {
-    pub(super) fn new(secrets: Secrets) -> Self {
+    pub(crate) fn new(secrets: Secrets) -> Self {
         Self { secrets, held: Vec::new() }
     }
 
     /// The next piece, and what is clear by now.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         self.clear(false)
     }
 
     /// What was held, when nothing more comes.
-    pub(super) fn finish(&mut self) -> Vec<u8> {
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.clear(true)
     }
 

@@ -43,7 +43,6 @@ fn a_secret_is_replaced_wherever_it_is_divided() {
     check("abc is too short to be one", "abc is too short to be one");
     let pieces: Vec<String> = SECRET.chars().map(String::from).collect();
     assert_eq!(filtered(&pieces.iter().map(String::as_str).collect::<Vec<_>>()), "***");
-    assert_eq!(secrets().filtered("it last said: open-sesame-0123"), "it last said: ***");
 }
 
 #[test]

@@ -66,8 +66,8 @@ async fn who_watches_a_job_hears_its_program_and_its_tasks_of_all_nodes() {
     let by_task = |number: u64| format!("number {number}\nwithout an end {number}");
     let expected = [
         (("host".to_owned(), None), "begins\ncomputes\n".to_owned()),
-        (("host".to_owned(), Some("test.says@0 1".to_owned())), by_task(1)),
-        (("other".to_owned(), Some("test.says@0 1".to_owned())), by_task(2)),
+        (("host".to_owned(), Some("test.says@1 1".to_owned())), by_task(1)),
+        (("other".to_owned(), Some("test.says@1 1".to_owned())), by_task(2)),
     ];
     assert_eq!(said, expected.into());
     assert!(heard.try_recv().is_none(), "and nothing of the other job");
