@@ -78,9 +78,9 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
     own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));
 
     let runtime = cluster::runtime().unwrap();
-    let config = NodeConfig::load(Some(&config), &Overrides::default()).unwrap();
+    let settings = NodeConfig::load(Some(&config), &Overrides::default()).unwrap();
     let (sum, processes) = runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(&config, Role::Submitter, "client").await.unwrap();
+        let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
         let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
         let mut client =
             Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
@@ -96,7 +96,7 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
         assert_eq!(fs::read_link(format!("/proc/{process}/exe")).unwrap(), own_path, "process {process}");
     }
 
-    prints_of_a_job_are_shown(&scratch.path("cluster/n1.toml"), &runtime);
+    prints_of_a_job_are_shown(&config, &runtime);
 
     own.signal(Signal::TERM);
     let (code, said) = own.end(PATIENCE);

@@ -14,6 +14,7 @@ fn address() -> impl Strategy<Value = Address> {
     prop_oneof![
         (TOKEN, TOKEN).prop_map(|(service, verb)| Address::Ctl { service, verb }),
         (TOKEN, TOKEN).prop_map(|(node, actor)| Address::Node { node, actor }),
+        (TOKEN, TOKEN).prop_map(|(tenant, verb)| Address::Api { tenant, verb }),
         (process(), process()).prop_map(|(to, from)| Address::Session { to, from }),
         (TOKEN, TOKEN, prop::sample::select(&JobChannel::ALL[..])).prop_map(|(tenant, job, channel)| Address::Job {
             tenant,
@@ -33,6 +34,7 @@ fn build(subjects: &Subjects, address: &Address) -> Subject {
     let built = match address {
         Address::Ctl { service, verb } => subjects.ctl(service, verb),
         Address::Node { node, actor } => subjects.node(node, actor),
+        Address::Api { tenant, verb } => subjects.api(tenant, verb),
         Address::Session { to, from } => subjects.session(to, from),
         Address::Job { tenant, job, channel } => subjects.job(tenant, job, *channel),
         Address::Stream { stream, rest } => {
