@@ -783,6 +783,11 @@ mod tests {
         let secret = JobSecret::from_u128(1);
         let base = description().id(secret);
         assert_eq!(description().id(secret), base);
+        assert_eq!(
+            base.to_string(),
+            "0f5eb68f5853d6015badd993a192735f",
+            "logs of jobs that are taken up know it by this id"
+        );
         assert_ne!(description().id(JobSecret::from_u128(2)), base, "the job's secret");
         type Change = fn(&mut Description);
         let changes: [(&str, Change); 8] = [

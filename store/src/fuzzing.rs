@@ -84,7 +84,7 @@ pub fn footers() -> [Vec<Vec<u8>>; 2] {
 /// Entries as the index has them: seeds.
 pub fn index_entries() -> Vec<Vec<u8>> {
     let summary = |bytes: u64| Summary {
-        version: 1,
+        version: footer::VERSION,
         size: bytes + (2 << 20),
         blocks: 3,
         payload: Location { offset: 1 << 20, bytes, checksum: 7 },

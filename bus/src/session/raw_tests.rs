@@ -208,6 +208,10 @@ async fn check_another_version(expected: (u16, u16), hello: [u8; 4]) {
     assert_eq!((peer.node.as_str(), *theirs), ("a", expected));
     let (_, refusal) = raw.hears_a(Kind::Refuse).await;
     assert_eq!(versions(&refusal), Ok(VERSIONS), "the refusal says what we speak");
+    let (c, _c_events) = open(&bus, "c", 1).await;
+    c.send("b", "x", "news".into()).unwrap();
+    let event = next(&mut b_events).await;
+    assert!(matches!(&event, Event::Items { from, .. } if from.name() == "c"), "others are heard: {event:?}");
     b.drain(PATIENCE).await.unwrap();
     assert!(matches!(b.send("a", "x", Bytes::new()), Err(SessionError::Unsupported { .. })));
     // A later incarnation of the node may speak ours.

@@ -13,7 +13,8 @@ use crate::{error::StoreError, lent::LentReader, meta::PartMeta};
 
 /// See the module. Made by [`Store::reader`](crate::Store::reader).
 ///
-/// Chunks never cross from one part to the next. Bytes from disk are compared with their checksums as they go by: an
+/// Chunks never cross from one part to the next. Of an object whose parts are [aligned](crate::Align::SixtyFour) each chunk begins at a
+/// multiple of 64 bytes, in memory as in its part. Bytes from disk are compared with their checksums as they go by: an
 /// error comes before the last chunk of a corrupt part is shown, so nobody reads a corrupt part to its end unawares.
 pub struct ObjectReader(Reader);
 

@@ -125,7 +125,7 @@ fn found_again_by_the_next_process() {
         written
     };
     let store = open(kept(dir.path()));
-    assert_eq!(store.recovered(), [meta.clone()]);
+    assert_eq!(store.recovered(), std::slice::from_ref(&meta));
     assert_all_aligned(&store, &meta, &contents);
 }
 
