@@ -7,7 +7,7 @@
 //! | more | the store is asked for the excess; the process gets no further task where something was declared |
 //! | more, and the store has no room for it | killed, its task is tried again alone |
 //! | half as much again as was declared | killed, its task is tried again alone |
-//! | while nothing runs there: more than [`FREELY_BYTES`] | ended |
+//! | while nothing runs there: more than [`FREELY_BYTES`], and all such processes more than the store gives way for | ended |
 
 use std::path::PathBuf;
 
@@ -61,6 +61,7 @@ impl Allowance {
 
 /// What the store counts for one process.
 pub(super) struct ProcessMemory {
+    store: Store,
     told: Told,
     excess: Grant,
     group: Option<Group>,
@@ -74,6 +75,7 @@ pub(super) struct ProcessMemory {
 impl ProcessMemory {
     pub(super) fn new(store: &Store) -> Self {
         Self {
+            store: store.clone(),
             told: store.told(Beside::Processes),
             excess: store.no_grant(),
             group: Group::of_this_process(),
@@ -119,7 +121,11 @@ impl ProcessMemory {
         self.declared = None;
         // Less is never refused.
         let _ = self.excess.resize(0);
-        !beyond && used_bytes <= FREELY_BYTES
+        !beyond
+            && (used_bytes <= FREELY_BYTES || {
+                let stats = self.store.stats();
+                stats.processes_bytes <= stats.processes_max_bytes
+            })
     }
 
     /// What the process has of its own: what it is seen to map, and where it is in a control group of its own, what that has with all

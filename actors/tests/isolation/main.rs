@@ -7,6 +7,7 @@ mod functions;
 mod harness;
 mod limits;
 mod losses;
+mod memory;
 mod same_results;
 
 /// No test: what executor processes run. Nodes of these tests start this binary with this test's name.

@@ -53,7 +53,7 @@ fn a_shuffle_in_processes_gives_the_same_bytes_whatever_dies_and_spills() {
         expected.iter().map(Vec::len).sum::<usize>(),
         2 * expected.iter().step_by(2).map(Vec::len).sum::<usize>()
     );
-    for (memory_bytes, killed) in [(64 << 20, false), (64 << 20, true), (21 << 20, true)] {
+    for (memory_bytes, killed) in [(96 << 20, false), (96 << 20, true), (21 << 20, true)] {
         let world = World::new(ExecutorKind::Process, 2, memory_bytes);
         let marks = tempfile::tempdir().unwrap();
         let deaths = killed.then(|| marks.path().to_owned());

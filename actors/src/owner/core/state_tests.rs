@@ -6,7 +6,7 @@ use crate::ids::{Attempt, Incarnation, NodeId, ObjectId, RowHash, SetId};
 use crate::task::Exchange;
 use crate::task::{
     Arg, Consumed, Description, FailureKind, JobError, LocatedSource, Output, Parts, Place, Resources, Returns, Source,
-    TaskFigures, TaskOptions,
+    TaskFailure, TaskFigures, TaskOptions,
 };
 
 #[test]
