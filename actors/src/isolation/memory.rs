@@ -150,9 +150,16 @@ impl Group {
         group_in(&std::fs::read_to_string("/proc/self/cgroup").ok()?)
     }
 
-    /// That of a process, if it is another one.
+    /// That of a process, if it is one of its own.
     fn of_another(&self, process: u32) -> Option<Self> {
-        group_in(&std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?).filter(|group| group != self)
+        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+        group_in(&text).filter(|group| self.leaves_to(group))
+    }
+
+    /// Whether a process that this one has started is in that group without being in this one: a group around this one has many others, and
+    /// processes that have ended are shown in that around all.
+    fn leaves_to(&self, other: &Self) -> bool {
+        !self.folder.starts_with(&other.folder)
     }
 
     fn anonymous_bytes(&self) -> Option<u64> {
@@ -241,6 +248,12 @@ mod tests {
         assert_eq!(group_in("0::/\n"), group("/sys/fs/cgroup/", "anon"));
         assert_eq!(group_in("3:cpu:/a\n"), None);
         assert_eq!(group_in(""), None);
+        let leaves = |from: &str, to: &str| {
+            let of = |path: &str| group_in(&format!("0::{path}\n")).unwrap();
+            of(from).leaves_to(&of(to))
+        };
+        assert!(leaves("/", "/a") && leaves("/a", "/b") && leaves("/a", "/a/b") && leaves("/a", "/ab"));
+        assert!(!leaves("/a", "/a") && !leaves("/a/b", "/a") && !leaves("/a", "/") && !leaves("/", "/"));
         assert_eq!(figure_in("anon_thp 5\nanon 4096\nfile 1\n", "anon"), Some(4096));
         assert_eq!(figure_in("total_rss_huge 1\ntotal_rss 7\n", "total_rss"), Some(7));
         assert_eq!(figure_in("file 1\n", "anon"), None);
