@@ -490,10 +490,11 @@ pub struct TaskFailure {
     pub fault: Fault,
     /// The arguments that it did not find, at most [`LOST_MAX`](Self::LOST_MAX) of them; only of kind
     /// [`ArgumentLost`](FailureKind::ArgumentLost).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    // Written even where there are none: between a node and its processes fields are known by their order.
+    #[serde(default)]
     pub lost: Vec<LostObject>,
     /// With so much memory beside the store it would have gone on, bytes; 0: not known. Only of kind [`Denied`](FailureKind::Denied).
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub needs_bytes: u64,
 }
 

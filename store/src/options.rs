@@ -192,6 +192,8 @@ pub struct StoreStats {
     pub outside_max_bytes: u64,
     /// Memory of executor processes beside the region that nobody has asked for. In `used_bytes`, rounded up to whole MiB.
     pub processes_bytes: u64,
+    /// With more than that the process and these take more than the budget.
+    pub processes_max_bytes: u64,
     /// Memory beside the region that was asked for and granted ([`Store::outside`](crate::Store::outside)). In `used_bytes`, rounded up
     /// to whole MiB.
     pub granted_bytes: u64,

@@ -36,7 +36,7 @@ pub(super) fn describe(verdict: Option<Verdict>, status: Option<ExitStatus>, oom
             format!("out of memory: {used_bytes} bytes where the task has declared {max_bytes}")
         }
         (Some(Verdict::NoRoom { used_bytes, declared_bytes, free_bytes }), _) => format!(
-            "out of memory: {used_bytes} bytes where the task has declared {declared_bytes}, and its node has {free_bytes} left"
+            "out of memory: {used_bytes} bytes where the task has declared {declared_bytes}, and its node has no more than {free_bytes} for the rest"
         ),
         (None, None) => "gone".into(),
         (None, Some(status)) => match (status.signal(), status.code()) {
@@ -171,7 +171,8 @@ mod tests {
         let memory = Verdict::Memory { used_bytes: 7, max_bytes: 5 };
         check(Some(memory), Some(9), false, "out of memory: 7 bytes where the task has declared 5");
         let no_room = Verdict::NoRoom { used_bytes: 7, declared_bytes: 5, free_bytes: 1 };
-        let words = "out of memory: 7 bytes where the task has declared 5, and its node has 1 left";
+        let words =
+            "out of memory: 7 bytes where the task has declared 5, and its node has no more than 1 for the rest";
         check(Some(no_room), Some(9), false, words);
     }
 

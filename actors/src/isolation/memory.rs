@@ -7,7 +7,7 @@
 //! | more | the store is asked for the excess; the process gets no further task where something was declared |
 //! | more, and the store has no room for it | killed, its task is tried again alone |
 //! | half as much again as was declared | killed, its task is tried again alone |
-//! | while nothing runs there: more than [`FREELY_BYTES`] | ended |
+//! | while nothing runs there: more than [`FREELY_BYTES`], and all such processes more than the store gives way for | ended |
 
 use std::path::PathBuf;
 
@@ -61,6 +61,7 @@ impl Allowance {
 
 /// What the store counts for one process.
 pub(super) struct ProcessMemory {
+    store: Store,
     told: Told,
     excess: Grant,
     group: Option<Group>,
@@ -74,6 +75,7 @@ pub(super) struct ProcessMemory {
 impl ProcessMemory {
     pub(super) fn new(store: &Store) -> Self {
         Self {
+            store: store.clone(),
             told: store.told(Beside::Processes),
             excess: store.no_grant(),
             group: Group::of_this_process(),
@@ -119,7 +121,11 @@ impl ProcessMemory {
         self.declared = None;
         // Less is never refused.
         let _ = self.excess.resize(0);
-        !beyond && used_bytes <= FREELY_BYTES
+        !beyond
+            && (used_bytes <= FREELY_BYTES || {
+                let stats = self.store.stats();
+                stats.processes_bytes <= stats.processes_max_bytes
+            })
     }
 
     /// What the process has of its own: what it is seen to map, and where it is in a control group of its own, what that has with all
@@ -144,9 +150,16 @@ impl Group {
         group_in(&std::fs::read_to_string("/proc/self/cgroup").ok()?)
     }
 
-    /// That of a process, if it is another one.
+    /// That of a process, if it is one of its own.
     fn of_another(&self, process: u32) -> Option<Self> {
-        group_in(&std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?).filter(|group| group != self)
+        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+        group_in(&text).filter(|group| self.leaves_to(group))
+    }
+
+    /// Whether a process that this one has started is in that group without being in this one: a group around this one has many others, and
+    /// processes that have ended are shown in that around all.
+    fn leaves_to(&self, other: &Self) -> bool {
+        !self.folder.starts_with(&other.folder)
     }
 
     fn anonymous_bytes(&self) -> Option<u64> {
@@ -235,6 +248,12 @@ mod tests {
         assert_eq!(group_in("0::/\n"), group("/sys/fs/cgroup/", "anon"));
         assert_eq!(group_in("3:cpu:/a\n"), None);
         assert_eq!(group_in(""), None);
+        let leaves = |from: &str, to: &str| {
+            let of = |path: &str| group_in(&format!("0::{path}\n")).unwrap();
+            of(from).leaves_to(&of(to))
+        };
+        assert!(leaves("/", "/a") && leaves("/a", "/b") && leaves("/a", "/a/b") && leaves("/a", "/ab"));
+        assert!(!leaves("/a", "/a") && !leaves("/a/b", "/a") && !leaves("/a", "/") && !leaves("/", "/"));
         assert_eq!(figure_in("anon_thp 5\nanon 4096\nfile 1\n", "anon"), Some(4096));
         assert_eq!(figure_in("total_rss_huge 1\ntotal_rss 7\n", "total_rss"), Some(7));
         assert_eq!(figure_in("file 1\n", "anon"), None);

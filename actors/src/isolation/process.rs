@@ -266,8 +266,8 @@ impl Process {
         self.last_path.clear();
         self.words.go_to(Some(output));
         let run = self.lending.run(self.attempts, spec, args, memory);
-        watch.granted_bytes = self.lending.outside_bytes();
-        let exchange = (|| {
+        watch.granted(self.lending.outside_bytes());
+        let exchange = (|| -> io::Result<_> {
             frames.send(&ToChild::Run(Box::new(run)), &mut || watch.look())?;
             loop {
                 let FromChild { given_back, said } = frames.receive(&mut || watch.look())?;
@@ -277,14 +277,7 @@ impl Process {
                     Said::Yielded { index, output } => announce(index, output),
                     Said::Nothing => {}
                     said => {
-                        let wanted = if let Said::Outside { bytes } = said { Some(bytes) } else { None };
-                        let Some(answer) = self.lending.answer(spec, said) else {
-                            return Err(out_of_turn("that it is ready"));
-                        };
-                        watch.granted_bytes = self.lending.outside_bytes();
-                        if let (Some(wanted), Answer::Failed(LentError::Denied { .. })) = (wanted, &answer) {
-                            account.denied(wanted.saturating_sub(watch.granted_bytes), clock.now());
-                        }
+                        let answer = answer(&mut self.lending, &mut watch, spec, said)?;
                         frames.send(&ToChild::Answer(answer), &mut || watch.look())?;
                     }
                 }
@@ -331,6 +324,19 @@ impl Process {
         });
         (ended.as_ref().ok().copied(), words.last(END_MAX))
     }
+}
+
+/// The answer to what a process asks.
+fn answer(lending: &mut Lending, watch: &mut Watch<'_>, spec: &TaskSpec, said: Said) -> io::Result<Answer> {
+    let wanted = if let Said::Outside { bytes } = said { bytes } else { 0 };
+    let answer = lending.answer(spec, said).ok_or_else(|| out_of_turn("that it is ready"))?;
+    watch.granted(lending.outside_bytes());
+    if let (Some(denied), Answer::Failed(LentError::Denied { .. })) =
+        (wanted.checked_sub(watch.granted_bytes).filter(|denied| *denied > 0), &answer)
+    {
+        watch.account.denied(denied, watch.clock.now());
+    }
+    Ok(answer)
 }
 
 impl Drop for Process {

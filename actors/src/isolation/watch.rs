@@ -40,6 +40,12 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// The functions of the process are granted so much in all.
+    pub(super) fn granted(&mut self, bytes: u64) {
+        self.granted_bytes = bytes;
+        self.account.has(bytes);
+    }
+
     /// Looks when the last look is a while ago.
     pub(super) fn look_now_and_then(&mut self) -> bool {
         if self.clock.now().saturating_sub(self.looked) >= TICK { self.look() } else { true }

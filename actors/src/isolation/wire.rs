@@ -329,6 +329,19 @@ mod tests {
     }
 
     #[test]
+    fn why_an_attempt_failed_arrives_with_all_that_it_needs() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (mut one, mut other) = (Frames::new(one), Frames::new(other));
+        let failure = TaskFailure { needs_bytes: 7, ..TaskFailure::new(crate::task::FailureKind::Denied, "why") };
+        one.send(&FromChild { given_back: Vec::new(), said: Said::Finished(Err(failure.clone())) }, &mut never)
+            .unwrap();
+        let FromChild { said: Said::Finished(Err(arrived)), .. } = other.receive(&mut never).unwrap() else {
+            panic!("it says something else")
+        };
+        assert_eq!(arrived, failure);
+    }
+
+    #[test]
     fn a_silent_side_is_waited_for_as_long_as_it_may_be() {
         let (one, _other) = UnixStream::pair().unwrap();
         let mut one = Frames::with_ticks(one).unwrap();

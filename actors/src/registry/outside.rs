@@ -94,6 +94,11 @@ impl Account {
         self.holds(0, bytes);
     }
 
+    /// It has so much, in a process that counts for itself.
+    pub(crate) fn has(&self, bytes: u64) {
+        self.needs.lock().held_bytes = bytes;
+    }
+
     /// It was denied so much more than it has.
     pub(crate) fn denied(&self, bytes: u64, now: Duration) {
         self.needs.lock().denied(bytes, now);

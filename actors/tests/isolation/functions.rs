@@ -8,6 +8,7 @@ use std::time::Duration;
 use exobus_actors::ids::{Attempt, RowHash};
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::task;
+use exobus_store::StoreError;
 use serde::{Deserialize, Serialize};
 
 /// How a function ends.
@@ -110,6 +111,71 @@ pub fn ends(context: &mut TaskContext<'_>, params: Ends) -> Result<u64, TaskErro
     }
     output.end_part(1, RowHash::default());
     Ok(length)
+}
+
+/// Memory that a function takes by itself, from when it says so in a file until there is another file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Takes {
+    pub bytes: u64,
+    pub said: PathBuf,
+    pub go: PathBuf,
+}
+
+/// Takes memory; the process that it runs in.
+#[task(name = "test.takes")]
+pub fn takes(context: &mut TaskContext<'_>, params: Takes) -> Result<u32, TaskError> {
+    let taken: Vec<_> = (0..params.bytes >> 20).map(|_| vec![black_box(7_u8); 1 << 20]).collect();
+    write_pid(&params.said);
+    wait_for(context, &params.go)?;
+    drop(black_box(taken));
+    Ok(std::process::id())
+}
+
+/// Holds memory beside the store, from when it says so in a file until there is another file.
+#[task(name = "test.holds")]
+pub fn holds(context: &mut TaskContext<'_>, params: Takes) -> Result<u64, TaskError> {
+    let held = context.outside(params.bytes)?;
+    write_pid(&params.said);
+    wait_for(context, &params.go)?;
+    Ok(held.bytes())
+}
+
+/// What a function cannot go on without.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Needs {
+    pub first_bytes: u64,
+    pub more_bytes: u64,
+    /// How often it asks for more.
+    pub asks: u32,
+    pub denied: PathBuf,
+    pub go: PathBuf,
+}
+
+/// Asks for memory beside the store, and fails where that is denied, once it was told to go on: what it was granted in all, and how
+/// often it began.
+#[task(name = "test.needs")]
+pub fn needs(context: &mut TaskContext<'_>, params: Needs) -> Result<(u64, u32), TaskError> {
+    let mut held = context.outside(params.first_bytes)?;
+    for _ in 0..params.asks {
+        match context.outside(params.more_bytes) {
+            Ok(more) => return Ok((held.bytes() + more.bytes(), context.attempt().makes().counted())),
+            Err(StoreError::Denied { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Less is always to be had.
+    held.resize(held.bytes())?;
+    write_pid(&params.denied);
+    wait_for(context, &params.go)?;
+    Err(TaskError::failed("it cannot go on"))
+}
+
+fn wait_for(context: &TaskContext<'_>, path: &std::path::Path) -> Result<(), TaskError> {
+    while !path.exists() {
+        context.check_cancelled()?;
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn write_pid(path: &std::path::Path) {

@@ -91,8 +91,8 @@ fn a_cancelled_function_that_looks_keeps_its_process() {
 }
 
 #[test]
-fn a_task_that_takes_more_memory_than_it_may_is_killed_and_says_so() {
-    let world = World::one();
+fn a_task_that_takes_far_more_memory_than_it_declared_is_killed_and_says_so() {
+    let world = World::new(ExecutorKind::Process, 1, 256 << 20);
     let path = world.path("pid");
     let how = End::Hog(path.clone());
     let program = async move |futures: Futures| {
@@ -105,9 +105,9 @@ fn a_task_that_takes_more_memory_than_it_may_is_killed_and_says_so() {
     };
     let (result, failures) = world.run(program);
     let error = result.unwrap_err();
-    assert_eq!(failure_of(&error).kind, FailureKind::ExecutorLost, "{error}");
+    assert_eq!(failure_of(&error).kind, FailureKind::OutOfMemory, "{error}");
     assert!(error.to_string().contains("out of memory: "), "{error}");
-    assert!(error.to_string().contains("where the task may have 104857600"), "{error}");
+    assert!(error.to_string().contains("where the task has declared 104857600"), "{error}");
     assert_eq!(failures.len(), 3, "{failures:?}");
     assert!(!lives(line_of(&path).parse().unwrap()));
     world.assert_nothing_is_held();

@@ -70,7 +70,8 @@ fn who_dies_leaves_the_path_that_it_checked_last_and_not_one_of_an_attempt_befor
 
 #[test]
 fn a_panic_costs_an_attempt_and_no_process() {
-    let world = World::one();
+    // There is room for what the process keeps of the symbols that it has read for a backtrace.
+    let world = World::new(ExecutorKind::Process, 1, 512 << 20);
     let program = async |futures: Futures| {
         let before = futures.get_value::<u32>(&futures.submit(whereabouts, &0, &[])?).await?;
         let task = futures.submit(ends, &Ends::once(End::Panic), &[])?;

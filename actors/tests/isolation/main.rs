@@ -8,6 +8,7 @@ mod functions;
 mod harness;
 mod limits;
 mod losses;
+mod memory;
 mod printing;
 mod same_results;
 

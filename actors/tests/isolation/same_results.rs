@@ -54,13 +54,13 @@ fn a_shuffle_in_processes_gives_the_same_bytes_whatever_dies_and_spills() {
         expected.iter().map(Vec::len).sum::<usize>(),
         2 * expected.iter().step_by(2).map(Vec::len).sum::<usize>()
     );
-    // Aligned or not, the books of the exchange close and the bytes are the same.
+    // Aligned or not, the ledger of the edge balances and the bytes are the same.
     let aligned = World::new(ExecutorKind::Thread, 2, 64 << 20)
         .run(async |futures| shuffle(futures, 10_000, Align::SixtyFour, None).await);
     assert!(aligned.0.unwrap() == expected);
     for (memory_bytes, align, killed) in [
-        (64 << 20, Align::One, false),
-        (64 << 20, Align::SixtyFour, true),
+        (96 << 20, Align::One, false),
+        (96 << 20, Align::SixtyFour, true),
         (21 << 20, Align::One, true),
         (21 << 20, Align::SixtyFour, true),
     ] {

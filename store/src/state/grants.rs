@@ -5,10 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Effect, State,
     loads::{LoadJob, LoadTarget, Plan, Source},
-    outside::UNIT,
 };
 use crate::{
-    alloc::{Allocator, Span},
+    alloc::Span,
     block::Origin,
     budget::Ticket,
     directory::{PartSlice, byte_range},
@@ -67,7 +66,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Request {
     class: Class,
-    items: Vec<RequestItem>,
+    pub(super) items: Vec<RequestItem>,
     /// `None` for those from elsewhere.
     described: Vec<Option<Described>>,
     phase: Phase,
@@ -150,48 +149,6 @@ impl State {
         self.requests.insert(ticket, request);
         self.pump();
         Ok(ticket)
-    }
-
-    /// Whether memory can hold blocks of these lengths together, with whether each is of whole pages, when nothing else is in it but
-    /// so many bytes that are taken from it for what is beside it.
-    ///
-    /// # Errors
-    /// [`StoreError::TooLarge`].
-    fn can_ever_hold(&self, blocks: &[(u64, bool)], outside: u64) -> Result<(), StoreError> {
-        let paged: u64 = blocks.iter().filter(|(_, paged)| *paged).map(|(bytes, _)| *bytes).sum();
-        let packed = blocks.iter().filter(|(_, paged)| !*paged).map(|(bytes, _)| *bytes);
-        let units = outside.div_ceil(UNIT);
-        let (need, capacity) = (paged + Allocator::rounded_together(packed) + units * UNIT, self.budget.capacity());
-        let all = || std::iter::repeat_n((UNIT, true), units as usize).chain(blocks.iter().copied());
-        if need > capacity || !self.allocator.is_whole() && !self.allocator.has_room_for(all()) {
-            return Err(StoreError::TooLarge { need, capacity });
-        }
-        Ok(())
-    }
-
-    /// Whether memory can still hold all of a request that waits. It could when the request came, or was granted what was revoked since.
-    ///
-    /// # Errors
-    /// As [`can_ever_hold`](Self::can_ever_hold); an object or part that is not here.
-    fn can_still_hold(&self, ticket: Ticket) -> Result<(), StoreError> {
-        if self.allocator.is_whole() {
-            return Ok(());
-        }
-        let mut outside = 0;
-        let block = |item: &RequestItem| {
-            let range = match item {
-                RequestItem::Local { object, parts } => byte_range(&self.find(object, *parts)?.2),
-                RequestItem::Remote { metas } => byte_range(metas),
-                RequestItem::Outside { bytes } => {
-                    outside += bytes;
-                    0..0
-                }
-            };
-            Ok((range.end - range.start, self.plan(item)?.is_paged()))
-        };
-        let blocks = self.requests[&ticket].items.iter().map(block).collect::<Result<Vec<_>, StoreError>>()?;
-        self.can_ever_grant(outside)?;
-        self.can_ever_hold(&blocks, outside)
     }
 
     fn fail_waiting(&mut self, class: Class, ticket: Ticket, error: StoreError) {

@@ -4,6 +4,9 @@
 //! [`grants`] decides who gets memory, [`loads`] what is read for it, [`spilling`] what is written where. The shell around it (`store.rs`) holds the
 //! lock, carries the effects out after it let go of it, and comes back with what they led to.
 
+mod fits;
+#[cfg(test)]
+mod grant_tests;
 mod grants;
 mod loads;
 mod names;
@@ -400,6 +403,7 @@ impl State {
             outside_bytes: self.outside_bytes(),
             outside_max_bytes: self.outside_max(),
             processes_bytes: self.processes_bytes(),
+            processes_max_bytes: self.processes_max(),
             granted_bytes: self.granted_bytes(),
             granted_max_bytes: self.granted_max(),
             denied: self.counters.denied,

@@ -17,7 +17,7 @@
 //!   scratch. Three quarters of the region at most.
 
 use super::{Effect, State};
-use crate::{alloc::Span, budget::Ticket, error::StoreError, options::Beside};
+use crate::{alloc::Span, budget::Ticket, options::Beside};
 
 /// Spans are taken one by one.
 pub(crate) const UNIT: u64 = 1 << 20;
@@ -87,6 +87,11 @@ impl State {
         self.outside.processes
     }
 
+    /// How much of that the region can stand in for.
+    pub fn processes_max(&self) -> u64 {
+        self.budget.capacity() / 4 / UNIT * UNIT
+    }
+
     /// Bytes that were asked for and granted.
     pub fn granted_bytes(&self) -> u64 {
         self.outside.granted
@@ -107,7 +112,7 @@ impl State {
             return 0;
         }
         let tables = self.outside_bytes().min(self.outside_max()).saturating_sub(FREE) / UNIT * UNIT;
-        let processes = self.outside.processes.min(self.budget.capacity() / 4 / UNIT * UNIT);
+        let processes = self.outside.processes.min(self.processes_max());
         tables + processes.next_multiple_of(UNIT)
     }
 
@@ -157,15 +162,6 @@ impl State {
             let dropped = self.table.drop_oldest_clean()?;
             self.give_back(dropped);
         }
-    }
-
-    /// Whether so much can ever be granted here.
-    ///
-    /// # Errors
-    /// [`StoreError::NeverGranted`], with both sizes.
-    pub fn can_ever_grant(&self, bytes: u64) -> Result<(), StoreError> {
-        let most = self.granted_max();
-        if bytes > most { Err(StoreError::NeverGranted { bytes, most }) } else { Ok(()) }
     }
 
     /// Somebody who runs asks for so much more: grants all of it at once, or nothing. What is told already comes first.
