@@ -60,11 +60,11 @@ impl Allowance {
 }
 
 /// What the store counts for one process.
-pub(super) struct ProcessMemory {
+pub(super) struct Footprint {
     store: Store,
     told: Told,
     excess: Grant,
-    group: Option<Group>,
+    group: Option<ControlGroup>,
     /// Of the task that runs, the grant of what it declared.
     declared: Option<Grant>,
     declared_bytes: u64,
@@ -72,13 +72,13 @@ pub(super) struct ProcessMemory {
     pub(super) beyond: Option<BeyondDeclared>,
 }
 
-impl ProcessMemory {
+impl Footprint {
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
             told: store.told(Beside::Processes),
             excess: store.no_grant(),
-            group: Group::of_this_process(),
+            group: ControlGroup::of_this_process(),
             declared: None,
             declared_bytes: 0,
             beyond: None,
@@ -139,13 +139,13 @@ impl ProcessMemory {
 
 /// A memory control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Group {
+struct ControlGroup {
     folder: PathBuf,
     /// What its anonymous memory is called in `memory.stat`.
     key: &'static str,
 }
 
-impl Group {
+impl ControlGroup {
     fn of_this_process() -> Option<Self> {
         group_in(&std::fs::read_to_string("/proc/self/cgroup").ok()?)
     }
@@ -168,14 +168,14 @@ impl Group {
 }
 
 /// The memory control group that `/proc/PID/cgroup` names: that of the memory controller, else the only one there is.
-fn group_in(text: &str) -> Option<Group> {
+fn group_in(text: &str) -> Option<ControlGroup> {
     let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let of_memory = lines().find(|(controllers, _)| controllers.split(',').any(|controller| controller == "memory"));
     let (mount, key, path) = match of_memory {
         Some((_, path)) => ("/sys/fs/cgroup/memory", "total_rss", path),
         None => ("/sys/fs/cgroup", "anon", lines().find(|(controllers, _)| controllers.is_empty())?.1),
     };
-    Some(Group { folder: PathBuf::from(format!("{mount}{path}")), key })
+    Some(ControlGroup { folder: PathBuf::from(format!("{mount}{path}")), key })
 }
 
 /// A figure of `memory.stat`.
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_control_group_is_found_in_both_forms() {
-        let group = |folder: &str, key| Some(Group { folder: folder.into(), key });
+        let group = |folder: &str, key| Some(ControlGroup { folder: folder.into(), key });
         let old = "12:cpu,cpuacct:/a\n9:memory:/jobs/x\n0::/b\n";
         assert_eq!(group_in(old), group("/sys/fs/cgroup/memory/jobs/x", "total_rss"));
         assert_eq!(group_in("0::/user.slice/a\n"), group("/sys/fs/cgroup/user.slice/a", "anon"));

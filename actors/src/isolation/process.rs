@@ -19,7 +19,7 @@ use tracing::{debug, info};
 use super::death::{self, Verdict};
 use super::last_path::LastPath;
 use super::lending::{Lending, out_of_turn};
-use super::memory::ProcessMemory;
+use super::memory::Footprint;
 use super::watch::{self, Watch};
 use super::wire::{Answer, Done, Frames, FromChild, Said, ToChild, send_descriptors};
 use super::{Isolation, child};
@@ -141,7 +141,7 @@ struct Process {
     frames: Option<Frames>,
     control: Option<UnixStream>,
     lending: Lending,
-    memory: ProcessMemory,
+    memory: Footprint,
     /// Of the attempt that runs.
     last_path: LastPath,
     words: Arc<Words>,
@@ -182,7 +182,7 @@ impl Process {
             frames: Some(frames),
             control: Some(control),
             lending: Lending::new(store.clone()),
-            memory: ProcessMemory::new(store),
+            memory: Footprint::new(store),
             last_path,
             words: words.clone(),
             attempts: 0,

@@ -9,7 +9,7 @@ use exobus_store::Clock;
 
 use super::GRACE;
 use super::death::{self, Verdict};
-use super::memory::ProcessMemory;
+use super::memory::Footprint;
 use super::wire::TICK;
 use crate::registry::Account;
 
@@ -25,7 +25,7 @@ pub(super) struct Watch<'a> {
     pub(super) serial: u64,
     pub(super) control: &'a UnixStream,
     pub(super) cancelled: &'a AtomicBool,
-    pub(super) memory: &'a mut ProcessMemory,
+    pub(super) memory: &'a mut Footprint,
     /// Memory beside the store that the function was granted since it began, bytes.
     pub(super) granted_bytes: u64,
     /// Who is told what is to be said of it.

@@ -106,7 +106,7 @@ struct FromStore {
 
 /// Memory that a task asks for besides its arguments.
 #[derive(Clone, Debug, Default)]
-struct Own {
+struct OwnMemory {
     scratch_bytes: Vec<u64>,
     /// Beside the store, for what the function asks for.
     outside_bytes: u64,
@@ -216,7 +216,7 @@ impl Stager {
     ) -> impl Future<Output = Result<Prepared, TaskFailure>> + 'static + use<> {
         let stager = self.clone();
         let (job, whole_max_bytes) = (spec.job, spec.whole_max_bytes);
-        let own = Own {
+        let own = OwnMemory {
             scratch_bytes: spec.scratch_bytes.clone(),
             outside_bytes: spec.outside_bytes,
             declared_bytes: if stager.executor.isolates(function, spec) { spec.memory_max_bytes } else { 0 },
@@ -234,7 +234,7 @@ impl Stager {
         &self,
         job: JobId,
         mut wanted: Vec<Wanted>,
-        own: &Own,
+        own: &OwnMemory,
         whole_max_bytes: u64,
         trail: &Trail,
     ) -> Result<Prepared, TaskFailure> {
@@ -280,7 +280,7 @@ impl Stager {
         &self,
         job: JobId,
         wanted: &[Wanted],
-        own: &Own,
+        own: &OwnMemory,
         directory: &mut Directory,
         trail: &Trail,
     ) -> Result<Whole, Unstaged> {
@@ -289,7 +289,7 @@ impl Stager {
         let mut windows = Windows::within(streams, self.share_bytes());
         loop {
             let scratch_bytes = own.scratch_bytes.iter().copied().chain(windows.sizes()).collect();
-            let all = Own { scratch_bytes, ..own.clone() };
+            let all = OwnMemory { scratch_bytes, ..own.clone() };
             match (self.whole(job, wanted, &all, directory, trail).await, windows.least()) {
                 (Err(Unstaged::TooLarge(_)), Some(least)) => windows = least,
                 (Err(Unstaged::TooLarge(failure)), None) if streams > 0 => {
@@ -353,7 +353,7 @@ impl Stager {
         &self,
         job: JobId,
         wanted: &[Wanted],
-        own: &Own,
+        own: &OwnMemory,
         directory: &mut Directory,
         trail: &Trail,
     ) -> Result<(Vec<Block>, Granted, Waits), Unstaged> {
@@ -418,7 +418,7 @@ impl Stager {
         &self,
         pieces: &[&Piece],
         missing: &[usize],
-        own: &Own,
+        own: &OwnMemory,
         Directory { metas: directory, asking }: &Directory,
     ) -> Result<FromStore, Unstaged> {
         let outside_bytes = own.outside_bytes.saturating_add(own.declared_bytes);
@@ -566,6 +566,6 @@ impl Stager {
         let piece = Piece { name: copy, at: Some(at), parts };
         let wanted = Wanted { mode: Mode::Whole, pieces: vec![piece] };
         let trail = Trail::begun(self.clock.now());
-        Ok(self.whole(job, &[wanted], &Own::default(), &mut Directory::default(), &trail).await?.0.remove(0))
+        Ok(self.whole(job, &[wanted], &OwnMemory::default(), &mut Directory::default(), &trail).await?.0.remove(0))
     }
 }

@@ -148,11 +148,12 @@ impl Allocator {
         self.pages.is_whole()
     }
 
-    /// Whether blocks of these lengths, with whether each is of whole pages, can lie beside each other when everything has come back.
-    pub fn has_room_for(&self, blocks: impl Iterator<Item = (u64, bool)>) -> bool {
+    /// Whether blocks of these lengths, with whether each is of whole pages, can lie beside each other when everything has come back, and then
+    /// so many units of this length behind them.
+    pub fn has_room_for(&self, blocks: impl Iterator<Item = (u64, bool)>, units: u64, unit: u64) -> bool {
         let mut emptied = Allocator { pages: self.pages.emptied(), slabs: Slabs::default() };
         let fits = |(bytes, paged)| (if paged { emptied.alloc_pages(bytes) } else { emptied.alloc(bytes) }).is_some();
-        blocks.filter(|(bytes, _)| *bytes > 0).all(fits)
+        blocks.filter(|(bytes, _)| *bytes > 0).all(fits) && (0..units).all(|_| emptied.alloc_last(unit).is_some())
     }
 
     /// Takes everything from `offset` on out of use for good, and what is in use there when it comes back: the operating system has no more
@@ -260,7 +261,7 @@ mod tests {
         allocator.lose(middle);
         allocator.free(behind);
         assert_eq!(allocator.usable_bytes(), 6 * UNIT);
-        let fits = |units: &[u64]| allocator.has_room_for(units.iter().map(|units| (units * UNIT, true)));
+        let fits = |units: &[u64]| allocator.has_room_for(units.iter().map(|units| (units * UNIT, true)), 0, UNIT);
         assert!(fits(&[3, 3]) && fits(&[2, 1, 1, 2]) && fits(&[]));
         assert!(!fits(&[4]) && !fits(&[2, 2, 2]) && !fits(&[3, 3, 1]));
         allocator.cut(4 * UNIT);

@@ -23,8 +23,9 @@ impl State {
         let packed = blocks.iter().filter(|(_, paged)| !*paged).map(|(bytes, _)| *bytes);
         let units = outside.div_ceil(UNIT);
         let (need, capacity) = (paged + Allocator::rounded_together(packed) + units * UNIT, self.budget.capacity());
-        let all = || std::iter::repeat_n((UNIT, true), units as usize).chain(blocks.iter().copied());
-        if need > capacity || !self.allocator.is_whole() && !self.allocator.has_room_for(all()) {
+        if need > capacity
+            || !self.allocator.is_whole() && !self.allocator.has_room_for(blocks.iter().copied(), units, UNIT)
+        {
             return Err(StoreError::TooLarge { need, capacity });
         }
         Ok(())
