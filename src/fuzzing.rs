@@ -48,7 +48,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 28] = [
+pub const TARGETS: [Target; 30] = [
     target("codec", bus::value),
     target("session_frame", bus::session_frame),
     target("session", bus::session),
