@@ -78,6 +78,23 @@ pub(crate) mod as_bytes {
     }
 }
 
+/// The same for the name of a copy: its group, then its bits.
+pub(crate) mod copy_as_bytes {
+    use exobus_store::CopyId;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Name(#[serde(with = "super::as_bytes")] u128, #[serde(with = "super::as_bytes")] u128);
+
+    pub fn serialize<S: Serializer>(copy: &CopyId, to: S) -> Result<S::Ok, S::Error> {
+        Name(copy.group, copy.bits).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<CopyId, D::Error> {
+        Name::deserialize(from).map(|Name(group, bits)| CopyId::new(group, bits))
+    }
+}
+
 id128!(
     /// One job: a coordinator program and everything that it started.
     JobId

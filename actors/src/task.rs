@@ -490,11 +490,10 @@ pub struct TaskFailure {
     pub fault: Fault,
     /// The arguments that it did not find, at most [`LOST_MAX`](Self::LOST_MAX) of them; only of kind
     /// [`ArgumentLost`](FailureKind::ArgumentLost).
-    // Written even where there are none: between a node and its processes fields are known by their order.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostObject>,
     /// With so much memory beside the store it would have gone on, bytes; 0: not known. Only of kind [`Denied`](FailureKind::Denied).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub needs_bytes: u64,
 }
 

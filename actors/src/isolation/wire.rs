@@ -162,7 +162,8 @@ impl Frames {
     pub(super) fn send<T: Serialize>(&mut self, message: &T, go_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
         self.outgoing.clear();
         self.outgoing.extend([0; 4]);
-        rmp_serde::encode::write(&mut self.outgoing, message).map_err(io::Error::other)?;
+        // With the names of fields: those that are left out where they say nothing would shift the others.
+        rmp_serde::encode::write_named(&mut self.outgoing, message).map_err(io::Error::other)?;
         let length = self.outgoing.len() - 4;
         if length > FRAME_MAX {
             return Err(io::Error::other(format!("a message of {length} bytes")));
@@ -211,7 +212,7 @@ impl Frames {
 pub(crate) fn read_either(bytes: &[u8]) {
     fn read<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
         let Ok(message) = rmp_serde::from_slice::<T>(bytes) else { return };
-        let again = rmp_serde::to_vec(&message).expect("it was read");
+        let again = rmp_serde::to_vec_named(&message).expect("it was read");
         assert!(rmp_serde::from_slice::<T>(&again).is_ok(), "what was written cannot be read");
     }
     read::<FromChild>(bytes);
@@ -255,8 +256,8 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         ToChild::Answer(Answer::Granted),
         ToChild::Answer(Answer::Bytes(vec![1, 2, 3])),
     ];
-    let from = said.into_iter().map(|said| rmp_serde::to_vec(&FromChild { given_back: Vec::new(), said }));
-    from.chain(told.iter().map(rmp_serde::to_vec)).map(|encoded| encoded.expect("it is small and flat")).collect()
+    let from = said.into_iter().map(|said| rmp_serde::to_vec_named(&FromChild { given_back: Vec::new(), said }));
+    from.chain(told.iter().map(rmp_serde::to_vec_named)).map(|encoded| encoded.expect("it is small and flat")).collect()
 }
 
 /// An error that is none: it took long, or a signal came.
@@ -304,6 +305,7 @@ pub(super) fn receive_descriptors(socket: BorrowedFd<'_>) -> io::Result<[OwnedFd
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Left;
 
     fn never() -> bool {
         false
@@ -339,6 +341,29 @@ mod tests {
             panic!("it says something else")
         };
         assert_eq!(arrived, failure);
+    }
+
+    #[test]
+    fn what_an_attempt_has_read_and_left_arrives() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (mut one, mut other) = (Frames::new(one), Frames::new(other));
+        let read = Output { bytes: 40, rows: 4, ..Output::default() };
+        let consumed = [Left::Nothing, Left::Unread(read), Left::Missing(read)]
+            .into_iter()
+            .flat_map(|left| [true, false].map(|unsaid| Consumed { arg: 1, read, unsaid, left }))
+            .collect();
+        let done = Done {
+            outputs: vec![read],
+            consumed,
+            figures: TaskFigures { args_bytes: 3, ..TaskFigures::default() },
+            value: None,
+        };
+        let sent = done.consumed.clone();
+        one.send(&FromChild { given_back: Vec::new(), said: Said::Finished(Ok(done)) }, &mut never).unwrap();
+        let FromChild { said: Said::Finished(Ok(arrived)), .. } = other.receive(&mut never).unwrap() else {
+            panic!("it says something else")
+        };
+        assert_eq!((arrived.consumed, arrived.figures.args_bytes), (sent, 3));
     }
 
     #[test]

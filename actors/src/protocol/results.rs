@@ -72,6 +72,7 @@ pub enum ResultsMsg {
         /// Under which number of the result.
         kept: u64,
         /// The copy, ...
+        #[serde(with = "crate::ids::copy_as_bytes")]
         copy: CopyId,
         /// ... which is on this node, or is fetched from it.
         at: NodeId,

@@ -391,17 +391,17 @@ async fn a_ticket_opens_the_data_port_for_its_result_alone_and_for_a_while() {
         let object = CopyId::new(number(group), number(&member.object));
         let peer = PeerName { node: member.node.clone(), address: member.address.clone() };
         let options = exobus_actors::transfer::ClientOptions::default();
-        exobus_actors::transfer::download(&peer, shown, object, &options, clock.clone(), |_| Ok(()))
+        exobus_actors::transfer::download(&peer, shown, object, &options, clock.clone(), |_| Ok(())).map_err(Box::new)
     };
     tokio::task::block_in_place(|| {
         assert_eq!(download(&ticket.ticket, &ticket.group).unwrap(), 3_000_000);
         let absent = download(&foreign.ticket, &ticket.group).unwrap_err();
-        assert!(matches!(absent, TransferError::Absent { .. }), "{absent}");
+        assert!(matches!(*absent, TransferError::Absent { .. }), "{absent}");
         let job_s = download(&ticket.ticket, &job.to_string()).unwrap_err();
-        assert!(matches!(job_s, TransferError::Absent { .. }), "{job_s}");
+        assert!(matches!(*job_s, TransferError::Absent { .. }), "{job_s}");
         let forged = ticket.ticket.replace(&ticket.group, &foreign.group);
         let refused = download(&forged, &foreign.group).unwrap_err();
-        assert!(matches!(refused, TransferError::Refused { .. }), "{refused}");
+        assert!(matches!(*refused, TransferError::Refused { .. }), "{refused}");
         // Who takes no more has the connection closed; others get theirs.
         let peer = PeerName { node: String::new(), address: ticket.members[0].address.clone() };
         let object = CopyId::new(job.result_group(), 0);

@@ -5,6 +5,7 @@ mod keyed;
 mod nats_client;
 mod nats_contract;
 mod nats_security;
+mod results;
 mod sessions;
 mod strategies;
 mod streams;
