@@ -761,6 +761,11 @@ impl EdgeShape {
     pub fn new(name: impl Into<String>, parts: u32) -> Self {
         Self { name: name.into(), parts, readers: 1, keep: false }
     }
+
+    /// Whether nobody else will read parts that one task has read.
+    pub(crate) fn is_read_once(&self) -> bool {
+        self.readers == 1 && !self.keep
+    }
 }
 
 #[cfg(test)]

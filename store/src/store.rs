@@ -411,6 +411,11 @@ impl Store {
         self.shared.with(|state| state.table.key(id).is_some())
     }
 
+    /// Whether these parts of an object are here: it is, and they were not released.
+    pub fn has(&self, id: &CopyId, parts: Parts) -> bool {
+        self.shared.with(|state| state.find(id, parts).is_ok())
+    }
+
     /// Deletes objects. Unknown ones are ignored; bytes that somebody reads are freed afterwards.
     pub fn delete(&self, ids: &[CopyId]) {
         for ids in ids.chunks(DELETE_AT_ONCE) {

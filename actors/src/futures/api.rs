@@ -535,6 +535,19 @@ impl Futures {
         }
     }
 
+    /// What came next of several streams in the run that is replayed, or that no more did; `None` once live.
+    pub(super) fn replayed_arrival(&self) -> Result<Option<Option<ObjectId>>, JobError> {
+        match self.0.choices.borrow_mut().replayed() {
+            None => Ok(None),
+            Some(Choice::Ready(ready)) if ready.len() <= 1 => Ok(Some(ready.first().copied())),
+            Some(other) => Err(not_deterministic("the next output of several streams", &other)),
+        }
+    }
+
+    pub(super) fn log_arrival(&self, arrival: Option<ObjectId>) {
+        self.learned(Choice::Ready(arrival.into_iter().collect()));
+    }
+
     pub(super) fn log_came(&self, came: Came) {
         self.learned(match came {
             Came::Made(object) => Choice::Ready(vec![object]),

@@ -319,11 +319,39 @@ async fn in_which_order_streams_announce_is_learned_and_is_the_same_when_the_pro
         came.push(object.id());
     }
     assert_eq!(came, expected);
-    assert_eq!(again.choices(), futures.choices());
+    assert_eq!(again.choices(), futures.choices(), "the end is one of them");
+    assert_eq!(futures.choices().len(), 4);
 
     let other = world.futures(Choices::replaying(vec![Choice::Ready(vec![object(9)])]), 7);
     let (_announcers, mut arrivals) = two_streams(&other);
     let error = arrivals.next(&other).await.unwrap_err();
+    assert!(error.to_string().contains("not deterministic"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_program_learns_behind_the_end_of_streams_it_learns_again_and_no_shorter_stream_is_taken_for_the_end() {
+    let world = World::new();
+    let futures = world.futures(Choices::default(), 7);
+    let ([first, second], mut arrivals) = two_streams(&futures);
+    assert!(first.1.send(Ok(Some(first.0.output(0)))));
+    [&first, &second].iter().for_each(|(_, announcer)| assert!(announcer.send(Ok(None))));
+    assert!(arrivals.next(&futures).await.unwrap().is_some());
+    assert!(arrivals.next(&futures).await.unwrap().is_none());
+    assert!(arrivals.next(&futures).await.unwrap().is_none(), "asked once more");
+    let number = futures.random();
+
+    let again = world.futures(Choices::replaying(futures.choices()), 8);
+    let (announcers, mut arrivals) = two_streams(&again);
+    assert!(announcers[0].1.send(Ok(Some(announcers[0].0.output(0)))));
+    announcers.iter().for_each(|(_, announcer)| assert!(announcer.send(Ok(None))));
+    while arrivals.next(&again).await.unwrap().is_some() {}
+    assert_eq!(again.random(), number);
+    assert_eq!(again.choices(), futures.choices());
+
+    let shorter = world.futures(Choices::replaying(futures.choices()), 8);
+    let (announcers, mut arrivals) = two_streams(&shorter);
+    announcers.iter().for_each(|(_, announcer)| assert!(announcer.send(Ok(None))));
+    let error = arrivals.next(&shorter).await.unwrap_err();
     assert!(error.to_string().contains("not deterministic"), "{error}");
 }
 

@@ -4,7 +4,7 @@ use futures::future::select_all;
 
 use super::api::{Futures, not_deterministic};
 use super::reference::{ObjectRef, ObjectStream};
-use super::window::Came;
+use crate::ids::ObjectId;
 use crate::joblog::Choice;
 use crate::task::JobError;
 
@@ -14,12 +14,14 @@ use crate::task::JobError;
 pub struct Arrivals {
     /// Those that have not ended.
     streams: Vec<ObjectStream>,
+    /// Whether all have, and the program knows.
+    ended: bool,
 }
 
 impl Arrivals {
     /// Of these streams.
     pub fn of(streams: Vec<ObjectStream>) -> Self {
-        Self { streams }
+        Self { streams, ended: false }
     }
 
     /// The next output of any of them, when it is sealed; `None` when all have ended.
@@ -27,25 +29,42 @@ impl Arrivals {
     /// # Errors
     /// One of the tasks failed.
     pub async fn next(&mut self, futures: &Futures) -> Result<Option<ObjectRef>, JobError> {
-        if let Some(came) = futures.replayed_came()? {
-            let Came::Made(object) = came else {
-                return Err(not_deterministic("the next output of several streams", &Choice::GivenUp(*came.object())));
-            };
-            let Some(stream) = self.streams.iter_mut().find(|stream| stream.next_id() == object) else {
-                return Err(not_deterministic("the next output of other streams", &Choice::Ready(vec![object])));
-            };
-            return stream.next().await;
+        if self.ended {
+            return Ok(None);
+        }
+        match futures.replayed_arrival()? {
+            Some(Some(object)) => return self.again(object).await,
+            Some(None) => {
+                self.ended = true;
+                return Ok(None);
+            }
+            None => {}
         }
         while !self.streams.is_empty() {
             // Who has many ready does not hide the others.
             self.streams.rotate_left(1);
             let (item, position, _) = select_all(self.streams.iter_mut().map(|stream| Box::pin(stream.next()))).await;
             if let Some(object) = item? {
-                futures.log_came(Came::Made(object.id()));
+                futures.log_arrival(Some(object.id()));
                 return Ok(Some(object));
             }
             self.streams.remove(position);
         }
+        // That there is no more is learned, too: what the program asks next has its place behind it.
+        futures.log_arrival(None);
+        self.ended = true;
         Ok(None)
+    }
+
+    /// What came next in the run that is replayed comes again.
+    async fn again(&mut self, object: ObjectId) -> Result<Option<ObjectRef>, JobError> {
+        let logged = Choice::Ready(vec![object]);
+        let stream = self.streams.iter_mut().find(|stream| stream.next_id() == object);
+        let stream = stream.ok_or_else(|| not_deterministic("the next output of other streams", &logged))?;
+        match stream.next().await? {
+            Some(object) => Ok(Some(object)),
+            // It was made by a function that may give another result, and had not ended when it was read.
+            None => Err(not_deterministic("the end of a stream", &logged)),
+        }
     }
 }

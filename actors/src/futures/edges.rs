@@ -1,6 +1,7 @@
 //! Edges, as programs use them.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -31,7 +32,7 @@ pub struct Edge {
 struct Members {
     /// All that have joined, in order.
     ids: Vec<ObjectId>,
-    held: Vec<Option<ObjectRef>>,
+    held: HashMap<ObjectId, ObjectRef>,
 }
 
 impl Futures {
@@ -74,7 +75,7 @@ impl Edge {
         self.futures.call(ProgramCall::JoinEdge { edge: self.id, object: object.id() })?;
         let mut members = self.members.borrow_mut();
         members.ids.push(object.id());
-        members.held.push(Some(object.clone()));
+        members.held.insert(object.id(), object.clone());
         Ok(())
     }
 
@@ -98,7 +99,8 @@ impl Edge {
 
     /// The members that it refers to, in order.
     pub fn members(&self) -> Vec<ObjectRef> {
-        self.members.borrow().held.iter().flatten().cloned().collect()
+        let members = self.members.borrow();
+        members.ids.iter().filter_map(|id| members.held.get(id)).cloned().collect()
     }
 
     /// The first `members` of it, as tasks read them, whatever joins later.
@@ -126,11 +128,10 @@ impl Edge {
     /// The runtime has ended. One that has not joined fails the job.
     pub fn of(&self, members: &[ObjectRef]) -> Result<ObjectSet, JobError> {
         let ids: Vec<_> = members.iter().map(ObjectRef::id).collect();
-        let set = self.set_of(ids.clone())?;
-        if self.shape.readers == 1 && !self.shape.keep {
-            let ids: std::collections::BTreeSet<_> = ids.into_iter().collect();
+        let set = self.set_of(ids)?;
+        if self.shape.is_read_once() {
             let held = &mut self.members.borrow_mut().held;
-            held.iter_mut().for_each(|member| drop(member.take_if(|member| ids.contains(&member.id()))));
+            members.iter().for_each(|member| drop(held.remove(&member.id())));
         }
         Ok(set)
     }
@@ -157,12 +158,19 @@ impl Edge {
     /// # Errors
     /// The runtime has ended.
     pub fn stop(self) -> Result<(), JobError> {
+        self.let_go();
         self.futures.call(ProgramCall::StopEdges(Some(self.id)))
+    }
+
+    /// Refers to no member any more.
+    fn let_go(&self) {
+        drop(std::mem::take(&mut self.members.borrow_mut().held));
     }
 }
 
 impl Drop for Edge {
     fn drop(&mut self) {
+        self.let_go();
         // An Owner that is gone has released everything.
         let _ = self.futures.call(ProgramCall::ReleaseEdge(self.id));
     }

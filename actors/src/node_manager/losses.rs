@@ -9,13 +9,20 @@ use exobus_store::StoreError;
 
 use super::staging::Stager;
 use crate::ids::{CopyId, NodeId, ObjectId};
-use crate::task::{FailureKind, Loss, LostObject, TaskFailure};
+use crate::task::{FailureKind, Loss, LostObject, Parts, TaskFailure};
 
 impl Stager {
     /// The failure of an attempt that read these copies of this node.
     pub(super) fn with_losses(&self, failure: TaskFailure, read: &[CopyId]) -> TaskFailure {
         let gone = read.iter().filter(|copy| !self.store.contains(copy));
         with_losses(failure, &self.node, gone.copied())
+    }
+
+    /// The failure of an attempt whose arguments could not be had: parts of a copy may be gone though others of it are here, since they were
+    /// freed when they had been read.
+    pub(super) fn with_missing(&self, failure: TaskFailure, wanted: &[(CopyId, Parts)]) -> TaskFailure {
+        let gone = wanted.iter().filter(|(copy, parts)| !self.store.has(copy, *parts)).map(|(copy, _)| *copy);
+        with_losses(failure, &self.node, gone)
     }
 }
 

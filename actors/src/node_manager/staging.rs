@@ -224,9 +224,10 @@ impl Stager {
         async move {
             let wanted = wanted(function, arguments);
             let present = wanted.iter().flat_map(Wanted::present);
-            let read: Vec<CopyId> = present.filter(|(.., at)| **at == stager.node).map(|(copy, ..)| copy).collect();
+            let here = present.filter(|(.., at)| **at == stager.node);
+            let here: Vec<(CopyId, Parts)> = here.map(|(copy, parts, _)| (copy, parts)).collect();
             let prepared = stager.prepare(job, wanted, &own, whole_max_bytes, &trail).await;
-            prepared.map_err(|failure| stager.with_losses(failure, &read))
+            prepared.map_err(|failure| stager.with_missing(failure, &here))
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) struct EdgeEntry {
     /// How often each part of a member was read by itself; empty: never.
     part_reads: Vec<u64>,
     unread: Vec<Range<u32>>,
+    /// Parts that were read and that members do not have, as far as is declared.
+    beyond: Option<Range<u32>>,
 }
 
 impl EdgeEntry {
@@ -62,6 +64,7 @@ impl EdgeEntry {
             reads: 0,
             part_reads: Vec::new(),
             unread: Vec::new(),
+            beyond: None,
         }
     }
 
@@ -83,9 +86,10 @@ impl EdgeEntry {
         }
         match parts {
             Parts::All => self.reads += members as u64,
+            Parts::Range(start, end) if start > end || end > self.shape.parts => self.beyond = Some(start..end),
             Parts::Range(start, end) => {
-                self.part_reads.resize(self.shape.parts.max(end) as usize, 0);
-                let parts = &mut self.part_reads[start as usize..end.max(start) as usize];
+                self.part_reads.resize(self.shape.parts as usize, 0);
+                let parts = &mut self.part_reads[start as usize..end as usize];
                 parts.iter_mut().for_each(|reads| *reads += members as u64);
             }
         }
@@ -93,7 +97,7 @@ impl EdgeEntry {
 
     /// Whether nobody else will read parts that one task has read.
     pub(super) fn is_read_once(&self) -> bool {
-        self.shape.readers == 1 && !self.shape.keep
+        self.shape.is_read_once()
     }
 
     /// How many sets and members there are of it, and bytes on the heap.
@@ -114,8 +118,11 @@ impl EdgeEntry {
         let refuse = |detail: String| Err(JobError::Conservation { edge: self.shape.name.clone(), detail });
         let EdgeShape { parts, readers, .. } = self.shape;
         let each = self.members.len() as u64 * u64::from(readers);
+        if let Some(beyond) = &self.beyond {
+            return refuse(format!("parts {beyond:?} were read of members that have {parts}"));
+        }
         let of_part = |part: u32| self.reads + self.part_reads.get(part as usize).copied().unwrap_or_default();
-        let (mut sum, mut wrong, mut complete) = (0, self.part_reads.len() > parts as usize, true);
+        let (mut sum, mut wrong, mut complete) = (0, false, true);
         for part in 0..parts {
             let reads = of_part(part);
             sum += reads;
@@ -160,6 +167,9 @@ impl OwnerState {
             return self.effects.push(Effect::Fail(error));
         };
         self.objects[member].joins(edge);
+        if self.edges[edge].stopped {
+            self.objects[member].is_of_a_stopped_edge();
+        }
         self.edges[edge].members.push(member);
         if self.objects[member].was_made() {
             let output = self.objects[member].output();
@@ -213,8 +223,9 @@ impl OwnerState {
     pub(super) fn unread(&mut self, id: EdgeId, parts: Range<u32>) {
         let Some(edge) = self.by_edge.get(&id).copied() else { return };
         self.edges[edge].unread.push(parts.clone());
-        self.cancel_readers(|of, read| of == edge && overlap(read, &parts));
-        if !self.edges[edge].is_read_once() {
+        self.cancel_readers(|_, of, read| of == edge && overlap(read, &parts));
+        // Who has read them, and runs again, needs them.
+        if !self.edges[edge].is_read_once() || self.is_read_again(edge) {
             return;
         }
         let of_edge = self.sets.iter().filter(|(_, set)| set.edge() == Some(edge)).map(|(set, _)| set);
@@ -229,11 +240,21 @@ impl OwnerState {
             Some(id) => self.by_edge.get(&id).copied().into_iter().collect(),
             None => self.edges.iter().map(|(edge, _)| edge).collect(),
         };
-        stopped.iter().for_each(|edge| self.edges[*edge].stopped = true);
-        self.cancel_readers(|of, _| stopped.contains(&of));
+        for edge in &stopped {
+            self.edges[*edge].stopped = true;
+            for position in 0..self.edges[*edge].members.len() {
+                let member = self.edges[*edge].members[position];
+                if let Some(object) = self.objects.get_mut(member).filter(|object| object.edges().any(|of| of == *edge))
+                {
+                    object.is_of_a_stopped_edge();
+                }
+            }
+        }
+        self.cancel_readers(|owner, of, _| owner.edges[of].stopped);
         for edge in stopped {
-            for position in 0..self.edges.get(edge).map_or(0, |edge| edge.members.len()) {
-                let member = self.edges[edge].members[position];
+            // With the last of those who would have read it, it may have gone.
+            let members = self.edges.get(edge).map_or_else(Vec::new, |edge| edge.members.clone());
+            for member in members {
                 let maker = self.objects.get(member).filter(|object| object.edges().any(|of| of == edge));
                 if let Some(task) = maker.and_then(|object| object.task) {
                     self.end_if_nobody_needs_it(task);
@@ -245,10 +266,18 @@ impl OwnerState {
         }
     }
 
+    /// Whether a task that has read of an edge is to read it again, since what it made was lost.
+    fn is_read_again(&self, edge: Index) -> bool {
+        let of_edge =
+            |arg: &ArgEntry| matches!(arg.source, EntrySource::Set(set) if self.sets[set].edge() == Some(edge));
+        let again = self.tasks.iter().filter(|(_, task)| !task.state().is_over() && task.is_counted());
+        again.into_iter().any(|(_, task)| task.args.iter().any(of_edge))
+    }
+
     /// Cancels tasks that have not read what they would of an edge; one that has and runs again goes on.
-    fn cancel_readers(&mut self, reads: impl Fn(Index, Parts) -> bool) {
+    fn cancel_readers(&mut self, reads: impl Fn(&Self, Index, Parts) -> bool) {
         let is_reader = |arg: &ArgEntry| match arg.source {
-            EntrySource::Set(set) => self.sets[set].edge().is_some_and(|edge| reads(edge, arg.parts)),
+            EntrySource::Set(set) => self.sets[set].edge().is_some_and(|edge| reads(self, edge, arg.parts)),
             EntrySource::Object(_) => false,
         };
         let waiting = self.tasks.iter().filter(|(_, task)| !task.state().is_over() && !task.is_counted());
@@ -271,7 +300,7 @@ impl OwnerState {
             if object.uses.is_referenced() {
                 return;
             }
-            stopped |= object.edges().any(|edge| self.edges[edge].stopped);
+            stopped |= object.was_of_a_stopped_edge();
         }
         if stopped {
             self.cancel(id);
@@ -378,8 +407,12 @@ impl OwnerState {
         format!("{from} -> {}", self.stage(reader))
     }
 
-    /// Parts of all members of a set are freed, wherever they are, and its next version says so.
+    /// Parts of all members of a set are freed, wherever they are, and its next version says so; where one of them has joined another edge,
+    /// whose readers need them, all stay.
     pub(super) fn free_parts(&mut self, set: Index, parts: Parts) {
+        if self.sets[set].members.iter().any(|member| self.objects[*member].edges().nth(1).is_some()) {
+            return;
+        }
         for node in self.spend(set) {
             self.define_set(set, node);
             let (node, Set { id, .. }) = (self.nodes[usize::from(node)].id.clone(), &self.sets[set]);
@@ -524,6 +557,10 @@ mod tests {
         let mut edge = edge_of(shape());
         edge.stopped = true;
         edge.count(Parts::Range(1, 3), 2, &reads(output(8, 1, 4)));
+        edge.count(Parts::Range(0, 1), 2, &reads(output(8, 1, 4)));
+        assert_eq!(detail(&edge), "parts 1..3 were read of members that have 2");
+        let mut edge = edge_of(shape());
+        edge.count(Parts::Range(u32::MAX, 1), 2, &[]);
         assert!(edge.balance().is_err());
     }
 

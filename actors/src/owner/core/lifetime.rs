@@ -355,6 +355,7 @@ impl OwnerState {
             return;
         }
         let (id, state, outputs, numbers) = (entry.id, entry.state(), entry.outputs(), entry.numbers());
+        let counted = entry.is_counted();
         let mut unused = SmallVec::<[Index; 2]>::new();
         for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
             let Some(index) = self.object_of(output) else { continue };
@@ -367,9 +368,9 @@ impl OwnerState {
             self.remove_object(object);
         }
         match state {
-            State::Done => self.ended.done.insert(id),
-            _ => self.ended.failed.insert(id),
-        };
+            State::Done => drop(self.ended.done.insert(id)),
+            _ => drop(self.ended.failed.insert(id, counted)),
+        }
         if numbers > 1 {
             self.ended.numbers.insert(id, numbers);
         }

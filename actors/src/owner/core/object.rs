@@ -23,6 +23,8 @@ pub(super) struct Object {
     copy: Copy,
     /// The edge that it has joined; further ones are rare.
     edge: Option<Index>,
+    /// Whether one of them was stopped.
+    unread: bool,
     /// Whether `output` is known: it was made once.
     made: bool,
     rare: Rare<OfObject>,
@@ -38,6 +40,7 @@ impl Object {
             uses: Uses::new(references),
             copy: Copy::None.wanted(),
             edge: None,
+            unread: false,
             made: false,
             rare: Rare::default(),
         }
@@ -52,6 +55,7 @@ impl Object {
             uses: Uses::new(1),
             copy: Copy::At { node, number, spent: false },
             edge: None,
+            unread: false,
             made: true,
             rare: Rare::default(),
         }
@@ -85,6 +89,16 @@ impl Object {
         let mut others = self.edges().filter(|other| *other != edge).collect::<SmallVec<[Index; 2]>>().into_iter();
         self.edge = others.next();
         self.rare.change_if_there(|rare| rare.more_edges = others.collect());
+    }
+
+    /// An edge that it has joined is stopped.
+    pub(super) fn is_of_a_stopped_edge(&mut self) {
+        self.unread = true;
+    }
+
+    /// Whether an edge that it has joined was stopped, and may be forgotten by now.
+    pub(super) fn was_of_a_stopped_edge(&self) -> bool {
+        self.unread
     }
 
     /// The edges that it has joined.

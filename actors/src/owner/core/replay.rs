@@ -344,7 +344,6 @@ impl OwnerState {
             for position in 0..args {
                 let arg = self.tasks[*task].args[position];
                 if let EntrySource::Set(set) = arg.source
-                    && arg.parts != Parts::All
                     && self.edge_of(set).is_some_and(EdgeEntry::is_read_once)
                 {
                     members.extend(self.sets[set].members.iter().copied());

@@ -83,7 +83,8 @@ impl OwnerState {
         let logged = self.done_before(id);
         let completed_before = self.ended.done.remove(&id) || logged.is_some();
         // Attempts of its earlier incarnation may still run: their numbers are not used again.
-        let again = completed_before || self.ended.failed.remove(&id);
+        let failed = self.ended.failed.remove(&id);
+        let again = completed_before || failed.is_some();
         let numbers = if again { self.ended.numbers.remove(&id).unwrap_or(1) } else { 0 };
         let (function, options) = (self.intern_function(&description), self.intern_options(description.options));
         let returns = self.options[options as usize].options.returns;
@@ -97,7 +98,7 @@ impl OwnerState {
         if completed_before {
             self.tasks[task].is_done();
         }
-        if completed_before && logged.is_none() {
+        if completed_before && logged.is_none() || failed == Some(true) {
             self.tasks[task].count();
         }
         for index in 0..outputs {

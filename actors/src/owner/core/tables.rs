@@ -110,8 +110,8 @@ pub(crate) struct Counts {
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     pub(super) done: HashSet<TaskId>,
-    /// Failed or cancelled.
-    pub(super) failed: HashSet<TaskId>,
+    /// Failed or cancelled, and whether what they had read before was counted.
+    pub(super) failed: HashMap<TaskId, bool>,
     /// How many numbers a task of either kind was given, where that was more than one.
     pub(super) numbers: HashMap<TaskId, u32>,
 }
