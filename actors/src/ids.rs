@@ -118,11 +118,11 @@ id128!(
 );
 
 /// Where a UUID has its version,
-const VERSION_SHIFT: u32 = 76;
+const UUID_KIND_SHIFT: u32 = 76;
 /// ... that of jobs' ids,
-const JOB_VERSION: u128 = 7;
+const UUID_KIND_OF_JOBS: u128 = 7;
 /// ... and what stands there in the groups of results: "custom".
-const RESULT_VERSION: u128 = 8;
+const UUID_KIND_OF_RESULTS: u128 = 8;
 
 impl JobId {
     /// A new job, by the clock and the random numbers of the operating system. Inside a node there are its own:
@@ -157,20 +157,20 @@ impl JobId {
 
     /// The group under which a store keeps the [result](crate::results) of this job: no id of a job, as it is no version 7 UUID.
     pub const fn result_group(self) -> u128 {
-        self.0 & !(0xf << VERSION_SHIFT) | RESULT_VERSION << VERSION_SHIFT
+        self.0 & !(0xf << UUID_KIND_SHIFT) | UUID_KIND_OF_RESULTS << UUID_KIND_SHIFT
     }
 
     /// The job whose result is kept under this group; `None`: it is none of a result.
     pub const fn of_result_group(group: u128) -> Option<Self> {
         match Self(group).is_taken() {
-            true => Some(Self(group & !(0xf << VERSION_SHIFT) | JOB_VERSION << VERSION_SHIFT)),
+            true => Some(Self(group & !(0xf << UUID_KIND_SHIFT) | UUID_KIND_OF_JOBS << UUID_KIND_SHIFT)),
             false => None,
         }
     }
 
     /// Whether the group of this job would be that of a result: no job may have such an id.
     pub const fn is_taken(self) -> bool {
-        self.0 >> VERSION_SHIFT & 0xf == RESULT_VERSION
+        self.0 >> UUID_KIND_SHIFT & 0xf == UUID_KIND_OF_RESULTS
     }
 }
 

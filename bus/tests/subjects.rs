@@ -21,7 +21,6 @@ fn address() -> impl Strategy<Value = Address> {
             job,
             channel
         }),
-        (TOKEN, TOKEN).prop_map(|(tenant, verb)| Address::Api { tenant, verb }),
         (TOKEN, prop::collection::vec(TOKEN, 1..4))
             .prop_map(|(node, rest)| Address::Data { node, rest: rest.join(".") }),
         (TOKEN, prop::collection::vec(TOKEN, 1..4))
@@ -38,7 +37,6 @@ fn build(subjects: &Subjects, address: &Address) -> Subject {
         Address::Api { tenant, verb } => subjects.api(tenant, verb),
         Address::Session { to, from } => subjects.session(to, from),
         Address::Job { tenant, job, channel } => subjects.job(tenant, job, *channel),
-        Address::Api { tenant, verb } => subjects.api(tenant, verb),
         Address::Stream { stream, rest } => {
             subjects.stream(stream).and_then(|prefix| Subject::parse(&format!("{prefix}.{rest}")))
         }

@@ -30,7 +30,7 @@ use super::task::State;
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyId, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
-use crate::task::{FailureKind, JobError, Loss, LostObject, Output, Parts, Place, Resources, TaskFailure};
+use crate::task::{FailureKind, JobError, Loss, LostObject, Output, Place, Resources, TaskFailure};
 
 /// How often the outputs of one task may be lost. Each time, a node or a disk has failed; more is no accident.
 const REPLAYS_MAX: u32 = 20;
