@@ -435,27 +435,33 @@ async fn a_ticket_opens_the_data_port_for_its_result_alone_and_for_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_was_handed_over_is_there_again_when_its_new_node_is_started_again() {
+async fn a_result_that_was_fetched_to_be_kept_is_there_again_when_its_node_is_started_again() {
     let cluster = Cluster::new();
     let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
     let mut host = cluster.elsewhere("n1", true, &cluster.bus);
     host.disk = Arc::new(disk.clone());
-    // It takes nothing over.
+    // It keeps nothing itself.
     disk.always(Op::Write, &host.store.spill_dirs[0], Fault::Errno(28));
     let host = started(host).await;
-    let holder = started(cluster.elsewhere("n2", false, &cluster.bus)).await;
-    let (job, outcome, _) = run(&host, keeps("n2", 2_000_000)).await;
-    outcome.unwrap();
-    let options = cluster.elsewhere("n3", false, &cluster.bus);
+    let options = cluster.elsewhere("n2", false, &cluster.bus);
     let spill = options.store.spill_dirs.clone();
-    let heir = started(options).await;
+    let holder = started(options).await;
+    // A node fetches from one that it has heard of.
+    let kept = Mutex::new(None);
+    until_async(async || {
+        let (job, _, end) = run(&host, keeps("n1", 2_000_000)).await;
+        let there = matches!(end.kept, Some(JobKept::Result { bytes: 2_000_000, .. }));
+        *kept.lock() = there.then_some(job);
+        there
+    })
+    .await;
+    let job = kept.into_inner().unwrap();
+    assert!(holder.store().groups().contains(&job.result_group()), "it was fetched");
     stopped(holder).await;
-    assert_eq!(heir.store().groups(), [job.result_group()]);
-    stopped(heir).await;
-    let mut again = cluster.elsewhere("n3", false, &cluster.bus);
+    let mut again = cluster.elsewhere("n2", false, &cluster.bus);
     again.store.spill_dirs = spill;
-    let heir = started(again).await;
+    let holder = started(again).await;
     assert!(read(&host.results(TENANT), job, 0).await.unwrap() == content(1, 2_000_000));
-    stopped(heir).await;
+    stopped(holder).await;
     stopped(host).await;
 }
