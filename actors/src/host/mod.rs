@@ -40,6 +40,7 @@ use crate::protocol::host::{CLIENT_ACTOR, ClientMsg, HostMsg, JobEnd, JobSpec};
 use crate::protocol::owner::OwnerMsg;
 use crate::protocol::scheduler::SchedulerMsg;
 use crate::registry::programs;
+use crate::results::{discard, kept_by};
 
 use crate::shell::{Actor, Address, Kind, Scope};
 use crate::task::JobError;
@@ -303,6 +304,15 @@ async fn accept(node: &NodeParts, job: JobId, spec: Option<JobSpec>) -> Result<A
                         warn!(job_id = %job, program = spec.program, "what the job has taken outside is not given back")
                     }
                 }
+                // Who hosted it may have been gone before it said, or did, this.
+                let kept = match &end.result {
+                    Ok(_) => kept_by(&node.results, &spec.tenant, job).await,
+                    Err(_) => {
+                        discard(&node.results, &spec.tenant, job).await;
+                        None
+                    }
+                };
+                let end = Box::new(JobEnd { kept, ..*end });
                 logs.close_job(job, &end).await?;
                 over(node, job);
                 Accepted::Over(end)

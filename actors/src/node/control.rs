@@ -579,6 +579,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
             spin: Base::spin(options),
             figures: Box::new(move || figures()),
             scheduler: options.cluster.is_some().then(|| base.link.clone()),
+            named: base.results.named.clone(),
         };
         NodeManager::new(parts, inbox)
     });

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +54,9 @@ pub struct NodeManagerParts {
     /// Who is told of which jobs something is here. None where the node is alone: it knows its jobs, and what it has of others may be
     /// taken up again.
     pub(crate) scheduler: Option<SchedulerLink>,
+    /// Whether what an earlier process has kept of jobs has its names again: before, nobody is told of which jobs something is here, since what is
+    /// here of those that are over would be deleted.
+    pub(crate) named: Arc<AtomicBool>,
 }
 
 /// The actor.
@@ -75,6 +79,7 @@ pub struct NodeManager {
     awake_until: Rc<Cell<Duration>>,
     spin: Duration,
     scheduler: Option<SchedulerLink>,
+    named: Arc<AtomicBool>,
     /// What of all this is told to the store.
     counted: Counted,
 }
@@ -100,6 +105,7 @@ impl NodeManager {
             awake_until: Rc::default(),
             spin: parts.spin,
             scheduler: parts.scheduler,
+            named: parts.named,
         }
     }
 
@@ -141,7 +147,7 @@ impl NodeManager {
     }
 
     fn tell_holds(&self) {
-        let Some(scheduler) = &self.scheduler else { return };
+        let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.named.load(Ordering::Acquire)) else { return };
         // Results are of no job that could be over.
         let stored = self.store.groups().into_iter().map(JobId::from_u128).filter(|job| !job.is_taken());
         if let Some(holds) = self.core.holds(stored)

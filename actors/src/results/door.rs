@@ -247,8 +247,9 @@ fn gone(node: &NodeId) -> Refused {
 
 async fn list(parts: &ResultsParts, tenant: &str) -> Result<Message, Refused> {
     let now = parts.post.clock().unix_ms();
-    let mut records = parts.records.all().await.map_err(unavailable)?;
-    records.retain(|(of, _, record)| **of == *tenant && !record.is_over(now));
+    let records = parts.records.all().await.map_err(unavailable)?.into_iter();
+    let readable = records.filter_map(|(of, job, record)| Some((of, job, record.ok()?)));
+    let mut records: Vec<_> = readable.filter(|(of, _, record)| **of == *tenant && !record.is_over(now)).collect();
     records.sort_by_key(|(_, job, record)| (std::cmp::Reverse(record.made_unix_ms), *job));
     let more = records.len().saturating_sub(request::LISTED_MAX) as u64;
     records.truncate(request::LISTED_MAX);

@@ -20,10 +20,14 @@ pub(super) fn put_away_within(bytes: u64) -> Duration {
     PUT_AWAY_WITHIN + Duration::from_millis(bytes / SLOW_DISK)
 }
 
-/// Keeps a copy under a name that outlives its job: verified, hashed and on disk, or not at all.
+/// Keeps a copy under a name that outlives its job, which may be the one that it has: verified, hashed and on disk, or not at all.
 pub(super) fn adopt(store: &Store, copy: CopyId, name: CopyId) -> Result<KeptMember, NotKept> {
     let gone = |error: StoreError| NotKept::Gone(error.to_string());
-    let meta = match store.name_also(&copy, name) {
+    let named = match copy == name {
+        true => store.meta(&name).ok_or(StoreError::NotFound(name)),
+        false => store.name_also(&copy, name),
+    };
+    let meta = match named {
         // An earlier run of the job has left something else there, or a copy of another number.
         Err(StoreError::Conflict(_)) => {
             store.delete(&[name]);

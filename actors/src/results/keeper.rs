@@ -4,6 +4,7 @@
 //! Where that node's disks do not take it, others are asked to fetch it; where its bytes are gone, it is made again. What a run that was
 //! cut off has kept is found in the record, and kept. When the program has returned and nothing is lost, all files are complete.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,12 +43,14 @@ pub(crate) struct Keeper {
     kept: BTreeMap<ObjectId, MemberRecord>,
     /// The record as it was last seen; what an earlier run has left of it at first.
     record: Option<Arc<ResultRecord>>,
+    /// Whether this keeper has written a record: if it is gone after that, somebody has deleted it, or its server was emptied.
+    written: bool,
 }
 
 impl Keeper {
     pub(crate) fn new(parts: KeeperParts) -> Self {
         let job = parts.futures.job();
-        Self { parts, job, files: BTreeMap::new(), kept: BTreeMap::new(), record: None }
+        Self { parts, job, files: BTreeMap::new(), kept: BTreeMap::new(), record: None, written: false }
     }
 
     /// Keeps what the calls say, until there are no more; what became of it, `None` where there was none. It may be dropped at any time: what it
@@ -104,6 +107,7 @@ impl Keeper {
                     self.note(|known| {
                         known.begin_file(file, &name);
                         known.files[file as usize].complete = true;
+                        true
                     })
                     .await
                     .map_err(no_record)?;
@@ -153,28 +157,36 @@ impl Keeper {
                 let known: &mut FileRecord = &mut record.files[*file as usize];
                 // An earlier run may have come further than one that was told otherwise.
                 known.members.truncate(*members);
-                known.complete = true;
+                known.complete = known.members.len() == *members;
             }
+            names.iter().all(|(file, _, _)| record.files[*file as usize].complete)
         })
         .await?;
         let (results, tenant) = (&self.parts.results, &self.parts.tenant);
         let record = results.records.now(tenant, self.job).await?;
-        let record = record.ok_or_else(|| RecordsError::Deleted(self.job))?;
-        let (files, bytes) = (record.files.len() as u64, record.bytes());
-        Ok(JobKept::Result { files, bytes, until_unix_ms: record.until_unix_ms })
+        record.map(|record| all_of(&record)).ok_or(RecordsError::Deleted(self.job))
     }
 
-    /// Changes the record of the result, and renews its time.
-    async fn note(&self, change: impl Fn(&mut ResultRecord)) -> Result<(), RecordsError> {
+    /// Changes the record of the result, and renews its time. A record that is gone since it was written is not begun anew, and one of which
+    /// `change` says that members are missing is not written: what was kept before is lost to it, and the rest alone is no result.
+    async fn note(&mut self, change: impl Fn(&mut ResultRecord) -> bool) -> Result<(), RecordsError> {
         let (results, tenant) = (&self.parts.results, &self.parts.tenant);
+        let lacks = Cell::new(false);
         let changed = |record: Option<ResultRecord>| {
             let (now, until) = (results.post.clock().unix_ms(), until(results));
-            let mut record = record.filter(|record| !record.expired).unwrap_or_else(|| ResultRecord::new(now, until));
-            record.until_unix_ms = until;
-            change(&mut record);
-            Some(record)
+            let known = record.filter(|record| !record.expired);
+            let known = known.or_else(|| (!self.written).then(|| ResultRecord::new(now, until)));
+            let record = known.map(|known| ResultRecord { until_unix_ms: until, ..known });
+            let record = record.and_then(|mut record| change(&mut record).then_some(record));
+            lacks.set(record.is_none());
+            record
         };
-        results.records.change(tenant, self.job, changed).await.map(drop)
+        results.records.change(tenant, self.job, changed).await?;
+        if lacks.get() {
+            return Err(RecordsError::Deleted(self.job));
+        }
+        self.written = true;
+        Ok(())
     }
 
     /// Has somebody keep an object, when it exists.
@@ -268,6 +280,28 @@ pub(crate) async fn discard(results: &ResultsParts, tenant: &str, job: JobId) {
     }
     let nodes = results.others().into_iter().chain([results.post.node().clone()]);
     door::tell_to_drop(results, job, nodes);
+}
+
+/// A result whose files are complete.
+fn all_of(record: &ResultRecord) -> JobKept {
+    let (files, bytes) = (record.files.len() as u64, record.bytes());
+    JobKept::Result { files, bytes, until_unix_ms: record.until_unix_ms }
+}
+
+/// What there is of a job that returned on a node that is gone: its record says, where it has one.
+pub(crate) async fn kept_by(results: &ResultsParts, tenant: &str, job: JobId) -> Option<JobKept> {
+    let record = match results.records.now(tenant, job).await {
+        Ok(record) => record.filter(|record| !record.expired)?,
+        Err(error) => {
+            let why = format!("whether it has one is not known: {}", causes(&error));
+            return Some(JobKept::Nothing { why });
+        }
+    };
+    if record.files.iter().all(|file| file.complete) {
+        return Some(all_of(&record));
+    }
+    discard(results, tenant, job).await;
+    Some(JobKept::Nothing { why: "the node that hosted the job was gone before all of it was kept".to_owned() })
 }
 
 fn causes(error: &dyn std::error::Error) -> String {

@@ -39,10 +39,10 @@ mod service;
 mod sweep;
 
 pub use client::{ResultClient, ResultError};
-pub(crate) use keeper::{Keeper, KeeperParts, discard};
+pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};
-pub(crate) use service::{Results, ResultsBase, ResultsParts};
+pub(crate) use service::{Adopting, Results, ResultsBase, ResultsParts};
 
 use std::time::Duration;
 

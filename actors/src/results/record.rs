@@ -161,14 +161,18 @@ impl ResultRecord {
         members.filter(move |member| seen.insert(member.kept)).map(|member| (member.kept, member))
     }
 
-    /// Puts a member where it belongs; said again, nothing changes. A file may not be there yet, an earlier member is.
-    pub fn set_member(&mut self, (file, name): (u32, &Arc<str>), member: u32, record: MemberRecord) {
+    /// Puts a member where it belongs; said again, nothing changes. A file may not be there yet. False, and nothing is put anywhere: an
+    /// earlier member is not there.
+    pub fn set_member(&mut self, (file, name): (u32, &Arc<str>), member: u32, record: MemberRecord) -> bool {
         self.begin_file(file, name);
         let members = &mut self.files[file as usize].members;
+        let there = members.len();
         match members.get_mut(member as usize) {
             Some(known) => *known = record,
-            None => members.push(record),
+            None if there == member as usize => members.push(record),
+            None => return false,
         }
+        true
     }
 
     /// A file is there from now on, if it was not.
@@ -222,6 +226,8 @@ mod tests {
         for (index, bytes) in [(0, 3), (1, 4), (0, 3), (1, 5)] {
             record.set_member((0, &name), index, member(bytes));
         }
+        assert_eq!(record.files, [file(&[3, 5])]);
+        assert!(!record.set_member((0, &name), 3, member(6)), "the third one is not there");
         assert_eq!(record.files, [file(&[3, 5])]);
         record.begin_file(1, &"g".into());
         assert_eq!((record.file(&FileKey::Name("g".into())).unwrap().0, record.bytes()), (1, 8));

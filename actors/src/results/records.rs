@@ -53,6 +53,9 @@ pub(crate) enum RecordsError {
     /// It is too large, say.
     #[error("a record of a result cannot be written: {0}")]
     Encode(codec::CodecError),
+    /// It is of another format, say.
+    #[error("a record of a result cannot be read: {0}")]
+    Decode(codec::CodecError),
     /// Somebody has deleted it meanwhile.
     #[error("result {0} was deleted before its job had ended")]
     Deleted(JobId),
@@ -60,6 +63,9 @@ pub(crate) enum RecordsError {
     #[error("others change the record of result {0}")]
     Contended(JobId),
 }
+
+/// Whose result, and its record.
+pub(crate) type Listed = (Arc<str>, JobId, Result<ResultRecord, RecordsError>);
 
 /// Whose result.
 type Key = (Arc<str>, JobId);
@@ -137,7 +143,7 @@ impl ResultRecords {
     /// A record as it is now.
     pub(crate) async fn now(&self, tenant: &str, job: JobId) -> Result<Option<Arc<ResultRecord>>, RecordsError> {
         let entry = self.ask(async |kv| kv.get(&name(tenant, job)).await).await?;
-        let record = entry.and_then(|entry| decode(&entry)).map(Arc::new);
+        let record = entry.map(|entry| decode(&entry)).transpose()?.map(Arc::new);
         self.believe((tenant.into(), job), record.clone());
         Ok(record)
     }
@@ -167,7 +173,7 @@ impl ResultRecords {
         for _ in 0..CHANGES_MAX {
             let entry = self.ask(async |kv| kv.get(&key).await).await?;
             let revision = entry.as_ref().map(|entry| entry.revision);
-            let known = entry.and_then(|entry| decode(&entry));
+            let known = entry.map(|entry| decode(&entry)).transpose()?;
             let Some(record) = change(known.clone()) else { return Ok(known.map(Arc::new)) };
             let value = codec::encode(&record).map_err(RecordsError::Encode)?;
             let left = record.until_unix_ms.saturating_sub(self.0.clock.unix_ms());
@@ -201,12 +207,12 @@ impl ResultRecords {
         Ok(known)
     }
 
-    /// All records, of all tenants.
-    pub(crate) async fn all(&self) -> Result<Vec<(Arc<str>, JobId, ResultRecord)>, RecordsError> {
+    /// All records, of all tenants; an error in the place of one that cannot be read.
+    pub(crate) async fn all(&self) -> Result<Vec<Listed>, RecordsError> {
         let entries = self.ask(async |kv| kv.entries().await).await?;
         let read = |entry: &Entry| {
             let (tenant, job) = entry.key.split_once('.')?;
-            Some((tenant.into(), job.parse().ok()?, decode(entry)?))
+            Some((tenant.into(), job.parse().ok()?, decode(entry)))
         };
         Ok(entries.iter().filter_map(read).collect())
     }
@@ -216,9 +222,37 @@ fn name(tenant: &str, job: JobId) -> String {
     format!("{tenant}.{job}")
 }
 
-/// What cannot be read is as if it were not there: bytes that no record names are swept.
-fn decode(entry: &Entry) -> Option<ResultRecord> {
-    codec::decode(&entry.value)
-        .inspect_err(|error| warn!(key = entry.key, %error, "the record of a result cannot be read"))
-        .ok()
+/// A record that cannot be read is no record that is missing: what it may name is kept, and nobody writes over it.
+fn decode(entry: &Entry) -> Result<ResultRecord, RecordsError> {
+    codec::decode(&entry.value).map_err(|error| {
+        warn!(key = entry.key, %error, "the record of a result cannot be read: its bytes are kept");
+        RecordsError::Decode(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_store::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_not_taken_for_one_that_is_missing() {
+        let subjects = Subjects::new("records").unwrap();
+        let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));
+        let (job, other) = (JobId::new(), JobId::new());
+        let begin = |_| Some(ResultRecord::new(1, 2));
+        records.change("t", other, begin).await.unwrap();
+        let lasts = Duration::from_secs(60);
+        records
+            .ask(async |kv| kv.create_for(&name("t", job), bytes::Bytes::from("of another format"), lasts).await)
+            .await
+            .unwrap();
+        assert!(matches!(records.now("t", job).await, Err(RecordsError::Decode(_))));
+        assert!(matches!(records.change("t", job, begin).await, Err(RecordsError::Decode(_))));
+        let listed = records.all().await.unwrap();
+        let readable: BTreeMap<JobId, bool> = listed.iter().map(|(_, job, record)| (*job, record.is_ok())).collect();
+        assert_eq!(readable, BTreeMap::from([(job, false), (other, true)]));
+        assert!(records.now("t", JobId::new()).await.unwrap().is_none());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exobus_bus::{Bus, BusError, Subjects};
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
 use super::record::{ResultRecord, kept_name};
-use super::records::ResultRecords;
+use super::records::{RecordsError, ResultRecords};
 use super::sweep::{SweepStep, Unnamed, sweep};
 use super::{door, holder};
 use crate::ids::{JobId, NodeId};
@@ -41,6 +42,41 @@ pub(crate) struct ResultsBase {
     pub(crate) kept_for: Duration,
     /// Whose results are kept here, as far as is known.
     pub(crate) tenants: Arc<Mutex<BTreeMap<JobId, Arc<str>>>>,
+    /// What is being hashed and put on disk, which no record can name yet.
+    pub(crate) adopting: Adopting,
+    /// Whether all that an earlier process has kept has its names again: before, no group of a job may be deleted as one of a job that is over.
+    pub(crate) named: Arc<AtomicBool>,
+}
+
+/// What is being adopted: which numbers of which results, and how many times each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Adopting(Arc<Mutex<BTreeMap<(JobId, u64), u32>>>);
+
+/// While it is there, one number of a result is being adopted.
+struct Adoption(Adopting, (JobId, u64));
+
+impl Drop for Adoption {
+    fn drop(&mut self) {
+        let mut adopting = self.0.0.lock();
+        let left = adopting.get(&self.1).map_or(0, |times| times - 1);
+        match left {
+            0 => drop(adopting.remove(&self.1)),
+            left => drop(adopting.insert(self.1, left)),
+        }
+    }
+}
+
+impl Adopting {
+    fn begin(&self, job: JobId, kept: u64) -> Adoption {
+        *self.0.lock().entry((job, kept)).or_default() += 1;
+        Adoption(self.clone(), (job, kept))
+    }
+
+    /// Those of these numbers that are not being adopted.
+    fn settled(&self, job: JobId, kept: &[u64]) -> Vec<u64> {
+        let adopting = self.0.lock();
+        kept.iter().copied().filter(|kept| !adopting.contains_key(&(job, *kept))).collect()
+    }
 }
 
 impl std::fmt::Debug for ResultsBase {
@@ -109,22 +145,35 @@ impl Actor for Results {
 }
 
 impl ResultsBase {
+    /// Whether all that an earlier process of this node has kept has its names again.
+    pub(crate) fn has_named(&self) -> bool {
+        self.named.load(Ordering::Acquire)
+    }
+
+    /// There is nothing that an earlier process has kept under the names of its job.
+    pub(crate) fn nothing_to_name(&self) {
+        self.named.store(true, Ordering::Release);
+    }
+
     /// Gives what an earlier process of this node has kept the name of a result again, where files on disk know it by the name that it had in
     /// its job.
-    pub(crate) async fn name_again(&self, me: &NodeId) {
-        let records = match self.records.all().await {
-            Ok(records) => records,
-            Err(error) => return debug!(%error, "what results were kept here cannot be read"),
-        };
-        for (tenant, job, record) in records {
+    ///
+    /// # Errors
+    /// The records cannot be read: until they can, nothing is known of what outlives its job.
+    pub(crate) async fn name_again(&self, me: &NodeId) -> Result<(), RecordsError> {
+        for (tenant, job, record) in self.records.all().await? {
+            self.tenants.lock().insert(job, tenant);
+            // One that cannot be read has said so.
+            let Ok(record) = record else { continue };
             for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
                 let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
                 if !self.store.contains(&name) && self.store.name_also(&copy, name).is_ok() {
                     info!(job_id = %job, kept, "a member of a result is here again");
                 }
             }
-            self.tenants.lock().insert(job, tenant);
         }
+        self.named.store(true, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -138,28 +187,28 @@ impl ResultsParts {
         at: &NodeId,
     ) -> Result<KeptMember, NotKept> {
         self.tenants.lock().insert(job, tenant);
+        let adopting = self.adopting.begin(job, kept);
         let (store, name) = (self.store.clone(), kept_name(job, kept));
-        let (copy, fetched) = match at == self.post.node() {
-            true => (copy, false),
-            false => (self.fetch(copy, at).await?, true),
+        let copy = match at == self.post.node() {
+            true => copy,
+            // Files on disk know it by the first name that it has here, and after a restart it is looked for by that one.
+            false => self.fetch(copy, at, name).await?,
         };
         let adopt = move || {
-            let outcome = holder::adopt(&store, copy, name);
-            if fetched {
-                // Under its first name nobody knows it.
-                store.delete(&[copy]);
-            }
-            outcome
+            let _adopting = adopting;
+            holder::adopt(&store, copy, name)
         };
         let outcome = tokio::task::spawn_blocking(adopt).await;
         outcome.unwrap_or_else(|error| Err(NotKept::Gone(format!("the thread that kept it ended: {error}"))))
     }
 
-    async fn fetch(&self, copy: CopyId, from: &NodeId) -> Result<CopyId, NotKept> {
+    async fn fetch(&self, copy: CopyId, from: &NodeId, name: CopyId) -> Result<CopyId, NotKept> {
         let address = self.directory.data_address(from);
         let address = address.ok_or_else(|| NotKept::Gone(format!("node {from}, which has it, is not known here")))?;
         let peer = PeerName { node: from.to_string(), address };
-        let copied = self.transfer.copy_here(&self.store, peer, (copy, Parts::All)).await;
+        // What an earlier run of the job, or an answer that was lost, has left there.
+        self.store.delete(&[name]);
+        let copied = self.transfer.copy_here_as(&self.store, peer, (copy, Parts::All), name).await;
         copied.map_err(|error| match error.is_lack_of_room() {
             true => NotKept::NoRoom(error.to_string()),
             false => NotKept::Gone(error.to_string()),
@@ -182,21 +231,25 @@ impl ResultsParts {
         groups.map(|(group, job)| (job, numbers(group))).collect()
     }
 
-    /// Whose these results are: what is not known, as after a start, the records say.
-    async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) {
+    /// Whose these results are: what is not known, as after a start, the records say. False: they cannot be read.
+    async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) -> bool {
         let unknown: Vec<JobId> = {
             let tenants = self.tenants.lock();
             jobs.filter(|job| !tenants.contains_key(job)).collect()
         };
         if unknown.is_empty() {
-            return;
+            return true;
         }
         match self.records.all().await {
             Ok(records) => {
                 let found = records.into_iter().filter(|(_, job, _)| unknown.contains(job));
                 self.tenants.lock().extend(found.map(|(tenant, job, _)| (job, tenant)));
+                true
             }
-            Err(error) => debug!(%error, "whose results are kept here cannot be read"),
+            Err(error) => {
+                warn!(%error, "whose results are kept here cannot be read: nothing of them is freed");
+                false
+            }
         }
     }
 
@@ -204,12 +257,14 @@ impl ResultsParts {
     async fn sweep(&self, unnamed: &mut BTreeMap<JobId, Unnamed>) {
         let held = self.held();
         unnamed.retain(|job, _| held.contains_key(job));
-        self.know_tenants(held.keys().copied()).await;
+        let known = self.know_tenants(held.keys().copied()).await;
         for (job, kept) in held {
             let tenant = self.tenants.lock().get(&job).cloned();
             let record = match &tenant {
                 Some(tenant) => self.records.now(tenant, job).await,
-                None => Ok(None),
+                None if known => Ok(None),
+                // It may have a record that could not be read.
+                None => continue,
             };
             let record = match record {
                 Ok(record) => record,
@@ -218,7 +273,7 @@ impl ResultsParts {
                     continue;
                 }
             };
-            let clock = self.post.clock();
+            let (clock, kept) = (self.post.clock(), self.adopting.settled(job, &kept));
             let now = (clock.now(), clock.unix_ms());
             match sweep(record.as_deref(), self.post.node(), &kept, unnamed.entry(job).or_default(), now) {
                 SweepStep::Expire => {
@@ -324,5 +379,22 @@ async fn sweep_for_ever(parts: ResultsParts) {
     loop {
         tokio::time::sleep(every).await;
         parts.sweep(&mut unnamed).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_adopted_is_not_swept_until_the_last_adoption_of_it_is_over() {
+        let (adopting, job) = (Adopting::default(), JobId::from_u128(7));
+        let (first, second) = (adopting.begin(job, 1), adopting.begin(job, 1));
+        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 2]);
+        assert_eq!(adopting.settled(JobId::from_u128(8), &[1]), [1]);
+        drop(first);
+        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 2]);
+        drop(second);
+        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 1, 2]);
     }
 }

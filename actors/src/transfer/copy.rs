@@ -16,7 +16,9 @@ pub(super) struct Target {
     pub(super) store: Store,
     pub(super) object: CopyId,
     pub(super) parts: Parts,
-    /// Makes its id.
+    /// What the copy is called; `None`: like nothing else.
+    pub(super) name: Option<CopyId>,
+    /// Makes its id, where it has no name.
     pub(super) random: Arc<dyn Random>,
 }
 
@@ -54,7 +56,7 @@ pub(super) fn receive(
     target: &Target,
     progress: &Progress,
 ) -> Result<CopyId, CopyError> {
-    let id = private_name(target);
+    let id = target.name.unwrap_or_else(|| private_name(target));
     let range = wire::byte_range(parts);
     // Parts in the original may be aligned for who reads them in place; so are they here then.
     let aligned = parts.iter().all(|part| part.offset.is_multiple_of(64));

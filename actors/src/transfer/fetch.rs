@@ -209,8 +209,8 @@ pub(super) fn each(queue: &Queue, peer: &PeerName, items: Vec<FetchItem>) -> Fet
     FetchEach(Waiting::begin(queue, peer, items.len(), |done| Work::Fetch { items, done }))
 }
 
-pub(super) fn copy(queue: &Queue, peer: &PeerName, store: Store, item: Item) -> Copying {
+pub(super) fn copy(queue: &Queue, peer: &PeerName, store: Store, item: Item, name: Option<CopyId>) -> Copying {
     let random = queue.random();
-    let target = Target { store, object: item.0, parts: item.1, random };
+    let target = Target { store, object: item.0, parts: item.1, name, random };
     Copying(Waiting::begin(queue, peer, 1, |done| Work::Copy { target, done }))
 }

@@ -303,7 +303,13 @@ impl TransferClient {
     /// objects larger than memory can be read as streams. The answer is the id of the copy: a new one, an object of
     /// its own in the group of the original, never equal to that of the original, and deleted by whoever asked for it.
     pub fn copy_here(&self, store: &Store, peer: impl Into<PeerName>, item: Item) -> Copying {
-        fetch::copy(&self.queue, &peer.into(), store.clone(), item)
+        fetch::copy(&self.queue, &peer.into(), store.clone(), item, None)
+    }
+
+    /// Like [`copy_here`](Self::copy_here), under a name that the caller gives it, so that its file on disk knows it by that name, too. Nothing
+    /// in `store` may have the name.
+    pub fn copy_here_as(&self, store: &Store, peer: impl Into<PeerName>, item: Item, name: CopyId) -> Copying {
+        fetch::copy(&self.queue, &peer.into(), store.clone(), item, Some(name))
     }
 
     /// Bytes of parts that arrived since the start.

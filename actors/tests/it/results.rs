@@ -185,6 +185,26 @@ async fn a_result_is_not_swept_while_its_job_runs_however_long_that_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_deleted_while_its_job_runs_is_not_begun_anew() {
+    let spill = tempfile::tempdir().unwrap();
+    let node = Node::start(alone(&spill)).unwrap();
+    let client = node.results(TENANT);
+    let (job, outcome, end) = run(&node, async move |futures: Futures| {
+        let (file, job) = (futures.result_file("rows")?, futures.job());
+        file.append(&futures.put(b"first")?)?;
+        until_async(async || client.stat(job).await.is_ok_and(|info| info.bytes == 5)).await;
+        client.delete(job).await.unwrap();
+        file.append(&futures.put(b" and last")?)
+    })
+    .await;
+    outcome.unwrap();
+    let Some(JobKept::Nothing { why }) = &end.kept else { panic!("{:?}", end.kept) };
+    assert!(why.contains("deleted"), "{why}");
+    assert_eq!(code(node.results(TENANT).stat(job).await), Some(Code::Unknown));
+    until(|| node.store().stats().objects == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_grows_while_its_job_runs_and_its_length_is_known_when_it_is_complete() {
     let spill = tempfile::tempdir().unwrap();
     let node = Node::start(alone(&spill)).unwrap();
@@ -412,4 +432,30 @@ async fn a_ticket_opens_the_data_port_for_its_result_alone_and_for_a_while() {
         assert!(matches!(gone, Err(TransferError::Taken { .. })), "{gone:?}");
         assert_eq!(download(&ticket.ticket, &ticket.group).unwrap(), 3_000_000);
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_was_handed_over_is_there_again_when_its_new_node_is_started_again() {
+    let cluster = Cluster::new();
+    let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+    let mut host = cluster.elsewhere("n1", true, &cluster.bus);
+    host.disk = Arc::new(disk.clone());
+    // It takes nothing over.
+    disk.always(Op::Write, &host.store.spill_dirs[0], Fault::Errno(28));
+    let host = started(host).await;
+    let holder = started(cluster.elsewhere("n2", false, &cluster.bus)).await;
+    let (job, outcome, _) = run(&host, keeps("n2", 2_000_000)).await;
+    outcome.unwrap();
+    let options = cluster.elsewhere("n3", false, &cluster.bus);
+    let spill = options.store.spill_dirs.clone();
+    let heir = started(options).await;
+    stopped(holder).await;
+    assert_eq!(heir.store().groups(), [job.result_group()]);
+    stopped(heir).await;
+    let mut again = cluster.elsewhere("n3", false, &cluster.bus);
+    again.store.spill_dirs = spill;
+    let heir = started(again).await;
+    assert!(read(&host.results(TENANT), job, 0).await.unwrap() == content(1, 2_000_000));
+    stopped(heir).await;
+    stopped(host).await;
 }

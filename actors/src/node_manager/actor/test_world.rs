@@ -97,6 +97,7 @@ impl World {
             spin: Duration::ZERO,
             figures: Box::new(NodeFigures::default),
             scheduler: None,
+            named: Arc::default(),
         };
         let manager = shell::spawn_at(&post, ACTOR, |address| NodeManager::new(parts, address));
         let (_, told) = mailbox::<OwnerMsg, OwnerEvent>(&post, &owner::actor_name(JOB));
