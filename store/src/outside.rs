@@ -82,9 +82,25 @@ impl Grant {
     /// # Errors
     /// `Denied` and `NeverGranted`, as there; it is as large as it was then.
     pub fn resize(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.resize_with(bytes, Shared::grant_outside)
+    }
+
+    /// As [`resize`](Self::resize), for memory that somebody has already, unasked: the machine has it no more, and is not asked whether it has.
+    ///
+    /// # Errors
+    /// As [`resize`](Self::resize).
+    pub fn resize_to_used(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.resize_with(bytes, Shared::grant_used)
+    }
+
+    fn resize_with(
+        &mut self,
+        bytes: u64,
+        grant: impl FnOnce(&Shared, u64, u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         match (&self.from, bytes.checked_sub(self.bytes)) {
             (_, Some(0)) => {}
-            (Granter::Own(shared), Some(more)) => shared.grant_outside(self.bytes, more)?,
+            (Granter::Own(shared), Some(more)) => grant(shared, self.bytes, more)?,
             (Granter::Own(shared), None) => shared.with(|state| state.end_grant(self.bytes - bytes)),
             (Granter::Lent(grants), Some(more)) => grants.more(more)?,
             (Granter::Lent(grants), None) => grants.less(self.bytes - bytes),

@@ -351,6 +351,15 @@ impl Shared {
         }
     }
 
+    /// As [`grant_outside`](Self::grant_outside), for memory that somebody has already.
+    ///
+    /// # Errors
+    /// `Denied`, `NeverGranted`.
+    pub fn grant_used(&self, has: u64, more: u64) -> Result<(), StoreError> {
+        self.with(|state| state.can_ever_grant(has.saturating_add(more)))?;
+        if self.take_outside(more) { Ok(()) } else { Err(self.denied(more, None)) }
+    }
+
     fn denied(&self, bytes: u64, machine: Option<u64>) -> StoreError {
         let free = self.with(|state| {
             state.counters.denied += 1;

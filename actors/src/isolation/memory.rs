@@ -2,7 +2,7 @@
 //!
 //! | the process has | what is done |
 //! |---|---|
-//! | nothing declared: up to [`FREELY_BYTES`] | told to the store, which gives way; nobody is refused it |
+//! | nothing declared: up to [`FREELY_BYTES`], or what it had when its task began | told to the store, which gives way; nobody is refused it |
 //! | up to what its task declared, and what its function was granted since | it was granted before |
 //! | more | the store is asked for the excess; the process gets no further task where something was declared |
 //! | more, and the store has no room for it | killed, its task is tried again alone |
@@ -25,6 +25,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// What a process may have. Pure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Allowance {
+    /// What is told to the store and not asked for, where nothing is declared: what it had when its task began is there already.
+    pub(super) free_bytes: u64,
     /// What its task declares; 0: nothing.
     pub(super) declared_bytes: u64,
     /// What its function was granted besides.
@@ -46,10 +48,10 @@ pub(super) struct Counting {
 
 impl Allowance {
     pub(super) fn count(self, used_bytes: u64) -> Counting {
-        let Self { declared_bytes, granted_bytes } = self;
+        let Self { free_bytes, declared_bytes, granted_bytes } = self;
         let own_bytes = used_bytes.saturating_sub(granted_bytes);
         if declared_bytes == 0 {
-            let told_bytes = own_bytes.min(FREELY_BYTES);
+            let told_bytes = own_bytes.min(free_bytes);
             let excess_bytes = (own_bytes - told_bytes).next_multiple_of(PIECE_BYTES);
             return Counting { told_bytes, excess_bytes, ..Counting::default() };
         }
@@ -68,6 +70,8 @@ pub(super) struct Footprint {
     /// Of the task that runs, the grant of what it declared.
     declared: Option<Grant>,
     declared_bytes: u64,
+    /// Of the task that runs: [`Allowance::free_bytes`].
+    free_bytes: u64,
     /// Of the task that runs: what is to be said of its process.
     pub(super) beyond: Option<BeyondDeclared>,
 }
@@ -81,6 +85,7 @@ impl Footprint {
             group: ControlGroup::of_this_process(),
             declared: None,
             declared_bytes: 0,
+            free_bytes: FREELY_BYTES,
             beyond: None,
         }
     }
@@ -88,13 +93,14 @@ impl Footprint {
     /// A task begins, for which this much is declared (0: nothing), and granted.
     pub(super) fn begins(&mut self, declared_bytes: u64, granted: Option<Grant>) {
         (self.declared_bytes, self.declared, self.beyond) = (declared_bytes, granted, None);
+        self.free_bytes = self.told.bytes().max(FREELY_BYTES);
     }
 
     /// Looks how much the process has, while a task runs whose function was granted so much besides. Why it must end, if it must.
     pub(super) fn look(&mut self, process: u32, granted_bytes: u64) -> Option<Verdict> {
         let used_bytes = self.used_bytes(process)?;
-        let declared_bytes = self.declared_bytes;
-        let counting = Allowance { declared_bytes, granted_bytes }.count(used_bytes);
+        let (free_bytes, declared_bytes) = (self.free_bytes, self.declared_bytes);
+        let counting = Allowance { free_bytes, declared_bytes, granted_bytes }.count(used_bytes);
         if counting.beyond {
             let declared_bytes = declared_bytes + granted_bytes;
             self.beyond = Some(BeyondDeclared { process, used_bytes, declared_bytes });
@@ -103,7 +109,7 @@ impl Footprint {
             return Some(Verdict::Memory { used_bytes, max_bytes: declared_bytes });
         }
         self.told.set(counting.told_bytes);
-        match self.excess.resize(counting.excess_bytes) {
+        match self.excess.resize_to_used(counting.excess_bytes) {
             Ok(()) => None,
             Err(StoreError::Denied { free: free_bytes, .. } | StoreError::NeverGranted { most: free_bytes, .. }) => {
                 Some(Verdict::NoRoom { used_bytes, declared_bytes, free_bytes })
@@ -215,11 +221,34 @@ mod tests {
             (100, 60, 161, counts(0, 1, true, false)),
             (100, 60, 210, counts(0, 50, true, true)),
         ] {
-            let allowance = Allowance { declared_bytes: declared * MIB, granted_bytes: granted * MIB };
+            let (declared_bytes, granted_bytes) = (declared * MIB, granted * MIB);
+            let allowance = Allowance { free_bytes: FREELY_BYTES, declared_bytes, granted_bytes };
             assert_eq!(allowance.count(used * MIB), is, "{declared} {granted} {used}");
         }
-        let one_more = Allowance { declared_bytes: 100 * MIB, granted_bytes: 0 }.count(100 * MIB + 1);
+        let allowance = Allowance { free_bytes: FREELY_BYTES, declared_bytes: 100 * MIB, granted_bytes: 0 };
+        let one_more = allowance.count(100 * MIB + 1);
         assert_eq!((one_more.excess_bytes, one_more.beyond), (MIB, true), "whole pieces are asked for");
+    }
+
+    #[test]
+    fn what_a_process_had_when_its_task_began_is_not_asked_for_again() {
+        let options = exobus_store::StoreOptions { memory_bytes: 64 * MIB, executors: 1, ..Default::default() };
+        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
+        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let process = std::process::id();
+        // More than anybody has freely.
+        let has = std::hint::black_box(vec![1u8; 4 * FREELY_BYTES as usize]);
+        let mut footprint = Footprint::new(&store);
+        footprint.idle(process);
+        let all = store.outside(store.stats().granted_max_bytes).unwrap();
+        footprint.begins(0, None);
+        // What goes on beside it in this process, which is looked at, is not its own.
+        footprint.free_bytes += 2 * FREELY_BYTES;
+        assert!(
+            footprint.look(process, 0).is_none(),
+            "there is nothing that could be granted, and nothing is asked for"
+        );
+        drop((has, all));
     }
 
     proptest! {
@@ -227,12 +256,13 @@ mod tests {
         fn every_byte_that_a_process_has_is_counted(
             declared_bytes in prop_oneof![Just(0u64), 1u64..1 << 34],
             granted_bytes in 0u64..1 << 34,
+            free_bytes in FREELY_BYTES..1 << 34,
             used in 0u64..1 << 36,
         ) {
-            let counting = Allowance { declared_bytes, granted_bytes }.count(used);
+            let counting = Allowance { free_bytes, declared_bytes, granted_bytes }.count(used);
             let counted = declared_bytes + granted_bytes + counting.told_bytes + counting.excess_bytes;
             prop_assert!(counted >= used);
-            prop_assert!(counting.told_bytes <= FREELY_BYTES);
+            prop_assert!(counting.told_bytes <= free_bytes);
             prop_assert!(counting.beyond || !counting.far_beyond);
             prop_assert!(counting.excess_bytes == 0 || counted - used <= PIECE_BYTES);
             prop_assert_eq!(counting.beyond, declared_bytes > 0 && counting.excess_bytes > 0);

@@ -330,7 +330,11 @@ impl Process {
 fn answer(lending: &mut Lending, watch: &mut Watch<'_>, spec: &TaskSpec, said: Said) -> io::Result<Answer> {
     let wanted = if let Said::Outside { bytes } = said { bytes } else { 0 };
     let answer = lending.answer(spec, said).ok_or_else(|| out_of_turn("that it is ready"))?;
+    let before = watch.granted_bytes;
     watch.granted(lending.outside_bytes());
+    if watch.granted_bytes > before {
+        watch.account.granted();
+    }
     if let (Some(denied), Answer::Failed(LentError::Denied { .. })) =
         (wanted.checked_sub(watch.granted_bytes).filter(|denied| *denied > 0), &answer)
     {

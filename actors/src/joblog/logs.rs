@@ -428,7 +428,7 @@ impl JobLogs {
     async fn end_cut(&self, job: JobId, subject: &Subject, last: u64, cut: &Cut) -> Result<JobEnd, BusError> {
         let error = JobError::LogCut { cut: cut.to_string() };
         let entry = Entry::End(Err(error.clone()));
-        let entry = codec::encode_checked(&[entry]).map_err(|error| BusError::Config(error.to_string()))?;
+        let entry = encode(&[entry]).map_err(|error| BusError::Config(error.to_string()))?;
         let id = format!("{job}-ends-cut-{last}");
         self.append_making_room(subject, entry, (last, &id), SOON).await?;
         Ok(JobEnd::failed(error))

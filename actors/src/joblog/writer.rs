@@ -339,7 +339,7 @@ impl Writer {
     /// noted now, it is tried again when it is looked next.
     async fn mark(&mut self) -> Result<(), TakenOver> {
         let Some(CutOff { cut, marked: false }) = &self.cut else { return Ok(()) };
-        let marked = codec::encode_checked(&[Entry::Cut(cut.clone())]);
+        let marked = encode(&[Entry::Cut(cut.clone())]);
         let Ok(record) = marked.inspect_err(|error| warn!(job_id = %self.job, %error, "the cut of the log")) else {
             return Ok(());
         };

@@ -18,7 +18,7 @@ pub(crate) use self::effect::{Completed, Listeners, NodeEffect};
 use super::event::{NodeEvent, NodeTimer, StagingDone};
 use super::executor::Flags;
 use super::sets::{Arguments, ENTRY_BYTES, Sets, Version};
-use super::state::{Effect, Key, NodeState, Phase};
+use super::state::{Effect, Key, NodeState, Phase, Wants};
 use super::waits::Waits;
 use super::why::Trail;
 use crate::ids::{Incarnation, JobId, NodeId, SetId};
@@ -144,6 +144,10 @@ impl<P: Default> NodeCore<P> {
     ) -> Option<(&'a TaskSpec, &'static Function, Arguments)> {
         let NodeEvent::Wire(NodeMsg::Run { spec, .. }) = event else { return None };
         if spec.args.is_empty() || spec.asks_for_memory() || self.is_taken_over(spec.job, spec.attempt.run()) {
+            return None;
+        }
+        // What comes ready holds its arguments from now on: not beside what is to run alone, nor before that can run.
+        if spec.alone || self.state.has_alone() {
             return None;
         }
         let function = *self.functions.get(&spec.function)?;
@@ -286,7 +290,9 @@ impl<P: Default> NodeCore<P> {
         };
         let needs_nothing = spec.args.is_empty() && !spec.asks_for_memory();
         let prepared = if needs_nothing { Some(P::default()) } else { at_once };
-        if !self.state.add(key, function.name, spec.resources.clone(), prepared.is_none(), spec.alone) {
+        let memory_beside = spec.outside_bytes > 0 || spec.memory_max_bytes > 0;
+        let wants = Wants { staging: prepared.is_none(), memory_beside, alone: spec.alone };
+        if !self.state.add(key, function.name, spec.resources.clone(), wants) {
             return;
         }
         let bytes = attempt_bytes::<P>(&spec);

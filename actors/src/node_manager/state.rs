@@ -1,6 +1,6 @@
 //! Which task is staged next, and which is handed to an executor. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
@@ -16,8 +16,8 @@ const SHORT_MICROS: u64 = 200;
 /// How many short tasks are handed out per executor.
 const SHORT_PER_EXECUTOR: usize = 64;
 
-/// For so many ticks what is to run alone waits until those before it have ended, and keeps those behind it waiting. Then it runs beside
-/// others: better than a node that stands idle for one of them.
+/// For so many ticks what is to run alone waits until those before it have ended, and for as many until its arguments are there, and keeps
+/// those behind it waiting. Then it runs beside others: better than a node that stands idle for one of them.
 const ALONE_TICKS: u32 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,18 @@ struct Entry {
     phase: Phase,
     function: &'static str,
     resources: Resources,
-    /// It has the executors for itself.
-    alone: bool,
+    wants: Wants,
+}
+
+/// What an attempt wants of its node besides its resources.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wants {
+    /// Arguments, or memory.
+    pub(crate) staging: bool,
+    /// Memory beside the store, which it is granted when it is staged.
+    pub(crate) memory_beside: bool,
+    /// The executors for itself, and the memory: nothing else is staged or runs meanwhile.
+    pub(crate) alone: bool,
 }
 
 /// What the NodeManager has to do.
@@ -57,11 +67,13 @@ pub(crate) struct NodeState {
     /// Attempts in order of arrival, by phase; the handed ones are only counted.
     queued: BTreeMap<u64, Key>,
     ready: BTreeMap<u64, Key>,
+    /// Those that are to run alone, in all phases.
+    alone: BTreeSet<u64>,
     staging: usize,
     handed: usize,
     /// The only one that is handed is to be alone.
     taken: bool,
-    /// Ticks that the first one that is to be alone has waited for others to end.
+    /// Ticks that the first one that is to be alone has waited: for others to end, or for its arguments.
     waited: u32,
     next: u64,
     mean_micros: HashMap<&'static str, u64>,
@@ -76,6 +88,7 @@ impl NodeState {
             entries: HashMap::new(),
             queued: BTreeMap::new(),
             ready: BTreeMap::new(),
+            alone: BTreeSet::new(),
             staging: 0,
             handed: 0,
             taken: false,
@@ -85,25 +98,26 @@ impl NodeState {
         }
     }
 
-    /// A new attempt; false when it is known. `alone`: nothing else may run meanwhile.
-    pub(crate) fn add(
-        &mut self,
-        key: Key,
-        function: &'static str,
-        resources: Resources,
-        needs_staging: bool,
-        alone: bool,
-    ) -> bool {
+    /// A new attempt; false when it is known.
+    pub(crate) fn add(&mut self, key: Key, function: &'static str, resources: Resources, wants: Wants) -> bool {
         if self.entries.contains_key(&key) {
             return false;
         }
         let number = self.next;
         self.next += 1;
-        let phase = if needs_staging { Phase::Queued } else { Phase::Ready };
-        let queue = if needs_staging { &mut self.queued } else { &mut self.ready };
+        let phase = if wants.staging { Phase::Queued } else { Phase::Ready };
+        let queue = if wants.staging { &mut self.queued } else { &mut self.ready };
         queue.insert(number, key);
-        self.entries.insert(key, Entry { number, phase, function, resources, alone });
+        if wants.alone {
+            self.alone.insert(number);
+        }
+        self.entries.insert(key, Entry { number, phase, function, resources, wants });
         true
+    }
+
+    /// Whether an attempt is here that is to run alone: until it has run nothing that comes may hold memory.
+    pub(crate) fn has_alone(&self) -> bool {
+        !self.alone.is_empty()
     }
 
     /// Its arguments are there; false when it is gone.
@@ -128,13 +142,17 @@ impl NodeState {
     /// The attempt is over, or was taken back. `micros`: how long it ran.
     pub(crate) fn remove(&mut self, key: Key, micros: Option<u64>) -> bool {
         let Some(entry) = self.entries.remove(&key) else { return false };
+        if self.alone.first() == Some(&entry.number) {
+            self.waited = 0;
+        }
+        self.alone.remove(&entry.number);
         match entry.phase {
             Phase::Queued => drop(self.queued.remove(&entry.number)),
             Phase::Staging => self.staging -= 1,
             Phase::Ready => drop(self.ready.remove(&entry.number)),
             Phase::Handed => {
                 self.handed -= 1;
-                self.taken &= !entry.alone;
+                self.taken &= !entry.wants.alone;
                 for (name, milli) in &entry.resources.0 {
                     *self.used.0.entry(name.clone()).or_default() -= milli;
                 }
@@ -156,27 +174,51 @@ impl NodeState {
 
     /// Some time has passed, the same each time.
     pub(crate) fn tick(&mut self) {
-        let waits =
-            self.ready.values().copied().find(|key| self.entries[key].alone).filter(|_| self.handed > 0 && !self.taken);
-        let Some(key) = waits else { return self.waited = 0 };
+        if self.taken || self.alone.is_empty() {
+            return self.waited = 0;
+        }
         self.waited += 1;
         if self.waited >= ALONE_TICKS
-            && let Some(entry) = self.entries.get_mut(&key)
+            && let Some(number) = self.alone.pop_first()
+            && let Some(entry) = self.entries.values_mut().find(|entry| entry.number == number)
         {
-            (entry.alone, self.waited) = (false, 0);
+            (entry.wants.alone, self.waited) = (false, 0);
         }
     }
 
     /// What to do next.
     pub(crate) fn advance(&mut self, effects: &mut Vec<Effect>) {
         self.hand_out(effects);
-        while self.staging + self.ready.len() < self.executors + 1
-            && let Some((_, key)) = self.queued.pop_first()
+        while let Some((number, key)) = self.queued.first_key_value().map(|(number, key)| (*number, *key))
+            && self.may_stage(number, self.entries[&key].wants)
         {
+            self.queued.remove(&number);
             self.entries.get_mut(&key).expect("a queued attempt has an entry").phase = Phase::Staging;
             self.staging += 1;
+            if self.alone.contains(&number) {
+                self.waited = 0;
+            }
             effects.push(Effect::Stage(key));
         }
+    }
+
+    /// Whether the first one that is queued may hold memory now.
+    fn may_stage(&self, number: u64, wants: Wants) -> bool {
+        if self.taken || self.is_behind_alone(number) {
+            return false;
+        }
+        if wants.alone {
+            return self.staging == 0 && self.handed == 0 && self.ready.range(..number).next().is_none();
+        }
+        // What is granted beside the store is of no use to one that no executor is there for.
+        let ahead = if wants.memory_beside { self.executors.saturating_sub(self.handed) } else { self.executors };
+        // Those that wait behind one that is to run alone needed no staging, and hold nothing.
+        let ready = self.alone.first().map_or(self.ready.len(), |alone| self.ready.range(..alone).count());
+        self.staging + ready < ahead + 1
+    }
+
+    fn is_behind_alone(&self, number: u64) -> bool {
+        self.alone.first().is_some_and(|alone| *alone < number)
     }
 
     fn hand_out(&mut self, effects: &mut Vec<Effect>) {
@@ -187,8 +229,9 @@ impl NodeState {
             let entry = &self.entries[&key];
             let short = self.mean_micros.get(entry.function).is_some_and(|mean| *mean < SHORT_MICROS);
             let limit = if short { self.executors * SHORT_PER_EXECUTOR } else { self.executors };
-            // What is to run alone waits for those before it, and those behind it wait for it.
-            if self.handed >= limit || entry.alone && self.handed > 0 {
+            // What is to run alone waits for those before it, those that are being staged too, and those behind it wait for it.
+            let waits = self.is_behind_alone(number) || entry.wants.alone && self.handed + self.staging > 0;
+            if self.handed >= limit || waits {
                 return;
             }
             from = number + 1;
@@ -201,7 +244,7 @@ impl NodeState {
             for (name, milli) in &entry.resources.0 {
                 *self.used.0.entry(name.clone()).or_default() += milli;
             }
-            self.taken = entry.alone;
+            self.taken = entry.wants.alone;
             self.ready.remove(&number);
             self.handed += 1;
             effects.push(Effect::Hand(key));
@@ -223,6 +266,10 @@ mod tests {
         (JobId::from_u128(1), TaskId::from_u128(n), Attempt::nth(1))
     }
 
+    fn wants(staging: bool, alone: bool) -> Wants {
+        Wants { staging, alone, memory_beside: false }
+    }
+
     fn node() -> NodeState {
         NodeState::new(2, Resources::cpu(2000).with("gpu", 1000))
     }
@@ -237,7 +284,7 @@ mod tests {
     fn tasks_start_in_order_and_no_more_than_executors() {
         let mut node = node();
         for n in 0..4 {
-            assert!(node.add(key(n), "f", Resources::cpu(1000), false, false));
+            assert!(node.add(key(n), "f", Resources::cpu(1000), wants(false, false)));
         }
         assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(1))]);
         assert!(node.remove(key(0), Some(1_000_000)));
@@ -248,11 +295,11 @@ mod tests {
     #[test]
     fn short_tasks_are_handed_out_ahead() {
         let mut node = node();
-        assert!(node.add(key(0), "f", Resources::cpu(1000), false, false));
+        assert!(node.add(key(0), "f", Resources::cpu(1000), wants(false, false)));
         assert_eq!(advance(&mut node).len(), 1);
         node.remove(key(0), Some(3));
         for n in 1..1000 {
-            node.add(key(n), "f", Resources::cpu(1000), false, false);
+            node.add(key(n), "f", Resources::cpu(1000), wants(false, false));
         }
         assert_eq!(advance(&mut node).len(), 2 * SHORT_PER_EXECUTOR);
     }
@@ -261,7 +308,7 @@ mod tests {
     fn one_task_more_than_executors_is_kept_staged() {
         let mut node = node();
         for n in 0..9 {
-            node.add(key(n), "f", Resources::cpu(1000), true, false);
+            node.add(key(n), "f", Resources::cpu(1000), wants(true, false));
         }
         assert_eq!(advance(&mut node), [Effect::Stage(key(0)), Effect::Stage(key(1)), Effect::Stage(key(2))]);
         assert!(node.staged(key(1)));
@@ -274,9 +321,9 @@ mod tests {
     fn a_scarce_resource_holds_back_only_those_that_need_it() {
         let mut node = node();
         let gpu = || Resources::default().with("gpu", 1000);
-        node.add(key(0), "g", gpu(), false, false);
-        node.add(key(1), "g", gpu(), false, false);
-        node.add(key(2), "f", Resources::cpu(1000), false, false);
+        node.add(key(0), "g", gpu(), wants(false, false));
+        node.add(key(1), "g", gpu(), wants(false, false));
+        node.add(key(2), "f", Resources::cpu(1000), wants(false, false));
         assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(2))]);
         node.remove(key(0), Some(1_000_000));
         assert_eq!(advance(&mut node), [Effect::Hand(key(1))]);
@@ -285,7 +332,8 @@ mod tests {
     #[test]
     fn what_is_to_run_alone_waits_for_those_before_it_and_those_behind_it_wait_for_it() {
         let mut node = node();
-        let add = |node: &mut NodeState, n: u128, alone| node.add(key(n), "f", Resources::cpu(1000), false, alone);
+        let add =
+            |node: &mut NodeState, n: u128, alone| node.add(key(n), "f", Resources::cpu(1000), wants(false, alone));
         for n in 0..5 {
             assert!(add(&mut node, n, n == 1 || n == 2));
         }
@@ -307,7 +355,7 @@ mod tests {
     fn what_is_to_run_alone_does_not_wait_for_ever_for_one_that_does_not_end() {
         let mut node = node();
         for n in 0..3 {
-            node.add(key(n), "f", Resources::cpu(1000), false, n == 1);
+            node.add(key(n), "f", Resources::cpu(1000), wants(false, n == 1));
         }
         assert_eq!(advance(&mut node), [Effect::Hand(key(0))]);
         for _ in 1..ALONE_TICKS {
@@ -321,10 +369,103 @@ mod tests {
     }
 
     #[test]
+    fn nothing_holds_memory_beside_what_is_to_run_alone() {
+        let mut node = node();
+        for n in 0..6 {
+            node.add(key(n), "f", Resources::cpu(1000), wants(true, n == 2));
+        }
+        assert_eq!(advance(&mut node), [Effect::Stage(key(0)), Effect::Stage(key(1))], "none behind it");
+        assert!(node.has_alone());
+        node.staged(key(0));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0))]);
+        node.remove(key(0), None);
+        assert_eq!(advance(&mut node), [], "one before it is still to run");
+        node.staged(key(1));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(1))]);
+        node.remove(key(1), None);
+        assert_eq!(advance(&mut node), [Effect::Stage(key(2))]);
+        node.add(key(6), "f", Resources::cpu(1000), wants(false, false));
+        assert_eq!(advance(&mut node), [], "nor does one begin that needs nothing");
+        node.staged(key(2));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(2))]);
+        assert_eq!(advance(&mut node), []);
+        node.remove(key(2), None);
+        assert!(!node.has_alone());
+        assert_eq!(
+            advance(&mut node),
+            [Effect::Hand(key(6)), Effect::Stage(key(3)), Effect::Stage(key(4)), Effect::Stage(key(5))]
+        );
+    }
+
+    #[test]
+    fn what_needs_nothing_runs_alone_after_what_is_being_staged() {
+        let mut node = node();
+        node.add(key(0), "f", Resources::cpu(1000), wants(true, false));
+        node.add(key(1), "f", Resources::cpu(1000), wants(false, true));
+        node.add(key(2), "f", Resources::cpu(1000), wants(true, false));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(1))], "nothing is being staged yet");
+        assert_eq!(advance(&mut node), []);
+        node.remove(key(1), None);
+        assert_eq!(advance(&mut node), [Effect::Stage(key(0)), Effect::Stage(key(2))]);
+        node.add(key(3), "f", Resources::cpu(1000), wants(false, true));
+        assert_eq!(advance(&mut node), []);
+        node.remove(key(0), None);
+        assert_eq!(advance(&mut node), []);
+        node.remove(key(2), None);
+        assert_eq!(advance(&mut node), [Effect::Hand(key(3))]);
+    }
+
+    #[test]
+    fn what_waits_behind_one_that_is_to_run_alone_keeps_nobody_before_it_waiting() {
+        let mut node = node();
+        for n in 0..5 {
+            node.add(key(n), "f", Resources::cpu(1000), wants(true, n == 4));
+        }
+        assert_eq!(advance(&mut node).len(), 3);
+        for n in 5..99 {
+            node.add(key(n), "f", Resources::cpu(1000), wants(false, false));
+        }
+        (0..3).for_each(|n| assert!(node.remove(key(n), None)));
+        assert_eq!(advance(&mut node), [Effect::Stage(key(3))]);
+        node.remove(key(3), None);
+        assert_eq!(advance(&mut node), [Effect::Stage(key(4))]);
+    }
+
+    #[test]
+    fn what_is_to_run_alone_does_not_keep_others_waiting_for_ever_for_its_arguments() {
+        let mut node = node();
+        for n in 0..3 {
+            node.add(key(n), "f", Resources::cpu(1000), wants(n > 0, n == 1));
+        }
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0))]);
+        (1..ALONE_TICKS).for_each(|_| node.tick());
+        node.remove(key(0), None);
+        assert_eq!(advance(&mut node), [Effect::Stage(key(1))]);
+        (1..ALONE_TICKS).for_each(|_| node.tick());
+        assert_eq!(advance(&mut node), []);
+        node.tick();
+        assert_eq!(advance(&mut node), [Effect::Stage(key(2))]);
+    }
+
+    #[test]
+    fn memory_beside_the_store_is_granted_to_one_more_than_there_are_free_executors() {
+        let mut node = node();
+        let wants = Wants { staging: true, memory_beside: true, alone: false };
+        for n in 0..6 {
+            node.add(key(n), "f", Resources::cpu(1000), wants);
+        }
+        assert_eq!(advance(&mut node), [0, 1, 2].map(|n| Effect::Stage(key(n))));
+        (0..3).for_each(|n| assert!(node.staged(key(n))));
+        assert_eq!(advance(&mut node), [Effect::Hand(key(0)), Effect::Hand(key(1))], "one waits for an executor");
+        node.remove(key(0), None);
+        assert_eq!(advance(&mut node), [Effect::Hand(key(2)), Effect::Stage(key(3))]);
+    }
+
+    #[test]
     fn a_repeated_attempt_is_ignored() {
         let mut node = node();
-        assert!(node.add(key(0), "f", Resources::cpu(1000), false, false));
-        assert!(!node.add(key(0), "f", Resources::cpu(1000), false, false));
+        assert!(node.add(key(0), "f", Resources::cpu(1000), wants(false, false)));
+        assert!(!node.add(key(0), "f", Resources::cpu(1000), wants(false, false)));
         assert!(node.remove(key(0), None));
         assert!(!node.remove(key(0), None));
     }
@@ -333,7 +474,7 @@ mod tests {
     fn what_is_before_an_attempt_is_known() {
         let mut node = node();
         for n in 0..9 {
-            node.add(key(n), "f", Resources::cpu(1000), true, false);
+            node.add(key(n), "f", Resources::cpu(1000), wants(true, false));
         }
         advance(&mut node);
         assert_eq!([5, 3, 0, 77].map(|n| node.before(key(n))), [(2, 0, 2), (0, 0, 2), (0, 0, 2), (0, 0, 2)]);
@@ -347,7 +488,7 @@ mod tests {
     fn what_is_taken_back_while_its_arguments_come_makes_room_for_the_next() {
         let mut node = node();
         for n in 0..9 {
-            node.add(key(n), "f", Resources::cpu(1000), true, false);
+            node.add(key(n), "f", Resources::cpu(1000), wants(true, false));
         }
         assert_eq!(advance(&mut node).len(), 3);
         for n in 0..2 {
@@ -361,7 +502,7 @@ mod tests {
         let mut node = node();
         let of = |job: u128, n: u128| (JobId::from_u128(job), TaskId::from_u128(n), Attempt::nth(1));
         for key in [of(1, 9), of(2, 1), of(1, 2)] {
-            node.add(key, "f", Resources::cpu(1000), false, false);
+            node.add(key, "f", Resources::cpu(1000), wants(false, false));
         }
         assert_eq!(node.keys_of(JobId::from_u128(1)), [of(1, 2), of(1, 9)]);
         assert_eq!(node.keys_of(JobId::from_u128(3)), []);
@@ -371,7 +512,7 @@ mod tests {
     fn the_mean_follows_what_tasks_take_lately() {
         let mut node = node();
         for (n, (micros, mean)) in [(800, 800), (1600, 900), (100, 800)].into_iter().enumerate() {
-            node.add(key(n as u128), "f", Resources::cpu(1000), false, false);
+            node.add(key(n as u128), "f", Resources::cpu(1000), wants(false, false));
             advance(&mut node);
             node.remove(key(n as u128), Some(micros));
             assert_eq!(node.mean_micros["f"], mean);

@@ -56,17 +56,20 @@ impl Output {
     }
 
     fn send_lines(&self, state: &mut State, all: bool) {
-        while !state.line.is_empty() {
-            let line_end = state.line.iter().take(PIECE_BYTES).rposition(|byte| *byte == b'\n');
+        let line = std::mem::take(&mut state.line);
+        let mut rest = &line[..];
+        while !rest.is_empty() && !state.cut {
+            let line_end = rest.iter().take(PIECE_BYTES).rposition(|byte| *byte == b'\n');
             let bytes = match line_end {
                 Some(end) => end + 1,
-                None if all || state.line.len() >= PIECE_BYTES => {
-                    whole_letters(&state.line[..state.line.len().min(PIECE_BYTES)])
-                }
-                None => return,
+                None if all || rest.len() >= PIECE_BYTES => whole_letters(&rest[..rest.len().min(PIECE_BYTES)]),
+                None => break,
             };
-            let piece: Vec<u8> = state.line.drain(..bytes).collect();
-            self.send(state, &piece);
+            self.send(state, &rest[..bytes]);
+            rest = &rest[bytes..];
+        }
+        if !state.cut {
+            state.line = rest.to_vec();
         }
     }
 
@@ -117,6 +120,8 @@ impl Prints for Output {
         if state.cut {
             return;
         }
+        // One byte more than may be printed says that it is cut, and nobody copies the rest.
+        let bytes = &bytes[..bytes.len().min(state.left + 1)];
         let clear = state.filter.push(bytes);
         state.line.extend(clear);
         self.send_lines(&mut state, false);

@@ -399,6 +399,7 @@ impl<'a> TaskContext<'a> {
     pub fn outside(&mut self, bytes: u64) -> Result<Outside, StoreError> {
         let ContextParts { memory, store, account, clock, .. } = &mut self.parts;
         if let Some(grant) = memory.outside.as_mut().and_then(|granted| granted.split(bytes)) {
+            account.granted();
             return Ok(Outside::counted(grant, account, clock));
         }
         let granted = memory.outside.take().unwrap_or_else(|| store.no_grant());

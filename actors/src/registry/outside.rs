@@ -1,6 +1,6 @@
 //! Memory beside the store that a running task asks for, and what becomes of a task that is denied it.
 //!
-//! An attempt that was denied twice within [`AGAIN`] and then fails could not go on without: it counts as
+//! An attempt that was denied twice within [`AGAIN`], was granted nothing since, and then fails could not go on without: it counts as
 //! [`Denied`](FailureKind::Denied), which is no fault of its own, and its task begins again when all is there that it would have had. One
 //! that goes on, with less or on disk, is left alone.
 
@@ -33,6 +33,8 @@ struct Denied {
     times: u64,
     /// It was denied before, not long ago.
     again: bool,
+    /// It was granted something since: it went on with less.
+    overcome: bool,
 }
 
 impl Needs {
@@ -44,6 +46,7 @@ impl Needs {
             needs_bytes: self.held_bytes.saturating_add(bytes),
             times: before.map_or(0, |before| before.times) + 1,
             again: before.is_some_and(|before| now.saturating_sub(before.at) <= AGAIN),
+            overcome: false,
         });
     }
 
@@ -52,7 +55,7 @@ impl Needs {
         let Some(denied) = self.denied.filter(|denied| now.saturating_sub(denied.at) <= AGAIN) else { return failure };
         let kind = match failure.kind {
             FailureKind::Denied => FailureKind::Denied,
-            FailureKind::Error if denied.again => FailureKind::Denied,
+            FailureKind::Error if denied.again && !denied.overcome => FailureKind::Denied,
             _ => return failure,
         };
         TaskFailure { kind, needs_bytes: denied.needs_bytes, ..failure }
@@ -87,6 +90,13 @@ impl Account {
     fn holds(&self, before: u64, now: u64) {
         let mut needs = self.needs.lock();
         needs.held_bytes = needs.held_bytes - before + now;
+    }
+
+    /// It was granted more.
+    pub(crate) fn granted(&self) {
+        if let Some(denied) = &mut self.needs.lock().denied {
+            denied.overcome = true;
+        }
     }
 
     /// It was granted so much before it began.
@@ -152,8 +162,10 @@ impl Outside {
     pub fn resize(&mut self, bytes: u64) -> Result<(), StoreError> {
         let before = self.grant.bytes();
         let resized = self.grant.resize(bytes);
-        if let Err(StoreError::Denied { .. }) = &resized {
-            self.account.denied(bytes.saturating_sub(before), self.clock.now());
+        match &resized {
+            Err(StoreError::Denied { .. }) => self.account.denied(bytes.saturating_sub(before), self.clock.now()),
+            Ok(()) if bytes > before => self.account.granted(),
+            _ => {}
         }
         self.account.holds(before, self.grant.bytes());
         resized
@@ -233,6 +245,20 @@ mod tests {
         assert_eq!((failure.kind, failure.needs_bytes), (FailureKind::Denied, 35), "with less it could have gone on");
         let told = Shortage::Denied { bytes: 5, held_bytes: 30, times: 2, ago: at(3) };
         assert_eq!(account.shortage(at(5)), Some(told));
+    }
+
+    #[test]
+    fn who_was_granted_less_after_it_was_denied_fails_of_something_else() {
+        let account = Account::default();
+        let fails = |kind| account.failure(TaskFailure::new(kind, "why"), at(4)).kind;
+        account.denied(512, at(1));
+        account.denied(256, at(2));
+        assert_eq!(fails(FailureKind::Error), FailureKind::Denied);
+        account.granted();
+        assert_eq!(fails(FailureKind::Error), FailureKind::Error);
+        assert_eq!(fails(FailureKind::Denied), FailureKind::Denied, "it says so itself");
+        account.denied(64, at(3));
+        assert_eq!(fails(FailureKind::Error), FailureKind::Denied, "that was not enough");
     }
 
     #[test]

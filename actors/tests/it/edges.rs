@@ -23,7 +23,7 @@ fn write(context: &mut TaskContext<'_>, numbers: std::ops::Range<u64>) -> Result
     let (rows, mut hash) = (numbers.end - numbers.start, RowHash::default());
     for number in numbers {
         writer.write(&row(number))?;
-        hash = hash + RowHash::of(&row(number));
+        hash += RowHash::of(&row(number));
     }
     writer.end_part(rows, hash);
     Ok(())
