@@ -257,6 +257,7 @@ impl Process {
             cancelled,
             memory: &mut self.memory,
             granted_bytes: 0,
+            kept_bytes: self.lending.outside_bytes(),
             account,
             looked: clock.now(),
             told: None,

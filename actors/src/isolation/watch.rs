@@ -28,6 +28,8 @@ pub(super) struct Watch<'a> {
     pub(super) memory: &'a mut Footprint,
     /// Memory beside the store that the function was granted since it began, bytes.
     pub(super) granted_bytes: u64,
+    /// What the process had been granted before this attempt: functions keep it from one to the next.
+    pub(super) kept_bytes: u64,
     /// Who is told what is to be said of it.
     pub(super) account: &'a Account,
     /// When it last looked.
@@ -43,7 +45,7 @@ impl Watch<'_> {
     /// The functions of the process are granted so much in all.
     pub(super) fn granted(&mut self, bytes: u64) {
         self.granted_bytes = bytes;
-        self.account.has(bytes);
+        self.account.has(bytes.saturating_sub(self.kept_bytes));
     }
 
     /// Looks when the last look is a while ago.

@@ -391,7 +391,7 @@ impl<'a> TaskContext<'a> {
     /// Memory beside the store, for what the function allocates itself (decoders, builders, hash tables): first of what was granted before the
     /// task started ([`TaskOptions::outside_bytes`](crate::task::TaskOptions::outside_bytes)). Beyond that the store of the node gives way if it
     /// can, or it is denied: an answer within some 100 ms, never a wait. Who is denied does with less, or on disk. Who cannot go on without fails:
-    /// where that was denied twice within 10 s, or the error is passed on, the attempt is nobody's fault, and the task begins again when as
+    /// where that was denied twice within 10 s and nothing granted since, or the error is passed on, the attempt is nobody's fault, and the task begins again when as
     /// much is there as it has asked for.
     ///
     /// # Errors
