@@ -13,6 +13,7 @@ use exobus_store::Clock;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
+use super::LOG_VERSION;
 use super::{Choice, Cut, Entry, JobLog, JobLogs, LogNews, Opened, QUOTA_BYTES, Run};
 use crate::ids::{Incarnation, JobId, JobSecret, NodeId};
 use crate::protocol::host::JobSpec;
@@ -136,10 +137,8 @@ impl World {
         let subject = Some(Pattern::from(subject));
         let mut reader = stream.read(exobus_bus::streams::ReadFrom::First, subject).await.unwrap();
         let batch = reader.next(1000, DEADLINE).await.unwrap();
-        let entries = batch.records.iter();
-        entries
-            .flat_map(|record| exobus_bus::codec::decode_checked::<Vec<Entry>>(&record.message.payload).unwrap())
-            .collect()
+        let decode = exobus_bus::codec::decode_checked_as::<Vec<Entry>>;
+        batch.records.iter().flat_map(|record| decode(LOG_VERSION, &record.message.payload).unwrap()).collect()
     }
 }
 

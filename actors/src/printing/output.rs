@@ -120,8 +120,6 @@ impl Prints for Output {
         if state.cut {
             return;
         }
-        // One byte more than may be printed says that it is cut, and nobody copies the rest.
-        let bytes = &bytes[..bytes.len().min(state.left + 1)];
         let clear = state.filter.push(bytes);
         state.line.extend(clear);
         self.send_lines(&mut state, false);
