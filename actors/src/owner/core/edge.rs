@@ -100,7 +100,7 @@ impl EdgeEntry {
         self.shape.is_read_once()
     }
 
-    /// How many sets and members there are of it, and bytes on the heap.
+    /// Bytes on the heap of its lists: members, reads by part, and what is unread.
     pub(super) fn bytes(&self) -> [usize; 3] {
         let unread = self.unread.capacity() * size_of::<Range<u32>>();
         [self.members.capacity() * size_of::<Index>(), self.part_reads.capacity() * size_of::<u64>(), unread]
