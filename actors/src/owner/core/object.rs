@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::copy::Copy;
 use super::placement::NodeIndex;
 use super::rare::{OfObject, Rare, Waiter};
-use super::uses::Uses;
+use super::uses::{Mark, Uses};
 use crate::arena::Index;
 use crate::ids::{CopyNumber, ObjectId};
 use crate::task::Output;
@@ -23,10 +23,6 @@ pub(super) struct Object {
     copy: Copy,
     /// The edge that it has joined; further ones are rare.
     edge: Option<Index>,
-    /// Whether one of them was stopped.
-    unread: bool,
-    /// Whether `output` is known: it was made once.
-    made: bool,
     rare: Rare<OfObject>,
 }
 
@@ -40,23 +36,21 @@ impl Object {
             uses: Uses::new(references),
             copy: Copy::None.wanted(),
             edge: None,
-            unread: false,
-            made: false,
             rare: Rare::default(),
         }
     }
 
     /// What the program put on a node, with one reference.
     pub(super) fn put(id: ObjectId, output: Output, (node, number): (NodeIndex, CopyNumber)) -> Self {
+        let mut uses = Uses::new(1);
+        uses.mark(Mark::Made);
         Self {
             id,
             task: None,
             output,
-            uses: Uses::new(1),
+            uses,
             copy: Copy::At { node, number, spent: false },
             edge: None,
-            unread: false,
-            made: true,
             rare: Rare::default(),
         }
     }
@@ -68,12 +62,13 @@ impl Object {
 
     /// Whether it was made once, though it may be gone.
     pub(super) fn was_made(&self) -> bool {
-        self.made
+        self.uses.is_marked(Mark::Made)
     }
 
     /// It was made, and is this.
     pub(super) fn made(&mut self, output: Output) {
-        (self.output, self.made) = (output, true);
+        self.output = output;
+        self.uses.mark(Mark::Made);
     }
 
     /// It joins an edge, perhaps again.
@@ -93,12 +88,12 @@ impl Object {
 
     /// An edge that it has joined is stopped.
     pub(super) fn is_of_a_stopped_edge(&mut self) {
-        self.unread = true;
+        self.uses.mark(Mark::Unread);
     }
 
     /// Whether an edge that it has joined was stopped, and may be forgotten by now.
     pub(super) fn was_of_a_stopped_edge(&self) -> bool {
-        self.unread
+        self.uses.is_marked(Mark::Unread)
     }
 
     /// The edges that it has joined.

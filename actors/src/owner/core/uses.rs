@@ -1,16 +1,39 @@
 //! Who needs an object or a set: the two counts that keep it.
 
-/// How often something is needed, and by how many it could be asked for again.
+/// How often something is needed, and by how many it could be asked for again; and two marks, for which the entry of an object has
+/// no byte: there are millions of them.
 #[derive(Debug)]
 pub(super) struct Uses {
     references: u32,
+    /// By how many it could be asked for again, below 2^30, and the bits of the marks above that.
     lineage: u32,
 }
+
+/// What is known of a thing beside who needs it; once marked it stays so.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// It was made once, though it may be gone.
+    Made = 1 << 30,
+    /// An edge that it has joined was stopped.
+    Unread = 1 << 31,
+}
+
+const LINEAGE: u32 = (1 << 30) - 1;
 
 impl Uses {
     /// With so many references.
     pub(super) fn new(references: u32) -> Self {
         Self { references, lineage: 0 }
+    }
+
+    /// Marks it.
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.lineage |= mark as u32;
+    }
+
+    /// Whether it was marked.
+    pub(super) fn is_marked(&self, mark: Mark) -> bool {
+        self.lineage & mark as u32 != 0
     }
 
     /// One reference more: its value, or those of its members, are kept. Whether it is the first one.
@@ -42,6 +65,23 @@ impl Uses {
 
     /// Whether somebody needs it, or could ask for it again.
     pub(super) fn any(&self) -> bool {
-        self.references > 0 || self.lineage > 0
+        self.references > 0 || self.lineage & LINEAGE > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_stay_whatever_is_counted_beside_them_and_are_no_use() {
+        let mut uses = Uses::new(1);
+        uses.mark(Mark::Unread);
+        uses.remember();
+        assert!(uses.unreference() && uses.any());
+        uses.forget();
+        assert!(!uses.any() && uses.is_marked(Mark::Unread) && !uses.is_marked(Mark::Made));
+        uses.mark(Mark::Made);
+        assert!(!uses.any() && uses.is_marked(Mark::Unread) && uses.is_marked(Mark::Made));
     }
 }
