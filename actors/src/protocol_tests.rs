@@ -79,7 +79,7 @@ fn owner_messages(
         OwnerMsg::SetUnknown { node: node(), set: SetId::from_u128(8) },
         OwnerMsg::NodeFigures {
             node: node(),
-            figures: NodeFigures::default(),
+            figures: Box::default(),
             received: vec![Received { from: node(), bytes: u64::MAX, micros: u64::MAX }],
             last: true,
             running: vec![StillRunning { task, attempt: Attempt::of(LAST), micros: u64::MAX }; 1000],

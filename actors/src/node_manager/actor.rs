@@ -221,11 +221,11 @@ impl NodeManager {
                         let waits = prepared.waits;
                         (prepared, waits)
                     });
-                    Some(NodeEvent::Staged(StagingDone { key, outcome }))
+                    Some(NodeEvent::Staged(Box::new(StagingDone { key, outcome })))
                 });
             }
             NodeEffect::CannotStage { key, failure } => {
-                let _ = self.reports.send(NodeEvent::Staged(StagingDone { key, outcome: Err(failure) }));
+                let _ = self.reports.send(NodeEvent::Staged(Box::new(StagingDone { key, outcome: Err(failure) })));
             }
             NodeEffect::Hand { owner, spec, function, prepared, flags } => {
                 let (Prepared { args, memory, copies, .. }, reports) = (prepared, self.reports.clone());

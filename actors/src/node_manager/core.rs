@@ -159,7 +159,7 @@ impl<P: Default> NodeCore<P> {
         match event {
             NodeEvent::Wire(message) => self.message(message, at_once, now),
             NodeEvent::Executor(report) => self.report(report),
-            NodeEvent::Staged(done) => self.staged(done, now),
+            NodeEvent::Staged(done) => self.staged(*done, now),
             NodeEvent::Figures(taken) => self.say_figures(*taken, now),
             NodeEvent::Timer(NodeTimer::Sample) => {
                 self.take_figures();

@@ -277,7 +277,7 @@ fn an_attempt_is_recalled_wherever_it_is_unless_an_executor_has_begun_it() {
     assert!(!world.handed[&key(2)].start(world.now), "no executor starts it");
     assert_eq!(world.core.counts().attempts, 1, "the one that has begun runs on");
     assert_eq!(world.on(recall()), [""; 0]);
-    let staged = NodeEvent::Staged(StagingDone { key: key(4), outcome: Ok(((), Waits::default())) });
+    let staged = NodeEvent::Staged(Box::new(StagingDone { key: key(4), outcome: Ok(((), Waits::default())) }));
     assert_eq!(world.on(staged), [""; 0], "its arguments come in vain");
     assert_eq!(world.finished(1, Ok(vec![])), ["tell a: 1 is completed, 0 values and []"]);
     for task in 7..=8 {
@@ -319,7 +319,7 @@ fn an_inventory_takes_back_all_attempts_before_it_is_told() {
     // What comes of them is nobody's, and the next Owner hears of it.
     assert_eq!(world.finished(1, Ok(vec![])), ["delete 1.0, 1.1", "tell b: 1 was completed"]);
     let key = key(4);
-    let staged = NodeEvent::Staged(StagingDone { key, outcome: Ok(((), Waits::default())) });
+    let staged = NodeEvent::Staged(Box::new(StagingDone { key, outcome: Ok(((), Waits::default())) }));
     assert_eq!(world.on(staged), [""; 0], "its arguments come in vain");
 }
 
@@ -362,7 +362,7 @@ fn a_set_is_asked_for_that_is_not_known_in_the_version_that_an_attempt_means() {
         assert_eq!(world.on(run), told);
         if !told[0].starts_with("stage") {
             let outcome = Err(TaskFailure::new(FailureKind::ArgumentLost, ""));
-            let failed = world.on(NodeEvent::Staged(StagingDone { key: key(1), outcome }));
+            let failed = world.on(NodeEvent::Staged(Box::new(StagingDone { key: key(1), outcome })));
             assert_eq!(failed, ["tell a: 1 failed: ArgumentLost"]);
         }
         assert_eq!(world.core.counts().attempts, usize::from(told[0].starts_with("stage")));
@@ -379,10 +379,10 @@ fn an_attempt_that_cannot_be_staged_makes_room_for_the_next() {
     assert_eq!(world.run(reads(5)), [""; 0]);
     let outcome = Err(TaskFailure::new(FailureKind::Denied, ""));
     let told = ["tell a: 2 failed: Denied", "ask a for the set of 4", "cannot stage 4: ArgumentLost"];
-    assert_eq!(world.on(NodeEvent::Staged(StagingDone { key: key(2), outcome })), told);
+    assert_eq!(world.on(NodeEvent::Staged(Box::new(StagingDone { key: key(2), outcome }))), told);
     let outcome = Err(TaskFailure::new(FailureKind::ArgumentLost, ""));
     let told = ["tell a: 4 failed: ArgumentLost", "stage 5: 7"];
-    assert_eq!(world.on(NodeEvent::Staged(StagingDone { key: key(4), outcome })), told);
+    assert_eq!(world.on(NodeEvent::Staged(Box::new(StagingDone { key: key(4), outcome }))), told);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn a_set_that_comes_soon_after_the_attempts_that_read_it_fails_few_of_them() {
     assert!((1..=EXECUTORS + 1).contains(&fails), "those that would have been staged: {told:?}");
     world.on(define(1, here()));
     let outcome = Err(TaskFailure::new(FailureKind::ArgumentLost, ""));
-    let next = world.on(NodeEvent::Staged(StagingDone { key: key(1), outcome }));
+    let next = world.on(NodeEvent::Staged(Box::new(StagingDone { key: key(1), outcome })));
     assert!(next.iter().any(|told| told.starts_with("stage")), "{next:?}");
 }
 
@@ -448,7 +448,7 @@ fn an_attempt_that_ends_is_told_with_what_its_owner_wants_to_have() {
         let run = NodeMsg::Run { owner: node(owner), spec: TaskSpec { args, ..spec(1) } };
         assert_eq!(world.on(run), ["stage 1: 7, 8, 1"]);
         let staged = StagingDone { key: key(1), outcome: Ok(((), Waits::default())) };
-        assert_eq!(world.on(NodeEvent::Staged(staged)), ["hand 1"]);
+        assert_eq!(world.on(NodeEvent::Staged(Box::new(staged))), ["hand 1"]);
         assert_eq!(world.finished(1, outcome), told);
     }
 }

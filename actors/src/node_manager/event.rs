@@ -17,7 +17,7 @@ pub enum NodeEvent<P = Prepared> {
     /// News from an executor.
     Executor(Report),
     /// Arguments are ready, or cannot be.
-    Staged(StagingDone<P>),
+    Staged(Box<StagingDone<P>>),
     /// Figures of the node are there, which were to be taken.
     Figures(Box<FiguresTaken>),
     /// A moment has come.
@@ -53,5 +53,16 @@ pub struct FiguresTaken {
 impl<P> From<NodeMsg> for NodeEvent<P> {
     fn from(message: NodeMsg) -> Self {
         Self::Wire(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thousands of them wait at a time, and all are moved twice: what is large and rare is in a box.
+    #[test]
+    fn an_event_is_no_larger_than_what_comes_for_each_task_needs() {
+        assert!(size_of::<NodeEvent>() <= 240, "{}", size_of::<NodeEvent>());
     }
 }

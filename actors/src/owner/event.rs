@@ -72,7 +72,7 @@ pub(crate) enum OwnerEvent {
     /// A node could not be told that the job is over: it will not say its last figures.
     EndUnsent(NodeId),
     /// What this node has counted since its process started, and what it has received of others for the job.
-    Figures(NodeFigures, Vec<Received>),
+    Figures(Box<NodeFigures>, Vec<Received>),
     /// This copy could not be put into the Owner's own store.
     NotPut(CopyId),
     /// What came of reading for the program.
@@ -113,5 +113,16 @@ impl From<OwnerMsg> for OwnerEvent {
 impl From<ProgramCall> for OwnerEvent {
     fn from(call: ProgramCall) -> Self {
         Self::Program(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thousands of them wait at a time, and all are moved twice: what is large and rare is in a box.
+    #[test]
+    fn an_event_is_no_larger_than_what_comes_for_each_task_needs() {
+        assert!(size_of::<OwnerEvent>() <= 256, "{}", size_of::<OwnerEvent>());
     }
 }

@@ -213,7 +213,7 @@ impl OwnerActor {
             }
             OwnerEffect::Read { read, copy, parts, from } => self.read(read, (copy, parts), from, scope),
             OwnerEffect::LookAtFigures => {
-                let figures = OwnerEvent::Figures((self.figures)(), self.stager.received.read());
+                let figures = OwnerEvent::Figures(Box::new((self.figures)()), self.stager.received.read());
                 self.comes_back(figures, scope);
             }
             OwnerEffect::DeleteAll => self.store.delete_group(self.job.group()),

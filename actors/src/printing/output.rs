@@ -19,7 +19,8 @@ pub(crate) struct Output {
     of_job: OnceLock<Arc<JobPrints>>,
     by: PrintedBy,
     bytes_max: usize,
-    state: Mutex<State>,
+    /// There when something was printed.
+    state: Mutex<Option<Box<State>>>,
 }
 
 struct State {
@@ -36,23 +37,27 @@ struct State {
 
 impl Output {
     pub(super) fn new(printing: Printing, job: JobId, by: PrintedBy, bytes_max: usize) -> Self {
-        let filter = Filter::new(printing.secrets().clone());
-        let state = State { filter, line: Vec::new(), left: bytes_max, cut: false, dropped: 0 };
-        Self { printing, job, of_job: OnceLock::new(), by, bytes_max, state: Mutex::new(state) }
+        Self { printing, job, of_job: OnceLock::new(), by, bytes_max, state: Mutex::default() }
+    }
+
+    fn begin(&self) -> Box<State> {
+        let filter = Filter::new(self.printing.secrets().clone());
+        Box::new(State { filter, line: Vec::new(), left: self.bytes_max, cut: false, dropped: 0 })
     }
 
     /// Nothing more comes, as far as is known: what waits for the end of its line goes.
     pub(crate) fn flush(&self) {
-        let mut state = self.state.lock();
-        let rest = state.filter.finish();
-        state.line.extend(rest);
-        self.send_lines(&mut state, true);
+        if let Some(state) = &mut *self.state.lock() {
+            let rest = state.filter.finish();
+            state.line.extend(rest);
+            self.send_lines(state, true);
+        }
     }
 
     /// Bytes that were dropped, and of which nobody has been told.
     #[cfg(test)]
     pub(super) fn dropped(&self) -> usize {
-        self.state.lock().dropped
+        self.state.lock().as_ref().map_or(0, |state| state.dropped)
     }
 
     fn send_lines(&self, state: &mut State, all: bool) {
@@ -116,13 +121,14 @@ pub(super) fn whole_letters(bytes: &[u8]) -> usize {
 impl Prints for Output {
     fn print(&self, bytes: &[u8]) {
         let mut state = self.state.lock();
+        let state = state.get_or_insert_with(|| self.begin());
         // What is cut takes no work and no memory.
         if state.cut {
             return;
         }
         let clear = state.filter.push(bytes);
         state.line.extend(clear);
-        self.send_lines(&mut state, false);
+        self.send_lines(state, false);
     }
 }
 

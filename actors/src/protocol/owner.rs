@@ -150,7 +150,7 @@ pub enum OwnerMsg {
         /// The node.
         node: NodeId,
         /// The figures, counted since its process started.
-        figures: NodeFigures,
+        figures: Box<NodeFigures>,
         /// What it has received so far from the nodes of which that has grown.
         #[serde(default)]
         received: Vec<Received>,

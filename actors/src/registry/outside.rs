@@ -79,22 +79,31 @@ pub(crate) enum Shortage {
     Denied { bytes: u64, held_bytes: u64, times: u64, ago: Duration },
 }
 
-/// What an attempt has of memory beside the store; who runs it and who is asked what it does share it.
+/// What an attempt has of memory beside the store; who runs it and who is asked what it does share it. Most attempts have none, and
+/// one costs them no more than this.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
-    needs: Mutex<Needs>,
-    beyond: Mutex<Option<BeyondDeclared>>,
+pub(crate) struct Account(Mutex<Option<Box<Entries>>>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    needs: Needs,
+    beyond: Option<BeyondDeclared>,
 }
 
 impl Account {
+    fn change(&self, change: impl FnOnce(&mut Entries)) {
+        change(self.0.lock().get_or_insert_default());
+    }
+
     fn holds(&self, before: u64, now: u64) {
-        let mut needs = self.needs.lock();
-        needs.held_bytes = needs.held_bytes - before + now;
+        if before != now {
+            self.change(|entries| entries.needs.held_bytes = entries.needs.held_bytes - before + now);
+        }
     }
 
     /// It was granted more.
     pub(crate) fn granted(&self) {
-        if let Some(denied) = &mut self.needs.lock().denied {
+        if let Some(denied) = self.0.lock().as_mut().and_then(|entries| entries.needs.denied.as_mut()) {
             denied.overcome = true;
         }
     }
@@ -106,30 +115,34 @@ impl Account {
 
     /// It has so much, in a process that counts for itself.
     pub(crate) fn has(&self, bytes: u64) {
-        self.needs.lock().held_bytes = bytes;
+        self.change(|entries| entries.needs.held_bytes = bytes);
     }
 
     /// It was denied so much more than it has.
     pub(crate) fn denied(&self, bytes: u64, now: Duration) {
-        self.needs.lock().denied(bytes, now);
+        self.change(|entries| entries.needs.denied(bytes, now));
     }
 
     /// Its process has more than was declared.
     pub(crate) fn beyond(&self, beyond: BeyondDeclared) {
-        *self.beyond.lock() = Some(beyond);
+        self.change(|entries| entries.beyond = Some(beyond));
     }
 
     /// How it failed.
     pub(crate) fn failure(&self, failure: TaskFailure, now: Duration) -> TaskFailure {
-        self.needs.lock().failure(failure, now)
+        match &*self.0.lock() {
+            None => Needs::default().failure(failure, now),
+            Some(entries) => entries.needs.failure(failure, now),
+        }
     }
 
     /// What is to be said of its memory, while it runs; `None`: nothing.
     pub(crate) fn shortage(&self, now: Duration) -> Option<Shortage> {
-        if let Some(beyond) = *self.beyond.lock() {
+        let entries = self.0.lock();
+        let Entries { needs, beyond } = entries.as_deref()?;
+        if let Some(beyond) = *beyond {
             return Some(Shortage::BeyondDeclared(beyond));
         }
-        let needs = self.needs.lock();
         let Denied { at, bytes, times, .. } = needs.denied?;
         Some(Shortage::Denied { bytes, held_bytes: needs.held_bytes, times, ago: now.saturating_sub(at) })
     }

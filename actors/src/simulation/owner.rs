@@ -247,7 +247,7 @@ impl Owner {
             }
             OwnerEffect::Send { node, message } => self.send(&node, message, cx),
             OwnerEffect::LookAtFigures => {
-                self.comes_back.push_back(OwnerEvent::Figures(NodeFigures::default(), Vec::new()));
+                self.comes_back.push_back(OwnerEvent::Figures(Box::default(), Vec::new()));
             }
             OwnerEffect::SendScheduler(message) => cx.tell_scheduler(message),
             OwnerEffect::AskNodes { deadline } => {

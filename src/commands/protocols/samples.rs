@@ -254,7 +254,7 @@ fn owner() -> Vec<OwnerMsg> {
         OwnerMsg::TakenOver { run: 1 },
         OwnerMsg::NodeFigures {
             node: node(),
-            figures: figures(),
+            figures: Box::new(figures()),
             received: vec![Received { from: NodeId::new("n2"), bytes: 9_000_000, micros: 12_000 }],
             last: false,
             running: vec![StillRunning { task: task(), attempt: Attempt::nth(1), micros: 4_200_000 }],

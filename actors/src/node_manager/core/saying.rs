@@ -81,7 +81,7 @@ impl<P: Default> NodeCore<P> {
     ) {
         // What was lost the next ones say again, but for what others have sent and never send again.
         let (node, received, running) = (self.node.clone(), received.to_vec(), self.still_running(job, now));
-        let message = OwnerMsg::NodeFigures { node, figures, received, last, running };
+        let message = OwnerMsg::NodeFigures { node, figures: Box::new(figures), received, last, running };
         self.effects.push(NodeEffect::Tell { job, owner, message });
     }
 

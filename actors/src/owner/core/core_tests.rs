@@ -113,7 +113,7 @@ impl Test {
     fn says_figures(&mut self, name: &str) -> Vec<OwnerEffect> {
         self.on(OwnerMsg::NodeFigures {
             node: node(name),
-            figures: NodeFigures::default(),
+            figures: Box::default(),
             received: Vec::new(),
             last: true,
             running: Vec::new(),
@@ -471,7 +471,7 @@ fn a_job_ends_when_that_is_durable_and_its_nodes_have_said_their_figures() {
     else {
         panic!("figures are looked at when all is given back: {durable:?}");
     };
-    assert!(!ends(&test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()))), "b has not said its figures");
+    assert!(!ends(&test.on(OwnerEvent::Figures(Box::default(), Vec::new()))), "b has not said its figures");
     let over = test.says_figures("b");
     let Some(OwnerEffect::End(JobOutcome::Over { result, nodes, .. })) = over.last() else {
         panic!("nobody is awaited: {over:?}")
@@ -487,7 +487,7 @@ fn a_job_ends_without_the_figures_of_nodes_that_do_not_say_them_in_time_or_could
         test.first_on_b("one");
         test.on(ProgramCall::Finished(Ok(Vec::new())));
         test.on(OwnerEvent::Log(LogNews::Durable(1)));
-        assert!(!ends(&test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()))));
+        assert!(!ends(&test.on(OwnerEvent::Figures(Box::default(), Vec::new()))));
         assert!(ends(&test.on(event)));
     }
 }
@@ -665,7 +665,7 @@ fn a_node_that_dies_is_not_waited_for() {
     test.first_on_b("one");
     test.on(ProgramCall::Finished(Err(JobError::Cancelled)));
     test.on(OwnerEvent::Log(LogNews::Durable(1)));
-    test.on(OwnerEvent::Figures(NodeFigures::default(), Vec::new()));
+    test.on(OwnerEvent::Figures(Box::default(), Vec::new()));
     let dead = OwnerEvent::NodeState { node: node("b"), incarnation: INCARNATION, state: NodeState::Dead };
     assert!(matches!(test.on(dead).last(), Some(OwnerEffect::End(JobOutcome::Over { result: Err(_), .. }))));
 }

@@ -246,7 +246,7 @@ impl OwnerCore {
             OwnerEvent::Figures(figures, received) => {
                 let here = self.place.node.clone();
                 self.ending.has_said(&here);
-                self.figured(here, figures, received);
+                self.figured(here, *figures, received);
             }
             OwnerEvent::NotPut(copy) => self.state.not_restored(copy),
             OwnerEvent::Read { read, outcome } => self.was_read(read, outcome),
@@ -379,7 +379,7 @@ impl OwnerCore {
                 }
                 self.questions.watchdog.runs(&node, &running);
                 self.state.still_running(&node, &running);
-                self.figured(node, figures, received);
+                self.figured(node, *figures, received);
             }
             OwnerMsg::FoldDue { node, lane, blocks, bytes, tight } => {
                 let count = blocks.len() as u32;

@@ -75,7 +75,7 @@ impl World {
 
     /// The arguments of an attempt are there, or cannot be had.
     pub(super) fn staged(&mut self, node: usize, key: Key, outcome: Result<(Reads, Waits), TaskFailure>) {
-        let event = NodeEvent::Staged(StagingDone { key, outcome });
+        let event = NodeEvent::Staged(Box::new(StagingDone { key, outcome }));
         self.with(node, |process, around, done| process.manager_event(event, around, done));
     }
 
