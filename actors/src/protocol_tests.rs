@@ -119,22 +119,11 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
     let mut args = vec![LocatedArg { source, parts: Parts::Range(0, 1) }; many.min(256)];
     args.last_mut().into_iter().for_each(|last| *last = of_set.clone());
     let spec = TaskSpec {
-        job,
-        id: task,
         attempt,
-        function: "sort.map@1".into(),
         params: Bytes::from_static(b"\x80"),
         args,
-        returns: Returns::One,
-        target_bytes: 0,
-        align: Align::One,
-        resources: Resources::cpu(1000),
-        scratch_bytes: Vec::new(),
         whole_max_bytes: u64::MAX,
-        memory_max_bytes: 0,
-        outside_bytes: 0,
-        alone: false,
-        timeout_ms: 0,
+        ..TaskSpec::plain(job, task, "sort.map@1")
     };
     let (start, total) = (0, many as u32);
     vec![

@@ -269,6 +269,35 @@ pub struct TaskSpec {
     /// Whether nothing else may run on its node meanwhile: memory has run out under an attempt before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// Whether its job has printed all that it may: what it prints is not sent any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silent: bool,
+}
+
+#[cfg(test)]
+impl TaskSpec {
+    /// A first attempt without arguments that needs one processor and returns one output.
+    pub(crate) fn plain(job: JobId, id: TaskId, function: &str) -> Self {
+        Self {
+            job,
+            id,
+            attempt: Attempt::nth(1),
+            function: function.into(),
+            params: Bytes::new(),
+            args: Vec::new(),
+            returns: Returns::One,
+            target_bytes: 0,
+            align: Align::One,
+            resources: Resources::cpu(1000),
+            scratch_bytes: Vec::new(),
+            whole_max_bytes: 0,
+            memory_max_bytes: 0,
+            outside_bytes: 0,
+            timeout_ms: 0,
+            alone: false,
+            silent: false,
+        }
+    }
 }
 
 impl TaskSpec {
@@ -457,6 +486,9 @@ pub struct TaskFigures {
     pub outside_out_bytes: u64,
     /// Bytes of all arguments.
     pub args_bytes: u64,
+    /// Bytes that it has printed, as far as they were sent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub printed_bytes: u64,
     /// Where and when it ran, and what it waited for.
     #[serde(default)]
     pub timing: TaskTiming,

@@ -183,22 +183,9 @@ mod tests {
             LocatedArg { source, parts: Parts::Range(2, 3) }
         };
         let mut spec = TaskSpec {
-            job: JobId::from_u128(1),
-            id: TaskId::from_u128(2),
-            attempt: Attempt::nth(1),
-            function: "f@1".into(),
             params: Bytes::from(rmp_serde::to_vec_named(&("a", 5)).unwrap()),
             args: vec![arg(1)],
-            returns: Returns::One,
-            target_bytes: 0,
-            align: Align::One,
-            resources: Resources::default(),
-            scratch_bytes: Vec::new(),
-            whole_max_bytes: 0,
-            memory_max_bytes: 0,
-            outside_bytes: 0,
-            alone: false,
-            timeout_ms: 0,
+            ..TaskSpec::plain(JobId::from_u128(1), TaskId::from_u128(2), "f@1")
         };
         let text = input(&spec);
         assert!(text.starts_with(r#"parameters ["a",5], object "#) && text.ends_with("parts 2..3"), "{text}");

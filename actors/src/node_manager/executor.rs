@@ -13,7 +13,7 @@ use exobus_store::{Clock, Store};
 use super::event::NodeEvent;
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
 use crate::isolation::{Attempted, ExecutorKind, IsolatedExecutor, Isolation};
-use crate::printing::{Printer, Printing};
+use crate::printing::{Output as Printed, Printer, Printing};
 use crate::registry::{
     Account, Argument, ContextParts, Finished, Function, Granted, Objects, Roots, SetupState, Shortage, TaskContext,
     TaskError, state_of,
@@ -296,7 +296,10 @@ impl Executor {
     pub(crate) fn run(&mut self, work: Work, started: Duration) {
         let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
         let (spec, reports) = (work.spec.clone(), work.reports.clone());
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work)));
+        let output = self.printing.of_task(&work.spec);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(work, &output)));
+        // It may have left a printer behind.
+        output.flush();
         let micros = self.clock.now().saturating_sub(started).as_micros() as u64;
         let (outcome, figures, value) = match outcome {
             Ok(Ok(Finished { outputs, consumed, figures, value })) => (Ok((outputs, consumed)), figures, value),
@@ -308,7 +311,7 @@ impl Executor {
         };
         let (executor, started_us) = (self.index, started.as_micros() as u64);
         let timing = TaskTiming { executor, started_us, ..TaskTiming::default() };
-        let figures = TaskFigures { micros, timing, ..figures };
+        let figures = TaskFigures { micros, timing, printed_bytes: output.sent_bytes(), ..figures };
         let report = Report::Finished { job, task, attempt, outcome, figures, value };
         if reports.send(NodeEvent::Executor(report)).is_err() {
             // The incarnation of the node for which it ran is over: nobody else knows of what it has made.
@@ -317,7 +320,7 @@ impl Executor {
         }
     }
 
-    fn execute(&mut self, work: Work) -> Result<Finished, TaskFailure> {
+    fn execute(&mut self, work: Work, output: &Arc<Printed>) -> Result<Finished, TaskFailure> {
         let Work { spec, function, args, memory, flags, reports, copies: _copies, .. } = work;
         let store = self.store.clone();
         let mut announce = |index: u32, output: Output| {
@@ -326,9 +329,9 @@ impl Executor {
                 store.delete(&[spec.makes(index)]);
             }
         };
-        let output = self.printing.of_task(spec.job, spec.id, spec.attempt, &spec.function);
         if self.kind.isolates(function, &spec) {
             let (cancelled, account, announce) = (&*flags.cancelled, &*flags.account, &mut announce);
+            let output = output.clone();
             return self.isolated.run(Attempted { spec: &spec, args, memory, cancelled, account, announce, output });
         }
         if spec.memory_max_bytes > 0 {
@@ -352,9 +355,6 @@ impl Executor {
             clock: self.clock.clone(),
             printer: Printer::to(output.clone()),
         };
-        let outcome = TaskContext::new(parts, &mut announce, state).call(function, &spec.params);
-        // It may have left a printer behind.
-        output.flush();
-        outcome
+        TaskContext::new(parts, &mut announce, state).call(function, &spec.params)
     }
 }

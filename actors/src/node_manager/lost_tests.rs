@@ -137,24 +137,7 @@ fn content_of(object: CopyId) -> Vec<u8> {
 }
 
 fn spec(args: Vec<LocatedArg>) -> TaskSpec {
-    TaskSpec {
-        job: JOB,
-        id: TaskId::from_u128(2),
-        attempt: Attempt::nth(1),
-        function: "test@1".into(),
-        params: bytes::Bytes::new(),
-        args,
-        returns: Returns::One,
-        target_bytes: 0,
-        align: Align::One,
-        resources: crate::task::Resources::cpu(1000),
-        scratch_bytes: Vec::new(),
-        whole_max_bytes: 0,
-        memory_max_bytes: 0,
-        outside_bytes: 0,
-        alone: false,
-        timeout_ms: 0,
-    }
+    TaskSpec { args, ..TaskSpec::plain(JOB, TaskId::from_u128(2), "test@1") }
 }
 
 fn object_arg(copy: CopyId, at: &NodeId) -> LocatedArg {

@@ -8,7 +8,9 @@
 //! # Promises
 //! - Printing never waits: lines gather in a queue of 256 pieces of up to 8 KiB, and what finds it full is dropped and counted. Nobody has to
 //!   read it, and who reads slowly costs nothing.
-//! - An attempt prints at most [`TASK_BYTES_MAX`], and a job at most [`JOB_BYTES_MAX`] on a node; where it is cut, a line says so.
+//! - An attempt prints at most [`TASK_BYTES_MAX`], and the tasks of a job [`JOB_BYTES_MAX`] together: its Owner adds up what attempts had printed
+//!   that have ended, and attempts that it hands out after that print nothing, so a job is beyond it by what ran at that moment at most. On one
+//!   node nothing of a job, its program included, is printed beyond it at all. Where an attempt is cut, a line says so; that a job is, each node says once.
 //! - [Secrets] that the node knows are replaced by `***`, also where one comes in pieces.
 //!
 //! ```text
@@ -24,7 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use exobus_bus::subject::JobChannel;
 use exobus_bus::{Bus, Subject, Subjects};
@@ -36,10 +38,11 @@ use self::queue::Queue;
 pub(crate) use self::secrets::Filter;
 pub use self::secrets::Secrets;
 use crate::ids::{Attempt, JobId, NodeId, TaskId};
+use crate::task::TaskSpec;
 
 /// Bytes that an attempt of a task may print.
 pub const TASK_BYTES_MAX: usize = 1 << 20;
-/// Bytes that a job may print on a node.
+/// Bytes that a job may print, and that a node prints of it at most.
 pub const JOB_BYTES_MAX: usize = 64 << 20;
 /// Of so many jobs a node knows how much they have printed, the latest ones.
 const JOBS_MAX: usize = 1024;
@@ -143,6 +146,8 @@ struct JobPrints {
     tenant: Arc<str>,
     /// Bytes that it may print still.
     left: AtomicUsize,
+    /// Whether it was said that it may print no more.
+    cut: AtomicBool,
 }
 
 impl JobPrints {
@@ -151,6 +156,11 @@ impl JobPrints {
         let before =
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
         bytes.min(before.unwrap_or_default())
+    }
+
+    /// Whether it is to be said that it may print no more: to the first who asks.
+    fn is_cut_now(&self) -> bool {
+        !self.cut.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -191,15 +201,18 @@ impl Printing {
             jobs.pop_first();
         }
         let tenant = tenant.cloned().unwrap_or_else(|| "default".into());
-        let prints = Arc::new(JobPrints { job, tenant, left: AtomicUsize::new(JOB_BYTES_MAX) });
+        let prints = Arc::new(JobPrints { job, tenant, left: AtomicUsize::new(JOB_BYTES_MAX), cut: AtomicBool::new(false) });
         jobs.insert(job, prints.clone());
         prints
     }
 
     /// What an attempt prints. Most print nothing, so this costs next to nothing.
-    pub(crate) fn of_task(&self, job: JobId, task: TaskId, attempt: Attempt, function: &Arc<str>) -> Arc<Output> {
-        let by = PrintedBy::Task { task, attempt, function: function.clone() };
-        Arc::new(Output::new(self.clone(), job, by, TASK_BYTES_MAX))
+    pub(crate) fn of_task(&self, spec: &TaskSpec) -> Arc<Output> {
+        let by = PrintedBy::Task { task: spec.id, attempt: spec.attempt, function: spec.function.clone() };
+        if spec.silent {
+            self.job(spec.job, None).take(JOB_BYTES_MAX);
+        }
+        Arc::new(Output::new(self.clone(), spec.job, by, TASK_BYTES_MAX))
     }
 
     /// What a program prints.

@@ -33,6 +33,7 @@ struct State {
     cut: bool,
     /// Bytes that were dropped, and of which nobody has been told.
     dropped: usize,
+    sent: u64,
 }
 
 impl Output {
@@ -42,7 +43,7 @@ impl Output {
 
     fn begin(&self) -> Box<State> {
         let filter = Filter::new(self.printing.secrets().clone());
-        Box::new(State { filter, line: Vec::new(), left: self.bytes_max, cut: false, dropped: 0 })
+        Box::new(State { filter, line: Vec::new(), left: self.bytes_max, cut: false, dropped: 0, sent: 0 })
     }
 
     /// Nothing more comes, as far as is known: what waits for the end of its line goes.
@@ -52,6 +53,11 @@ impl Output {
             state.line.extend(rest);
             self.send_lines(state, true);
         }
+    }
+
+    /// Bytes that it has sent.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.state.lock().as_ref().map_or(0, |state| state.sent)
     }
 
     /// Bytes that were dropped, and of which nobody has been told.
@@ -95,16 +101,22 @@ impl Output {
         text.push_str(&String::from_utf8_lossy(&piece[..bytes]));
         if bytes < piece.len() {
             state.cut = true;
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
+            let why = match bytes < of_task {
+                true => job.is_cut_now().then(|| format!("a job may print {JOB_BYTES_MAX} bytes")),
+                false => Some(format!("a task may print {} bytes", self.bytes_max)),
+            };
+            if let Some(why) = why {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text.push_str(&format!("[exobus: cut here: {why}]\n"));
             }
-            text.push_str(&match bytes < of_task {
-                true => format!("[exobus: cut here: a job may print {JOB_BYTES_MAX} bytes on a node]\n"),
-                false => format!("[exobus: cut here: a task may print {} bytes]\n", self.bytes_max),
-            });
+        }
+        if text.is_empty() {
+            return;
         }
         match self.printing.send(job, &self.by, text) {
-            true => state.dropped = 0,
+            true => (state.dropped, state.sent) = (0, state.sent + bytes as u64),
             false => state.dropped += bytes,
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use exobus_bus::codec;
 use exobus_bus::{Bus, Pattern, SubscribeOptions, Subscription};
+use futures::FutureExt as _;
 
 use super::secrets::Filter;
 use super::*;
@@ -53,6 +54,10 @@ fn what_cannot_be_a_secret_any_more_is_not_held_back() {
     assert_eq!(filter.push(b"x"), b"open-x");
 }
 
+fn spec(task: u128, silent: bool) -> TaskSpec {
+    TaskSpec { silent, attempt: Attempt::nth(2), ..TaskSpec::plain(JOB, TaskId::from_u128(task), "f@1") }
+}
+
 /// A node whose jobs print, and who watches them.
 struct World {
     printing: Printing,
@@ -70,7 +75,7 @@ impl World {
     }
 
     fn task(&self, number: u128) -> Arc<Output> {
-        self.printing.of_task(JOB, TaskId::from_u128(number << 96), Attempt::nth(2), &"f@1".into())
+        self.printing.of_task(&spec(number << 96, false))
     }
 
     async fn next(&mut self) -> Printed {
@@ -136,10 +141,29 @@ async fn what_a_job_prints_is_cut_for_all_of_its_tasks() {
     world.printing.job(JOB, None).take(JOB_BYTES_MAX - 10);
     let task = world.task(1);
     Printer::to(task.clone()).line("0123456789abc");
-    let cut = "0123456789\n[exobus: cut here: a job may print 67108864 bytes on a node]\n";
+    let cut = "0123456789\n[exobus: cut here: a job may print 67108864 bytes]\n";
     assert_eq!(world.next().await.text, cut);
-    Printer::to(world.task(2)).line("x");
-    assert_eq!(world.next().await.text, "[exobus: cut here: a job may print 67108864 bytes on a node]\n");
+    assert_eq!(task.sent_bytes(), 10);
+    // It is said once.
+    let task = world.task(2);
+    Printer::to(task.clone()).line("x");
+    assert_eq!(task.sent_bytes(), 0);
+    let other = world.printing.of_program(JobId::from_u128(8), &"t".into());
+    Printer::to(world.task(3)).line("y");
+    drop((task, other));
+    world.printing.close();
+    assert!(world.heard.recv().now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_handed_out_when_its_job_has_printed_all_that_it_may_prints_nothing() {
+    let mut world = World::new().await;
+    Printer::to(world.task(1)).line("before");
+    assert_eq!(world.next().await.text, "before\n");
+    let silent = world.printing.of_task(&spec(2, true));
+    Printer::to(silent.clone()).line("after");
+    assert_eq!(world.next().await.text, "[exobus: cut here: a job may print 67108864 bytes]\n");
+    assert_eq!(silent.sent_bytes(), 0);
 }
 
 #[test]
@@ -148,7 +172,7 @@ fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
     let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
     let printing = Printing::new(NodeId::new("n1"), Secrets::default(), Some((bus, subjects)));
     printing.close();
-    let task = printing.of_task(JOB, TaskId::from_u128(1), Attempt::nth(1), &"f@1".into());
+    let task = printing.of_task(&spec(1, false));
     for _ in 0..10_000 {
         Printer::to(task.clone()).line("it does not wait");
     }

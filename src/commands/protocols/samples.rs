@@ -301,6 +301,7 @@ fn node_manager() -> Vec<NodeMsg> {
         memory_max_bytes: 0,
         outside_bytes: 0,
         alone: false,
+        silent: false,
         timeout_ms: 0,
     };
     vec![

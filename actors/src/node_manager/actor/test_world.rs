@@ -106,24 +106,7 @@ impl World {
 
     /// An attempt of the task of this number.
     pub(in crate::node_manager) fn spec(number: u128, attempt: Attempt, returns: Returns) -> TaskSpec {
-        TaskSpec {
-            job: JOB,
-            id: TaskId::from_u128(number << 64),
-            attempt,
-            function: "test@1".into(),
-            params: Default::default(),
-            args: Vec::new(),
-            returns,
-            target_bytes: 0,
-            align: Align::One,
-            resources: Resources::cpu(1000),
-            scratch_bytes: Vec::new(),
-            whole_max_bytes: 0,
-            memory_max_bytes: 0,
-            outside_bytes: 0,
-            timeout_ms: 0,
-            alone: false,
-        }
+        TaskSpec { attempt, returns, ..TaskSpec::plain(JOB, TaskId::from_u128(number << 64), "test@1") }
     }
 
     pub(super) fn tell(&self, message: NodeMsg) {

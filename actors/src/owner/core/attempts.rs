@@ -65,6 +65,7 @@ impl OwnerState {
         };
         self.end_attempt(task, attempt, node);
         self.cancel_attempts(task);
+        self.counts.printed_bytes += figures.printed_bytes;
         self.counts.finished += 1;
         self.counts.dispensable_finished += u64::from(self.tasks[task].is_dispensable());
         self.learn(self.tasks[task].function, figures.micros);
@@ -194,6 +195,7 @@ impl OwnerState {
         if !self.end_attempt(task, attempt, node) {
             return;
         }
+        self.counts.printed_bytes += figures.map_or(0, |figures| figures.printed_bytes);
         if failure.kind != FailureKind::Cancelled {
             self.attempt_failed(task, attempt, from, failure, figures);
         }

@@ -13,6 +13,7 @@ use super::tables::{EntrySource, OwnerState};
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, NodeId, SetId};
+use crate::printing::JOB_BYTES_MAX;
 use crate::protocol::scheduler::Wait;
 
 use crate::task::{JobError, LocatedArg, LocatedSource, Place, Resources, TaskSpec};
@@ -229,6 +230,7 @@ impl OwnerState {
             memory_max_bytes: options.memory_max_bytes,
             outside_bytes: self.needs_outside(task).max(options.outside_bytes),
             alone: self.needs_a_node_alone(task),
+            silent: self.counts.printed_bytes >= JOB_BYTES_MAX as u64,
             timeout_ms: options.timeout.map_or(0, |timeout| (timeout.as_millis() as u64).max(1)),
         }
     }

@@ -2,9 +2,11 @@
 
 use super::world_tests::{INCARNATION, World, node};
 use crate::ids::{Attempt, TaskId};
+use crate::printing::JOB_BYTES_MAX;
 use crate::protocol::scheduler::{Shape, Wait};
-
-use crate::task::{FailureKind, JobError, Place, Resources, StillRunning, TaskOptions};
+use crate::task::{
+    FailureKind, JobError, Place, Resources, StillRunning, TaskFailure, TaskFigures, TaskOptions,
+};
 
 const SECOND: u64 = 1_000_000;
 
@@ -109,4 +111,24 @@ fn what_no_node_could_ever_run_fails_the_job_for_as_long_as_it_is_wanted() {
     assert_eq!(world.owner.refused(Some(&wait)), None, "nothing waits for it any more");
     world.settle();
     assert!(!asks(&world), "{:?}", world.demand);
+}
+
+#[test]
+fn what_is_handed_out_when_ended_attempts_have_printed_what_a_job_may_prints_nothing() {
+    let mut world = World::new(&[("a", 1)]);
+    let half = TaskFigures { printed_bytes: JOB_BYTES_MAX as u64 / 2, ..TaskFigures::default() };
+    let silent = |world: &World, task: TaskId| {
+        let mut specs = world.running.iter().filter(|((running, _), _)| *running == task).map(|(_, (_, spec))| spec);
+        specs.next().expect("it was handed out").silent
+    };
+    let (from, task) = ((&node("a"), INCARNATION), world.submit("0", &[]));
+    assert!(!silent(&world, task));
+    world.running.clear();
+    let failure = TaskFailure::new(FailureKind::Error, "why");
+    world.owner.failed(from, task, Attempt::nth(1), failure, Some(half));
+    world.settle();
+    assert!(!silent(&world, task), "half of it");
+    world.owner.completed(from, task, Attempt::nth(2), &[], &[], half);
+    let task = world.submit("1", &[]);
+    assert!(silent(&world, task), "all of it");
 }

@@ -104,6 +104,8 @@ pub(crate) struct Counts {
     pub(super) speculated: u64,
     /// Tasks that have finished and that the program could have done without.
     pub(super) dispensable_finished: u64,
+    /// What attempts that have ended had printed.
+    pub(super) printed_bytes: u64,
 }
 
 /// Tasks that nobody refers to any more: no more than their ids is known.
