@@ -25,8 +25,8 @@ impl Lender for Direct {
         self.0.lock().unwrap().scratch(bytes)
     }
 
-    fn outside(&self, bytes: u64) -> Result<(), StoreError> {
-        self.0.lock().unwrap().outside(bytes)
+    fn outside(&self, more_bytes: u64) -> Result<(), StoreError> {
+        self.0.lock().unwrap().outside(more_bytes)
     }
 
     fn given_back(&self, loan: Loan) {
@@ -262,4 +262,33 @@ fn memory_beside_the_region_is_granted_to_the_other_process_and_comes_back() {
     std::mem::forget(half);
     *world.desk.0.lock().unwrap() = Desk::new(world.store.clone());
     assert_eq!((granted(), world.used()), (0, 0));
+}
+
+#[test]
+fn what_is_given_back_late_takes_nothing_of_what_was_lent_meanwhile() {
+    let world = World::new(64 << 20);
+    let granted = || (world.store.stats().granted_bytes, world.desk.0.lock().unwrap().outside_bytes());
+    let mut of_before = world.lent.outside(5 << 20).unwrap();
+    // The next task is granted something, which the other process has not heard of yet.
+    let bytes = world.desk.0.lock().unwrap().lend_outside(world.store.outside(7 << 20).unwrap());
+    of_before.resize(2 << 20).unwrap();
+    assert_eq!(granted(), (9 << 20, 9 << 20));
+    drop(of_before);
+    assert_eq!(granted(), (7 << 20, 7 << 20), "of the task that is about to begin");
+    let of_next = world.lent.lent_outside(bytes);
+    let more = world.lent.outside(1 << 20).unwrap();
+    assert_eq!(granted(), (8 << 20, 8 << 20));
+    drop((of_next, more));
+    assert_eq!(granted(), (0, 0));
+}
+
+#[test]
+fn a_process_that_gives_back_what_it_does_not_have_takes_nothing_of_others() {
+    let world = World::new(64 << 20);
+    let _ours = world.store.outside(5 << 20).unwrap();
+    let theirs = world.lent.outside(1 << 20).unwrap();
+    world.desk.given_back(Loan::Outside(2 << 20));
+    assert_eq!(world.store.stats().granted_bytes, 6 << 20);
+    drop(theirs);
+    assert_eq!(world.store.stats().granted_bytes, 5 << 20);
 }
