@@ -29,6 +29,10 @@ pub struct World {
 
 impl World {
     pub fn new(executor: ExecutorKind, executors: usize, memory_bytes: u64) -> Self {
+        // With `EXOBUS_LOG=debug` tests show what their nodes do, and when.
+        if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("EXOBUS_LOG") {
+            let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_test_writer().try_init();
+        }
         let folder = tempfile::tempdir().unwrap();
         let mut options = NodeOptions::alone(executors, memory_bytes);
         options.store.spill_dirs = vec![folder.path().join("spill")];
