@@ -286,6 +286,55 @@ mod tests {
         drop((has, all));
     }
 
+    fn store() -> Store {
+        let options = exobus_store::StoreOptions { memory_bytes: 256 * MIB, executors: 1, ..Default::default() };
+        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
+        Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap()
+    }
+
+    #[test]
+    fn what_a_process_has_is_told_or_granted_while_a_task_runs_and_told_when_none_does() {
+        let store = store();
+        let mut footprint = Footprint::new(&store, std::process::id());
+        footprint.begins(0, None);
+        let has = std::hint::black_box(vec![1u8; 80 * MIB as usize]);
+        assert!(footprint.look(0).is_none());
+        let running = store.stats();
+        assert_eq!(running.processes_bytes, FREELY_BYTES);
+        assert!(running.granted_bytes >= 64 * MIB, "{running:?}");
+        assert!(!footprint.idle(), "it has more than may be left");
+        let idle = store.stats();
+        assert_eq!(idle.granted_bytes, 0);
+        assert!(idle.processes_bytes >= 80 * MIB, "{idle:?}");
+        drop(has);
+    }
+
+    #[test]
+    fn a_process_that_has_half_as_much_again_as_was_declared_ends_though_there_is_room_for_it() {
+        let store = store();
+        let mut footprint = Footprint::new(&store, std::process::id());
+        let has = std::hint::black_box(vec![1u8; 32 * MIB as usize]);
+        footprint.begins(20 * MIB, Some(store.outside(20 * MIB).unwrap()));
+        let verdict = footprint.look(0);
+        assert!(matches!(verdict, Some(Verdict::Memory { max_bytes, .. }) if max_bytes == 20 * MIB), "{verdict:?}");
+        assert!(footprint.look(100 * MIB).is_none(), "what it was granted since is its own");
+        assert!(!footprint.idle());
+        footprint.begins(200 * MIB, None);
+        assert!(
+            footprint.look(0).is_none() && footprint.beyond.is_none(),
+            "what was said of it was of the task before"
+        );
+        drop(has);
+    }
+
+    #[test]
+    fn executors_that_ended_are_no_others() {
+        let (first, second) = (Executor::new(u32::MAX), Executor::new(u32::MAX - 1));
+        assert!(first.others().contains(&(u32::MAX - 1)) && !first.others().contains(&u32::MAX));
+        drop(second);
+        assert!(!first.others().contains(&(u32::MAX - 1)));
+    }
+
     proptest! {
         #[test]
         fn every_byte_that_a_process_has_is_counted(

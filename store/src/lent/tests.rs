@@ -6,7 +6,7 @@ use super::*;
 use crate::{Align, Parts, RangeRead, RealDisk, Store, StoreOptions, SystemClock};
 
 /// Asks the desk directly.
-struct Direct(Mutex<Desk>);
+struct Direct(Mutex<Desk>, AtomicU32);
 
 impl Lender for Direct {
     fn room(&self, writer: u32, steps: &[WriterStep]) -> Result<Room, StoreError> {
@@ -32,6 +32,10 @@ impl Lender for Direct {
     fn given_back(&self, loan: Loan) {
         self.0.lock().unwrap().given_back(loan);
     }
+
+    fn flush(&self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 struct World {
@@ -48,7 +52,7 @@ impl World {
         let options = StoreOptions { memory_bytes, spill_dirs, executors: 1, ..StoreOptions::default() };
         let clock = Arc::new(SystemClock::new());
         let store = Store::open(options, Arc::new(RealDisk::new()), clock.clone()).unwrap();
-        let desk = Arc::new(Direct(Mutex::new(Desk::new(store.clone()))));
+        let desk = Arc::new(Direct(Mutex::new(Desk::new(store.clone())), AtomicU32::new(0)));
         let region = store.region_fd().try_clone_to_owned().unwrap();
         let lent = LentStore::map(region, desk.clone(), clock).unwrap();
         World { store, desk, lent, _spill: spill }
@@ -272,6 +276,7 @@ fn what_is_given_back_late_takes_nothing_of_what_was_lent_meanwhile() {
     // The next task is granted something, which the other process has not heard of yet.
     let bytes = world.desk.0.lock().unwrap().lend_outside(world.store.outside(7 << 20).unwrap());
     of_before.resize(2 << 20).unwrap();
+    assert_eq!(world.desk.1.load(Ordering::Relaxed), 1, "others may wait for it, so it is told at once");
     assert_eq!(granted(), (9 << 20, 9 << 20));
     drop(of_before);
     assert_eq!(granted(), (7 << 20, 7 << 20), "of the task that is about to begin");

@@ -105,22 +105,63 @@ fn an_output_waits_for_surplus_where_nothing_can_be_written() {
 #[test]
 fn surplus_that_a_grant_is_about_to_have_stays_while_the_disk_makes_room_for_the_rest() {
     let mut state = state(1);
+    let span = state.allocate(2 * MIB, true).unwrap();
     assert!(state.grant_outside(MIB));
     let mut world = at_ease(&mut state);
-    let span = state.allocate(3 * MIB, true).unwrap();
-    seal(&mut state, copy(1), span, 3 * MIB);
-    world.take(&mut state);
-    assert!(!world.writes.is_empty());
+    // All else is dirty; the region wants nothing back, since it has a quarter to spare.
+    seal(&mut state, copy(1), span, 2 * MIB);
     state.end_grant(MIB);
+    world.take(&mut state);
+    assert!(world.moves.is_empty() && world.writes.is_empty());
     assert!(!state.grant_outside(3 * MIB) && state.can_grant_soon(3 * MIB));
     let waits = state.grant_waits(3 * MIB);
     assert_eq!(state.budget.waiting_bytes(), 2 * MIB, "one is there");
+    let scratch = state.allocate(MIB, true).unwrap();
     state.pump();
     world.take(&mut state);
-    assert!(world.moves.is_empty(), "{:?}", world.moves);
+    assert!(world.moves.is_empty() && !world.writes.is_empty(), "{:?}", world.moves);
+    state.free(scratch);
     while world.step(&mut state, 0, false) {}
     assert!(state.grant_outside(3 * MIB));
     state.grant_waited(waits);
+    state.end_grant(3 * MIB);
+    assert!(state.allocate(MIB, true).is_some());
+    settle(&mut state, &mut world);
+    assert_eq!(state.surplus_bytes(), 2 * MIB, "nobody waits, and the region has nothing to spare");
+}
+
+#[test]
+fn what_is_about_to_leave_the_region_is_no_surplus() {
+    let mut state = state(1);
+    state.tell_outside(Beside::Processes, 0, MIB);
+    state.tell_outside(Beside::Processes, MIB, 0);
+    assert_eq!((state.surplus_bytes(), state.budget.used()), (0, MIB));
+    assert!(state.grant_outside(MIB), "the operating system has that behind the other one first");
+    assert_eq!(state.budget.used(), 2 * MIB);
+    let _ = at_ease(&mut state);
+    assert_eq!(state.surplus_bytes(), MIB);
+}
+
+#[test]
+fn the_rest_of_a_span_can_be_granted_where_no_other_can_be_had() {
+    let mut state = state(1);
+    assert!(state.grant_outside(1));
+    let scratch = state.allocate(3 * MIB, true).unwrap();
+    assert_eq!(state.grantable_bytes(), MIB - 1);
+    assert!(!state.grant_outside(MIB) && state.grant_outside(MIB - 1));
+    state.free(scratch);
+}
+
+#[test]
+fn what_is_told_comes_before_what_is_asked_for() {
+    let mut state = state(1);
+    let scratch = state.allocate(2 * MIB, true).unwrap();
+    let span = state.allocate(2 * MIB, true).unwrap();
+    seal(&mut state, copy(1), span, 2 * MIB);
+    assert!(state.can_grant_soon(2 * MIB));
+    state.tell_outside(Beside::Processes, 0, MIB);
+    assert!(!state.can_grant_soon(2 * MIB) && state.can_grant_soon(MIB));
+    state.free(scratch);
 }
 
 #[test]
@@ -147,7 +188,7 @@ fn what_nobody_holds_is_spilled_for_a_grant_and_what_is_held_is_not() {
     let span = state.allocate(CAPACITY, true).unwrap();
     seal(&mut state, copy(1), span, CAPACITY);
     assert!(!state.grant_outside(MIB));
-    assert!(state.can_grant_soon(MIB), "the disk makes room");
+    assert!(state.can_grant_soon(3 * MIB) && !state.can_grant_soon(3 * MIB + 1), "the disk makes room");
     let mut world = at_ease(&mut state);
     assert!(!world.holes.is_empty() || state.table.clean_bytes() > 0, "written early");
     assert!(state.grant_outside(MIB));
