@@ -199,6 +199,9 @@ pub struct StoreStats {
     pub granted_bytes: u64,
     /// More than that is never granted.
     pub granted_max_bytes: u64,
+    /// Memory that the region has given up for what is beside it, and that nobody takes now: whoever asks next has it at once, and it is the
+    /// region's again when that lacks room. Not in `used_bytes`.
+    pub surplus_bytes: u64,
     /// How often such memory was denied, since the start; where it was asked for with the arguments of a task it is waited for instead.
     pub denied: u64,
     /// Bytes that were denied, all together.

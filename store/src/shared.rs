@@ -385,9 +385,7 @@ impl Shared {
                 break false;
             }
             if waits.is_none() {
-                let units = inner.state.units_for(more);
-                waits = Some(units);
-                inner.state.budget.outputs_wait(units);
+                waits = Some(inner.state.grant_waits(more));
             }
             inner.state.pump();
             match inner.todo() {
@@ -395,8 +393,8 @@ impl Shared {
                 todo => MutexGuard::unlocked(&mut inner, || self.carry_out(todo)),
             }
         };
-        if let Some(units) = waits {
-            inner.state.budget.outputs_waited(units);
+        if let Some(waited) = waits {
+            inner.state.grant_waited(waited);
         }
         inner.state.pump();
         let todo = inner.todo();

@@ -1,6 +1,6 @@
 //! The executor process's side: maps the region, runs what it is told, asks for the rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -81,7 +81,7 @@ fn serve() -> io::Result<()> {
     let listening = cancels.clone();
     std::thread::Builder::new().name("exobus-control".into()).spawn(move || listening.listen(control.into()))?;
 
-    let connection = Arc::new(Connection::new(calls.into()));
+    let connection = Arc::new(Connection::new(calls.into())?);
     let ToChild::Start { roots } = connection.wait()? else { return Err(io::Error::other("no greeting")) };
     let roots = Roots::open(&roots).map_err(io::Error::other)?;
     let store = LentStore::map(region, connection.clone(), Arc::new(SystemClock::new()))?;
@@ -240,39 +240,60 @@ impl Cancels {
     }
 }
 
-/// The way to the node.
+/// The way to the node. Threads of functions may go on when their attempt is over: what they say then is said between what the executor
+/// says, and never waits for the next attempt.
 struct Connection {
-    frames: Mutex<Frames>,
+    outgoing: Mutex<Frames>,
+    incoming: Mutex<Incoming>,
     given_back: Mutex<Vec<Loan>>,
 }
 
+/// What the node says. Whoever waits for something has it locked, from before it asks.
+struct Incoming {
+    frames: Frames,
+    /// What came while a thread waited for an answer, and is none.
+    ahead: VecDeque<ToChild>,
+}
+
 impl Connection {
-    fn new(calls: UnixStream) -> Self {
-        Self { frames: Mutex::new(Frames::new(calls)), given_back: Mutex::default() }
+    fn new(calls: UnixStream) -> io::Result<Self> {
+        let outgoing = Mutex::new(Frames::new(calls.try_clone()?));
+        let incoming = Mutex::new(Incoming { frames: Frames::new(calls), ahead: VecDeque::new() });
+        Ok(Self { outgoing, incoming, given_back: Mutex::default() })
     }
 
     fn wait(&self) -> io::Result<ToChild> {
-        self.frames.lock().receive(&mut || true)
+        let mut incoming = self.incoming.lock();
+        match incoming.ahead.pop_front() {
+            Some(said) => Ok(said),
+            None => incoming.frames.receive(&mut || true),
+        }
     }
 
     fn say(&self, said: Said) -> io::Result<()> {
-        self.say_over(&mut self.frames.lock(), said)
-    }
-
-    fn say_over(&self, frames: &mut Frames, said: Said) -> io::Result<()> {
+        let mut outgoing = self.outgoing.lock();
         let given_back = std::mem::take(&mut *self.given_back.lock());
-        frames.send(&FromChild { given_back, said }, &mut || true)
+        outgoing.send(&FromChild { given_back, said }, &mut || true)
     }
 
     /// Asks, one thread at a time. The function ends with its process when the node is gone, so that error is for the moment.
     fn ask(&self, said: Said) -> Result<Answer, StoreError> {
-        let mut frames = self.frames.lock();
-        let answer = self.say_over(&mut frames, said).and_then(|()| frames.receive(&mut || true));
-        match answer {
-            Ok(ToChild::Answer(Answer::Failed(error))) => Err(error.into_store_error()),
-            Ok(ToChild::Answer(answer)) => Ok(answer),
-            Ok(_) => Err(unexpected()),
+        let mut incoming = self.incoming.lock();
+        match self.say(said).and_then(|()| self.answer(&mut incoming)) {
+            Ok(Answer::Failed(error)) => Err(error.into_store_error()),
+            Ok(answer) => Ok(answer),
             Err(error) => Err(StoreError::Lender(format!("the node: {error}"))),
+        }
+    }
+
+    /// The answer to the last question. The node may have said something else before it heard that.
+    fn answer(&self, incoming: &mut Incoming) -> io::Result<Answer> {
+        loop {
+            match incoming.frames.receive(&mut || true)? {
+                ToChild::Answer(answer) => return Ok(answer),
+                ToChild::Ping => self.say(Said::Ready)?,
+                said => incoming.ahead.push_back(said),
+            }
         }
     }
 
@@ -320,8 +341,8 @@ impl Lender for Connection {
         }
     }
 
-    fn outside(&self, bytes: u64) -> Result<(), StoreError> {
-        match self.ask(Said::Outside { bytes })? {
+    fn outside(&self, more_bytes: u64) -> Result<(), StoreError> {
+        match self.ask(Said::Outside { more_bytes })? {
             Answer::Granted => Ok(()),
             _ => Err(unexpected()),
         }
@@ -341,5 +362,43 @@ impl Lender for Connection {
     fn flush(&self) {
         // The node takes back all of it when this process ends.
         let _ = self.say(Said::Nothing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_asks_between_two_attempts_has_its_answer_and_the_executor_its_own_messages() {
+        let (here, node) = UnixStream::pair().unwrap();
+        let (connection, mut node) = (Connection::new(here).unwrap(), Frames::new(node));
+        std::thread::scope(|scope| {
+            let asks = scope.spawn(|| connection.outside(5));
+            let heard = node.receive::<FromChild>(&mut || true).unwrap();
+            assert!(matches!(heard.said, Said::Outside { more_bytes: 5 }));
+            // As a node that has not looked what the process has said meanwhile.
+            node.send(&ToChild::Ping, &mut || true).unwrap();
+            assert!(matches!(node.receive::<FromChild>(&mut || true).unwrap().said, Said::Ready));
+            node.send(&ToChild::Start { roots: Vec::new() }, &mut || true).unwrap();
+            node.send(&ToChild::Answer(Answer::Granted), &mut || true).unwrap();
+            asks.join().unwrap().unwrap();
+        });
+        assert!(matches!(connection.wait().unwrap(), ToChild::Start { .. }));
+    }
+
+    #[test]
+    fn what_is_given_back_while_nothing_runs_is_said_at_once() {
+        let (here, node) = UnixStream::pair().unwrap();
+        let (connection, mut node) = (Connection::new(here).unwrap(), Frames::new(node));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| connection.wait());
+            connection.given_back(Loan::Outside(7));
+            connection.flush();
+            let heard = node.receive::<FromChild>(&mut || true).unwrap();
+            assert_eq!(heard.given_back, [Loan::Outside(7)]);
+            node.send(&ToChild::Ping, &mut || true).unwrap();
+            assert!(matches!(waits.join().unwrap().unwrap(), ToChild::Ping));
+        });
     }
 }

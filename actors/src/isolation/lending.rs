@@ -89,11 +89,19 @@ impl Lending {
             Said::Seal { writer, steps } => self.desk.seal(writer, &steps, &may_write).map(Answer::Sealed),
             Said::NextChunk { reader } => self.desk.next_chunk(reader).map(Answer::Chunk),
             Said::Scratch { bytes } => self.desk.scratch(bytes).map(|(loan, place)| Answer::Scratch(loan, place)),
-            Said::Outside { bytes } => self.desk.outside(bytes).map(|()| Answer::Granted),
+            Said::Outside { more_bytes } => return Some(self.more_outside(more_bytes)),
             Said::ReadInPlace { number, offset, bytes } => self.read(number, offset, bytes).map(Answer::Bytes),
             Said::Ready | Said::Nothing | Said::Yielded { .. } | Said::Finished(_) => return None,
         };
         Some(answer.unwrap_or_else(|error| Answer::Failed(LentError::from(&error))))
+    }
+
+    /// The answer to who wants more memory beside the store: threads of functions may, when their attempt is over.
+    pub(super) fn more_outside(&mut self, more_bytes: u64) -> Answer {
+        match self.desk.outside(more_bytes) {
+            Ok(()) => Answer::Granted,
+            Err(error) => Answer::Failed(LentError::from(&error)),
+        }
     }
 
     fn read(&self, number: u32, offset: u64, bytes: u64) -> Result<Vec<u8>, StoreError> {

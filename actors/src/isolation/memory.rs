@@ -12,6 +12,8 @@
 use std::path::PathBuf;
 
 use exobus_store::{Beside, Grant, Store, StoreError, Told};
+use parking_lot::Mutex;
+use tracing::debug;
 
 use super::death::Verdict;
 use crate::registry::BeyondDeclared;
@@ -61,8 +63,35 @@ impl Allowance {
     }
 }
 
+/// Executor processes that this process has started and not taken leave of.
+static EXECUTORS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// One of [`EXECUTORS`].
+struct Executor(u32);
+
+impl Executor {
+    fn new(process: u32) -> Self {
+        EXECUTORS.lock().push(process);
+        Self(process)
+    }
+
+    fn others(&self) -> Vec<u32> {
+        EXECUTORS.lock().iter().copied().filter(|other| *other != self.0).collect()
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        let mut executors = EXECUTORS.lock();
+        if let Some(position) = executors.iter().position(|process| *process == self.0) {
+            executors.swap_remove(position);
+        }
+    }
+}
+
 /// What the store counts for one process.
 pub(super) struct Footprint {
+    process: Executor,
     store: Store,
     told: Told,
     excess: Grant,
@@ -77,8 +106,9 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    pub(super) fn new(store: &Store) -> Self {
+    pub(super) fn new(store: &Store, process: u32) -> Self {
         Self {
+            process: Executor::new(process),
             store: store.clone(),
             told: store.told(Beside::Processes),
             excess: store.no_grant(),
@@ -97,12 +127,15 @@ impl Footprint {
     }
 
     /// Looks how much the process has, while a task runs whose function was granted so much besides. Why it must end, if it must.
-    pub(super) fn look(&mut self, process: u32, granted_bytes: u64) -> Option<Verdict> {
-        let used_bytes = self.used_bytes(process)?;
+    pub(super) fn look(&mut self, granted_bytes: u64) -> Option<Verdict> {
+        let used_bytes = self.used_bytes()?;
         let (free_bytes, declared_bytes) = (self.free_bytes, self.declared_bytes);
         let counting = Allowance { free_bytes, declared_bytes, granted_bytes }.count(used_bytes);
         if counting.beyond {
-            let declared_bytes = declared_bytes + granted_bytes;
+            let (process, declared_bytes) = (self.process.0, declared_bytes + granted_bytes);
+            if self.beyond.is_none() {
+                debug!(process, used_bytes, declared_bytes, "executor process has more memory than was declared");
+            }
             self.beyond = Some(BeyondDeclared { process, used_bytes, declared_bytes });
         }
         if counting.far_beyond {
@@ -119,8 +152,8 @@ impl Footprint {
     }
 
     /// No task runs there any more; whether the process may stay for the next one.
-    pub(super) fn idle(&mut self, process: u32) -> bool {
-        let used_bytes = self.used_bytes(process).unwrap_or(0);
+    pub(super) fn idle(&mut self) -> bool {
+        let used_bytes = self.used_bytes().unwrap_or(0);
         // It is told before what was granted for it goes.
         self.told.set(used_bytes);
         let beyond = self.beyond.take().is_some();
@@ -135,10 +168,12 @@ impl Footprint {
     }
 
     /// What the process has of its own: what it is seen to map, and where it is in a control group of its own, what that has with all
-    /// that the process has started.
-    fn used_bytes(&self, process: u32) -> Option<u64> {
-        let own_bytes = super::watch::own_bytes(process)?;
-        let group = self.group.as_ref().and_then(|here| here.of_another(process));
+    /// that the process has started. Where other executor processes are in it, nobody can say whose the rest is, and each has what it maps.
+    fn used_bytes(&self) -> Option<u64> {
+        let own_bytes = super::watch::own_bytes(self.process.0)?;
+        let group = self.group.as_ref().and_then(|here| here.left_for(ControlGroup::of(self.process.0)?));
+        let group =
+            group.filter(|group| !group.has_any(self.process.others().into_iter().filter_map(ControlGroup::of)));
         Some(own_bytes.max(group.and_then(|group| group.anonymous_bytes()).unwrap_or(0)))
     }
 }
@@ -156,16 +191,19 @@ impl ControlGroup {
         group_in(&std::fs::read_to_string("/proc/self/cgroup").ok()?)
     }
 
-    /// That of a process, if it is one of its own.
-    fn of_another(&self, process: u32) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
-        group_in(&text).filter(|group| self.leaves_to(group))
+    fn of(process: u32) -> Option<Self> {
+        group_in(&std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?)
     }
 
-    /// Whether a process that this one has started is in that group without being in this one: a group around this one has many others, and
+    /// That group, where a process that this one has started is in it without this one: a group around this one has many others, and
     /// processes that have ended are shown in that around all.
-    fn leaves_to(&self, other: &Self) -> bool {
-        !self.folder.starts_with(&other.folder)
+    fn left_for(&self, other: Self) -> Option<Self> {
+        (!self.folder.starts_with(&other.folder)).then_some(other)
+    }
+
+    /// Whether one of these lies in it.
+    fn has_any(&self, mut others: impl Iterator<Item = Self>) -> bool {
+        others.any(|other| other.folder.starts_with(&self.folder))
     }
 
     fn anonymous_bytes(&self) -> Option<u64> {
@@ -238,17 +276,63 @@ mod tests {
         let process = std::process::id();
         // More than anybody has freely.
         let has = std::hint::black_box(vec![1u8; 4 * FREELY_BYTES as usize]);
-        let mut footprint = Footprint::new(&store);
-        footprint.idle(process);
+        let mut footprint = Footprint::new(&store, process);
+        footprint.idle();
         let all = store.outside(store.stats().granted_max_bytes).unwrap();
         footprint.begins(0, None);
         // What goes on beside it in this process, which is looked at, is not its own.
         footprint.free_bytes += 2 * FREELY_BYTES;
-        assert!(
-            footprint.look(process, 0).is_none(),
-            "there is nothing that could be granted, and nothing is asked for"
-        );
+        assert!(footprint.look(0).is_none(), "there is nothing that could be granted, and nothing is asked for");
         drop((has, all));
+    }
+
+    fn store() -> Store {
+        let options = exobus_store::StoreOptions { memory_bytes: 256 * MIB, executors: 1, ..Default::default() };
+        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
+        Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap()
+    }
+
+    #[test]
+    fn what_a_process_has_is_told_or_granted_while_a_task_runs_and_told_when_none_does() {
+        let store = store();
+        let mut footprint = Footprint::new(&store, std::process::id());
+        footprint.begins(0, None);
+        let has = std::hint::black_box(vec![1u8; 80 * MIB as usize]);
+        assert!(footprint.look(0).is_none());
+        let running = store.stats();
+        assert_eq!(running.processes_bytes, FREELY_BYTES);
+        assert!(running.granted_bytes >= 64 * MIB, "{running:?}");
+        assert!(!footprint.idle(), "it has more than may be left");
+        let idle = store.stats();
+        assert_eq!(idle.granted_bytes, 0);
+        assert!(idle.processes_bytes >= 80 * MIB, "{idle:?}");
+        drop(has);
+    }
+
+    #[test]
+    fn a_process_that_has_half_as_much_again_as_was_declared_ends_though_there_is_room_for_it() {
+        let store = store();
+        let mut footprint = Footprint::new(&store, std::process::id());
+        let has = std::hint::black_box(vec![1u8; 32 * MIB as usize]);
+        footprint.begins(20 * MIB, Some(store.outside(20 * MIB).unwrap()));
+        let verdict = footprint.look(0);
+        assert!(matches!(verdict, Some(Verdict::Memory { max_bytes, .. }) if max_bytes == 20 * MIB), "{verdict:?}");
+        assert!(footprint.look(100 * MIB).is_none(), "what it was granted since is its own");
+        assert!(!footprint.idle());
+        footprint.begins(200 * MIB, None);
+        assert!(
+            footprint.look(0).is_none() && footprint.beyond.is_none(),
+            "what was said of it was of the task before"
+        );
+        drop(has);
+    }
+
+    #[test]
+    fn executors_that_ended_are_no_others() {
+        let (first, second) = (Executor::new(u32::MAX), Executor::new(u32::MAX - 1));
+        assert!(first.others().contains(&(u32::MAX - 1)) && !first.others().contains(&u32::MAX));
+        drop(second);
+        assert!(!first.others().contains(&(u32::MAX - 1)));
     }
 
     proptest! {
@@ -280,10 +364,16 @@ mod tests {
         assert_eq!(group_in(""), None);
         let leaves = |from: &str, to: &str| {
             let of = |path: &str| group_in(&format!("0::{path}\n")).unwrap();
-            of(from).leaves_to(&of(to))
+            of(from).left_for(of(to)).is_some()
         };
         assert!(leaves("/", "/a") && leaves("/a", "/b") && leaves("/a", "/a/b") && leaves("/a", "/ab"));
         assert!(!leaves("/a", "/a") && !leaves("/a/b", "/a") && !leaves("/a", "/") && !leaves("/", "/"));
+        let has = |group: &str, others: &[&str]| {
+            let of = |path: &str| group_in(&format!("0::{path}\n")).unwrap();
+            of(group).has_any(others.iter().map(|other| of(other)))
+        };
+        assert!(has("/a", &["/b", "/a"]) && has("/a", &["/a/b"]), "others are counted there");
+        assert!(!has("/a", &[]) && !has("/a", &["/b", "/ab", "/"]));
         assert_eq!(figure_in("anon_thp 5\nanon 4096\nfile 1\n", "anon"), Some(4096));
         assert_eq!(figure_in("total_rss_huge 1\ntotal_rss 7\n", "total_rss"), Some(7));
         assert_eq!(figure_in("file 1\n", "anon"), None);

@@ -88,7 +88,7 @@ impl IsolatedExecutor {
         match process.run(attempted, &*self.clock) {
             Ok(result) => {
                 // One that has had more than it may ends here, with what it has.
-                self.process = process.memory.idle(process.child.id()).then_some(process);
+                self.process = process.memory.idle().then_some(process);
                 result
             }
             Err(verdict) => {
@@ -177,12 +177,13 @@ impl Process {
         // With its ends of the pipe and the sockets; the process has its own.
         drop(command);
         let words = Arc::new(Words::of(said.try_clone()?, secrets.clone()));
+        let memory = Footprint::new(store, child.id());
         let mut process = Self {
             child,
             frames: Some(frames),
             control: Some(control),
             lending: Lending::new(store.clone()),
-            memory: Footprint::new(store),
+            memory,
             last_path,
             words: words.clone(),
             attempts: 0,
@@ -202,7 +203,7 @@ impl Process {
                 isolation.program.display()
             ))
         })?;
-        process.memory.idle(process.child.id());
+        process.memory.idle();
         debug!(process = process.child.id(), "executor process started");
         Ok(process)
     }
@@ -222,6 +223,12 @@ impl Process {
             match said {
                 Said::Ready => return true,
                 Said::Nothing => {}
+                Said::Outside { more_bytes } => {
+                    let answer = self.lending.more_outside(more_bytes);
+                    if frames.send(&ToChild::Answer(answer), &mut go_on).is_err() {
+                        return false;
+                    }
+                }
                 _ => return false,
             }
         }
@@ -273,6 +280,7 @@ impl Process {
             loop {
                 let FromChild { given_back, said } = frames.receive(&mut || watch.look())?;
                 self.lending.given_back(given_back);
+                watch.granted(self.lending.outside_bytes());
                 match said {
                     Said::Finished(outcome) => return Ok(outcome),
                     Said::Yielded { index, output } => announce(index, output),
@@ -329,17 +337,15 @@ impl Process {
 
 /// The answer to what a process asks.
 fn answer(lending: &mut Lending, watch: &mut Watch<'_>, spec: &TaskSpec, said: Said) -> io::Result<Answer> {
-    let wanted = if let Said::Outside { bytes } = said { bytes } else { 0 };
+    let wanted = if let Said::Outside { more_bytes } = said { more_bytes } else { 0 };
     let answer = lending.answer(spec, said).ok_or_else(|| out_of_turn("that it is ready"))?;
     let before = watch.granted_bytes;
     watch.granted(lending.outside_bytes());
     if watch.granted_bytes > before {
         watch.account.granted();
     }
-    if let (Some(denied), Answer::Failed(LentError::Denied { .. })) =
-        (wanted.checked_sub(watch.granted_bytes).filter(|denied| *denied > 0), &answer)
-    {
-        watch.account.denied(denied, watch.clock.now());
+    if let (1.., Answer::Failed(LentError::Denied { .. })) = (wanted, &answer) {
+        watch.account.denied(wanted, watch.clock.now());
     }
     Ok(answer)
 }

@@ -73,7 +73,7 @@ impl Watch<'_> {
         if self.stopped_looks >= STOPPED_LOOKS {
             self.verdict = Some(Verdict::Stopped);
         }
-        let too_much = self.memory.look(self.process, self.granted_bytes);
+        let too_much = self.memory.look(self.granted_bytes);
         self.verdict = self.verdict.or(too_much);
         if let Some(beyond) = self.memory.beyond {
             self.account.beyond(beyond);

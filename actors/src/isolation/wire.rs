@@ -117,8 +117,8 @@ pub(super) enum Said {
     NextChunk { reader: u32 },
     /// Answered by `Scratch`.
     Scratch { bytes: u64 },
-    /// So much memory beside the store is wanted in all. Answered by `Granted`.
-    Outside { bytes: u64 },
+    /// So much more memory beside the store is wanted. Answered by `Granted`, also while no attempt runs.
+    Outside { more_bytes: u64 },
     /// Answered by `Bytes`.
     ReadInPlace { number: u32, offset: u64, bytes: u64 },
     /// A stream has one more output.
@@ -229,7 +229,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
         Said::Room { writer: 1, steps: Vec::new() },
         Said::NextChunk { reader: 2 },
         Said::Scratch { bytes: 4096 },
-        Said::Outside { bytes: 1 << 20 },
+        Said::Outside { more_bytes: 1 << 20 },
         Said::ReadInPlace { number: 3, offset: 64, bytes: 128 },
         Said::Finished(Err(failure)),
     ];

@@ -275,6 +275,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_task_holds_asks_for_and_gives_back_is_in_its_account() {
+        const MIB: u64 = 1 << 20;
+        let clock: Arc<dyn Clock> = Arc::new(exobus_store::SystemClock::new());
+        let options = exobus_store::StoreOptions { memory_bytes: 64 * MIB, executors: 1, ..Default::default() };
+        let disk = Arc::new(exobus_store::RealDisk::default());
+        let store = exobus_store::Store::open(options, disk, clock.clone()).unwrap();
+        let all_but = |bytes| store.outside(store.stats().granted_max_bytes - bytes).unwrap();
+        let others = all_but(10 * MIB);
+        let account = Arc::new(Account::default());
+        let held = || account.needs.lock().held_bytes;
+        let denied = || account.needs.lock().denied.map(|denied| (denied.bytes, denied.needs_bytes, denied.overcome));
+        let mut first = Outside::counted(store.no_grant(), &account, &clock);
+        first.resize(4 * MIB).unwrap();
+        assert_eq!((held(), denied()), (4 * MIB, None));
+        assert!(first.resize(20 * MIB).is_err());
+        assert_eq!((held(), denied()), (4 * MIB, Some((16 * MIB, 20 * MIB, false))), "what it asked for beside that");
+        first.resize(3 * MIB).unwrap();
+        assert!(!denied().unwrap().2, "it was granted nothing");
+        first.resize(5 * MIB).unwrap();
+        assert_eq!((held(), denied().unwrap().2), (5 * MIB, true));
+        let second = first.split(2 * MIB).unwrap();
+        drop(first);
+        assert_eq!((held(), second.bytes()), (2 * MIB, 2 * MIB));
+        drop((second, others));
+        assert_eq!((held(), store.stats().granted_bytes), (0, 0));
+    }
+
+    #[test]
     fn a_process_that_has_too_much_is_named_first() {
         let account = Account::default();
         assert_eq!(account.shortage(at(1)), None);

@@ -131,6 +131,47 @@ pub fn takes(context: &mut TaskContext<'_>, params: Takes) -> Result<u32, TaskEr
     Ok(std::process::id())
 }
 
+/// Has a program hold memory, when it is told to: the process that it runs in itself.
+#[task(name = "test.starts")]
+pub fn starts(context: &mut TaskContext<'_>, params: Starts) -> Result<u32, TaskError> {
+    write_pid(&params.said);
+    wait_for(context, &params.begin)?;
+    // It keeps all that it has read until there is no more.
+    let script = format!("(head -c {} /dev/zero; echo > {:?}; sleep 1000) | tail", params.bytes, params.taken);
+    let mut program = std::process::Command::new("sh").args(["-c", &script]).spawn()?;
+    let gone = wait_for(context, &params.go);
+    // With what it has started: they are all in the group of this process, and end with it, or with their input.
+    program.kill()?;
+    program.wait()?;
+    gone.map(|()| std::process::id())
+}
+
+/// What a program holds that a function starts, and where both say what they have come to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Starts {
+    pub bytes: u64,
+    pub said: PathBuf,
+    pub begin: PathBuf,
+    pub taken: PathBuf,
+    pub go: PathBuf,
+}
+
+/// Leaves a thread behind that has memory beside the store, and asks for more and gives it back all the time, until it is told to go and says
+/// that it is gone; the process that it runs in.
+#[task(name = "test.lingers")]
+pub fn lingers(context: &mut TaskContext<'_>, params: Takes) -> Result<u32, TaskError> {
+    let mut held = context.outside(params.bytes)?;
+    std::thread::Builder::new().spawn(move || {
+        while !params.go.exists() {
+            held.resize(params.bytes + 1).unwrap();
+            held.resize(params.bytes).unwrap();
+        }
+        drop(held);
+        write_pid(&params.said);
+    })?;
+    Ok(std::process::id())
+}
+
 /// Holds memory beside the store, from when it says so in a file until there is another file.
 #[task(name = "test.holds")]
 pub fn holds(context: &mut TaskContext<'_>, params: Takes) -> Result<u64, TaskError> {

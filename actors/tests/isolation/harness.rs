@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use exobus_actors::event::{Event, EventKind};
@@ -28,6 +29,10 @@ pub struct World {
 
 impl World {
     pub fn new(executor: ExecutorKind, executors: usize, memory_bytes: u64) -> Self {
+        // With `EXOBUS_LOG=debug` tests show what their nodes do, and when.
+        if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("EXOBUS_LOG") {
+            let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_test_writer().try_init();
+        }
         let folder = tempfile::tempdir().unwrap();
         let mut options = NodeOptions::alone(executors, memory_bytes);
         options.store.spill_dirs = vec![folder.path().join("spill")];
@@ -132,4 +137,43 @@ pub fn descriptors() -> Vec<PathBuf> {
     open.retain(|path| !path.ends_with("fd"));
     open.sort();
     open
+}
+
+/// A memory control group.
+pub struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// `None`: the machine has none to be had, and it was said what is missing. Where it has, one is made.
+    pub fn new() -> Option<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let groups = Path::new("/sys/fs/cgroup/memory");
+        let version = groups.join("memory.limit_in_bytes");
+        let root = rustix::process::geteuid().is_root();
+        if !root || !version.exists() {
+            let version = version.display();
+            eprintln!("not tried: it needs root (is: {root}) and {version} (memory control groups, version 1)");
+            return None;
+        }
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let group = Self(groups.join(format!("exobus-test-{}-{number}", std::process::id())));
+        std::fs::create_dir(&group.0).unwrap();
+        Some(group)
+    }
+
+    pub fn limit(&self, bytes: u64) {
+        std::fs::write(self.0.join("memory.limit_in_bytes"), bytes.to_string()).unwrap();
+    }
+
+    /// From now on this process is in it.
+    pub fn take(&self, process: &str) {
+        std::fs::write(self.0.join("cgroup.procs"), process).unwrap();
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // What was killed in it may take a moment to go.
+        until(|| std::fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().is_empty());
+        let _ = std::fs::remove_dir(&self.0);
+    }
 }

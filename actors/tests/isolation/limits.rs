@@ -7,7 +7,7 @@ use exobus_actors::isolation::ExecutorKind;
 use exobus_actors::task::{FailureKind, JobError, TaskFailure, TaskOptions};
 
 use crate::functions::{End, Ends, ends, looks};
-use crate::harness::{World, line_in, line_of, lives, until};
+use crate::harness::{ControlGroup, World, line_in, line_of, lives, until};
 
 fn failure_of(error: &JobError) -> &TaskFailure {
     let JobError::Task { failure, .. } = error else { panic!("{error}") };
@@ -113,31 +113,10 @@ fn a_task_that_takes_far_more_memory_than_it_declared_is_killed_and_says_so() {
     world.assert_nothing_is_held();
 }
 
-/// A control group with so much memory, where this process may make one.
-struct ControlGroup(std::path::PathBuf);
-
-impl ControlGroup {
-    fn new(bytes: u64) -> Option<Self> {
-        let path = format!("/sys/fs/cgroup/memory/exobus-test-{}", std::process::id());
-        std::fs::create_dir(&path).ok()?;
-        let group = Self(path.into());
-        std::fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
-        Some(group)
-    }
-}
-
-impl Drop for ControlGroup {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn what_the_kernel_kills_for_want_of_memory_is_called_so() {
-    let Some(group) = ControlGroup::new(32 << 20) else {
-        eprintln!("there is no memory control group to be had, so this was not tried");
-        return;
-    };
+    let Some(group) = ControlGroup::new() else { return };
+    group.limit(32 << 20);
     let world = World::one();
     let path = world.path("pid");
     let how = End::Hog(path.clone());
@@ -147,7 +126,7 @@ fn what_the_kernel_kills_for_want_of_memory_is_called_so() {
     };
     let (result, failures) = std::thread::scope(|threads| {
         let running = threads.spawn(|| world.run(program));
-        std::fs::write(group.0.join("cgroup.procs"), line_of(&path)).unwrap();
+        group.take(&line_of(&path));
         running.join().unwrap()
     });
     assert_eq!(result.unwrap(), 0);

@@ -11,8 +11,8 @@ use exobus_actors::node::{Node, NodeOptions};
 use exobus_actors::protocol::owner::{self, OwnerMsg, Why};
 use exobus_actors::task::{FailureKind, JobError, TaskOptions};
 
-use crate::functions::{End, Ends, Needs, Takes, ends, holds, needs, takes, whereabouts};
-use crate::harness::{PATIENCE, World, children, line_in, line_of, lives, until};
+use crate::functions::{End, Ends, Needs, Starts, Takes, ends, holds, lingers, needs, starts, takes, whereabouts};
+use crate::harness::{ControlGroup, PATIENCE, World, children, line_in, line_of, lives, until};
 
 const MIB: u64 = 1 << 20;
 /// What a node and its processes may have beside their memory in any sample.
@@ -145,6 +145,93 @@ fn a_process_that_takes_more_than_was_declared_is_named_and_gets_no_further_task
     });
     let (_, first, next) = result.unwrap();
     assert_ne!(first, next, "the next task has another process");
+    world.assert_nothing_is_held();
+}
+
+fn starts_in(world: &World, name: &str) -> Starts {
+    let path = |what: &str| world.path(&format!("{name} {what}"));
+    let (said, begin, taken, go) = (path("said"), path("begin"), path("taken"), world.path("go"));
+    Starts { bytes: 64 * MIB, said, begin, taken, go }
+}
+
+#[test]
+fn a_process_in_a_control_group_of_its_own_has_what_it_started_with_it() {
+    let Some(group) = ControlGroup::new() else { return };
+    let world = World::within(ExecutorKind::Process, 1, 256 * MIB);
+    let (params, job) = (starts_in(&world, "one"), world.node.new_job());
+    let Starts { said, begin, taken, go, .. } = params.clone();
+    let program = async move |futures: Futures| {
+        let task = futures.submit_with(starts, &params, &[], declared(48 * MIB))?;
+        futures.get_value::<u32>(&task).await
+    };
+    std::thread::scope(|threads| {
+        let running = threads.spawn(|| futures::executor::block_on(world.node.run(job, "test", None, program)).0);
+        let process = line_of(&said);
+        group.take(&process);
+        touch(&begin);
+        line_of(&taken);
+        let line = why(&world.node, job, &format!("process {process} has "));
+        assert!(line.contains("of memory where 48.0 MiB were declared, and gets no further task"), "{line}");
+        until(|| world.node.store().stats().granted_bytes >= 64 * MIB);
+        touch(&go);
+        assert_eq!(running.join().unwrap().unwrap().to_string(), process);
+        until(|| !lives(process.parse().unwrap()));
+    });
+    world.assert_nothing_is_held();
+}
+
+#[test]
+fn what_is_in_a_control_group_of_several_processes_is_not_counted_for_each() {
+    let Some(group) = ControlGroup::new() else { return };
+    let world = World::within(ExecutorKind::Process, 2, 256 * MIB);
+    let (both, job) = (["one", "other"].map(|name| starts_in(&world, name)), world.node.new_job());
+    let params = both.clone();
+    let program = async move |futures: Futures| {
+        let submit = |params: &Starts| futures.submit_with(starts, params, &[], declared(80 * MIB));
+        let tasks = params.iter().map(submit).collect::<Result<Vec<_>, _>>()?;
+        futures.wait_all(&tasks).await?;
+        let next = futures.submit(whereabouts, &1, &[])?;
+        futures.get_value::<u32>(&next).await
+    };
+    let (next, processes) = std::thread::scope(|threads| {
+        let running = threads.spawn(|| futures::executor::block_on(world.node.run(job, "test", None, program)).0);
+        let processes = both.each_ref().map(|params| line_of(&params.said));
+        processes.iter().for_each(|process| group.take(process));
+        for params in &both {
+            touch(&params.begin);
+            line_of(&params.taken);
+        }
+        // All of it would be far more than either of them has declared, and more than may be left when they have ended.
+        touch(&both[0].go);
+        (running.join().unwrap(), processes)
+    });
+    let next = next.expect("nobody was killed").to_string();
+    assert!(processes.contains(&next), "no process was replaced: {next} {processes:?}");
+    world.assert_nothing_is_held();
+}
+
+#[test]
+fn a_thread_that_outlives_its_task_asks_and_gives_back_between_tasks_and_costs_no_process() {
+    let world = World::new(ExecutorKind::Process, 1, 64 << 20);
+    let (go, gone) = (world.path("go"), world.path("gone"));
+    let params = Takes { bytes: 3 * MIB, said: gone.clone(), go: go.clone() };
+    let program = async move |futures: Futures| {
+        let first = futures.submit(lingers, &params, &[])?;
+        let first = futures.get_value::<u32>(&first).await?;
+        for number in 0..50 {
+            let options = TaskOptions { outside_bytes: 5 * MIB, ..TaskOptions::default() };
+            let next = futures.submit_with(whereabouts, &number, &[], options)?;
+            assert_eq!(futures.get_value::<u32>(&next).await?, first, "task {number} has another process");
+        }
+        touch(&go);
+        // While something runs, what is given back is heard.
+        let last = Takes { bytes: MIB, said: params.said.with_file_name("held"), go: gone };
+        let last = futures.submit(holds, &last, &[])?;
+        futures.get_value::<u64>(&last).await
+    };
+    let (result, failures) = world.run(program);
+    assert_eq!(result.unwrap(), MIB);
+    assert!(failures.is_empty(), "{failures:?}");
     world.assert_nothing_is_held();
 }
 

@@ -163,8 +163,8 @@ impl Desk {
     ///
     /// # Errors
     /// `Denied`, `NeverGranted`.
-    pub fn outside(&mut self, bytes: u64) -> Result<(), StoreError> {
-        self.outside.resize(bytes)
+    pub fn outside(&mut self, more_bytes: u64) -> Result<(), StoreError> {
+        self.outside.resize(self.outside.bytes().saturating_add(more_bytes))
     }
 
     /// How much memory beside the region is lent.
@@ -179,6 +179,8 @@ impl Desk {
             Loan::Reader(number) => drop(self.readers.remove(&number)),
             Loan::Scratch(number) => drop(self.scratch.remove(&number)),
             Loan::Writer(number) => drop(self.writers.remove(&number)),
+            // Nobody gives back more than it has: what others have stays theirs.
+            Loan::Outside(bytes) => drop(self.outside.split(bytes)),
         }
     }
 }

@@ -27,7 +27,6 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub use self::desk::Desk;
@@ -107,7 +106,7 @@ pub enum WriterStep {
     },
 }
 
-/// Something that was lent, by the number that it was given.
+/// Something that was lent: by the number that it was given, or how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Loan {
     /// A block; numbered by the lender.
@@ -118,6 +117,8 @@ pub enum Loan {
     Scratch(u32),
     /// A writer; numbered by the borrower.
     Writer(u32),
+    /// So many bytes of the memory beside the region.
+    Outside(u64),
 }
 
 /// A block as the borrower is told of it.
@@ -242,11 +243,12 @@ pub trait Lender: Send + Sync {
     /// Its errors.
     fn scratch(&self, bytes: u64) -> Result<(u32, Place), StoreError>;
 
-    /// [`Store::outside`](crate::Store::outside): so many bytes in all are wanted now. Fewer than before is always granted.
+    /// [`Store::outside`](crate::Store::outside): so many bytes more are wanted. Both sides say by how much what is granted changes, and never
+    /// how much it is: what one says is right whatever the other has said meanwhile.
     ///
     /// # Errors
     /// Its errors; as many as before are granted then.
-    fn outside(&self, bytes: u64) -> Result<(), StoreError>;
+    fn outside(&self, more_bytes: u64) -> Result<(), StoreError>;
 
     /// It is not used any more. Nothing fails: what is not told is given back with the process. May be told later, with
     /// something else.
@@ -256,27 +258,21 @@ pub trait Lender: Send + Sync {
     fn flush(&self) {}
 }
 
-/// What is granted to this process by the store of another one, all together. Cheap to clone.
+/// Where grants of the store of another process come from. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct LentGrants {
     lender: Arc<dyn Lender>,
-    bytes: Arc<Mutex<u64>>,
 }
 
 impl LentGrants {
-    pub(crate) fn more(&self, more: u64) -> Result<(), StoreError> {
-        let mut bytes = self.bytes.lock();
-        let wanted = bytes.saturating_add(more);
-        self.lender.outside(wanted)?;
-        *bytes = wanted;
-        Ok(())
+    pub(crate) fn more(&self, more_bytes: u64) -> Result<(), StoreError> {
+        self.lender.outside(more_bytes)
     }
 
-    pub(crate) fn less(&self, less: u64) {
-        let mut bytes = self.bytes.lock();
-        *bytes -= less;
-        // A lender that cannot be told is gone, and this process ends.
-        let _ = self.lender.outside(*bytes);
+    pub(crate) fn less(&self, bytes: u64) {
+        self.lender.given_back(Loan::Outside(bytes));
+        // Others may wait for it.
+        self.lender.flush();
     }
 }
 
@@ -302,7 +298,7 @@ impl LentStore {
     /// It cannot be mapped.
     pub fn map(region: OwnedFd, lender: Arc<dyn Lender>, clock: Arc<dyn Clock>) -> io::Result<LentStore> {
         let region = Arc::new(Region::of_other(region, clock)?);
-        let grants = LentGrants { lender: lender.clone(), bytes: Arc::default() };
+        let grants = LentGrants { lender: lender.clone() };
         Ok(LentStore { region, grants, lender, writers: Arc::default() })
     }
 
@@ -363,7 +359,6 @@ impl LentStore {
 
     /// Memory beside the region that was granted to this process before it asked ([`Desk::lend_outside`]).
     pub fn lent_outside(&self, bytes: u64) -> Grant {
-        *self.grants.bytes.lock() += bytes;
         Grant::lent(self.grants.clone(), bytes)
     }
 

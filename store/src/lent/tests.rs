@@ -6,7 +6,7 @@ use super::*;
 use crate::{Align, Parts, RangeRead, RealDisk, Store, StoreOptions, SystemClock};
 
 /// Asks the desk directly.
-struct Direct(Mutex<Desk>);
+struct Direct(Mutex<Desk>, AtomicU32);
 
 impl Lender for Direct {
     fn room(&self, writer: u32, steps: &[WriterStep]) -> Result<Room, StoreError> {
@@ -25,12 +25,16 @@ impl Lender for Direct {
         self.0.lock().unwrap().scratch(bytes)
     }
 
-    fn outside(&self, bytes: u64) -> Result<(), StoreError> {
-        self.0.lock().unwrap().outside(bytes)
+    fn outside(&self, more_bytes: u64) -> Result<(), StoreError> {
+        self.0.lock().unwrap().outside(more_bytes)
     }
 
     fn given_back(&self, loan: Loan) {
         self.0.lock().unwrap().given_back(loan);
+    }
+
+    fn flush(&self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -48,7 +52,7 @@ impl World {
         let options = StoreOptions { memory_bytes, spill_dirs, executors: 1, ..StoreOptions::default() };
         let clock = Arc::new(SystemClock::new());
         let store = Store::open(options, Arc::new(RealDisk::new()), clock.clone()).unwrap();
-        let desk = Arc::new(Direct(Mutex::new(Desk::new(store.clone()))));
+        let desk = Arc::new(Direct(Mutex::new(Desk::new(store.clone())), AtomicU32::new(0)));
         let region = store.region_fd().try_clone_to_owned().unwrap();
         let lent = LentStore::map(region, desk.clone(), clock).unwrap();
         World { store, desk, lent, _spill: spill }
@@ -262,4 +266,34 @@ fn memory_beside_the_region_is_granted_to_the_other_process_and_comes_back() {
     std::mem::forget(half);
     *world.desk.0.lock().unwrap() = Desk::new(world.store.clone());
     assert_eq!((granted(), world.used()), (0, 0));
+}
+
+#[test]
+fn what_is_given_back_late_takes_nothing_of_what_was_lent_meanwhile() {
+    let world = World::new(64 << 20);
+    let granted = || (world.store.stats().granted_bytes, world.desk.0.lock().unwrap().outside_bytes());
+    let mut of_before = world.lent.outside(5 << 20).unwrap();
+    // The next task is granted something, which the other process has not heard of yet.
+    let bytes = world.desk.0.lock().unwrap().lend_outside(world.store.outside(7 << 20).unwrap());
+    of_before.resize(2 << 20).unwrap();
+    assert_eq!(world.desk.1.load(Ordering::Relaxed), 1, "others may wait for it, so it is told at once");
+    assert_eq!(granted(), (9 << 20, 9 << 20));
+    drop(of_before);
+    assert_eq!(granted(), (7 << 20, 7 << 20), "of the task that is about to begin");
+    let of_next = world.lent.lent_outside(bytes);
+    let more = world.lent.outside(1 << 20).unwrap();
+    assert_eq!(granted(), (8 << 20, 8 << 20));
+    drop((of_next, more));
+    assert_eq!(granted(), (0, 0));
+}
+
+#[test]
+fn a_process_that_gives_back_what_it_does_not_have_takes_nothing_of_others() {
+    let world = World::new(64 << 20);
+    let _ours = world.store.outside(5 << 20).unwrap();
+    let theirs = world.lent.outside(1 << 20).unwrap();
+    world.desk.given_back(Loan::Outside(2 << 20));
+    assert_eq!(world.store.stats().granted_bytes, 6 << 20);
+    drop(theirs);
+    assert_eq!(world.store.stats().granted_bytes, 5 << 20);
 }

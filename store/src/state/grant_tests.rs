@@ -34,7 +34,152 @@ fn what_is_granted_is_the_regions_no_more_and_comes_back() {
     assert_eq!(state.grantable_bytes(), 0);
     state.end_grant(2 * MIB);
     settle(&mut state, &mut world);
-    assert_eq!((state.budget.used(), state.budget.free(), world.holes.len()), (MIB, 3 * MIB, 1));
+    assert_eq!((state.stats().used_bytes, state.surplus_bytes(), world.holes.len()), (MIB, 2 * MIB, 3));
+    assert_eq!(state.grantable_bytes(), 2 * MIB, "before anything is taken from the region");
+    let ticket = state.request(Class::Arguments, vec![room(3 * MIB)]).unwrap();
+    settle(&mut state, &mut world);
+    let Claim::Got { granted, class, bytes, .. } = state.claim(ticket) else { panic!("{state:?}") };
+    assert_eq!((state.surplus_bytes(), world.holes.len()), (0, 1));
+    let_go(&mut state, Held { granted, class, bytes });
+}
+
+#[test]
+fn what_comes_back_is_granted_again_without_a_call_of_the_operating_system() {
+    let mut state = state(1);
+    assert!(state.grant_outside(3 * MIB));
+    let mut world = at_ease(&mut state);
+    for again in [3 * MIB, MIB + 1, 1] {
+        state.end_grant(state.granted_bytes());
+        assert!(state.grant_outside(again));
+        state.end_grant(again);
+        let ticket = state.request(Class::Arguments, vec![RequestItem::Outside { bytes: again }]).unwrap();
+        assert!(matches!(state.claim(ticket), Claim::Got { .. }), "{again}");
+        world.take(&mut state);
+        assert_eq!((world.moves.len(), world.holes.len()), (0, 3), "{again}");
+    }
+    state.tell_outside(Beside::Processes, 0, MIB);
+    world.take(&mut state);
+    assert_eq!((world.moves.len(), state.surplus_bytes()), (0, MIB), "and so is what is told");
+}
+
+#[test]
+fn surplus_goes_back_as_far_as_the_region_lacks_room_and_before_anything_is_written() {
+    let mut state = state(1);
+    assert!(state.grant_outside(2 * MIB));
+    let mut world = at_ease(&mut state);
+    state.end_grant(2 * MIB);
+    let mut coming_back = |bytes: u64, id: u128, state: &mut State| {
+        let span = state.allocate(bytes, true).unwrap();
+        seal(state, copy(id), span, bytes);
+        world.take(state);
+        assert!(world.writes.is_empty(), "{id}");
+        let coming_back = world.moves.len();
+        while world.step(state, 0, false) {}
+        coming_back
+    };
+    assert_eq!(coming_back(MIB, 1, &mut state), 0, "a quarter is spare");
+    assert_eq!(coming_back(4096, 2, &mut state), 1);
+    assert_eq!(coming_back(MIB, 3, &mut state), 1);
+    assert_eq!((state.surplus_bytes(), state.stats().used_bytes), (0, 2 * MIB + 4096));
+    let span = state.allocate(MIB, true).unwrap();
+    seal(&mut state, copy(4), span, MIB);
+    world.take(&mut state);
+    assert!(!world.writes.is_empty(), "now there is nothing else");
+}
+
+#[test]
+fn an_output_waits_for_surplus_where_nothing_can_be_written() {
+    let mut state = state(0);
+    assert!(state.grant_outside(3 * MIB));
+    let mut world = at_ease(&mut state);
+    assert!(state.allocate(2 * MIB, true).is_none() && !state.will_come_free(2 * MIB, true), "somebody has it");
+    state.end_grant(3 * MIB);
+    assert!(state.allocate(2 * MIB, true).is_none() && state.will_come_free(2 * MIB, true));
+    state.budget.outputs_wait(2 * MIB);
+    state.pump();
+    settle(&mut state, &mut world);
+    assert!(state.allocate(2 * MIB, true).is_some());
+    state.budget.outputs_waited(2 * MIB);
+}
+
+#[test]
+fn surplus_that_a_grant_is_about_to_have_stays_while_the_disk_makes_room_for_the_rest() {
+    let mut state = state(1);
+    let span = state.allocate(2 * MIB, true).unwrap();
+    assert!(state.grant_outside(MIB));
+    let mut world = at_ease(&mut state);
+    // All else is dirty; the region wants nothing back, since it has a quarter to spare.
+    seal(&mut state, copy(1), span, 2 * MIB);
+    state.end_grant(MIB);
+    world.take(&mut state);
+    assert!(world.moves.is_empty() && world.writes.is_empty());
+    assert!(!state.grant_outside(3 * MIB) && state.can_grant_soon(3 * MIB));
+    let waits = state.grant_waits(3 * MIB);
+    assert_eq!(state.budget.waiting_bytes(), 2 * MIB, "one is there");
+    let scratch = state.allocate(MIB, true).unwrap();
+    state.pump();
+    world.take(&mut state);
+    assert!(world.moves.is_empty() && !world.writes.is_empty(), "{:?}", world.moves);
+    state.free(scratch);
+    while world.step(&mut state, 0, false) {}
+    assert!(state.grant_outside(3 * MIB));
+    state.grant_waited(waits);
+    state.end_grant(3 * MIB);
+    assert!(state.allocate(MIB, true).is_some());
+    settle(&mut state, &mut world);
+    assert_eq!(state.surplus_bytes(), 2 * MIB, "nobody waits, and the region has nothing to spare");
+}
+
+#[test]
+fn what_is_about_to_leave_the_region_is_no_surplus() {
+    let mut state = state(1);
+    state.tell_outside(Beside::Processes, 0, MIB);
+    state.tell_outside(Beside::Processes, MIB, 0);
+    assert_eq!((state.surplus_bytes(), state.budget.used()), (0, MIB));
+    assert!(state.grant_outside(MIB), "the operating system has that behind the other one first");
+    assert_eq!(state.budget.used(), 2 * MIB);
+    let _ = at_ease(&mut state);
+    assert_eq!(state.surplus_bytes(), MIB);
+}
+
+#[test]
+fn the_rest_of_a_span_can_be_granted_where_no_other_can_be_had() {
+    let mut state = state(1);
+    assert!(state.grant_outside(1));
+    let scratch = state.allocate(3 * MIB, true).unwrap();
+    assert_eq!(state.grantable_bytes(), MIB - 1);
+    assert!(!state.grant_outside(MIB) && state.grant_outside(MIB - 1));
+    state.free(scratch);
+}
+
+#[test]
+fn what_is_told_comes_before_what_is_asked_for() {
+    let mut state = state(1);
+    let scratch = state.allocate(2 * MIB, true).unwrap();
+    let span = state.allocate(2 * MIB, true).unwrap();
+    seal(&mut state, copy(1), span, 2 * MIB);
+    assert!(state.can_grant_soon(2 * MIB));
+    state.tell_outside(Beside::Processes, 0, MIB);
+    assert!(!state.can_grant_soon(2 * MIB) && state.can_grant_soon(MIB));
+    state.free(scratch);
+}
+
+#[test]
+fn surplus_goes_back_to_who_needs_its_memory_in_one_piece() {
+    let mut state = state(1);
+    let spans = [(); 4].map(|()| state.allocate(MIB, true).unwrap());
+    let free = |state: &mut State, nth: usize| state.free(spans[nth]);
+    free(&mut state, 1);
+    assert!(state.grant_outside(MIB));
+    let mut world = at_ease(&mut state);
+    assert_eq!(world.holes, [spans[1]]);
+    state.end_grant(MIB);
+    free(&mut state, 0);
+    free(&mut state, 2);
+    let ticket = state.request(Class::Arguments, vec![room(2 * MIB)]).unwrap();
+    settle(&mut state, &mut world);
+    assert!(matches!(state.claim(ticket), Claim::Got { .. }), "{state:?}");
+    free(&mut state, 3);
 }
 
 #[test]
@@ -43,7 +188,7 @@ fn what_nobody_holds_is_spilled_for_a_grant_and_what_is_held_is_not() {
     let span = state.allocate(CAPACITY, true).unwrap();
     seal(&mut state, copy(1), span, CAPACITY);
     assert!(!state.grant_outside(MIB));
-    assert!(state.can_grant_soon(MIB), "the disk makes room");
+    assert!(state.can_grant_soon(3 * MIB) && !state.can_grant_soon(3 * MIB + 1), "the disk makes room");
     let mut world = at_ease(&mut state);
     assert!(!world.holes.is_empty() || state.table.clean_bytes() > 0, "written early");
     assert!(state.grant_outside(MIB));
@@ -90,10 +235,11 @@ fn a_grant_that_is_asked_for_with_arguments_comes_with_them_or_not_at_all() {
     assert_eq!(granted[1], Granted::Outside { bytes: MIB + 1 });
     assert_eq!((state.granted_bytes(), state.budget.used()), (MIB + 1, 3 * MIB));
     let_go(&mut state, Held { granted, class, bytes });
+    let mut world = at_ease(&mut state);
     let given_up = state.request(Class::Arguments, vec![RequestItem::Outside { bytes: MIB }]).unwrap();
     state.cancel(given_up);
-    let _ = at_ease(&mut state);
-    assert_eq!((state.granted_bytes(), state.budget.used()), (0, 0));
+    settle(&mut state, &mut world);
+    assert_eq!((state.granted_bytes(), state.stats().used_bytes, state.surplus_bytes()), (0, 0, 2 * MIB));
 }
 
 #[test]
@@ -125,7 +271,7 @@ fn tables_have_what_grants_leave() {
     assert_eq!(state.budget.used(), CAPACITY);
     state.end_grant(3 * MIB);
     settle(&mut state, &mut world);
-    assert_eq!(state.budget.used(), CAPACITY / 2);
+    assert_eq!(state.stats().used_bytes, CAPACITY / 2);
     assert!(state.grant_outside(MIB));
     state.tell_outside(Beside::Tables, 100 * MIB, 0);
 }

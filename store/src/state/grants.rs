@@ -133,6 +133,7 @@ impl State {
             blocks.push((range.end - range.start, plan.is_paged()));
             needs += plan.needs(self);
         }
+        needs += self.taken_for(outside);
         self.can_ever_grant(outside)?;
         self.can_ever_hold(&blocks, outside)?;
         let ticket = self.budget.enqueue(class, needs);
@@ -355,6 +356,10 @@ impl State {
     /// The head of the arguments finds no memory, and spilling alone does not help: revokes a prefetch (`true`: look
     /// again), gives up when nothing can ever change, or asks those who hold memory for work that has not started.
     fn make_room(&mut self, class: Class, head: Ticket) -> bool {
+        if self.coming_bytes() > 0 {
+            // The operating system gives it back first.
+            return false;
+        }
         if self.fragmented && self.table.clean_bytes() > 0 {
             // Its own arguments that are in memory already may lie in the way of the rest: they are read again.
             while let Some(span) = self.table.drop_oldest_clean() {
@@ -434,7 +439,8 @@ impl State {
                 *plan = Plan::Loading { extent, offset, bytes };
             }
         }
-        let needs = plans.iter().map(|plan| plan.needs(self)).sum::<u64>();
+        let outside = plans.iter().map(|plan| if let Plan::Outside { bytes } = plan { *bytes } else { 0 }).sum();
+        let needs = plans.iter().map(|plan| plan.needs(self)).sum::<u64>() + self.taken_for(outside);
         self.budget.update(class, ticket, needs);
         if self.budget.missing_for(needs) > self.table.clean_bytes() {
             return Ok(None);
@@ -460,7 +466,6 @@ impl State {
             }
             spans.push(span);
         }
-        let outside: u64 = plans.iter().map(|plan| if let Plan::Outside { bytes } = plan { *bytes } else { 0 }).sum();
         if !self.grant_units(outside) {
             self.let_go_in_vain(spans, kept);
             return Ok(None);

@@ -62,14 +62,13 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// Memory it takes; what is or will be in memory anyhow takes none.
+    /// Memory of the region that it takes; what is or will be in memory anyhow takes none.
     pub fn needs(&self, state: &State) -> u64 {
         match self {
-            Plan::Empty | Plan::Resident { .. } | Plan::Loading { .. } => 0,
+            Plan::Empty | Plan::Resident { .. } | Plan::Loading { .. } | Plan::Outside { .. } => 0,
             Plan::Load { extent, .. } => Allocator::rounded(state.table.extent(*extent).bytes),
             Plan::Copy { range, .. } => Allocator::rounded(range.end - range.start),
             Plan::Room { bytes } => State::takes(*bytes, self.is_paged()),
-            Plan::Outside { bytes } => state.units_for(*bytes),
         }
     }
 

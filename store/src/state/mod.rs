@@ -233,15 +233,14 @@ impl State {
 
     /// Whether memory for an output will come free by disk requests alone, without waiting for anybody.
     pub fn will_come_free(&self, bytes: u64, paged: bool) -> bool {
-        self.spilling_frees(self.budget.missing_for(State::takes(bytes, paged)))
+        self.comes_free(self.budget.missing_for(State::takes(bytes, paged)), self.coming_bytes())
     }
 
-    /// Whether disk requests alone set so much free.
-    fn spilling_frees(&self, missing: u64) -> bool {
-        let evictable = self.table.dirty_bytes() + self.table.writing_bytes();
-        (self.files.usable() || self.table.writing_bytes() > 0)
-            && evictable > 0
-            && missing <= self.table.clean_bytes() + evictable
+    /// Whether disk requests alone set so much free, beside so much that comes back from the operating system.
+    fn comes_free(&self, missing: u64, coming: u64) -> bool {
+        let writes = self.files.usable() || self.table.writing_bytes() > 0;
+        let evictable = if writes { self.table.dirty_bytes() + self.table.writing_bytes() } else { 0 };
+        evictable + coming > 0 && missing <= self.table.clean_bytes() + evictable + coming
     }
 
     /// Seals an object. The caller has looked that there is none of its id.
@@ -398,7 +397,8 @@ impl State {
     /// What this state knows of the figures.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
-            used_bytes: self.budget.used(),
+            used_bytes: self.budget.used() - self.idle_bytes(),
+            surplus_bytes: self.surplus_bytes(),
             peak_bytes: self.budget.peak(),
             outside_bytes: self.outside_bytes(),
             outside_max_bytes: self.outside_max(),

@@ -7,6 +7,10 @@
 //! A span goes through `leaving` (handed out to nobody, the shell gives its memory back), `held` and `returning` (the shell
 //! gets it memory again) before it is free; each step is reported by the shell, so no byte is taken from under a block.
 //!
+//! To put memory behind a span again takes as long as to touch new memory (0.4 s for 1 GiB), and tasks that ask for the same come one after the
+//! other. So what is held and taken by nobody any more is *surplus*: it stays held, whoever takes something next has it at once, and it goes back
+//! where the region lacks room: before anything is written for that, and as much of it as is lacking.
+//!
 //! There are two kinds, which differ in who comes first:
 //!
 //! - What is *told* is there already, and nobody can be refused a table that has grown. Spans are taken for it as memory comes free. Tables
@@ -17,7 +21,7 @@
 //!   scratch. Three quarters of the region at most.
 
 use super::{Effect, State};
-use crate::{alloc::Span, budget::Ticket, options::Beside};
+use crate::{alloc::Span, budget::Ticket, options::Beside, spill};
 
 /// Spans are taken one by one.
 pub(crate) const UNIT: u64 = 1 << 20;
@@ -38,6 +42,8 @@ pub(super) struct Outside {
     returning: u64,
     /// The request for which all that is told is given up.
     yielded_to: Option<Ticket>,
+    /// What those who run have asked for and wait for: surplus that they are about to have does not go back meanwhile.
+    asked: u64,
 }
 
 impl Outside {
@@ -107,8 +113,13 @@ impl State {
         (self.outside.granted + more).next_multiple_of(UNIT) - self.outside.granted_units()
     }
 
+    /// As much of it as is not surplus already.
+    pub(super) fn taken_for(&self, more: u64) -> u64 {
+        self.units_for(more).saturating_sub(self.surplus_bytes())
+    }
+
     fn told_target(&self) -> u64 {
-        if self.outside.yielded_to.is_some() {
+        if self.outside.yielded_to.is_some_and(|ticket| self.waits_for_memory(ticket)) {
             return 0;
         }
         let tables = self.outside_bytes().min(self.outside_max()).saturating_sub(FREE) / UNIT * UNIT;
@@ -125,7 +136,7 @@ impl State {
         self.outside_target().saturating_sub(self.outside.leaving + self.outside.held_bytes())
     }
 
-    /// Takes and gives back spans until what is taken is what is told and granted, as far as memory goes.
+    /// Takes spans until what is taken is what is told and granted, as far as memory goes.
     pub(super) fn settle_outside(&mut self) {
         if self.outside.yielded_to.is_some_and(|ticket| !self.waits_for_memory(ticket)) {
             self.outside.yielded_to = None;
@@ -134,8 +145,46 @@ impl State {
             let Some(span) = self.take_last(UNIT) else { return };
             self.leaves(span);
         }
-        let target = self.outside_target();
-        while self.outside.leaving + self.outside.held_bytes() > target {
+    }
+
+    /// What the operating system has and nobody takes any more.
+    pub(super) fn surplus_bytes(&self) -> u64 {
+        let given_up = self.outside.leaving + self.outside.held_bytes();
+        given_up.saturating_sub(self.outside_target()).min(self.outside.held_bytes())
+    }
+
+    /// Surplus that goes back where the region lacks room.
+    fn recallable_bytes(&self) -> u64 {
+        self.surplus_bytes().saturating_sub(self.outside.asked)
+    }
+
+    /// What the operating system is about to give back.
+    pub(super) fn returning_bytes(&self) -> u64 {
+        self.outside.returning
+    }
+
+    /// That, and what it is asked for where the region lacks room.
+    pub(super) fn coming_bytes(&self) -> u64 {
+        self.outside.returning + self.recallable_bytes()
+    }
+
+    /// Bytes that are counted as used, and that nobody uses.
+    pub(super) fn idle_bytes(&self) -> u64 {
+        self.outside.taken().saturating_sub(self.outside_target())
+    }
+
+    /// Gets as much of the surplus back as the region lacks, where those who wait need so much and some is to be spare; a piece of it where what
+    /// is free seems to lie apart.
+    pub(super) fn recall_surplus(&mut self, needed: u64, apart: bool) {
+        let spare = spill::spare_bytes(self.budget.capacity());
+        let soon = self.budget.free() + self.table.clean_bytes() + self.table.writing_bytes() + self.outside.returning;
+        let lacking = (needed + spare).saturating_sub(soon);
+        let apart = if apart && self.outside.returning == 0 { spill::REQUEST_BYTES } else { 0 };
+        self.recall(lacking.max(apart));
+    }
+
+    fn recall(&mut self, bytes: u64) {
+        for _ in 0..bytes.min(self.recallable_bytes()).div_ceil(UNIT) {
             let Some(span) = self.outside.held.pop() else { return };
             self.outside.returning += span.bytes;
             self.effects.push(Effect::Restore(span));
@@ -181,7 +230,7 @@ impl State {
             return false;
         }
         let mut spans = Vec::new();
-        for _ in 0..self.units_for(more) / UNIT {
+        for _ in 0..self.taken_for(more) / UNIT {
             match self.take_last(UNIT) {
                 Some(span) => spans.push(span),
                 None => {
@@ -197,18 +246,33 @@ impl State {
 
     /// How much has to come free before so much more can be granted to somebody who runs.
     fn missing_outside(&self, more: u64) -> u64 {
-        self.budget.missing_for(self.units_for(more) + self.outside_owed())
+        self.budget.missing_for(self.taken_for(more) + self.outside_owed())
     }
 
     /// Whether that comes free by disk requests alone, without waiting for anybody.
     pub fn can_grant_soon(&self, more: u64) -> bool {
         self.outside.granted.saturating_add(more) <= self.granted_max()
-            && self.spilling_frees(self.missing_outside(more))
+            && self.comes_free(self.missing_outside(more), self.outside.returning)
+    }
+
+    /// Somebody who runs waits for so much more: bytes of memory that have to come free for it, to be said again when it waits no longer.
+    pub fn grant_waits(&mut self, more: u64) -> (u64, u64) {
+        let (units, takes) = (self.units_for(more), self.taken_for(more));
+        self.outside.asked += units;
+        self.budget.outputs_wait(takes);
+        (units, takes)
+    }
+
+    /// It waits no longer.
+    pub fn grant_waited(&mut self, (units, takes): (u64, u64)) {
+        self.outside.asked -= units;
+        self.budget.outputs_waited(takes);
     }
 
     /// How much more could be granted now, when what is clean is dropped.
     pub fn grantable_bytes(&self) -> u64 {
         let free = (self.budget.free() + self.table.clean_bytes()).saturating_sub(self.outside_owed()) / UNIT * UNIT;
+        let free = free + self.surplus_bytes();
         let rounded = self.outside.granted_units() - self.outside.granted;
         (free + rounded).min(self.granted_max().saturating_sub(self.outside.granted))
     }
@@ -230,8 +294,13 @@ impl State {
             return false;
         }
         self.outside.yielded_to = Some(to);
-        self.settle_outside();
         true
+    }
+
+    /// Everything that is surplus comes back.
+    #[cfg(test)]
+    pub(super) fn recall_all(&mut self) {
+        self.recall(u64::MAX);
     }
 
     /// Bytes of spans that the operating system is about to have.

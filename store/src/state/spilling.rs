@@ -58,29 +58,39 @@ pub(crate) struct BlockInfo {
 }
 
 impl State {
-    /// Starts as many writes as the levels ask for.
+    /// What is lacking beside what requests of tasks need: those before them wait for it.
+    fn needed_first(&self) -> u64 {
+        self.outside_owed() + self.budget.missing_for(0)
+    }
+
+    /// Gets memory of the region back that is surplus beside it, as far as it lacks any, and starts as many writes as the levels ask for.
     pub(super) fn spill(&mut self) {
+        let waiting = self.budget.outputs_waiting();
+        let nothing_clean = self.table.clean_bytes() == 0 && self.table.writing_bytes() == 0;
+        let needed = waiting.unwrap_or(0).max(self.budget.head().map_or(0, |(.., bytes)| bytes));
+        self.recall_surplus(needed + self.needed_first(), self.fragmented || waiting.is_some() && nothing_clean);
         if !self.files.usable() {
             return;
         }
         loop {
             let waiting = self.budget.head().filter(|(class, ..)| self.presses(*class));
             let needed = self.budget.outputs_waiting().unwrap_or(0).max(waiting.map_or(0, |(.., bytes)| bytes));
-            let needed = needed + self.outside_owed() + self.budget.missing_for(0);
+            let needed = needed + self.needed_first();
             let at_hand = self.at_hand();
             let bytes = spill::bytes_to_write(Levels {
                 capacity: at_hand,
                 free: at_hand.saturating_sub(self.budget.used()),
                 clean: self.table.clean_bytes(),
                 dirty: self.table.dirty_bytes(),
-                writing: self.table.writing_bytes(),
+                writing: self.table.writing_bytes() + self.returning_bytes(),
                 requests: self.write_requests,
                 requests_max: self.write_requests_max,
                 needed,
                 // With nothing clean left, what is free must be in the wrong places.
                 fragmented: (self.fragmented || self.budget.outputs_waiting().is_some())
                     && self.table.clean_bytes() == 0
-                    && self.table.writing_bytes() == 0,
+                    && self.table.writing_bytes() == 0
+                    && self.returning_bytes() == 0,
             });
             let wanted = self.write_requests < self.write_requests_max && self.next_to_put_away().is_some();
             let bytes = if wanted { bytes.max(spill::REQUEST_BYTES) } else { bytes };

@@ -179,7 +179,8 @@ fn what_others_hold_is_not_taken_and_the_denial_says_how_much_there_was() {
 fn more_than_the_store_can_ever_give_is_refused_with_both_sizes() {
     let Fixture { store, .. } = fixture(16 * MIB);
     let mut grant = store.outside(4 * MIB).unwrap();
-    for refused in [store.outside(13 * MIB).map(drop), grant.resize(u64::MAX)] {
+    let in_all = [grant.resize(13 * MIB), grant.resize_to_used(13 * MIB)];
+    for refused in [store.outside(13 * MIB).map(drop), grant.resize(u64::MAX)].into_iter().chain(in_all) {
         let error = refused.unwrap_err();
         assert!(matches!(error, StoreError::NeverGranted { most, .. } if most == 12 * MIB), "{error}");
         assert!(error.to_string().contains("12582912 bytes are the most"), "{error}");
