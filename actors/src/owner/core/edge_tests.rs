@@ -279,6 +279,31 @@ fn an_object_may_be_a_member_twice_and_of_several_edges() {
 }
 
 #[test]
+fn a_member_that_joins_when_parts_of_it_were_freed_is_made_again_for_who_reads_it_there() {
+    let mut world = World::new(&[("n", 4)]);
+    let maps = maps(&mut world, EdgeShape::new("map -> estimate", 2), 1);
+    let set = first(&mut world, &maps, 1);
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    let estimate = world.submit("estimate", &[column(set, 0)]);
+    world.complete_with(estimate, &[output(1, 1)], &read(5));
+    assert_eq!(world.freed_parts, [(node("n"), set, Parts::one(0))]);
+    let other = EdgeId::from_u128(8);
+    world.owner.open_edge(other, EdgeShape::new("map -> reduce", 2));
+    world.owner.join_edge(other, maps[0].output(0));
+    let members = [maps[0].output(0)];
+    let all = SetId::of_members(other, &members);
+    world.owner.make_set(all, &members, Some(other));
+    let reduces = [0, 1].map(|part| world.submit(&format!("reduce {part}"), &[column(all, part)]));
+    assert!(world.runs(maps[0]) && !reduces.iter().any(|reduce| world.runs(*reduce)), "it is not whole");
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    assert!(reduces.iter().all(|reduce| world.runs(*reduce)));
+    // Those that read it here free nothing of it for each other, nor do they make it again.
+    reduces.iter().for_each(|reduce| world.complete_with(*reduce, &[output(1, 1)], &read(5)));
+    world.owner.stop_edges(Some(EDGE));
+    assert_eq!((world.owner.close(), world.runs(maps[0])), (Ok(()), false));
+}
+
+#[test]
 fn a_set_of_an_edge_has_no_strangers() {
     let mut world = World::new(&[("n", 4)]);
     maps(&mut world, EdgeShape::new("map -> reduce", 1), 1);
