@@ -9,7 +9,8 @@
 //! world.rs      event queue, sessions, faults           chaos.rs   what goes wrong, and when, by seed
 //! node.rs       a process: incarnations, Host           server.rs  the lease and the log, durable a while later
 //! scheduler.rs  Scheduler                               store.rs   objects of a node
-//! manager.rs    NodeManager                             program.rs programs, and the right value of each object
+//! manager.rs    NodeManager                             program.rs functions, and the right value of each object
+//! beside.rs     edges beside that of a program          job.rs     programs
 //! owner.rs      Owner's core, its log, its program      oracle.rs  what must hold
 //! ```
 //!
@@ -34,8 +35,10 @@
 
 mod acts;
 mod backlog;
+mod beside;
 mod chaos;
 mod dice;
+mod job;
 mod manager;
 mod node;
 mod oracle;

@@ -78,6 +78,14 @@ impl Oracle {
         self.ended = Some(run);
     }
 
+    /// The Owner ends a job of which the program has returned: what the program let go is gone, and all that was to be read was read.
+    pub(super) fn ended_well(&mut self, state: &OwnerState) {
+        let (edges, objects) = state.left();
+        if !edges.is_empty() || objects > 0 {
+            self.found(|| format!("at the end of the job there are {objects} objects, and the edges {edges:?}"));
+        }
+    }
+
     /// The Owner of a run frees a copy.
     pub(super) fn frees(&mut self, run: u32, node: &NodeId, copy: CopyId) {
         self.freed.insert((node.clone(), copy), run);
