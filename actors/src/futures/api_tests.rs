@@ -355,6 +355,56 @@ async fn what_a_program_learns_behind_the_end_of_streams_it_learns_again_and_no_
     assert!(error.to_string().contains("not deterministic"), "{error}");
 }
 
+#[tokio::test]
+async fn a_stream_that_has_announced_much_does_not_hide_another_one() {
+    let world = World::new();
+    let futures = world.futures(Choices::default(), 7);
+    let ([first, second], mut arrivals) = two_streams(&futures);
+    (0..8).for_each(|index| assert!(first.1.send(Ok(Some(first.0.output(index))))));
+    (0..8).for_each(|index| assert!(second.1.send(Ok(Some(second.0.output(index))))));
+    let mut of_second = 0;
+    for _ in 0..8 {
+        let came = arrivals.next(&futures).await.unwrap().expect("there are more");
+        of_second += u32::from((0..8).any(|index| came.id() == second.0.output(index)));
+    }
+    assert_eq!(of_second, 4, "of eight");
+}
+
+/// Branches of a program that open edges that are declared alike in another order make tasks of other names.
+#[tokio::test]
+async fn what_the_log_has_as_ready_and_the_program_does_not_wait_for_is_no_program_that_is_deterministic() {
+    let world = World::new();
+    for replayed in [object(9), object(1)] {
+        let log = || Choices::replaying(vec![Choice::Ready(vec![replayed])]);
+        let is_its = replayed == object(1);
+        let futures = world.futures(log(), 7);
+        let own = ObjectRef::adopt(&futures.0.owner, object(1));
+        let waited = futures.wait(std::slice::from_ref(&own), 1, None).await;
+        match waited {
+            Ok((ready, rest)) => assert!(is_its && ready.len() == 1 && rest.is_empty()),
+            Err(error) => assert!(!is_its && error.to_string().contains("not deterministic"), "{error}"),
+        }
+
+        let (futures, mut told) = world.futures_and_owner(log(), 7);
+        let own = ObjectRef::adopt(&futures.0.owner, object(1));
+        let mut window = Window::new(1);
+        window.track(&futures, &own).unwrap();
+        let came = {
+            let mut next = pin!(window.next(&futures));
+            loop {
+                match ::futures::poll!(next.as_mut()) {
+                    Poll::Ready(came) => break came,
+                    Poll::Pending => assert!(!asked(&mut told, Ok(())).is_empty(), "the program waits for nothing"),
+                }
+            }
+        };
+        match came {
+            Ok(came) => assert!(is_its && came.is_some()),
+            Err(error) => assert!(!is_its && error.to_string().contains("not deterministic"), "{error}"),
+        }
+    }
+}
+
 /// Two computations, of which the first is over when the second is.
 async fn computes(futures: &Futures) -> (Result<u64, JobError>, Result<String, JobError>) {
     let (tell, told) = std::sync::mpsc::channel();
