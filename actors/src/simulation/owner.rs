@@ -244,7 +244,7 @@ impl Owner {
         match effect {
             OwnerEffect::Run { node, spec } => self.run(node, *spec, cx),
             OwnerEffect::EndJob { node } => {
-                cx.oracle.ends(self.core.state().run());
+                cx.oracle.ends(self.core.state());
                 cx.send(&node, Message::Node(NodeMsg::EndJob { job: cx.job }));
             }
             OwnerEffect::Send { node, message } => self.send(&node, message, cx),
@@ -290,7 +290,7 @@ impl Owner {
             OwnerEffect::Event { at, kind } => note_event(&at, &kind, cx),
             OwnerEffect::End(outcome) => {
                 if let JobOutcome::Over { result: Ok(_), .. } = &outcome {
-                    cx.oracle.ended_well(self.core.state());
+                    cx.oracle.ended_well();
                 }
                 self.outcome = Some(outcome);
             }
