@@ -31,7 +31,7 @@
 //! # What is checked
 //! Everything that is made is what its lineage says, by hashes of everything that was read; the job ends, in two minutes of virtual time
 //! after the last fault, with the right result; no two Schedulers act at a time, and none of an older epoch is obeyed; objects are lost to
-//! faults only; the log has a task done once; attempts are bounded by faults; and when the job is over nothing of it is left anywhere.
+//! faults only; the log has a task done once; when the program has returned no edge is open and no object is anywhere; attempts are bounded by faults; and when the job is over nothing of it is left anywhere.
 
 mod acts;
 mod backlog;

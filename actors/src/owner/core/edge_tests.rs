@@ -81,6 +81,18 @@ fn a_member_that_is_released_after_its_edge_was_stopped_is_not_made() {
 }
 
 #[test]
+fn what_joins_an_edge_that_was_stopped_is_not_made_when_nobody_refers_to_it() {
+    let mut world = World::new(&[("n", 2)]);
+    world.owner.open_edge(EDGE, EdgeShape::new("map -> reduce", 1));
+    stop(&mut world);
+    let [joined, other] = ["joined", "other"].map(|name| world.submit(name, &[]));
+    world.owner.join_edge(EDGE, joined.output(0));
+    assert!(world.runs(joined) && world.runs(other));
+    [joined, other].iter().for_each(|task| world.release(*task));
+    assert!(!world.runs(joined) && world.runs(other), "what is of no edge runs to its end");
+}
+
+#[test]
 fn a_stream_that_only_a_stopped_edge_needed_ends() {
     let mut world = World::new(&[("n", 1)]);
     let stream = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..TaskOptions::default() });
