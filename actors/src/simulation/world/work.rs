@@ -163,7 +163,9 @@ impl World {
             } else {
                 let micros = (self.now - running.begun).as_micros() as u64;
                 let figures = TaskFigures { micros, ..TaskFigures::default() };
-                let stops = cancelled && self.dice.chance(500);
+                // A stream says of each output when it has sealed it: one that ends before its end has failed.
+                let breaks_off = spec.returns == Returns::Stream && running.sealed < params.stream;
+                let stops = cancelled && (self.dice.chance(500) || breaks_off);
                 let mut value = None;
                 let outcome = if stops || running.fails {
                     let kind = if stops { FailureKind::Cancelled } else { FailureKind::Error };
