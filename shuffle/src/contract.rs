@@ -6,12 +6,13 @@
 //! makes a test of each clause for each strategy; the argument is an async function that gives a [`World`].
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::futures::future;
 use exobus_actors::event::{EventKind, EventSink};
-use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::futures::{Futures, ObjectRef, ObjectSet};
 use exobus_actors::ids::{Attempt, JobId, NodeId, RowHash};
 use exobus_actors::node::Node;
 use exobus_actors::registry::{TaskContext, TaskError};
@@ -27,7 +28,8 @@ use crate::jobs::sort::{draw_task, merge_parts, split_task};
 use crate::kernels::{self, sort_scratch_bytes};
 use crate::plan::Plan;
 use crate::records::{KEY_BYTES, RECORD_BYTES, row_hash_sum};
-use crate::strategies::{Strategy, streaming};
+use crate::strategies::Strategy;
+use crate::strategies::streaming::{self, Round};
 
 /// Where a clause runs.
 pub struct World {
@@ -509,13 +511,13 @@ pub async fn after_each_round_the_states_are_the_input_so_far(world: World, stra
     let program = async move |futures: Futures| -> Result<(), JobError> {
         let (maps, plan) = (case.rows.len(), case.plan);
         let mut looks = Vec::new();
-        let look = async |maps: usize, states: &[ObjectRef]| {
+        let look = async |round: Round<'_>| {
             let mut sum = Output::default();
-            for state in states {
+            for state in round.states() {
                 futures.ready(state).await?;
                 sum.add(futures.stat(state).await?);
             }
-            looks.push((maps, sum));
+            looks.push((round.maps(), sum));
             Ok(())
         };
         let shuffled = streaming::rounds(&futures, &Counted::new(case.clone()), maps, &plan, look).await?;
@@ -525,6 +527,61 @@ pub async fn after_each_round_the_states_are_the_input_so_far(world: World, stra
         Ok(())
     };
     world.nodes[0].run(JobId::new(), "contract", Some(what_it_waits_for()), program).await.0.unwrap();
+}
+
+/// Where rounds are folded: estimates read a state beside the next fold, one at once and one when that fold has ended, and no state is made
+/// again for them.
+pub async fn a_state_is_read_by_estimates_beside_the_next_fold_and_made_once(world: World, strategy: Strategy) {
+    assert_eq!(strategy, Strategy::Streaming, "the others have no states");
+    let case = Case::usual();
+    let program = async move |futures: Futures| -> Result<(), JobError> {
+        let (maps, plan) = (case.rows.len(), case.plan);
+        let (mut estimates, mut before) = (Vec::<(usize, ObjectRef)>::new(), None::<(usize, Vec<ObjectSet>)>);
+        let mut estimate = |maps: usize, reader: u32, states: &[ObjectSet]| -> Result<(), JobError> {
+            for (partition, state) in (0..).zip(states) {
+                // The second one is another task.
+                let params = ReduceParams { partition: 100 * reader + partition, loses_a_row: false };
+                estimates.push((maps, futures.submit(contract_reduce, &params, &[state.arg()])?));
+            }
+            Ok(())
+        };
+        let look = async |round: Round<'_>| {
+            // Of the states before, the folds have read what they do: those that they made are there.
+            futures.wait_all(round.states()).await?;
+            if let Some((maps, states)) = before.take() {
+                estimate(maps, 1, &states)?;
+            }
+            let states = round.read_by("contract.estimate", 2)?;
+            estimate(round.maps(), 0, &states)?;
+            before = Some((round.maps(), states));
+            Ok(())
+        };
+        let shuffled = streaming::rounds(&futures, &Counted::new(case.clone()), maps, &plan, look).await?;
+        futures.wait_all(&shuffled.outputs).await?;
+        let (maps, states) = before.expect("there was a last round");
+        estimate(maps, 1, &states)?;
+        drop(states);
+        for maps in [3, 6, 7] {
+            let mut sum = Output::default();
+            for (_, estimate) in estimates.iter().filter(|(of, _)| *of == maps) {
+                sum.add(futures.get_value::<Seen>(estimate).await?.output);
+            }
+            let expected = Case { rows: case.rows[..maps].to_vec(), ..case.clone() }.expected();
+            let mut twice = expected;
+            twice.add(expected);
+            assert_eq!(sum, twice, "of {maps} maps");
+        }
+        Ok(())
+    };
+    let again = Arc::new(AtomicU64::new(0));
+    let counted = again.clone();
+    let events = EventSink::new(move |event| {
+        if matches!(event.kind, EventKind::TaskReplayed { .. }) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    world.nodes[0].run(JobId::new(), "contract", Some(events), program).await.0.unwrap();
+    assert_eq!(again.load(Ordering::SeqCst), 0, "tasks that ran again");
 }
 
 /// An attempt that fails changes nothing but the time.
@@ -626,7 +683,8 @@ macro_rules! strategy_contract {
         $crate::strategy_contract!(@strategy $world, two_stage, TwoStage);
         $crate::strategy_contract!(@strategy $world, streaming, Streaming);
         mod streaming_rounds {
-            $crate::strategy_contract!(@clauses $world, Streaming, after_each_round_the_states_are_the_input_so_far);
+            $crate::strategy_contract!(@clauses $world, Streaming, after_each_round_the_states_are_the_input_so_far
+                a_state_is_read_by_estimates_beside_the_next_fold_and_made_once);
         }
         mod two_stage_best_effort {
             $crate::strategy_contract!(@clauses $world, TwoStage, merges_that_do_not_end_are_done_without);

@@ -226,7 +226,8 @@ impl Futures {
         };
         let by_id: BTreeMap<ObjectId, &ObjectRef> = objects.iter().map(|object| (object.id(), object)).collect();
         let is_ready: std::collections::BTreeSet<_> = ready.iter().copied().collect();
-        let first = ready.iter().filter_map(|id| by_id.get(id).map(|object| (*object).clone())).collect();
+        let first: Option<_> = ready.iter().map(|id| by_id.get(id).map(|object| (*object).clone())).collect();
+        let first = first.ok_or_else(|| not_deterministic("wait for other objects", &Choice::Ready(ready)))?;
         let rest = objects.iter().filter(|object| !is_ready.contains(&object.id())).cloned().collect();
         Ok((first, rest))
     }

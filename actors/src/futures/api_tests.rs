@@ -345,6 +345,7 @@ async fn what_a_program_learns_behind_the_end_of_streams_it_learns_again_and_no_
     assert!(announcers[0].1.send(Ok(Some(announcers[0].0.output(0)))));
     announcers.iter().for_each(|(_, announcer)| assert!(announcer.send(Ok(None))));
     while arrivals.next(&again).await.unwrap().is_some() {}
+    assert!(arrivals.next(&again).await.unwrap().is_none(), "asked once more");
     assert_eq!(again.random(), number);
     assert_eq!(again.choices(), futures.choices());
 
@@ -353,6 +354,122 @@ async fn what_a_program_learns_behind_the_end_of_streams_it_learns_again_and_no_
     announcers.iter().for_each(|(_, announcer)| assert!(announcer.send(Ok(None))));
     let error = arrivals.next(&shorter).await.unwrap_err();
     assert!(error.to_string().contains("not deterministic"), "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_that_has_announced_much_does_not_hide_another_one() {
+    let world = World::new();
+    let futures = world.futures(Choices::default(), 7);
+    let ([first, second], mut arrivals) = two_streams(&futures);
+    (0..8).for_each(|index| assert!(first.1.send(Ok(Some(first.0.output(index))))));
+    (0..8).for_each(|index| assert!(second.1.send(Ok(Some(second.0.output(index))))));
+    let mut of_second = 0;
+    for _ in 0..8 {
+        let came = arrivals.next(&futures).await.unwrap().expect("there are more");
+        of_second += u32::from((0..8).any(|index| came.id() == second.0.output(index)));
+    }
+    assert_eq!(of_second, 4, "of eight");
+}
+
+/// Branches of a program that open edges that are declared alike in another order make tasks of other names.
+#[tokio::test]
+async fn what_the_log_has_as_ready_and_the_program_does_not_wait_for_is_no_program_that_is_deterministic() {
+    let world = World::new();
+    for replayed in [object(9), object(1)] {
+        let log = || Choices::replaying(vec![Choice::Ready(vec![replayed])]);
+        let is_its = replayed == object(1);
+        let futures = world.futures(log(), 7);
+        let own = ObjectRef::adopt(&futures.0.owner, object(1));
+        let waited = futures.wait(std::slice::from_ref(&own), 1, None).await;
+        match waited {
+            Ok((ready, rest)) => assert!(is_its && ready.len() == 1 && rest.is_empty()),
+            Err(error) => assert!(!is_its && error.to_string().contains("not deterministic"), "{error}"),
+        }
+
+        let (futures, mut told) = world.futures_and_owner(log(), 7);
+        let own = ObjectRef::adopt(&futures.0.owner, object(1));
+        let mut window = Window::new(1);
+        window.track(&futures, &own).unwrap();
+        let came = {
+            let mut next = pin!(window.next(&futures));
+            loop {
+                match ::futures::poll!(next.as_mut()) {
+                    Poll::Ready(came) => break came,
+                    Poll::Pending => assert!(!asked(&mut told, Ok(())).is_empty(), "the program waits for nothing"),
+                }
+            }
+        };
+        match came {
+            Ok(came) => assert!(is_its && came.is_some()),
+            Err(error) => assert!(!is_its && error.to_string().contains("not deterministic"), "{error}"),
+        }
+    }
+}
+
+/// What a program has said of edges, and which objects it has let go.
+fn said(told: &mut mpsc::UnboundedReceiver<OwnerEvent>) -> Vec<String> {
+    let calls = std::iter::from_fn(|| told.try_recv().ok()).filter_map(|event| match event {
+        OwnerEvent::Program(ProgramCall::OpenEdge { .. }) => Some("opens".into()),
+        OwnerEvent::Program(ProgramCall::JoinEdge { object, .. }) => Some(format!("joins {}", object.as_u128() >> 32)),
+        OwnerEvent::Program(ProgramCall::MakeSet { members, edge, .. }) => {
+            assert!(edge.is_some());
+            let members: Vec<_> = members.iter().map(|member| member.as_u128() >> 32).collect();
+            Some(format!("reads {members:?}"))
+        }
+        OwnerEvent::Program(ProgramCall::Unread { parts, .. }) => Some(format!("unread {parts:?}")),
+        OwnerEvent::Program(ProgramCall::StopEdges(edge)) => Some(format!("stops {}", edge.map_or("all", |_| "one"))),
+        OwnerEvent::Program(ProgramCall::ReleaseEdge(_)) => Some("closes".into()),
+        OwnerEvent::Program(ProgramCall::ReleaseObject(object)) => Some(format!("drops {}", object.as_u128() >> 32)),
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn an_edge_holds_its_members_until_it_is_closed_and_those_that_are_read_once_until_a_set_holds_them() {
+    use crate::task::EdgeShape;
+    let world = World::new();
+    let (futures, mut told) = world.futures_and_owner(Choices::default(), 7);
+    let objects = |of: std::ops::Range<u128>| -> Vec<ObjectRef> {
+        of.map(|number| ObjectRef::adopt(&futures.0.owner, object(number))).collect()
+    };
+    for readers in [1, 2] {
+        let edge = futures.edge(EdgeShape { readers, ..EdgeShape::new("map -> reduce", 4) }).unwrap();
+        edge.join_all(&objects(1..4)).unwrap();
+        edge.join(&edge.members()[0]).unwrap();
+        assert_eq!(said(&mut told), ["opens", "joins 1", "joins 2", "joins 3", "joins 1"], "and holds them");
+        assert_eq!((edge.len(), edge.members().len()), (4, 4));
+        let error = edge.first(5).unwrap_err();
+        assert!(
+            error.to_string().contains("4 objects have joined the edge map -> reduce, 5 were asked for"),
+            "{error}"
+        );
+        let first = edge.first(2).unwrap();
+        let member = edge.members().remove(2);
+        let third = edge.of(std::slice::from_ref(&member)).unwrap();
+        drop(member);
+        edge.unread(1..3).unwrap();
+        let lets_go: &[&str] = if readers == 1 { &["drops 3"] } else { &[] };
+        assert_eq!(said(&mut told), [&["reads [1, 2]", "reads [3]"], lets_go, &["unread 1..3"]].concat());
+        let all = edge.close().unwrap();
+        let mut closes = said(&mut told);
+        closes[1..].sort();
+        let rest: &[&str] = if readers == 1 { &[] } else { &["drops 3"] };
+        assert_eq!(closes, [&["reads [1, 2, 3, 1]", "closes", "drops 1", "drops 2"], rest].concat());
+        assert_eq!((first.len(), third.len(), all.len()), (2, 1, 4));
+    }
+    let [one, other] = [(); 2].map(|()| futures.edge(EdgeShape::new("alike", 1)).unwrap());
+    let member = objects(9..10);
+    [&one, &other].iter().for_each(|edge| edge.join_all(&member).unwrap());
+    assert_ne!(one.first(1).unwrap().id(), other.first(1).unwrap().id(), "edges that are declared alike are two");
+    drop(member);
+    said(&mut told);
+    one.stop().unwrap();
+    assert_eq!(said(&mut told), ["stops one", "closes"], "the other one holds its member");
+    other.stop().unwrap();
+    assert_eq!(said(&mut told), ["drops 9", "stops one", "closes"]);
+    futures.stop_edges().unwrap();
+    assert_eq!(said(&mut told), ["stops all"]);
 }
 
 /// Two computations, of which the first is over when the second is.

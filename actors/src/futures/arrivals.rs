@@ -1,6 +1,6 @@
 //! Several streams as one.
 
-use futures::future::select_all;
+use futures::stream::{SelectAll, StreamExt};
 
 use super::api::{Futures, not_deterministic};
 use super::reference::{ObjectRef, ObjectStream};
@@ -13,7 +13,7 @@ use crate::task::JobError;
 #[derive(Debug, Default)]
 pub struct Arrivals {
     /// Those that have not ended.
-    streams: Vec<ObjectStream>,
+    streams: SelectAll<ObjectStream>,
     /// Whether all have, and the program knows.
     ended: bool,
 }
@@ -21,7 +21,7 @@ pub struct Arrivals {
 impl Arrivals {
     /// Of these streams.
     pub fn of(streams: Vec<ObjectStream>) -> Self {
-        Self { streams, ended: false }
+        Self { streams: streams.into_iter().collect(), ended: false }
     }
 
     /// The next output of any of them, when it is sealed; `None` when all have ended.
@@ -40,20 +40,12 @@ impl Arrivals {
             }
             None => {}
         }
-        while !self.streams.is_empty() {
-            // Who has many ready does not hide the others.
-            self.streams.rotate_left(1);
-            let (item, position, _) = select_all(self.streams.iter_mut().map(|stream| Box::pin(stream.next()))).await;
-            if let Some(object) = item? {
-                futures.log_arrival(Some(object.id()));
-                return Ok(Some(object));
-            }
-            self.streams.remove(position);
-        }
+        // Those that have something are asked in turn: who has many ready does not hide the others.
+        let object = self.streams.next().await.transpose()?;
         // That there is no more is learned, too: what the program asks next has its place behind it.
-        futures.log_arrival(None);
-        self.ended = true;
-        Ok(None)
+        futures.log_arrival(object.as_ref().map(ObjectRef::id));
+        self.ended = object.is_none();
+        Ok(object)
     }
 
     /// What came next in the run that is replayed comes again.

@@ -36,7 +36,10 @@ struct Members {
 }
 
 impl Futures {
-    /// Opens an edge. Edges that are declared alike are told apart by the order in which the program opens them.
+    /// Opens an edge. Edges that are declared alike are told apart by the order in which the program opens them: branches of a program that go
+    /// on at the same time, and in another order when the job is taken up again, give their edges different names. Where they do not,
+    /// the result is right all the same, since the members of what is read are in the identity of who reads it; but tasks of the run before are
+    /// not known again, and are done once more, or the program ends with an error that says that it is not deterministic.
     ///
     /// # Errors
     /// The runtime has ended.

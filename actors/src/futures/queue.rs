@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -60,6 +61,11 @@ impl<T> Told<T> {
     /// The next answer; `None` when no more can come.
     pub(crate) async fn recv(&mut self) -> Option<T> {
         self.receiver.recv().await.inspect(|item| self.took(item))
+    }
+
+    /// The same, for who polls.
+    pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.receiver.poll_recv(cx).map(|item| item.inspect(|item| self.took(item)))
     }
 
     /// The next answer, if one is there.

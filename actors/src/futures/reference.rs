@@ -1,7 +1,11 @@
 //! References that a program holds. Dropping the last clone of one releases it.
 
 use std::fmt;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use futures::stream::{Stream, StreamExt};
 
 use super::call::ProgramCall;
 use super::queue::Told;
@@ -165,13 +169,22 @@ impl ObjectStream {
     /// # Errors
     /// The task failed.
     pub async fn next(&mut self) -> Result<Option<ObjectRef>, JobError> {
+        StreamExt::next(self).await.transpose()
+    }
+}
+
+impl Stream for ObjectStream {
+    type Item = Result<ObjectRef, JobError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.over {
-            return Ok(None);
+            return Poll::Ready(None);
         }
-        let item = self.queue.recv().await.ok_or(JobError::Cancelled).flatten();
+        let item = ready!(self.queue.poll_recv(cx)).ok_or(JobError::Cancelled).flatten();
         self.over = !matches!(item, Ok(Some(_)));
         self.taken += u32::from(!self.over);
-        Ok(item?.map(|id| ObjectRef::adopt(&self.owner, id)))
+        let item = item.map(|id| id.map(|id| ObjectRef::adopt(&self.owner, id)));
+        Poll::Ready(item.transpose())
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::api::Futures;
+use super::api::{Futures, not_deterministic};
 use super::queue::{self, Teller, Told};
 use super::reference::ObjectRef;
 use crate::ids::ObjectId;
+use crate::joblog::Choice;
 use crate::task::JobError;
 
 /// What came of something in flight.
@@ -126,7 +127,9 @@ impl Window {
                         (Came::Made(_), Some((object, _))) => futures.ready(object).await?,
                         // The program has submitted it again.
                         (Came::GivenUp(_), Some((object, _))) => futures.cancel(object)?,
-                        (_, None) => {}
+                        (Came::Made(id) | Came::GivenUp(id), None) => {
+                            return Err(not_deterministic("a window of other objects", &Choice::Ready(vec![id])));
+                        }
                     }
                     came
                 }

@@ -220,6 +220,53 @@ async fn what_earlier_runs_have_noted_counts() {
     LocalSet::new().run_until(test).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_log_may_be_as_large_as_its_quota_and_no_larger() {
+    let test = async {
+        let mut world = World::on(&Bus::in_process(), QUOTA_BYTES).await;
+        for _ in 0..4 {
+            assert_eq!(world.note(learned()).await, []);
+        }
+        let bytes = world.log.written().bytes;
+        for (quota_bytes, noted) in [(bytes, 4), (bytes - 1, 3)] {
+            let mut world = World::on(&Bus::in_process(), quota_bytes).await;
+            assert_eq!(world.until_cut().await.0, noted, "with a quota of {quota_bytes} of {bytes} bytes");
+        }
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_for_which_too_much_waits_is_cut() {
+    let test = async {
+        let world = World::on(&Bus::in_process(), QUOTA_BYTES).await;
+        world.faults.set(Faults { disk_full: false, drop_answer: 1.0, ..Faults::default() });
+        world.log.add(learned());
+        sleep(Duration::from_secs(1)).await;
+        let large = Bytes::from(vec![7; 1 << 20]);
+        for number in 0..=super::writer::WAITING_BYTES_MAX >> 20 {
+            world.log.add(Entry::Choice(Choice::Computed(number, Ok(large.clone()))));
+        }
+        world.faults.set(Faults::default());
+        loop {
+            match world.heard().await {
+                LogNews::Durable(_) => {}
+                LogNews::Cut(cut) => break assert!(cut.reason.contains("bytes waited to be written"), "{cut}"),
+                news => panic!("{news:?}"),
+            }
+        }
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[test]
+fn what_a_choice_names_and_what_was_computed_is_counted_while_it_waits() {
+    let bytes = |choice: Choice| super::bytes_of(&Entry::Choice(choice));
+    let ready = |count: usize| bytes(Choice::Ready(vec![crate::ids::ObjectId::from_u128(1 << 32); count]));
+    assert!(ready(1000) >= ready(0) + 16_000, "{}", ready(1000));
+    assert_eq!(bytes(Choice::Computed(1, Ok(Bytes::from_static(&[7; 500])))), bytes(Choice::Time(1)) + 500);
+}
+
 /// Another job's records take all the room.
 async fn fill(logs: &JobLogs) {
     let (stream, subject) = logs.continued(JobId::from_u128(8)).unwrap();

@@ -24,7 +24,7 @@ const RECORD_BYTES: usize = codec::SIZE_BYTES_MAX / 2;
 /// What an entry takes beside its values, about.
 const ENTRY_BYTES: usize = 128;
 /// So many bytes may wait. More gather only where the bus stands still for long while tasks complete.
-const WAITING_BYTES_MAX: u64 = 64 << 20;
+pub(super) const WAITING_BYTES_MAX: u64 = 64 << 20;
 /// Pause before an append that the bus could not take is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 /// For so long it is waited for streams that are lost to be made anew, as candidates for Scheduler do

@@ -191,3 +191,31 @@ fn a_line_without_an_end_goes_in_pieces_of_whole_letters() {
     }
     assert_eq!(super::output::whole_letters(&[0xff, 0xfe, 0xfd]), 3, "no letters at all");
 }
+
+#[tokio::test]
+async fn a_long_line_comes_with_all_of_its_letters_and_the_end_with_what_might_have_been_a_secret() {
+    let mut world = World::new().await;
+    let task = world.task(1);
+    let letters = "\u{e4}\u{20ac}".repeat(4000);
+    let mut printer = Printer::to(task.clone());
+    use std::io::Write as _;
+    printer.write_all(letters.as_bytes()).unwrap();
+    printer.write_all(b"open-ses").unwrap();
+    task.flush();
+    let (expected, mut came) = (format!("{letters}open-ses"), String::new());
+    while came.len() < expected.len() {
+        came.push_str(&world.next().await.text);
+    }
+    assert_eq!(came, expected);
+}
+
+#[test]
+fn of_the_latest_jobs_a_node_knows_how_much_they_have_printed() {
+    let printing = Printing::new(NodeId::new("n1"), Secrets::default(), None);
+    for job in 0..=JOBS_MAX as u128 {
+        printing.belongs_to(JobId::from_u128(job), &"t".into());
+    }
+    let jobs: Vec<JobId> = printing.0.jobs.lock().keys().copied().collect();
+    assert_eq!(jobs.len(), JOBS_MAX);
+    assert_eq!([jobs[0], jobs[JOBS_MAX - 1]], [1, JOBS_MAX as u128].map(JobId::from_u128));
+}

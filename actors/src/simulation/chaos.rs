@@ -28,6 +28,10 @@ pub(super) enum Fault {
     Server { lasts: Duration },
     /// A node loses some of its objects: a disk fails.
     Lose { target: Target, per_mille: u64 },
+    /// The process of an executor dies under an attempt, where one runs.
+    Executor { target: Target },
+    /// The client dies, and with it what it has asked; another one asks after a while.
+    Client { lasts: Duration },
 }
 
 impl Fault {
@@ -58,7 +62,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn draw(dice: &mut Dice) -> Self {
+    /// `more` draws what came later, so that `dice` draws for each seed what it did.
+    pub(super) fn draw(dice: &mut Dice, more: &mut Dice) -> Self {
         let count = 2 + dice.below(4) as usize;
         let nodes: Vec<usize> = (0..count).map(|_| 1 + dice.below(3) as usize).collect();
         let heals = dice.millis(3000..20_000);
@@ -73,6 +78,18 @@ impl Plan {
             if dice.chance(300) {
                 let soon = at + dice.millis(1..4500);
                 faults.push((soon.min(heals), Self::fault(count, dice)));
+            }
+        }
+        if how_many > 0 {
+            let at = |more: &mut Dice| more.millis(300..heals.as_millis() as u64);
+            // A task under which three of them die is given up.
+            for _ in 0..more.below(3) {
+                let target =
+                    if more.chance(300) { Target::Host } else { Target::Node(more.below(count as u64) as usize) };
+                faults.push((at(more), Fault::Executor { target }));
+            }
+            if more.chance(300) {
+                faults.push((more.millis(250..3000), Fault::Client { lasts: more.millis(50..8000) }));
             }
         }
         faults.sort_by_key(|(at, _)| *at);

@@ -9,7 +9,8 @@
 //! world.rs      event queue, sessions, faults           chaos.rs   what goes wrong, and when, by seed
 //! node.rs       a process: incarnations, Host           server.rs  the lease and the log, durable a while later
 //! scheduler.rs  Scheduler                               store.rs   objects of a node
-//! manager.rs    NodeManager                             program.rs programs, and the right value of each object
+//! manager.rs    NodeManager                             program.rs functions, and the right value of each object
+//! beside.rs     edges beside that of a program          job.rs     programs
 //! owner.rs      Owner's core, its log, its program      oracle.rs  what must hold
 //! ```
 //!
@@ -30,12 +31,14 @@
 //! # What is checked
 //! Everything that is made is what its lineage says, by hashes of everything that was read; the job ends, in two minutes of virtual time
 //! after the last fault, with the right result; no two Schedulers act at a time, and none of an older epoch is obeyed; objects are lost to
-//! faults only; the log has a task done once; attempts are bounded by faults; and when the job is over nothing of it is left anywhere.
+//! faults only; the log has a task done once; when the program has returned no edge is open and no object is anywhere; attempts are bounded by faults; and when the job is over nothing of it is left anywhere.
 
 mod acts;
 mod backlog;
+mod beside;
 mod chaos;
 mod dice;
+mod job;
 mod manager;
 mod node;
 mod oracle;

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 
 use super::acts::{Act, Answer, Cx, Message, Reads, Timer, Who, Work};
 use super::dice::{Dice, VirtualClock};
+use super::job::Job;
 use super::manager::Manager;
 use super::oracle::Oracle;
 use super::owner::{Owner, Run};
-use super::program::{Job, PROGRAM, functions};
+use super::program::{PROGRAM, functions};
 use super::scheduler::Scheduler;
 use super::server::{Answered, Question};
 use super::store::Store;

@@ -48,6 +48,8 @@ pub(super) struct Oracle {
     run: u32,
     /// The last run of which the Owner has told nodes that the job is over.
     ended: Option<u32>,
+    /// Edges that were open then, and objects that were somewhere.
+    left: (Vec<String>, usize),
     /// Tasks that the log had done when the program began again.
     done: BTreeSet<TaskId>,
     epochs: BTreeSet<Epoch>,
@@ -74,8 +76,18 @@ impl Oracle {
     }
 
     /// The Owner of a run tells nodes that the job is over: what they have of it goes.
-    pub(super) fn ends(&mut self, run: u32) {
-        self.ended = Some(run);
+    pub(super) fn ends(&mut self, state: &OwnerState) {
+        if self.ended.replace(state.run()) != Some(state.run()) {
+            self.left = state.left();
+        }
+    }
+
+    /// The Owner ends a job of which the program has returned: what the program let go is gone, and all that was to be read was read.
+    pub(super) fn ended_well(&mut self) {
+        let (edges, objects) = std::mem::take(&mut self.left);
+        if !edges.is_empty() || objects > 0 {
+            self.found(|| format!("at the end of the job there are {objects} objects, and the edges {edges:?}"));
+        }
     }
 
     /// The Owner of a run frees a copy.

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use self::logging::{LOOK_EVERY, Log};
 use super::acts::{Act, Cx, Message, Timer};
 use super::backlog::Backlog;
-use super::program::Job;
+use super::job::Job;
 use super::store::Found;
 use crate::event::{EventKind, NodeFigures};
 use crate::futures::{Choices, ComputeThreads, Futures, FuturesParts, ProgramCall};
@@ -192,7 +192,9 @@ impl Owner {
     fn take_in(&mut self, event: OwnerEvent, cx: &mut Cx<'_>) {
         match &event {
             OwnerEvent::Program(ProgramCall::Submit { id, description }) => cx.oracle.truth.submitted(*id, description),
-            OwnerEvent::Program(ProgramCall::MakeSet { set, members, .. }) => cx.oracle.truth.set(*set, members),
+            OwnerEvent::Program(ProgramCall::MakeSet { set, members, edge }) => {
+                cx.oracle.truth.set(*set, members, edge.is_some());
+            }
             OwnerEvent::Wire(OwnerMsg::Failed { node, task, attempt, failure, .. }) => {
                 cx.oracle.failed(self.core.state(), node, *task, *attempt, failure);
             }
@@ -242,7 +244,7 @@ impl Owner {
         match effect {
             OwnerEffect::Run { node, spec } => self.run(node, *spec, cx),
             OwnerEffect::EndJob { node } => {
-                cx.oracle.ends(self.core.state().run());
+                cx.oracle.ends(self.core.state());
                 cx.send(&node, Message::Node(NodeMsg::EndJob { job: cx.job }));
             }
             OwnerEffect::Send { node, message } => self.send(&node, message, cx),
@@ -286,7 +288,12 @@ impl Owner {
                 self.program = Some(Program { run: self.plan.start(self.handle.clone()), woken, over: false });
             }
             OwnerEffect::Event { at, kind } => note_event(&at, &kind, cx),
-            OwnerEffect::End(outcome) => self.outcome = Some(outcome),
+            OwnerEffect::End(outcome) => {
+                if let JobOutcome::Over { result: Ok(_), .. } = &outcome {
+                    cx.oracle.ended_well();
+                }
+                self.outcome = Some(outcome);
+            }
             // Nobody here pushes, asks why or counts memory.
             OwnerEffect::Advise { .. }
             | OwnerEffect::Answer { .. }

@@ -14,9 +14,10 @@ pub(super) use self::sessions::Session;
 use super::acts::{Act, Message, Timer};
 use super::chaos::{Fault, Plan, Target};
 use super::dice::{Dice, VirtualClock};
+use super::job::Job;
 use super::node::{Around, Common, Done, Process, number_of};
 use super::oracle::Oracle;
-use super::program::{Job, PROGRAM};
+use super::program::PROGRAM;
 use super::server::{Answered, Question, Server};
 use super::store::Store;
 use crate::protocol::host::{HostMsg, JobSpec};
@@ -38,6 +39,8 @@ const LIVES_FOR: Duration = Duration::from_secs(120);
 /// How long after its end something may be left of it.
 const SETTLES_IN: Duration = Duration::from_secs(30);
 const CLIENT_ASKS_EVERY: Duration = Duration::from_secs(3);
+/// What came later is drawn apart, so that it leaves as it is what was drawn before.
+const MORE: u64 = 0x6564_6765_7300_0000;
 
 struct Node {
     name: NodeId,
@@ -188,6 +191,8 @@ pub(super) struct World {
     runs: u64,
     /// The client's question.
     asked: Option<u64>,
+    /// Until when there is no client.
+    client_away: Duration,
     faults: u64,
     pub(super) trace: Option<Vec<String>>,
 }
@@ -195,8 +200,9 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, store: exobus_store::Store, traced: bool) -> Self {
         let mut dice = Dice::new(seed);
-        let plan = Plan::draw(&mut dice);
-        let job = Job::draw(&mut dice);
+        let mut more = Dice::new(seed ^ MORE);
+        let plan = Plan::draw(&mut dice, &mut more);
+        let job = Job::draw(&mut dice, &mut more);
         let clock = Arc::new(VirtualClock::default());
         let full = *Dice::new(!seed).pick(&[0, 0, 0, 20]).expect("some");
         let node = |(index, slots): (usize, &usize)| Node {
@@ -228,6 +234,7 @@ impl World {
             slots: 0,
             runs: 0,
             asked: None,
+            client_away: Duration::ZERO,
             faults: 0,
             trace: traced.then(Vec::new),
         };
@@ -540,6 +547,9 @@ impl World {
         if over || (!self.plan.client_stays && self.server.knows()) {
             return;
         }
+        if self.now < self.client_away {
+            return self.at(self.client_away, What::Client);
+        }
         // Its question is answered soon, or never.
         let soon = if self.asked.is_none() { Duration::from_millis(100) } else { CLIENT_ASKS_EVERY };
         self.after(soon, What::Client);
@@ -613,7 +623,9 @@ impl World {
         if !left.is_empty() {
             self.oracle.found(|| format!("the job is over, and {}", left.join(", ")));
         }
-        // A word that is lost may let a new Scheduler think that nobody works on the job: another node takes it up.
-        self.oracle.work_is_bounded(self.faults + u64::from(self.plan.drops > 0));
+        // A word that is lost may let a new Scheduler think that nobody works on the job: another node takes it up. And maps may be made again
+        // for who reads what was freed as others had read it.
+        let again = [self.plan.drops > 0, self.common.plan.reads_what_was_freed()];
+        self.oracle.work_is_bounded(self.faults + again.into_iter().map(u64::from).sum::<u64>());
     }
 }

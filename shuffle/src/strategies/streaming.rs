@@ -6,7 +6,7 @@
 //! another strategy does better; where rows are combined (an aggregation), the states stay small. Peak store bytes are
 //! min(states + 3 D / T, budget).
 
-use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::futures::{Futures, ObjectRef, ObjectSet};
 use exobus_actors::task::{EdgeShape, JobError, Place};
 
 use super::{Columns, Group, Maps, Reduces, Shuffled, groups, name};
@@ -19,10 +19,55 @@ use crate::plan::Plan;
 /// # Errors
 /// A task cannot be submitted or fails.
 pub async fn run(futures: &Futures, job: &impl Job, maps: usize, plan: &Plan) -> Result<Shuffled, ShuffleError> {
-    rounds(futures, job, maps, plan, async |_, _| Ok(())).await
+    rounds(futures, job, maps, plan, async |_| Ok(())).await
 }
 
-/// Runs it, and calls `look` after each round with how many maps are in the states, and the state of every partition.
+/// What there is after a round.
+#[derive(Debug)]
+pub struct Round<'a> {
+    futures: &'a Futures,
+    job: &'static str,
+    maps: usize,
+    states: &'a [ObjectRef],
+}
+
+impl Round<'_> {
+    /// How many maps are in the states.
+    pub fn maps(&self) -> usize {
+        self.maps
+    }
+
+    /// The state of every partition, which may not exist yet: to be waited for, asked about, or brought to the program. The next fold
+    /// frees what it has read, so tasks do not read these: [`read_by`](Self::read_by) is for them.
+    pub fn states(&self) -> &[ObjectRef] {
+        self.states
+    }
+
+    /// Declares that `readers` tasks read the state of each partition beside the next fold, or beside the reduce after the last round,
+    /// and gives what they read: a set of each state, in order of partitions, [`arg`](ObjectSet::arg) of which is the argument. A state stays
+    /// until all of them have read it, however late they are submitted as long as its set is held, and is not made again for them.
+    /// `reader` is the stage that they are of; an edge of that name counts what they read, and the job fails where it is less or more.
+    ///
+    /// ```ignore
+    /// streaming::rounds(futures, job, maps, plan, async |round| {
+    ///     for state in round.read_by("sum.estimate", 1)? {
+    ///         estimates.push(futures.submit(estimate, &round.maps(), &[state.arg()])?);
+    ///     }
+    ///     Ok(())
+    /// })
+    /// ```
+    ///
+    /// # Errors
+    /// The runtime has ended.
+    pub fn read_by(&self, reader: &str, readers: u32) -> Result<Vec<ObjectSet>, JobError> {
+        let name = format!("{}.fold -> {reader}", self.job);
+        let edge = self.futures.edge(EdgeShape { readers, ..EdgeShape::new(name, 1) })?;
+        edge.join_all(self.states)?;
+        self.states.iter().map(|state| edge.of(std::slice::from_ref(state))).collect()
+    }
+}
+
+/// Runs it, and calls `look` after each round.
 ///
 /// # Errors
 /// A task cannot be submitted or fails; those of `look`.
@@ -31,7 +76,7 @@ pub async fn rounds(
     job: &impl Job,
     maps: usize,
     plan: &Plan,
-    mut look: impl AsyncFnMut(usize, &[ObjectRef]) -> Result<(), ShuffleError>,
+    mut look: impl AsyncFnMut(Round<'_>) -> Result<(), ShuffleError>,
 ) -> Result<Shuffled, ShuffleError> {
     let round_maps = plan.maps_per_round.max(1);
     let folds = maps.div_ceil(round_maps) as u64 * u64::from(plan.partitions);
@@ -68,7 +113,8 @@ pub async fn rounds(
             columns.extend(state.as_ref().map(|state| state.part(0)));
             states.extend(job.merge(futures, &columns, &[1], place.clone())?);
         }
-        look(maps.min(first + round_maps), &states).await?;
+        let maps = maps.min(first + round_maps);
+        look(Round { futures, job: job.name(), maps, states: &states }).await?;
     }
     let columns = (0..plan.partitions).zip(states).zip(places).map(|((partition, state), place)| {
         let edge = futures.edge(EdgeShape::new(name(job, "fold", "reduce"), 1))?;

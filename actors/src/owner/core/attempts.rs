@@ -366,15 +366,17 @@ impl OwnerState {
 
     /// Checks what an accepted attempt has read, takes it into the ledgers of its edges, and frees what nobody reads again.
     pub(super) fn account(&mut self, task: Index, consumed: &[Consumed]) {
+        let mut by_arg: SmallVec<[Consumed; 2]> = consumed.into();
+        by_arg.sort_by_key(|consumed| consumed.arg);
+        let mut reads = by_arg.chunk_by(|one, other| one.arg == other.arg).peekable();
         for position in 0..self.tasks[task].args.len() {
             if !self.tasks[task].is_counted() {
-                let of_this = consumed.iter().filter(|consumed| consumed.arg as usize == position).copied();
-                let of_this: SmallVec<[Consumed; 1]> = of_this.collect();
-                if let Err(error) = self.check_read(task, position, &of_this) {
+                let of_this = reads.next_if(|reads| reads[0].arg as usize == position).unwrap_or_default();
+                if let Err(error) = self.check_read(task, position, of_this) {
                     self.effects.push(Effect::Fail(error));
                 }
                 if let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] {
-                    self.count_read(set, parts, &of_this);
+                    self.count_read(set, parts, of_this);
                 }
             }
             let ArgEntry { source: EntrySource::Set(set), parts } = self.tasks[task].args[position] else { continue };

@@ -47,6 +47,16 @@ impl Copy {
         }
     }
 
+    /// The number of the copy that counts, or of the last one.
+    pub(super) fn number(self) -> Option<CopyNumber> {
+        match self {
+            Self::At { number, .. } => Some(number),
+            Self::Gone { last, .. } => Some(last),
+            Self::Wanted { last, .. } => last,
+            Self::None => None,
+        }
+    }
+
     /// Whether the value can be had.
     pub(super) fn is_here(self) -> bool {
         self.at().is_some()

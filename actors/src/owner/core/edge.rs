@@ -15,11 +15,14 @@
 //! read by itself, which [`check_read`](OwnerState::check_read) sees to; of all of it the Owner knows how often parts were read, but not
 //! what is in each. What is read of a single object, or of a set that is of no edge, is not declared: each read by itself is checked.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::referrers::Referrers;
 use super::set::Set;
 use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, OwnerState};
+use super::task::Task;
 use crate::arena::Index;
 use crate::ids::{EdgeId, ObjectId, TaskId};
 use crate::task::{Consumed, EdgeShape, JobError, Left, Output, Parts};
@@ -31,8 +34,11 @@ pub(super) struct EdgeEntry {
     shape: EdgeShape,
     /// In the order in which they joined; an object may have been forgotten since.
     members: Vec<Index>,
-    /// How many sets are of it.
+    /// Those of which parts had been freed when they joined, and that no set was made of since.
+    late: Vec<Index>,
+    /// How many sets are of it, and which.
     sets: u32,
+    listed: Referrers,
     /// Whether the program can let nothing join any more.
     released: bool,
     stopped: bool,
@@ -44,6 +50,7 @@ pub(super) struct EdgeEntry {
     reads: u64,
     /// How often each part of a member was read by itself; empty: never.
     part_reads: Vec<u64>,
+    /// In order, and apart from each other.
     unread: Vec<Range<u32>>,
     /// Parts that were read and that members do not have, as far as is declared.
     beyond: Option<Range<u32>>,
@@ -55,7 +62,9 @@ impl EdgeEntry {
             id,
             shape,
             members: Vec::new(),
+            late: Vec::new(),
             sets: 0,
+            listed: Referrers::default(),
             released: false,
             stopped: false,
             sealed: Output::default(),
@@ -66,6 +75,12 @@ impl EdgeEntry {
             unread: Vec::new(),
             beyond: None,
         }
+    }
+
+    /// What people call it.
+    #[cfg(feature = "simulation")]
+    pub(super) fn name(&self) -> &str {
+        &self.shape.name
     }
 
     /// A member was made.
@@ -100,14 +115,29 @@ impl EdgeEntry {
         self.shape.is_read_once()
     }
 
-    /// Bytes on the heap of its lists: members, reads by part, and what is unread.
-    pub(super) fn bytes(&self) -> [usize; 3] {
-        let unread = self.unread.capacity() * size_of::<Range<u32>>();
-        [self.members.capacity() * size_of::<Index>(), self.part_reads.capacity() * size_of::<u64>(), unread]
+    /// Bytes on the heap of its lists: members, those that joined late, reads by part, what is unread, and sets.
+    pub(super) fn bytes(&self) -> [usize; 5] {
+        let (members, reads) =
+            (self.members.capacity() * size_of::<Index>(), self.part_reads.capacity() * size_of::<u64>());
+        let late = self.late.capacity() * size_of::<Index>();
+        [members, late, reads, self.unread.capacity() * size_of::<Range<u32>>(), self.listed.bytes()]
+    }
+
+    /// Nobody reads these parts any more.
+    fn unread(&mut self, parts: Range<u32>) {
+        if parts.is_empty() {
+            return;
+        }
+        let first = self.unread.partition_point(|before| before.end < parts.start);
+        let last = self.unread.partition_point(|other| other.start <= parts.end);
+        let all = |all: Range<u32>, other: &Range<u32>| all.start.min(other.start)..all.end.max(other.end);
+        let joined = self.unread[first..last].iter().fold(parts, all);
+        self.unread.splice(first..last, [joined]);
     }
 
     fn is_unread(&self, part: u32) -> bool {
-        self.stopped || self.unread.iter().any(|parts| parts.contains(&part))
+        let after = self.unread.partition_point(|parts| parts.end <= part);
+        self.stopped || self.unread.get(after).is_some_and(|parts| parts.contains(&part))
     }
 
     /// Whether what went in is what came out.
@@ -171,9 +201,21 @@ impl OwnerState {
             self.objects[member].is_of_a_stopped_edge();
         }
         self.edges[edge].members.push(member);
+        if self.objects[member].copy().is_spent() {
+            self.edges[edge].late.push(member);
+        }
         if self.objects[member].was_made() {
             let output = self.objects[member].output();
             self.edges[edge].seal(output);
+        }
+    }
+
+    /// Members of which another edge had freed parts when they joined are made again, whole, for who reads them here.
+    pub(super) fn make_whole_what_joined_late(&mut self, edge: Index) {
+        let mut late = BTreeSet::from_iter(std::mem::take(&mut self.edges[edge].late));
+        late.retain(|member| self.objects.get(*member).is_some_and(|object| object.edges().any(|of| of == edge)));
+        if !late.is_empty() {
+            self.make_whole(late);
         }
     }
 
@@ -194,8 +236,29 @@ impl OwnerState {
     }
 
     /// A set is of this edge.
-    pub(super) fn edge_has_set(&mut self, edge: Index) {
-        self.edges[edge].sets += 1;
+    pub(super) fn edge_has_set(&mut self, edge: Index, set: Index) {
+        let Self { edges, sets, .. } = self;
+        edges[edge].sets += 1;
+        edges[edge].listed.add(set, |other| sets.get(other).is_some_and(|other| other.edge() == Some(edge)));
+    }
+
+    /// The sets of an edge.
+    fn sets_of(&self, edge: Index) -> impl Iterator<Item = Index> + '_ {
+        let of_edge = move |set: &Index| self.sets.get(*set).is_some_and(|set| set.edge() == Some(edge));
+        self.edges[edge].listed.listed().iter().copied().filter(of_edge)
+    }
+
+    /// The tasks that read sets of an edge and are not over, each with how.
+    fn readers_of(&self, edge: Index) -> impl Iterator<Item = (&Task, Parts)> + '_ {
+        let readers = self.sets_of(edge).flat_map(|set| self.sets[set].readers().iter().map(move |task| (set, *task)));
+        let unfinished = readers.filter_map(|(set, task)| {
+            let task = self.tasks.get(task).filter(|task| !task.state().is_over())?;
+            Some((set, task))
+        });
+        unfinished.flat_map(|(set, task)| {
+            let of_set = task.args.iter().filter(move |arg| arg.source == EntrySource::Set(set));
+            of_set.map(move |arg| (task, arg.parts))
+        })
     }
 
     /// A set of this edge is forgotten.
@@ -222,14 +285,13 @@ impl OwnerState {
     /// Nobody reads these parts of the members of an edge, but for who has.
     pub(super) fn unread(&mut self, id: EdgeId, parts: Range<u32>) {
         let Some(edge) = self.by_edge.get(&id).copied() else { return };
-        self.edges[edge].unread.push(parts.clone());
-        self.cancel_readers(|_, of, read| of == edge && overlap(read, &parts));
+        self.edges[edge].unread(parts.clone());
+        self.cancel_readers(edge, |read| overlap(read, &parts));
         // Who has read them, and runs again, needs them.
         if !self.edges[edge].is_read_once() || self.is_read_again(edge) {
             return;
         }
-        let of_edge = self.sets.iter().filter(|(_, set)| set.edge() == Some(edge)).map(|(set, _)| set);
-        for set in of_edge.collect::<Vec<_>>() {
+        for set in self.sets_of(edge).collect::<Vec<_>>() {
             self.free_parts(set, Parts::Range(parts.start, parts.end));
         }
     }
@@ -250,7 +312,11 @@ impl OwnerState {
                 }
             }
         }
-        self.cancel_readers(|owner, of, _| owner.edges[of].stopped);
+        for edge in &stopped {
+            if self.edges.get(*edge).is_some() {
+                self.cancel_readers(*edge, |_| true);
+            }
+        }
         for edge in stopped {
             // With the last of those who would have read it, it may have gone.
             let members = self.edges.get(edge).map_or_else(Vec::new, |edge| edge.members.clone());
@@ -268,21 +334,14 @@ impl OwnerState {
 
     /// Whether a task that has read of an edge is to read it again, since what it made was lost.
     fn is_read_again(&self, edge: Index) -> bool {
-        let of_edge =
-            |arg: &ArgEntry| matches!(arg.source, EntrySource::Set(set) if self.sets[set].edge() == Some(edge));
-        let again = self.tasks.iter().filter(|(_, task)| !task.state().is_over() && task.is_counted());
-        again.into_iter().any(|(_, task)| task.args.iter().any(of_edge))
+        self.readers_of(edge).any(|(task, _)| task.is_counted())
     }
 
     /// Cancels tasks that have not read what they would of an edge; one that has and runs again goes on.
-    fn cancel_readers(&mut self, reads: impl Fn(&Self, Index, Parts) -> bool) {
-        let is_reader = |arg: &ArgEntry| match arg.source {
-            EntrySource::Set(set) => self.sets[set].edge().is_some_and(|edge| reads(self, edge, arg.parts)),
-            EntrySource::Object(_) => false,
-        };
-        let waiting = self.tasks.iter().filter(|(_, task)| !task.state().is_over() && !task.is_counted());
-        let readers = waiting.filter(|(_, task)| task.args.iter().any(is_reader)).map(|(_, task)| task.id);
-        readers.collect::<Vec<TaskId>>().into_iter().for_each(|task| self.cancel(task));
+    fn cancel_readers(&mut self, edge: Index, would: impl Fn(Parts) -> bool) {
+        let waiting = self.readers_of(edge).filter(|(task, parts)| !task.is_counted() && would(*parts));
+        let readers: Vec<TaskId> = waiting.map(|(task, _)| task.id).collect();
+        readers.into_iter().for_each(|task| self.cancel(task));
     }
 
     /// A task whose outputs nobody refers to, and would have gone through an edge that was stopped, is not wanted any more; nor is one
@@ -411,13 +470,26 @@ impl OwnerState {
     /// whose readers need them, all stay.
     pub(super) fn free_parts(&mut self, set: Index, parts: Parts) {
         if self.sets[set].members.iter().any(|member| self.objects[*member].edges().nth(1).is_some()) {
-            return;
+            return self.may_have_been_freed(set);
         }
         for node in self.spend(set) {
             self.define_set(set, node);
             let (node, Set { id, .. }) = (self.nodes[usize::from(node)].id.clone(), &self.sets[set]);
             let version = self.sets[set].version();
             self.effects.push(Effect::FreeParts { node, set: *id, version, parts });
+        }
+    }
+
+    /// Parts of the members of a set may have been freed by an earlier run of the job, for which the other edges that they have joined were over.
+    fn may_have_been_freed(&mut self, set: Index) {
+        let run = self.numbering.run;
+        if run == 0 {
+            return;
+        }
+        for member in &self.sets[set].members {
+            let object = &mut self.objects[*member];
+            object.spend_of_run_before(run);
+            self.resumed.spend(object.id);
         }
     }
 }
@@ -535,12 +607,25 @@ mod tests {
     #[test]
     fn parts_that_are_declared_unread_are_not_awaited_and_others_are() {
         let mut edge = edge_of(shape());
-        edge.unread.push(1..2);
+        edge.unread(1..2);
         assert_eq!(detail(&edge), "0 part reads, expected 4");
         edge.count(Parts::Range(0, 1), 2, &reads(output(12, 2, 1)));
         assert_eq!(edge.balance(), Ok(()));
         edge.count(Parts::Range(1, 2), 1, &reads(output(99, 9, 1)));
         assert!(detail(&edge).contains("read 11 rows"), "more than there is");
+    }
+
+    #[test]
+    fn what_is_declared_unread_piece_by_piece_is_kept_as_few_ranges() {
+        let mut edge = edge_of(EdgeShape::new("a -> b", 20));
+        for parts in [4..5, 10..12, 6..8, 5..6, 3..3, 0..1, 11..15, 19..20] {
+            edge.unread(parts);
+        }
+        assert_eq!(edge.unread, [0..1, 4..8, 10..15, 19..20]);
+        let unread: Vec<u32> = (0..20).filter(|part| edge.is_unread(*part)).collect();
+        assert_eq!(unread, [0, 4, 5, 6, 7, 10, 11, 12, 13, 14, 19]);
+        edge.unread(0..20);
+        assert_eq!((edge.unread.len(), &edge.unread[0]), (1, &(0..20)));
     }
 
     #[test]

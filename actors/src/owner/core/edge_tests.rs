@@ -81,6 +81,131 @@ fn a_member_that_is_released_after_its_edge_was_stopped_is_not_made() {
 }
 
 #[test]
+fn what_joins_an_edge_that_was_stopped_is_not_made_when_nobody_refers_to_it() {
+    let mut world = World::new(&[("n", 2)]);
+    world.owner.open_edge(EDGE, EdgeShape::new("map -> reduce", 1));
+    stop(&mut world);
+    let [joined, other] = ["joined", "other"].map(|name| world.submit(name, &[]));
+    world.owner.join_edge(EDGE, joined.output(0));
+    assert!(world.runs(joined) && world.runs(other));
+    [joined, other].iter().for_each(|task| world.release(*task));
+    assert!(!world.runs(joined) && world.runs(other), "what is of no edge runs to its end");
+}
+
+#[test]
+fn a_member_that_nobody_refers_to_is_not_made_any_more_when_its_edge_is_stopped() {
+    let mut world = World::new(&[("n", 1)]);
+    let maps = maps(&mut world, EdgeShape::new("map -> reduce", 1), 1);
+    world.release(maps[0]);
+    assert!(world.runs(maps[0]));
+    stop(&mut world);
+    assert!(!world.runs(maps[0]));
+}
+
+#[test]
+fn a_task_of_which_one_output_is_wanted_goes_on_when_the_edge_of_another_one_is_stopped() {
+    let mut world = World::new(&[("n", 1)]);
+    let task = world.submit_with("two", &[], TaskOptions { returns: Returns::Many(2), ..TaskOptions::default() });
+    world.owner.open_edge(EDGE, EdgeShape::new("two -> reduce", 1));
+    world.owner.join_edge(EDGE, task.output(0));
+    world.owner.release_object(task.output(0));
+    stop(&mut world);
+    assert!(world.runs(task));
+    world.owner.release_object(task.output(1));
+    world.settle();
+    assert!(!world.runs(task));
+}
+
+#[test]
+fn all_edges_are_stopped_together_and_one_alone() {
+    for one in [false, true] {
+        let mut world = World::new(&[("n", 4)]);
+        let other = EdgeId::from_u128(8);
+        let maps = maps(&mut world, EdgeShape::new("map -> reduce", 1), 1);
+        world.owner.open_edge(other, EdgeShape::new("map -> other", 1));
+        world.owner.join_edge(other, maps[0].output(0));
+        let members = [maps[0].output(0)];
+        let sets = [EDGE, other].map(|edge| (edge, SetId::of_members(edge, &members)));
+        sets.iter().for_each(|(edge, set)| world.owner.make_set(*set, &members, Some(*edge)));
+        let readers = sets.map(|(_, set)| world.submit("reader", &[column(set, 0)]));
+        world.complete_with(maps[0], &[output(100, 10)], &[]);
+        world.owner.stop_edges(one.then_some(EDGE));
+        world.settle();
+        assert!(!world.runs(readers[0]));
+        assert_eq!(world.runs(readers[1]), one, "the other edge goes on");
+    }
+}
+
+#[test]
+fn parts_are_not_freed_while_another_edge_may_read_them() {
+    let mut world = World::new(&[("n", 4)]);
+    let other = EdgeId::from_u128(8);
+    let maps = maps(&mut world, EdgeShape::new("map -> reduce", 1), 1);
+    world.owner.open_edge(other, EdgeShape::new("map -> other", 1));
+    world.owner.join_edge(other, maps[0].output(0));
+    let set = first(&mut world, &maps, 1);
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    let reduce = world.submit("reduce", &[column(set, 0)]);
+    world.complete_with(reduce, &[output(1, 1)], &read(10));
+    world.owner.unread(EDGE, 0..1);
+    world.settle();
+    assert_eq!(world.freed_parts, []);
+}
+
+#[test]
+fn parts_that_are_declared_unread_stay_where_they_are_kept_and_where_who_has_read_them_runs_again() {
+    for keep in [true, false] {
+        let mut world = World::new(&[("a", 4), ("b", 4)]);
+        let maps = maps(&mut world, EdgeShape { keep, ..EdgeShape::new("map -> reduce", 2) }, 1);
+        let set = first(&mut world, &maps, 1);
+        world.complete_with(maps[0], &[output(100, 10)], &[]);
+        let reduce = world.submit("reduce", &[column(set, 0)]);
+        let at = world.attempt_of(reduce).1;
+        world.complete_with(reduce, &[output(100, 1)], &read(5));
+        if !keep {
+            let pending = world.submit("pending", &[]);
+            world.submit("reader", &[whole(reduce), whole(pending)]);
+            world.crash(&at, false);
+            if world.runs(maps[0]) {
+                world.complete_with(maps[0], &[output(100, 10)], &[]);
+            }
+            assert!(world.runs(reduce), "it runs again");
+        }
+        world.freed_parts.clear();
+        world.owner.unread(EDGE, 0..2);
+        world.settle();
+        assert_eq!(world.freed_parts, [], "kept: {keep}");
+    }
+}
+
+#[test]
+fn what_was_read_is_checked_argument_by_argument_in_whatever_order_it_is_said() {
+    for swapped in [false, true] {
+        let mut world = World::new(&[("n", 4)]);
+        let made = [1, 2].map(|rows| {
+            let map = world.submit(&format!("map {rows}"), &[]);
+            world.complete_with(map, &[output(10 * rows, rows)], &[]);
+            map
+        });
+        let reader = world.submit("reader", &[whole(made[0]), whole(made[1])]);
+        let mut consumed = [0, 1].map(|arg| Consumed {
+            arg,
+            read: output(10 * (u64::from(arg) + 1), u64::from(arg) + 1),
+            ..Consumed::default()
+        });
+        if swapped {
+            consumed.reverse();
+        }
+        world.complete_with(reader, &[output(1, 1)], &consumed);
+        assert_eq!(world.failed, None);
+        // The second one is right.
+        let wrong = world.submit("wrong", &[whole(made[1]), whole(made[1])]);
+        world.complete_with(wrong, &[output(1, 1)], &consumed);
+        assert!(conservation(world.failed.as_ref()).1.contains("was given"));
+    }
+}
+
+#[test]
 fn a_stream_that_only_a_stopped_edge_needed_ends() {
     let mut world = World::new(&[("n", 1)]);
     let stream = world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..TaskOptions::default() });
@@ -279,10 +404,37 @@ fn an_object_may_be_a_member_twice_and_of_several_edges() {
 }
 
 #[test]
+fn a_member_that_joins_when_parts_of_it_were_freed_is_made_again_for_who_reads_it_there() {
+    let mut world = World::new(&[("n", 4)]);
+    let maps = maps(&mut world, EdgeShape::new("map -> estimate", 2), 1);
+    let set = first(&mut world, &maps, 1);
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    let estimate = world.submit("estimate", &[column(set, 0)]);
+    world.complete_with(estimate, &[output(1, 1)], &read(5));
+    assert_eq!(world.freed_parts, [(node("n"), set, Parts::one(0))]);
+    let other = EdgeId::from_u128(8);
+    world.owner.open_edge(other, EdgeShape::new("map -> reduce", 2));
+    world.owner.join_edge(other, maps[0].output(0));
+    let members = [maps[0].output(0)];
+    let all = SetId::of_members(other, &members);
+    world.owner.make_set(all, &members, Some(other));
+    let reduces = [0, 1].map(|part| world.submit(&format!("reduce {part}"), &[column(all, part)]));
+    assert!(world.runs(maps[0]) && !reduces.iter().any(|reduce| world.runs(*reduce)), "it is not whole");
+    world.complete_with(maps[0], &[output(100, 10)], &[]);
+    assert!(reduces.iter().all(|reduce| world.runs(*reduce)));
+    // Those that read it here free nothing of it for each other, nor do they make it again.
+    reduces.iter().for_each(|reduce| world.complete_with(*reduce, &[output(1, 1)], &read(5)));
+    world.owner.stop_edges(Some(EDGE));
+    assert_eq!((world.owner.close(), world.runs(maps[0])), (Ok(()), false));
+}
+
+#[test]
 fn a_set_of_an_edge_has_no_strangers() {
     let mut world = World::new(&[("n", 4)]);
     maps(&mut world, EdgeShape::new("map -> reduce", 1), 1);
     let stranger = world.submit("stranger", &[]).output(0);
+    world.owner.open_edge(EdgeId::from_u128(8), EdgeShape::new("stranger -> reduce", 1));
+    world.owner.join_edge(EdgeId::from_u128(8), stranger);
     world.owner.make_set(SetId::of_members(EDGE, &[stranger]), &[stranger], Some(EDGE));
     world.settle();
     let expected = format!("object {stranger} has not joined the edge map -> reduce");

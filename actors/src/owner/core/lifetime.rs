@@ -30,7 +30,11 @@ impl OwnerState {
         for position in 0..self.tasks[task].args.len() {
             match self.tasks[task].args[position].source {
                 EntrySource::Object(index) => self.objects[index].uses.remember(),
-                EntrySource::Set(index) => self.sets[index].uses.remember(),
+                EntrySource::Set(index) => {
+                    let Self { sets, tasks, .. } = self;
+                    sets[index].uses.remember();
+                    sets[index].is_read_by(task, |other| tasks.get(other).is_some_and(|other| other.reads_set(index)));
+                }
             }
         }
     }

@@ -58,6 +58,7 @@ mod rare;
 mod reach;
 #[cfg(test)]
 mod reach_tests;
+mod referrers;
 mod replay;
 #[cfg(test)]
 mod replay_tests;

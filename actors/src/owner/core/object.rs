@@ -149,6 +149,13 @@ impl Object {
         self.copy.spend();
     }
 
+    /// Parts of it may be freed, where the copy that counts, or the last one, is older than this run.
+    pub(super) fn spend_of_run_before(&mut self, run: u32) {
+        if self.copy.number().is_some_and(|number| number.run() < run) {
+            self.copy.spend();
+        }
+    }
+
     /// The attempt that made the copy that counts.
     pub(super) fn maker(&self) -> Option<CopyNumber> {
         let (_, number) = self.copy.at()?;

@@ -350,6 +350,11 @@ impl OwnerState {
                 }
             }
         }
+        self.make_whole(members);
+    }
+
+    /// Copies of these of which parts were freed are done without: somebody needs them whole.
+    pub(super) fn make_whole(&mut self, mut members: BTreeSet<Index>) {
         for member in &members {
             self.resumed.whole_or_none(self.objects[*member].id);
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::state::Effect;
 use super::world_tests::{INCARNATION, JOB, SECRET, World, node, offer, output, whole};
 use crate::event::EventKind;
-use crate::ids::{Attempt, CopyNumber, Incarnation, SetId, TaskId};
+use crate::ids::{Attempt, CopyNumber, EdgeId, Incarnation, SetId, TaskId};
 use crate::joblog::{Choice, NodeShape};
 use crate::joblog::{Past, TaskDone};
 use crate::task::EdgeShape;
@@ -105,6 +105,38 @@ fn what_a_node_holds_of_no_task_that_anybody_knows_is_freed_and_what_comes_late_
     assert_eq!(world.freed, [(node("a"), lost.output(0))], "its completion was not logged");
     assert_eq!(world.resolved[&1], Ok(()));
     assert!(!world.runs(map), "it need not be made again");
+}
+
+/// In the run before, one of the edges was over when the other one was read, and parts were freed.
+#[test]
+fn what_may_have_been_freed_by_the_run_before_is_made_again_for_who_read_it_and_runs_again() {
+    let map = task("map", &[]);
+    let members = [map.output(0)];
+    let [read, other] = [1, 2].map(EdgeId::from_u128);
+    let set = SetId::of_members(read, &members);
+    let column = Arg { source: Source::Set(set), parts: Parts::one(0) };
+    let reduce = task("reduce", &[column]);
+    for found_late in [false, true] {
+        let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1), done(reduce, "gone", 1)], Vec::new());
+        world.keep(&node("a"), map.output(0), 1);
+        if !found_late {
+            world.inventory(&node("a"));
+        }
+        world.submit("map", &[]);
+        for edge in [read, other] {
+            world.owner.open_edge(edge, EdgeShape::new("map -> reduce", 1));
+            world.owner.join_edge(edge, map.output(0));
+        }
+        world.owner.make_set(set, &members, Some(read));
+        world.submit("reduce", &[column]);
+        if found_late {
+            world.inventory(&node("a"));
+        }
+        world.submit("reader", &[whole(reduce)]);
+        assert!(world.runs(map) && !world.runs(reduce), "found late: {found_late}");
+        world.complete_with(map, &[output(8, 1)], &[]);
+        assert!(world.runs(reduce));
+    }
 }
 
 #[test]

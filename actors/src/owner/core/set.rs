@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::placement::NodeIndex;
+use super::referrers::Referrers;
 use super::uses::Uses;
 use crate::arena::Index;
 use crate::ids::SetId;
@@ -28,6 +29,8 @@ pub(super) struct Set {
     defined: BTreeSet<NodeIndex>,
     /// Tasks that wait until nothing is missing.
     waiters: Vec<Index>,
+    /// Tasks of which it is an argument, where it is of an edge.
+    readers: Referrers,
 }
 
 impl Set {
@@ -44,6 +47,7 @@ impl Set {
             version,
             defined: BTreeSet::new(),
             waiters: Vec::new(),
+            readers: Referrers::default(),
         }
     }
 
@@ -115,6 +119,18 @@ impl Set {
         self.edge
     }
 
+    /// It is an argument of a task; `reads`: whether it is one of another task still.
+    pub(super) fn is_read_by(&mut self, task: Index, reads: impl Fn(Index) -> bool) {
+        if self.edge.is_some() {
+            self.readers.add(task, reads);
+        }
+    }
+
+    /// Tasks of which it was an argument, where it is of an edge: some may be forgotten.
+    pub(super) fn readers(&self) -> &[Index] {
+        self.readers.listed()
+    }
+
     /// What was sealed of all members together; `of_member` of one.
     pub(super) fn sealed(&mut self, of_member: impl Fn(Index) -> Output) -> Output {
         *self.sealed.get_or_insert_with(|| {
@@ -124,8 +140,8 @@ impl Set {
         })
     }
 
-    /// Bytes on the heap of its lists: members, and who waits.
-    pub(super) fn list_bytes(&self) -> [usize; 2] {
-        [size_of_val(&*self.members), self.waiters.capacity() * size_of::<Index>()]
+    /// Bytes on the heap of its lists: members, who waits, and who reads it.
+    pub(super) fn list_bytes(&self) -> [usize; 3] {
+        [size_of_val(&*self.members), self.waiters.capacity() * size_of::<Index>(), self.readers.bytes()]
     }
 }

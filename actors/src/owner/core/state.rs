@@ -275,10 +275,13 @@ impl OwnerState {
             Ok(edge) => edge,
             Err(error) => return self.effects.push(Effect::Fail(error)),
         };
+        if let Some(edge) = edge {
+            self.make_whole_what_joined_late(edge);
+        }
         let version = self.next_version();
         let set = self.sets.insert(Set::new(id, known.into(), edge, version));
         if let Some(edge) = edge {
-            self.edge_has_set(edge);
+            self.edge_has_set(edge, set);
         }
         self.by_set.insert(id, set);
         for position in 0..members.len() {

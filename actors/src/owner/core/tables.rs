@@ -236,6 +236,13 @@ impl OwnerState {
         (self.tasks.len(), self.objects.len(), self.sets.len())
     }
 
+    /// Edges of which the ledger is not closed, by name, and how many objects are somewhere.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn left(&self) -> (Vec<String>, usize) {
+        let edges = self.edges.iter().map(|(_, edge)| edge.name().to_owned()).collect();
+        (edges, self.objects.iter().filter(|(_, object)| object.holder().is_some()).count())
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }

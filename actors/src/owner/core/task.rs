@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 use super::placement::NodeIndex;
 use super::rare::{OfTask, Rare};
 use super::state::Tracker;
-use super::tables::ArgEntry;
+use super::tables::{ArgEntry, EntrySource};
+use crate::arena::Index;
 use crate::ids::{Attempt, TaskId};
 use crate::task::JobError;
 
@@ -77,6 +78,11 @@ impl Task {
             live: SmallVec::new(),
             rare: Rare::default(),
         }
+    }
+
+    /// Whether a set is one of its arguments.
+    pub(super) fn reads_set(&self, set: Index) -> bool {
+        self.args.iter().any(|arg| arg.source == EntrySource::Set(set))
     }
 
     /// In which state it is.

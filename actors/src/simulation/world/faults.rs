@@ -58,6 +58,15 @@ impl World {
                 self.server.cut(self.now);
                 self.after(lasts, What::StartServer);
             }
+            Fault::Executor { target } => {
+                if let Some(node) = self.target(target).filter(|node| !self.nodes[*node].frozen) {
+                    self.executor_dies(node);
+                }
+            }
+            Fault::Client { lasts } => {
+                self.asked = None;
+                self.client_away = self.now + lasts;
+            }
             Fault::Lose { target, per_mille } => {
                 let Some(node) = self.target(target) else { return };
                 let Node { process, name, .. } = &mut self.nodes[node];

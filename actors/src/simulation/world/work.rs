@@ -26,7 +26,7 @@ impl World {
     pub(super) fn stage(&mut self, at: At, key: Key, arguments: Arguments, until: Duration) {
         let (mut reads, mut gone, mut silent, mut released) =
             (Reads::new(), Vec::new(), Vec::new(), None::<(CopyId, NodeId)>);
-        for arg in &arguments {
+        for (position, arg) in arguments.iter().enumerate() {
             let mut read = Vec::new();
             for Piece { name, at: holder, parts } in arg {
                 let (object, _) = ObjectId::of_copy(*name);
@@ -43,6 +43,11 @@ impl World {
                 match process.store.find(*name, *parts) {
                     Found::Here(parts) => read.push((object, parts)),
                     Found::Absent => gone.extend(lost(*name, holder, Loss::Gone)),
+                    // Nodes say of such a copy that it is gone, which costs an attempt; those who have declared what they read find what they need.
+                    Found::Released if self.oracle.truth.is_undeclared(key.1, position) => {
+                        self.oracle.took(holder, *name);
+                        gone.extend(lost(*name, holder, Loss::Gone));
+                    }
                     Found::Released => released = Some((*name, holder.clone())),
                 }
             }
@@ -158,7 +163,9 @@ impl World {
             } else {
                 let micros = (self.now - running.begun).as_micros() as u64;
                 let figures = TaskFigures { micros, ..TaskFigures::default() };
-                let stops = cancelled && self.dice.chance(500);
+                // A stream says of each output when it has sealed it: one that ends before its end has failed.
+                let breaks_off = spec.returns == Returns::Stream && running.sealed < params.stream;
+                let stops = cancelled && (self.dice.chance(500) || breaks_off);
                 let mut value = None;
                 let outcome = if stops || running.fails {
                     let kind = if stops { FailureKind::Cancelled } else { FailureKind::Error };
@@ -188,6 +195,28 @@ impl World {
             };
         // A NodeManager that is gone needs no reports.
         if self.place(node).is_some_and(|now| now.incarnation == incarnation) {
+            self.with(node, |process, around, done| {
+                process.manager_event(NodeEvent::Executor(report), around, done);
+            });
+        }
+        self.run_executors(node);
+    }
+
+    /// The process of an executor is gone, and the attempt that it ran.
+    pub(super) fn executor_dies(&mut self, node: usize) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let runs: Vec<u64> = process.executors.running.keys().copied().collect();
+        let Some(Running { work, begun, .. }) =
+            self.dice.pick(&runs).and_then(|run| process.executors.running.remove(run))
+        else {
+            return;
+        };
+        let (job, task, attempt) = (work.spec.job, work.spec.id, work.spec.attempt);
+        self.note(Some(node), || format!("the executor of {task:.8} #{attempt} dies"));
+        let figures = TaskFigures { micros: (self.now - begun).as_micros() as u64, ..TaskFigures::default() };
+        let outcome = Err(TaskFailure::new(FailureKind::ExecutorLost, "it was killed"));
+        if self.place(node).is_some_and(|now| now.incarnation == work.incarnation) {
+            let report = Report::Finished { job, task, attempt, outcome, figures, value: None };
             self.with(node, |process, around, done| {
                 process.manager_event(NodeEvent::Executor(report), around, done);
             });
