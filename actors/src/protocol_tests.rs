@@ -18,8 +18,8 @@ use crate::ids::{Attempt, CopyNumber, Epoch, Incarnation, JobId, LeaseId, NodeId
 
 use crate::shell::{Reply, Wire};
 use crate::task::{
-    Align, Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, Returns, StillRunning,
-    TaskFailure, TaskFigures, TaskSpec,
+    Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, StillRunning, TaskFailure,
+    TaskFigures, TaskSpec,
 };
 
 /// The last number that a copy can have.

@@ -133,8 +133,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::ids::{Attempt, JobId, ObjectId, TaskId};
-    use crate::task::{Align, LocatedArg, Resources, Returns};
+    use crate::ids::{JobId, ObjectId, TaskId};
+    use crate::task::LocatedArg;
 
     #[test]
     fn who_lacked_memory_is_told_from_who_died_of_something_else() {

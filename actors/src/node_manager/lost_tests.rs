@@ -15,13 +15,11 @@ use super::sets::Sets;
 use super::staging::{Prepared, Stager};
 use super::suspicions::Verdict;
 use super::*;
-use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
+use crate::ids::{CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId, TaskId};
 use crate::isolation::ExecutorKind;
 use crate::protocol::copies::Whereabouts;
 use crate::registry::{Argument, Function, Mode};
-use crate::task::{
-    Align, FailureKind, LocatedArg, LocatedSource, Loss, LostObject, Parts, Returns, TaskFailure, TaskSpec,
-};
+use crate::task::{FailureKind, LocatedArg, LocatedSource, Loss, LostObject, Parts, TaskFailure, TaskSpec};
 use crate::transfer::network::{ChaosNetwork, MemoryNetwork, Network};
 use crate::transfer::{ClientOptions, PeerName, ServerOptions, TransferClient, TransferError, TransferServer};
 

@@ -201,7 +201,8 @@ impl Printing {
             jobs.pop_first();
         }
         let tenant = tenant.cloned().unwrap_or_else(|| "default".into());
-        let prints = Arc::new(JobPrints { job, tenant, left: AtomicUsize::new(JOB_BYTES_MAX), cut: AtomicBool::new(false) });
+        let prints =
+            Arc::new(JobPrints { job, tenant, left: AtomicUsize::new(JOB_BYTES_MAX), cut: AtomicBool::new(false) });
         jobs.insert(job, prints.clone());
         prints
     }

@@ -284,8 +284,11 @@ mod tests {
         let all_but = |bytes| store.outside(store.stats().granted_max_bytes - bytes).unwrap();
         let others = all_but(10 * MIB);
         let account = Arc::new(Account::default());
-        let held = || account.needs.lock().held_bytes;
-        let denied = || account.needs.lock().denied.map(|denied| (denied.bytes, denied.needs_bytes, denied.overcome));
+        let held = || account.0.lock().as_ref().map_or(0, |entries| entries.needs.held_bytes);
+        let denied = || {
+            let denied = account.0.lock().as_ref().and_then(|entries| entries.needs.denied);
+            denied.map(|denied| (denied.bytes, denied.needs_bytes, denied.overcome))
+        };
         let mut first = Outside::counted(store.no_grant(), &account, &clock);
         first.resize(4 * MIB).unwrap();
         assert_eq!((held(), denied()), (4 * MIB, None));

@@ -22,7 +22,7 @@ use crate::protocol::node_manager::{ACTOR, NodeMsg};
 use crate::protocol::owner::{self, OwnerMsg};
 use crate::registry::Function;
 use crate::shell::{self, Inbox, Post, PostOptions, mailbox};
-use crate::task::{Align, Resources, Returns, TaskSpec};
+use crate::task::{Resources, Returns, TaskSpec};
 use crate::transfer::TransferClient;
 
 pub(super) const JOB: JobId = JobId::from_u128(1);

@@ -4,9 +4,7 @@ use super::world_tests::{INCARNATION, World, node};
 use crate::ids::{Attempt, TaskId};
 use crate::printing::JOB_BYTES_MAX;
 use crate::protocol::scheduler::{Shape, Wait};
-use crate::task::{
-    FailureKind, JobError, Place, Resources, StillRunning, TaskFailure, TaskFigures, TaskOptions,
-};
+use crate::task::{FailureKind, JobError, Place, Resources, StillRunning, TaskFailure, TaskFigures, TaskOptions};
 
 const SECOND: u64 = 1_000_000;
 

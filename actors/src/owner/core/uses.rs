@@ -11,6 +11,7 @@ pub(super) struct Uses {
 
 /// What is known of a thing beside who needs it; once marked it stays so.
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 pub(super) enum Mark {
     /// It was made once, though it may be gone.
     Made = 1 << 30,
