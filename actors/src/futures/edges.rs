@@ -1,7 +1,7 @@
 //! Edges, as programs use them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub struct Edge {
 struct Members {
     /// All that have joined, in order.
     ids: Vec<ObjectId>,
-    held: HashMap<ObjectId, ObjectRef>,
+    held: BTreeMap<ObjectId, ObjectRef>,
 }
 
 impl Futures {

@@ -481,6 +481,7 @@ impl OwnerState {
     }
 
     /// Parts of the members of a set may have been freed by an earlier run of the job, for which the other edges that they have joined were over.
+    /// Their readers need whole ones: copies that an earlier run has left are done without, whether they are here or come back.
     fn may_have_been_freed(&mut self, set: Index) {
         let run = self.numbering.run;
         if run == 0 {
@@ -491,6 +492,8 @@ impl OwnerState {
             object.spend_of_run_before(run);
             self.resumed.spend(object.id);
         }
+        let members = self.sets[set].members.iter().copied().collect();
+        self.make_whole(members);
     }
 }
 
