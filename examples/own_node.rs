@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use exobus::{Futures, JobError, TaskContext, TaskError, program, task};
+use exobus::{Futures, JobError, TaskContext, TaskError, program, store::RowHash, task};
 
 /// The square, and the process in which it was made. What it prints `exobus job <id> logs` shows, if it is in a process of its own.
 #[task(name = "own.square", version = 1)]
@@ -27,6 +27,23 @@ async fn squares(futures: Futures, upto: u64) -> Result<(u64, Vec<u32>), JobErro
         processes.push(process);
     }
     Ok((sum, processes))
+}
+
+/// A line for each square.
+#[task(name = "own.lines", version = 1)]
+fn lines(context: &mut TaskContext<'_>, upto: u64) -> Result<(), TaskError> {
+    let text: String = (1..=upto).map(|number| format!("{number} {}\n", number * number)).collect();
+    let writer = context.output_at_sized(0, text.len() as u64)?;
+    writer.begin_part(None)?;
+    writer.write(text.as_bytes())?;
+    writer.end_part(upto, RowHash(u128::from(upto)));
+    Ok(())
+}
+
+/// Leaves these lines as a result, which `exobus result get` fetches for an hour.
+#[program(name = "own.kept", version = 1)]
+async fn kept(futures: Futures, upto: u64) -> Result<(), JobError> {
+    futures.keep_result("squares.txt", &futures.submit(lines, &upto, &[])?)
 }
 
 fn main() -> ExitCode {

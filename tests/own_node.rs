@@ -12,7 +12,7 @@ use std::{
 };
 
 use exobus::{
-    Client, ClientOptions, JobSpec,
+    Client, ClientOptions, JobEnd, JobSpec,
     bus::Role,
     cluster,
     config::{NodeConfig, Overrides},
@@ -78,17 +78,7 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
     own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));
 
     let runtime = cluster::runtime().unwrap();
-    let settings = NodeConfig::load(Some(&config), &Overrides::default()).unwrap();
-    let (sum, processes) = runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
-        let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
-        let mut client =
-            Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
-        let spec = JobSpec::of(client.new_job(), "own.squares@1", &20_u64).unwrap();
-        let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
-        client.close().await;
-        end.value::<(u64, BTreeSet<u32>)>().unwrap()
-    });
+    let (sum, processes) = run(&config, &runtime, "own.squares@1", 20).value::<(u64, BTreeSet<u32>)>().unwrap();
     assert_eq!(sum, 2870);
     let own_path = own_node_path().canonicalize().unwrap();
     assert!(!processes.is_empty() && !processes.contains(&own.child.id()), "{processes:?}");
@@ -104,6 +94,79 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
     dev.signal(Signal::INT);
     let (code, said) = dev.end(PATIENCE);
     assert_eq!(code, Some(0), "{said:#?}");
+}
+
+/// Runs a program of the node as a job of its own.
+fn run(config: &Path, runtime: &tokio::runtime::Runtime, program: &str, number: u64) -> JobEnd {
+    let settings = NodeConfig::load(Some(config), &Overrides::default()).unwrap();
+    runtime.block_on(async {
+        let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
+        let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
+        let mut client =
+            Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
+        let spec = JobSpec::of(client.new_job(), program, &number).unwrap();
+        let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
+        client.close().await;
+        end
+    })
+}
+
+/// `exobus result` against a cluster of one node, which is killed, and started again.
+#[test]
+fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced_by_it() {
+    let scratch = Scratch::new();
+    let folder = scratch.text("cluster");
+    let dev = ["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1", "--dir", &folder];
+    let mut dev = Running::start(with_the_clusters_tokens(command(&dev)));
+    dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
+    let config = scratch.path("cluster/n1.toml");
+    let spill = scratch.text("spill");
+    let start = || {
+        let own = own_node(&["--config", config.to_str().unwrap(), "--name", "own", "--spill", &spill]);
+        let mut own = Running::start(with_the_clusters_tokens(own));
+        own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));
+        own
+    };
+    let own = start();
+    let runtime = cluster::runtime().unwrap();
+    let end = run(&config, &runtime, "own.kept@1", 100_000);
+    assert!(end.result.is_ok(), "{:?}", end.result);
+    let text: String = (1..=100_000_u64).map(|number| format!("{number} {}\n", number * number)).collect();
+
+    let ask = |args: &[&str]| {
+        finish(with_the_clusters_tokens(command(
+            &[&["result"], args, &["--config", config.to_str().unwrap()]].concat(),
+        )))
+    };
+    let list = || ask(&["list", "--json"]).expect(0, &[]).json();
+    let listed = list();
+    let id = listed["results"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(listed["results"][0]["bytes"], text.len(), "{listed}");
+    let get = |name: &str, way: &str| ask(&["get", &id, "-o", &scratch.text(name), "--way", way]);
+    for way in ["nats", "data"] {
+        get(way, way).expect(0, &[]);
+        assert_eq!(fs::read_to_string(scratch.path(way)).unwrap(), text, "{way}");
+    }
+    get("nats", "nats").expect(2, &["exists, and is not replaced"]);
+    let unknown = "0".repeat(31) + "1";
+    ask(&["get", &unknown, "-o", &scratch.text("unknown")]).expect(2, &[&unknown]);
+    ask(&["get", &id, "--file", "nothing.txt", "-o", &scratch.text("unknown")]).expect(2, &["nothing.txt"]);
+    let left = support::names(scratch.root());
+    assert!(left.iter().all(|name| !name.contains("unknown")), "{left:?}");
+
+    own.signal(Signal::KILL);
+    own.end(PATIENCE);
+    let own = start();
+    get("after", "auto").expect(0, &[]);
+    assert_eq!(fs::read_to_string(scratch.path("after")).unwrap(), text);
+
+    ask(&["delete", &id]).expect(0, &[]);
+    assert_eq!(list()["results"], serde_json::json!([]));
+    get("deleted", "auto").expect(2, &[&id]);
+    own.signal(Signal::TERM);
+    assert_eq!(own.end(PATIENCE).0, Some(0));
+    dev.signal(Signal::INT);
+    assert_eq!(dev.end(PATIENCE).0, Some(0));
 }
 
 /// A job that would go on for long is followed, and cancelled: what follows it ends by itself.

@@ -15,6 +15,7 @@ use exobus_actors::{
         request::{Code, ResultInfo, ResultList},
     },
 };
+use exobus_shuffle::files::{Placed, place};
 use exobus_store::{Clock, SystemClock};
 use serde_json::json;
 
@@ -149,9 +150,9 @@ async fn get(args: &ResultGetArgs, client: &ResultClient) -> Result<Exit, Failur
     };
     let copied = copy(args, client, &file, &sink).await;
     let (Some(path), Some(begun)) = (path, &begun) else { return copied.map(|_| Exit::Success) };
-    let whole = copied.and_then(|bytes| {
-        fs::hard_link(begun, path).map_err(|error| write_failure(path, &error))?;
-        Ok(bytes)
+    let whole = copied.and_then(|bytes| match place(begun, path).map_err(|error| write_failure(path, &error))? {
+        Placed::Now => Ok(bytes),
+        Placed::Taken => Err(write_failure(path, &io::Error::from(io::ErrorKind::AlreadyExists))),
     });
     // Under its place it is there, or there is none.
     let _ = fs::remove_file(begun);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use exobus_store::{Beside, Clock, Store};
 use hashbrown::HashMap;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use self::counting::Counted;
 use super::core::{NodeCore, NodeCounts, NodeEffect};
@@ -232,6 +232,10 @@ impl NodeManager {
                 self.executors.run(Work { owner, spec, function, args, memory, copies, flags, reports });
             }
             NodeEffect::Delete(copies) => self.store.delete(&copies),
+            // The Scheduler is told of what stays when it has its names, and says again that the job is over.
+            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && !self.named.load(Ordering::Acquire) => {
+                info!(job_id = %job, "objects of a job that is over stay until the records of results can be read");
+            }
             NodeEffect::DeleteJob(job) => self.store.delete_group(job.group()),
             NodeEffect::Release { copies, parts } => self.store.release_parts(&copies, parts),
             NodeEffect::SuspectUnreachable(nodes) => {

@@ -263,7 +263,7 @@ pub(crate) struct Executor {
     states: HashMap<&'static str, SetupState>,
     kind: ExecutorKind,
     isolated: IsolatedExecutor,
-    printing: Printing,
+    printing: Arc<Printing>,
 }
 
 impl Executor {
@@ -282,7 +282,7 @@ impl Executor {
                 roots.clone(),
                 clock.clone(),
             ),
-            printing: printing.clone(),
+            printing: Arc::new(printing.clone()),
         }
     }
 

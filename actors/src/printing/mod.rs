@@ -33,6 +33,7 @@ use exobus_bus::{Bus, Subject, Subjects};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use self::output::Origin;
 pub(crate) use self::output::Output;
 use self::queue::Queue;
 pub(crate) use self::secrets::Filter;
@@ -208,23 +209,23 @@ impl Printing {
     }
 
     /// What an attempt prints. Most print nothing, so this costs next to nothing.
-    pub(crate) fn of_task(&self, spec: &TaskSpec) -> Arc<Output> {
-        let by = PrintedBy::Task { task: spec.id, attempt: spec.attempt, function: spec.function.clone() };
+    /// Each executor has a `Printing` of its own: a counter that all share would go from processor to processor for each attempt.
+    pub(crate) fn of_task(self: &Arc<Self>, spec: &Arc<TaskSpec>) -> Arc<Output> {
         if spec.silent {
             self.job(spec.job, None).take(JOB_BYTES_MAX);
         }
-        Arc::new(Output::new(self.clone(), spec.job, by, TASK_BYTES_MAX))
+        Arc::new(Output::new(self.clone(), Origin::Task(spec.clone())))
     }
 
     /// What a program prints.
     pub(crate) fn of_program(&self, job: JobId, tenant: &Arc<str>) -> Printer {
         self.belongs_to(job, tenant);
-        Printer::to(Arc::new(Output::new(self.clone(), job, PrintedBy::Program, JOB_BYTES_MAX)))
+        Printer::to(Arc::new(Output::new(Arc::new(self.clone()), Origin::Program(job))))
     }
 
     /// Sends a piece; false: too much waits, and it is dropped.
-    fn send(&self, job: &JobPrints, by: &PrintedBy, text: String) -> bool {
-        let printed = Printed { node: self.0.node.clone(), by: by.clone(), text };
+    fn send(&self, job: &JobPrints, by: PrintedBy, text: String) -> bool {
+        let printed = Printed { node: self.0.node.clone(), by, text };
         self.0.queue.send(job.tenant.clone(), job.job, printed)
     }
 

@@ -5,22 +5,54 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::secrets::Filter;
-use super::{JOB_BYTES_MAX, JobPrints, PrintedBy, Printing, Prints};
+use super::{JOB_BYTES_MAX, JobPrints, PrintedBy, Printing, Prints, TASK_BYTES_MAX};
 use crate::ids::JobId;
+use crate::task::TaskSpec;
 
 /// So much of a line waits for its end.
 const PIECE_BYTES: usize = 8 << 10;
 
 /// What is printed comes in here, in whatever pieces, and goes on in lines: without secrets, as far as it may, and never waits.
 pub(crate) struct Output {
-    printing: Printing,
-    job: JobId,
+    printing: Arc<Printing>,
+    of: Origin,
     /// What its job has printed, looked up when there is something.
     of_job: OnceLock<Arc<JobPrints>>,
-    by: PrintedBy,
-    bytes_max: usize,
     /// There when something was printed.
     state: Mutex<Option<Box<State>>>,
+}
+
+/// Who prints.
+pub(super) enum Origin {
+    /// The program of this job.
+    Program(JobId),
+    /// This attempt.
+    Task(Arc<TaskSpec>),
+}
+
+impl Origin {
+    fn job(&self) -> JobId {
+        match self {
+            Self::Program(job) => *job,
+            Self::Task(spec) => spec.job,
+        }
+    }
+
+    fn bytes_max(&self) -> usize {
+        match self {
+            Self::Program(_) => JOB_BYTES_MAX,
+            Self::Task(_) => TASK_BYTES_MAX,
+        }
+    }
+
+    fn by(&self) -> PrintedBy {
+        match self {
+            Self::Program(_) => PrintedBy::Program,
+            Self::Task(spec) => {
+                PrintedBy::Task { task: spec.id, attempt: spec.attempt, function: spec.function.clone() }
+            }
+        }
+    }
 }
 
 struct State {
@@ -37,13 +69,13 @@ struct State {
 }
 
 impl Output {
-    pub(super) fn new(printing: Printing, job: JobId, by: PrintedBy, bytes_max: usize) -> Self {
-        Self { printing, job, of_job: OnceLock::new(), by, bytes_max, state: Mutex::default() }
+    pub(super) fn new(printing: Arc<Printing>, of: Origin) -> Self {
+        Self { printing, of, of_job: OnceLock::new(), state: Mutex::default() }
     }
 
     fn begin(&self) -> Box<State> {
         let filter = Filter::new(self.printing.secrets().clone());
-        Box::new(State { filter, line: Vec::new(), left: self.bytes_max, cut: false, dropped: 0, sent: 0 })
+        Box::new(State { filter, line: Vec::new(), left: self.of.bytes_max(), cut: false, dropped: 0, sent: 0 })
     }
 
     /// Nothing more comes, as far as is known: what waits for the end of its line goes.
@@ -90,7 +122,7 @@ impl Output {
             return;
         }
         let of_task = piece.len().min(state.left);
-        let job = self.of_job.get_or_init(|| self.printing.job(self.job, None));
+        let job = self.of_job.get_or_init(|| self.printing.job(self.of.job(), None));
         let bytes = job.take(of_task);
         state.left -= bytes;
         let mut text = String::new();
@@ -103,7 +135,7 @@ impl Output {
             state.cut = true;
             let why = match bytes < of_task {
                 true => job.is_cut_now().then(|| format!("a job may print {JOB_BYTES_MAX} bytes")),
-                false => Some(format!("a task may print {} bytes", self.bytes_max)),
+                false => Some(format!("a task may print {} bytes", self.of.bytes_max())),
             };
             if let Some(why) = why {
                 if !text.is_empty() && !text.ends_with('\n') {
@@ -115,7 +147,7 @@ impl Output {
         if text.is_empty() {
             return;
         }
-        match self.printing.send(job, &self.by, text) {
+        match self.printing.send(job, self.of.by(), text) {
             true => (state.dropped, state.sent) = (0, state.sent + bytes as u64),
             false => state.dropped += bytes,
         }

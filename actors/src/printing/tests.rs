@@ -54,13 +54,14 @@ fn what_cannot_be_a_secret_any_more_is_not_held_back() {
     assert_eq!(filter.push(b"x"), b"open-x");
 }
 
-fn spec(task: u128, silent: bool) -> TaskSpec {
-    TaskSpec { silent, attempt: Attempt::nth(2), ..TaskSpec::plain(JOB, TaskId::from_u128(task), "f@1") }
+fn spec(task: u128, silent: bool) -> Arc<TaskSpec> {
+    let plain = TaskSpec::plain(JOB, TaskId::from_u128(task), "f@1");
+    Arc::new(TaskSpec { silent, attempt: Attempt::nth(2), ..plain })
 }
 
 /// A node whose jobs print, and who watches them.
 struct World {
-    printing: Printing,
+    printing: Arc<Printing>,
     heard: Subscription,
 }
 
@@ -69,7 +70,7 @@ impl World {
         let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
         let pattern = Pattern::from(subject(&subjects, "t", JOB).unwrap());
         let heard = bus.subscribe(pattern, SubscribeOptions::default()).await.unwrap();
-        let printing = Printing::new(NodeId::new("n1"), secrets(), Some((bus, subjects)));
+        let printing = Arc::new(Printing::new(NodeId::new("n1"), secrets(), Some((bus, subjects))));
         printing.belongs_to(JOB, &"t".into());
         Self { printing, heard }
     }
@@ -170,7 +171,7 @@ async fn an_attempt_that_is_handed_out_when_its_job_has_printed_all_that_it_may_
 fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
     // Nobody takes anything out of this queue.
     let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
-    let printing = Printing::new(NodeId::new("n1"), Secrets::default(), Some((bus, subjects)));
+    let printing = Arc::new(Printing::new(NodeId::new("n1"), Secrets::default(), Some((bus, subjects))));
     printing.close();
     let task = printing.of_task(&spec(1, false));
     for _ in 0..10_000 {

@@ -495,13 +495,12 @@ impl<'a> TaskContext<'a> {
     /// Calls a function in this context, and seals what it left open.
     pub(crate) fn call(mut self, function: &Function, params: &[u8]) -> Result<Finished, TaskFailure> {
         let called = (function.call)(&mut self, params);
-        let (account, clock) = (self.parts.account.clone(), self.parts.clock.clone());
         let finished = called.and_then(|()| self.finish());
-        finished.map_err(|error| account.failure(error.into_failure(), clock.now()))
+        finished.map_err(|error| self.parts.account.failure(error.into_failure(), self.parts.clock.now()))
     }
 
     /// Seals what is open. Outputs that were never written are empty, and empty objects take no place anywhere.
-    fn finish(mut self) -> Result<Finished, TaskError> {
+    fn finish(&mut self) -> Result<Finished, TaskError> {
         let consumed = std::mem::take(&mut self.consumed).into_iter().zip(std::mem::take(&mut self.given));
         let consumed =
             (0..).zip(consumed).filter_map(|(arg, (reading, given))| Some(reading.of(arg, given?))).collect();
@@ -509,11 +508,11 @@ impl<'a> TaskContext<'a> {
             if !matches!(self.made[0], Made::Unwritten) {
                 self.next_output()?;
             }
-            let (outputs, figures) = (self.announced, self.figures);
-            return Ok(Finished { outputs, consumed, figures, value: None });
+            let outputs = std::mem::take(&mut self.announced);
+            return Ok(Finished { outputs, consumed, figures: self.figures, value: None });
         }
-        let outputs = self.made.into_iter().map(Made::seal).collect::<Result<_, _>>()?;
-        Ok(Finished { outputs, consumed, figures: self.figures, value: self.value })
+        let outputs = self.made.drain(..).map(Made::seal).collect::<Result<_, _>>()?;
+        Ok(Finished { outputs, consumed, figures: self.figures, value: self.value.take() })
     }
 }
 

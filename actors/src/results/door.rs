@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use twox_hash::XxHash3_128;
 
 use super::record::{FilePlace, FileRecord, MemberRecord, ResultRecord, kept_name};
-use super::records::RecordsError;
+use super::records::{Listed, RecordsError};
 use super::request::{self, Code, Op, Refused, Request, TicketInfo, TicketMember, hex};
 use super::{READS_MAX, ResultsParts, WAITING_BYTES, holder};
 use crate::ids::{JobId, NodeId};
@@ -247,13 +247,15 @@ fn gone(node: &NodeId) -> Refused {
 
 async fn list(parts: &ResultsParts, tenant: &str) -> Result<Message, Refused> {
     let now = parts.post.clock().unix_ms();
-    let records = parts.records.all().await.map_err(unavailable)?.into_iter();
-    let readable = records.filter_map(|(of, job, record)| Some((of, job, record.ok()?)));
-    let mut records: Vec<_> = readable.filter(|(of, _, record)| **of == *tenant && !record.is_over(now)).collect();
-    records.sort_by_key(|(_, job, record)| (std::cmp::Reverse(record.made_unix_ms), *job));
-    let more = records.len().saturating_sub(request::LISTED_MAX) as u64;
-    records.truncate(request::LISTED_MAX);
-    let results = records.iter().map(|(_, job, record)| request::info(*job, record, false)).collect();
+    let info = |(_, job, record): Listed| {
+        let record = record.ok().filter(|record| !record.is_over(now))?;
+        Some((std::cmp::Reverse(record.made_unix_ms), job, request::info(job, &record, false)))
+    };
+    let mut infos = parts.records.each(Some(tenant), info).await.map_err(unavailable)?;
+    infos.sort_by_key(|(made, job, _)| (*made, *job));
+    let more = infos.len().saturating_sub(request::LISTED_MAX) as u64;
+    infos.truncate(request::LISTED_MAX);
+    let results = infos.into_iter().map(|(_, _, info)| info).collect();
     Ok(request::json(&request::ResultList { results, more }))
 }
 

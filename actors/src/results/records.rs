@@ -13,9 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exobus_bus::kv::{Entry, Kv, KvConfig};
+use exobus_bus::kv::{Change, Entry, Kv, KvConfig};
 use exobus_bus::subject::check_token;
-use exobus_bus::{Bus, BusError, Subjects, codec};
+use exobus_bus::{Bus, BusError, Pattern, Subjects, codec};
 use exobus_store::Clock;
 use tokio::sync::Mutex;
 use tracing::warn;
@@ -207,15 +207,36 @@ impl ResultRecords {
         Ok(known)
     }
 
-    /// All records, of all tenants; an error in the place of one that cannot be read.
-    pub(crate) async fn all(&self) -> Result<Vec<Listed>, RecordsError> {
-        let entries = self.ask(async |kv| kv.entries().await).await?;
-        let read = |entry: &Entry| {
-            let (tenant, job) = entry.key.split_once('.')?;
-            Some((tenant.into(), job.parse().ok()?, decode(entry)))
-        };
-        Ok(entries.iter().filter_map(read).collect())
+    /// What `keep` makes of the records of a tenant, or of all, in the order of their keys; it is given an error in the place of one that
+    /// cannot be read. One record is in memory at a time, and what is made of them.
+    pub(crate) async fn each<T>(
+        &self,
+        tenant: Option<&str>,
+        keep: impl Fn(Listed) -> Option<T>,
+    ) -> Result<Vec<T>, RecordsError> {
+        let keys = tenant.map(|tenant| Pattern::parse(&format!("{tenant}.*"))).transpose().map_err(BusError::from)?;
+        let kept = self
+            .ask(async |kv| {
+                let mut kept = BTreeMap::new();
+                let take = |change| match change {
+                    Change::Put(entry) => {
+                        let value = listed(&entry).and_then(&keep);
+                        drop(kept.remove(&entry.key));
+                        kept.extend(value.map(|value| (entry.key, value)));
+                    }
+                    Change::Removed { key, .. } => drop(kept.remove(&key)),
+                };
+                kv.each(keys.as_ref(), take).await?;
+                Ok(kept)
+            })
+            .await?;
+        Ok(kept.into_values().collect())
     }
+}
+
+fn listed(entry: &Entry) -> Option<Listed> {
+    let (tenant, job) = entry.key.split_once('.')?;
+    Some((tenant.into(), job.parse().ok()?, decode(entry)))
 }
 
 fn name(tenant: &str, job: JobId) -> String {
@@ -250,9 +271,27 @@ mod tests {
             .unwrap();
         assert!(matches!(records.now("t", job).await, Err(RecordsError::Decode(_))));
         assert!(matches!(records.change("t", job, begin).await, Err(RecordsError::Decode(_))));
-        let listed = records.all().await.unwrap();
-        let readable: BTreeMap<JobId, bool> = listed.iter().map(|(_, job, record)| (*job, record.is_ok())).collect();
-        assert_eq!(readable, BTreeMap::from([(job, false), (other, true)]));
+        let listed = records.each(None, |(_, job, record)| Some((job, record.is_ok()))).await.unwrap();
+        assert_eq!(BTreeMap::from_iter(listed), BTreeMap::from([(job, false), (other, true)]));
         assert!(records.now("t", JobId::new()).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_tenant_is_listed_without_the_records_of_others() {
+        let subjects = Subjects::new("records").unwrap();
+        let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));
+        let (mine, gone) = (JobId::new(), JobId::new());
+        for (tenant, job) in [("t", mine), ("t", gone), ("t2", JobId::new()), ("x", JobId::new())] {
+            records.change(tenant, job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        }
+        records.remove("t", gone).await.unwrap();
+        let looked_at = std::cell::Cell::new(0);
+        let look = |(tenant, job, _): Listed| {
+            looked_at.set(looked_at.get() + 1);
+            Some((tenant.to_string(), job))
+        };
+        assert_eq!(records.each(Some("t"), look).await.unwrap(), [("t".to_owned(), mine)]);
+        assert!(looked_at.get() <= 2, "{} records were read", looked_at.get());
+        assert!(records.each(Some("nobody"), Some).await.unwrap().is_empty());
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
 use super::record::{ResultRecord, kept_name};
-use super::records::{RecordsError, ResultRecords};
+use super::records::{Listed, RecordsError, ResultRecords};
 use super::sweep::{SweepStep, Unnamed, sweep};
 use super::{door, holder};
 use crate::ids::{JobId, NodeId};
@@ -161,10 +161,12 @@ impl ResultsBase {
     /// # Errors
     /// The records cannot be read: until they can, nothing is known of what outlives its job.
     pub(crate) async fn name_again(&self, me: &NodeId) -> Result<(), RecordsError> {
-        for (tenant, job, record) in self.records.all().await? {
+        let here = |(tenant, job, record): Listed| {
             self.tenants.lock().insert(job, tenant);
             // One that cannot be read has said so.
-            let Ok(record) = record else { continue };
+            Some((job, record.ok().filter(|record| record.is_at(me))?))
+        };
+        for (job, record) in self.records.each(None, here).await? {
             for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
                 let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
                 if !self.store.contains(&name) && self.store.name_also(&copy, name).is_ok() {
@@ -240,10 +242,10 @@ impl ResultsParts {
         if unknown.is_empty() {
             return true;
         }
-        match self.records.all().await {
-            Ok(records) => {
-                let found = records.into_iter().filter(|(_, job, _)| unknown.contains(job));
-                self.tenants.lock().extend(found.map(|(tenant, job, _)| (job, tenant)));
+        let found = |(tenant, job, _): Listed| unknown.contains(&job).then_some((job, tenant));
+        match self.records.each(None, found).await {
+            Ok(found) => {
+                self.tenants.lock().extend(found);
                 true
             }
             Err(error) => {

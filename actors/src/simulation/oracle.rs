@@ -173,9 +173,11 @@ impl Oracle {
         }
     }
 
-    /// A set was not known where a task needs it. An Owner of an earlier run may not know that a node has forgotten it.
+    /// A set was not known where a task needs it. An Owner of an earlier run may not know that a node has forgotten it; and a Scheduler may
+    /// have told a node that the job is over before what its Owner had said came there.
     pub(super) fn set_unknown(&mut self, (_, task, attempt): Key) {
-        if attempt.run() < self.run || self.in_vain.contains(&(task, attempt)) {
+        let over = attempt.run() < self.run || self.ended == Some(attempt.run());
+        if over || self.in_vain.contains(&(task, attempt)) {
             return;
         }
         self.found(|| format!("attempt {attempt} of task {task} does not know its set"));

@@ -36,8 +36,9 @@ pub(super) const JOB: JobId = JobId::from_u128(1);
 const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a job may take once everything is well.
 const LIVES_FOR: Duration = Duration::from_secs(120);
-/// How long after its end something may be left of it.
-const SETTLES_IN: Duration = Duration::from_secs(30);
+/// How long after its end something may be left of it: a Scheduler whose question which jobs are not over was lost asks again after 30 s
+/// (`LOOK_DEADLINE`), and tells who has something of one that is over.
+const SETTLES_IN: Duration = Duration::from_secs(60);
 const CLIENT_ASKS_EVERY: Duration = Duration::from_secs(3);
 /// What came later is drawn apart, so that it leaves as it is what was drawn before.
 const MORE: u64 = 0x6564_6765_7300_0000;

@@ -220,15 +220,28 @@ impl Kv {
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn entries(&self) -> Result<Vec<Entry>, BusError> {
-        let mut watch = self.watch(None).await?;
         let mut entries = std::collections::BTreeMap::new();
+        let take = |change| match change {
+            Change::Put(entry) => drop(entries.insert(entry.key.clone(), entry)),
+            Change::Removed { key, .. } => drop(entries.remove(&key)),
+        };
+        self.each(None, take).await?;
+        Ok(entries.into_values().collect())
+    }
+
+    /// The values that are there of the keys of a pattern (of the key alone), or of all, one after the other: what is larger than memory
+    /// can be looked through. A key that changes meanwhile may come several times; the last one counts.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn each(&self, keys: Option<&Pattern>, mut take: impl FnMut(Change)) -> Result<(), BusError> {
+        let mut watch = self.watch(keys).await?;
         let end = tokio::time::Instant::now() + self.config.deadline;
         loop {
             let left = end.saturating_duration_since(tokio::time::Instant::now());
             match watch.next(left).await? {
-                Some(WatchEvent::Changed(Change::Put(entry))) => drop(entries.insert(entry.key.clone(), entry)),
-                Some(WatchEvent::Changed(Change::Removed { key, .. })) => drop(entries.remove(&key)),
-                Some(WatchEvent::CaughtUp) => return Ok(entries.into_values().collect()),
+                Some(WatchEvent::Changed(change)) => take(change),
+                Some(WatchEvent::CaughtUp) => return Ok(()),
                 None => {
                     let what = format!("entries of {}", self.config.name);
                     return Err(BusError::TimedOut { what, after: self.config.deadline });

@@ -31,8 +31,8 @@ pub use content_hash::ContentHash;
 pub use direct::DirectFile;
 pub use error::FileError;
 pub use folder::{
-    CLAIM, Claim, ClaimLock, Claimed, MANIFEST, Manifest, ManifestFile, OutputFolder, Schema, Standing,
-    check_output_folder,
+    CLAIM, Claim, ClaimLock, Claimed, MANIFEST, Manifest, ManifestFile, OutputFolder, Placed, Schema, Standing,
+    check_output_folder, place,
 };
 pub use generate::{Generated, Stop, generate_dir, generate_dir_until, generate_file, generate_file_until};
 pub use input::{Chunk, InputFile, ReadOptions, chunks, list_files, list_inputs, read_chunk};

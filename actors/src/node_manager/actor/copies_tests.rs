@@ -1,6 +1,8 @@
 //! Copies that attempts make on a node: who deletes which, and what is said of them.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use exobus_store::{RowHash, StoreError, WriterOptions};
 use tokio::task::LocalSet;
@@ -302,4 +304,24 @@ async fn a_set_whose_beginning_was_not_heard_is_not_empty() {
         assert!(matches!(world.told().await, OwnerMsg::Failed { .. }));
     })
     .await;
+}
+
+#[tokio::test]
+async fn objects_of_a_job_that_is_over_stay_until_what_outlives_it_has_its_names() {
+    let test = async {
+        let named = Arc::new(AtomicBool::new(false));
+        let world = World::in_cluster(named.clone()).await;
+        let copy = spec(1, Returns::One).makes(0);
+        world.seals(copy, 1).unwrap();
+        let told_of_the_end = async |attempt| {
+            world.tell(NodeMsg::EndJob { job: JOB });
+            // It has been handled when what comes behind it has.
+            world.runs(&spec(attempt, Returns::One)).await;
+            world.store.contains(&copy)
+        };
+        assert!(told_of_the_end(2).await, "it may be a member of a result");
+        named.store(true, Ordering::Release);
+        assert!(!told_of_the_end(3).await);
+    };
+    LocalSet::new().run_until(test).await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
@@ -21,6 +22,7 @@ use crate::printing::{Printing, Secrets};
 use crate::protocol::node_manager::{ACTOR, NodeMsg};
 use crate::protocol::owner::{self, OwnerMsg};
 use crate::registry::Function;
+use crate::scheduler::SchedulerLink;
 use crate::shell::{self, Inbox, Post, PostOptions, mailbox};
 use crate::task::{Resources, Returns, TaskSpec};
 use crate::transfer::TransferClient;
@@ -53,6 +55,15 @@ pub(in crate::node_manager) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
+        Self::with(|_| None, Arc::default()).await
+    }
+
+    /// Of a node in a cluster, which may not have read the records of results yet.
+    pub(super) async fn in_cluster(named: Arc<AtomicBool>) -> Self {
+        Self::with(|post| Some(SchedulerLink::new(post.clone())), named).await
+    }
+
+    async fn with(scheduler: impl FnOnce(&Post) -> Option<SchedulerLink>, named: Arc<AtomicBool>) -> Self {
         let clock: Arc<dyn exobus_store::Clock> = Arc::new(SystemClock::new());
         let options =
             StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec!["/spill".into()], ..StoreOptions::default() };
@@ -96,8 +107,8 @@ impl World {
             resources: Resources::cpu(1000 * EXECUTORS as u64),
             spin: Duration::ZERO,
             figures: Box::new(NodeFigures::default),
-            scheduler: None,
-            named: Arc::default(),
+            scheduler: scheduler(&post),
+            named,
         };
         let manager = shell::spawn_at(&post, ACTOR, |address| NodeManager::new(parts, address));
         let (_, told) = mailbox::<OwnerMsg, OwnerEvent>(&post, &owner::actor_name(JOB));

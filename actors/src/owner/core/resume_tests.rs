@@ -139,6 +139,38 @@ fn what_may_have_been_freed_by_the_run_before_is_made_again_for_who_read_it_and_
     }
 }
 
+/// Parts of it may be gone, and nodes know that first when they are asked for.
+#[test]
+fn what_may_have_been_freed_by_the_run_before_is_made_again_for_readers_of_another_edge() {
+    let map = task("map", &[]);
+    let members = [map.output(0)];
+    let edges @ [read, other] = [1, 2].map(EdgeId::from_u128);
+    let [set, others] = edges.map(|edge| SetId::of_members(edge, &members));
+    let column = |set| Arg { source: Source::Set(set), parts: Parts::one(0) };
+    let reduce = task("reduce", &[column(set)]);
+    for found_late in [false, true] {
+        let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1), done(reduce, "gone", 1)], Vec::new());
+        world.keep(&node("a"), map.output(0), 1);
+        if !found_late {
+            world.inventory(&node("a"));
+        }
+        world.submit("map", &[]);
+        for (edge, set) in [(read, set), (other, others)] {
+            world.owner.open_edge(edge, EdgeShape::new("map -> reduce", 1));
+            world.owner.join_edge(edge, map.output(0));
+            world.owner.make_set(set, &members, Some(edge));
+        }
+        world.submit("reduce", &[column(set)]);
+        let reader = world.submit("reader", &[column(others)]);
+        if found_late {
+            world.inventory(&node("a"));
+        }
+        assert!(world.runs(map) && !world.runs(reader), "found late: {found_late}");
+        world.complete_with(map, &[output(8, 1)], &[]);
+        assert!(world.runs(reader));
+    }
+}
+
 #[test]
 fn a_task_that_was_cancelled_waits_for_that() {
     let merge = task("merge", &[]);

@@ -38,7 +38,7 @@ use exobus_actors::ids::JobId;
 
 pub use claim::{CLAIM, Claim, ClaimLock, Standing};
 pub use manifest::{MANIFEST, Manifest, ManifestFile, Schema};
-pub(super) use place::{Placed, place};
+pub use place::{Placed, place};
 
 use super::FileError;
 use super::content_hash::ContentHash;

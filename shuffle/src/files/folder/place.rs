@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub enum Placed {
     /// The name is that of the file; the old one may be, too.
     Now,
     /// Something else has the name.
@@ -20,7 +20,10 @@ pub(crate) enum Placed {
 ///
 /// A link is made, which no file system replaces anything for; while the old name is there, the two are seen to be one file,
 /// wherever one looks. Where there are no links the file is renamed, by a call that replaces nothing either.
-pub(crate) fn place(from: &Path, to: &Path) -> io::Result<Placed> {
+///
+/// # Errors
+/// Neither can be done there.
+pub fn place(from: &Path, to: &Path) -> io::Result<Placed> {
     #[cfg(not(test))]
     let linked = rustix::fs::link(from, to);
     #[cfg(test)]
