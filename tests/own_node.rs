@@ -61,21 +61,38 @@ fn it_takes_what_the_command_takes() {
     finish(own_node(&["--config", file])).expect(2, &["unknown key `node.memroy`; did you mean `node.memory`?"]);
 }
 
-#[test]
-fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
-    let scratch = Scratch::new();
+/// A cluster of one node, and the configuration of that.
+fn cluster_of_one(scratch: &Scratch) -> (Running, PathBuf) {
     let folder = scratch.text("cluster");
     let dev = ["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1", "--dir", &folder];
     let mut dev = Running::start(with_the_clusters_tokens(command(&dev)));
     dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
+    (dev, scratch.path("cluster/n1.toml"))
+}
 
-    // What a node of that cluster is told, under another name.
-    let config = scratch.path("cluster/n1.toml");
-    let own = own_node(&["--config", config.to_str().unwrap(), "--name", "own", "--executors", "2"]);
+/// A node that is told what the one of that cluster is told, under another name, and these arguments.
+fn own_node_of(config: &Path, args: &[&str], environment: &[(&str, &str)]) -> Running {
+    let own = own_node(&[&["--config", config.to_str().unwrap(), "--name", "own"], args].concat());
     let mut own = with_the_clusters_tokens(own);
-    own.env("EXOBUS_NODE__EXECUTOR", "process");
+    own.envs(environment.iter().copied());
     let mut own = Running::start(own);
     own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));
+    own
+}
+
+/// A client of that cluster.
+async fn client_of(config: &Path) -> Client {
+    let settings = NodeConfig::load(Some(config), &Overrides::default()).unwrap();
+    let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
+    let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
+    Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap()
+}
+
+#[test]
+fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
+    let scratch = Scratch::new();
+    let (dev, config) = cluster_of_one(&scratch);
+    let own = own_node_of(&config, &["--executors", "2"], &[("EXOBUS_NODE__EXECUTOR", "process")]);
 
     let runtime = cluster::runtime().unwrap();
     let (sum, processes) = run(&config, &runtime, "own.squares@1", 20).value::<(u64, BTreeSet<u32>)>().unwrap();
@@ -98,12 +115,8 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
 
 /// Runs a program of the node as a job of its own.
 fn run(config: &Path, runtime: &tokio::runtime::Runtime, program: &str, number: u64) -> JobEnd {
-    let settings = NodeConfig::load(Some(config), &Overrides::default()).unwrap();
     runtime.block_on(async {
-        let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
-        let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
-        let mut client =
-            Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
+        let mut client = client_of(config).await;
         let spec = JobSpec::of(client.new_job(), program, &number).unwrap();
         let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
         client.close().await;
@@ -115,18 +128,9 @@ fn run(config: &Path, runtime: &tokio::runtime::Runtime, program: &str, number: 
 #[test]
 fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced_by_it() {
     let scratch = Scratch::new();
-    let folder = scratch.text("cluster");
-    let dev = ["dev", "--nodes", "1", "--port", "0", "--memory", "64MiB", "--executors", "1", "--dir", &folder];
-    let mut dev = Running::start(with_the_clusters_tokens(command(&dev)));
-    dev.wait_for("ready at nats://", PATIENCE).unwrap_or_else(|| panic!("{:#?}", dev.seen));
-    let config = scratch.path("cluster/n1.toml");
+    let (dev, config) = cluster_of_one(&scratch);
     let spill = scratch.text("spill");
-    let start = || {
-        let own = own_node(&["--config", config.to_str().unwrap(), "--name", "own", "--spill", &spill]);
-        let mut own = Running::start(with_the_clusters_tokens(own));
-        own.wait_for("ready own in cluster", PATIENCE).unwrap_or_else(|| panic!("{:#?}", own.seen));
-        own
-    };
+    let start = || own_node_of(&config, &["--spill", &spill], &[]);
     let own = start();
     let runtime = cluster::runtime().unwrap();
     let end = run(&config, &runtime, "own.kept@1", 100_000);
@@ -175,14 +179,10 @@ fn prints_of_a_job_are_shown(config: &Path, runtime: &tokio::runtime::Runtime) {
     let ask = |args: &[&str]| with_the_clusters_tokens(command(&[args, &["--config", config_text]].concat()));
     let (tell, told) = tokio::sync::oneshot::channel();
     let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
-    let settings = NodeConfig::load(Some(config), &Overrides::default()).unwrap();
     std::thread::scope(|scope| {
         let job = scope.spawn(|| {
             runtime.block_on(async {
-                let (bus, subjects) = cluster::connect(&settings, Role::Submitter, "client").await.unwrap();
-                let (clock, random) = (Arc::new(SystemClock::new()), Arc::new(SystemRandom));
-                let mut client =
-                    Client::connect(ClientOptions { bus, subjects, clock, random, deadline: PATIENCE }).await.unwrap();
+                let mut client = client_of(config).await;
                 let spec = JobSpec::of(client.new_job(), "own.squares@1", &1_000_000_u64).unwrap();
                 let mut tell = Some((tell, spec.job.to_string()));
                 let begun = |_| {

@@ -146,8 +146,13 @@ impl NodeManager {
         }
     }
 
+    /// Whether what outlives its job has its names: before, nothing of a job that is over may be deleted.
+    fn has_named(&self) -> bool {
+        self.named.load(Ordering::Acquire)
+    }
+
     fn tell_holds(&self) {
-        let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.named.load(Ordering::Acquire)) else { return };
+        let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.has_named()) else { return };
         // Results are of no job that could be over.
         let stored = self.store.groups().into_iter().map(JobId::from_u128).filter(|job| !job.is_taken());
         if let Some(holds) = self.core.holds(stored)
@@ -233,7 +238,7 @@ impl NodeManager {
             }
             NodeEffect::Delete(copies) => self.store.delete(&copies),
             // The Scheduler is told of what stays when it has its names, and says again that the job is over.
-            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && !self.named.load(Ordering::Acquire) => {
+            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && !self.has_named() => {
                 info!(job_id = %job, "objects of a job that is over stay until the records of results can be read");
             }
             NodeEffect::DeleteJob(job) => self.store.delete_group(job.group()),

@@ -219,11 +219,10 @@ impl ResultRecords {
             .ask(async |kv| {
                 let mut kept = BTreeMap::new();
                 let take = |change| match change {
-                    Change::Put(entry) => {
-                        let value = listed(&entry).and_then(&keep);
-                        drop(kept.remove(&entry.key));
-                        kept.extend(value.map(|value| (entry.key, value)));
-                    }
+                    Change::Put(entry) => match listed(&entry).and_then(&keep) {
+                        Some(value) => drop(kept.insert(entry.key, value)),
+                        None => drop(kept.remove(&entry.key)),
+                    },
                     Change::Removed { key, .. } => drop(kept.remove(&key)),
                 };
                 kv.each(keys.as_ref(), take).await?;

@@ -319,6 +319,15 @@ fn keeps(at: &'static str, bytes: u64) -> impl AsyncFnOnce(Futures) -> Result<()
     }
 }
 
+/// A node that hosts jobs, whose disk is full.
+async fn host_that_keeps_nothing(cluster: &Cluster) -> Node {
+    let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+    let mut host = cluster.elsewhere("n1", true, &cluster.bus);
+    host.disk = Arc::new(disk.clone());
+    disk.always(Op::Write, &host.store.spill_dirs[0], Fault::Errno(28));
+    started(host).await
+}
+
 async fn started(options: NodeOptions) -> Node {
     tokio::task::spawn_blocking(|| Node::start(options)).await.unwrap().unwrap()
 }
@@ -359,11 +368,7 @@ async fn a_node_that_leaves_hands_its_results_to_another_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_nobody_takes_over_is_there_again_with_its_node_and_until_then_who_asks_is_told() {
     let cluster = Cluster::new();
-    let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
-    let mut host = cluster.elsewhere("n1", true, &cluster.bus);
-    host.disk = Arc::new(disk.clone());
-    disk.always(Op::Write, &host.store.spill_dirs[0], Fault::Errno(28));
-    let host = started(host).await;
+    let host = host_that_keeps_nothing(&cluster).await;
     let (options, again) = (cluster.elsewhere("n2", false, &cluster.bus), cluster.elsewhere("n2", false, &cluster.bus));
     let spill = options.store.spill_dirs.clone();
     let holder = started(options).await;
@@ -437,12 +442,7 @@ async fn a_ticket_opens_the_data_port_for_its_result_alone_and_for_a_while() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_was_fetched_to_be_kept_is_there_again_when_its_node_is_started_again() {
     let cluster = Cluster::new();
-    let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
-    let mut host = cluster.elsewhere("n1", true, &cluster.bus);
-    host.disk = Arc::new(disk.clone());
-    // It keeps nothing itself.
-    disk.always(Op::Write, &host.store.spill_dirs[0], Fault::Errno(28));
-    let host = started(host).await;
+    let host = host_that_keeps_nothing(&cluster).await;
     let options = cluster.elsewhere("n2", false, &cluster.bus);
     let spill = options.store.spill_dirs.clone();
     let holder = started(options).await;

@@ -8,9 +8,8 @@
 //! What an attempt makes are copies with a number of its own. Until its node has told the Owner of one, it is the node's, which deletes
 //! what an attempt has made in vain; from then on the Owner's, which frees what does not count.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-
-use smallvec::SmallVec;
 
 use super::edge::EdgeEntry;
 use super::placement::NodeIndex;
@@ -366,8 +365,11 @@ impl OwnerState {
 
     /// Checks what an accepted attempt has read, takes it into the ledgers of its edges, and frees what nobody reads again.
     pub(super) fn account(&mut self, task: Index, consumed: &[Consumed]) {
-        let mut by_arg: SmallVec<[Consumed; 2]> = consumed.into();
-        by_arg.sort_by_key(|consumed| consumed.arg);
+        let mut by_arg = Cow::Borrowed(consumed);
+        // As a rule they come in order.
+        if !by_arg.is_sorted_by_key(|consumed| consumed.arg) {
+            by_arg.to_mut().sort_by_key(|consumed| consumed.arg);
+        }
         let mut reads = by_arg.chunk_by(|one, other| one.arg == other.arg).peekable();
         for position in 0..self.tasks[task].args.len() {
             if !self.tasks[task].is_counted() {

@@ -107,28 +107,39 @@ fn what_a_node_holds_of_no_task_that_anybody_knows_is_freed_and_what_comes_late_
     assert!(!world.runs(map), "it need not be made again");
 }
 
+const READ: EdgeId = EdgeId::from_u128(1);
+const OTHER: EdgeId = EdgeId::from_u128(2);
+
+fn column(set: SetId) -> Arg {
+    Arg { source: Source::Set(set), parts: Parts::one(0) }
+}
+
+/// A map has joined two edges, as in the run before, which had made it on `a`, where it is found by now or later, and read a part of it.
+fn joined_two_edges(map: TaskId, reduce: TaskId, found_late: bool) -> World {
+    let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1), done(reduce, "gone", 1)], Vec::new());
+    world.keep(&node("a"), map.output(0), 1);
+    if !found_late {
+        world.inventory(&node("a"));
+    }
+    world.submit("map", &[]);
+    for edge in [READ, OTHER] {
+        world.owner.open_edge(edge, EdgeShape::new("map -> reduce", 1));
+        world.owner.join_edge(edge, map.output(0));
+    }
+    world
+}
+
 /// In the run before, one of the edges was over when the other one was read, and parts were freed.
 #[test]
 fn what_may_have_been_freed_by_the_run_before_is_made_again_for_who_read_it_and_runs_again() {
     let map = task("map", &[]);
     let members = [map.output(0)];
-    let [read, other] = [1, 2].map(EdgeId::from_u128);
-    let set = SetId::of_members(read, &members);
-    let column = Arg { source: Source::Set(set), parts: Parts::one(0) };
-    let reduce = task("reduce", &[column]);
+    let set = SetId::of_members(READ, &members);
+    let reduce = task("reduce", &[column(set)]);
     for found_late in [false, true] {
-        let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1), done(reduce, "gone", 1)], Vec::new());
-        world.keep(&node("a"), map.output(0), 1);
-        if !found_late {
-            world.inventory(&node("a"));
-        }
-        world.submit("map", &[]);
-        for edge in [read, other] {
-            world.owner.open_edge(edge, EdgeShape::new("map -> reduce", 1));
-            world.owner.join_edge(edge, map.output(0));
-        }
-        world.owner.make_set(set, &members, Some(read));
-        world.submit("reduce", &[column]);
+        let mut world = joined_two_edges(map, reduce, found_late);
+        world.owner.make_set(set, &members, Some(READ));
+        world.submit("reduce", &[column(set)]);
         if found_late {
             world.inventory(&node("a"));
         }
@@ -144,22 +155,12 @@ fn what_may_have_been_freed_by_the_run_before_is_made_again_for_who_read_it_and_
 fn what_may_have_been_freed_by_the_run_before_is_made_again_for_readers_of_another_edge() {
     let map = task("map", &[]);
     let members = [map.output(0)];
-    let edges @ [read, other] = [1, 2].map(EdgeId::from_u128);
-    let [set, others] = edges.map(|edge| SetId::of_members(edge, &members));
-    let column = |set| Arg { source: Source::Set(set), parts: Parts::one(0) };
+    let [set, others] = [READ, OTHER].map(|edge| SetId::of_members(edge, &members));
     let reduce = task("reduce", &[column(set)]);
     for found_late in [false, true] {
-        let mut world = resumed(&[("a", 2)], vec![done(map, "a", 1), done(reduce, "gone", 1)], Vec::new());
-        world.keep(&node("a"), map.output(0), 1);
-        if !found_late {
-            world.inventory(&node("a"));
-        }
-        world.submit("map", &[]);
-        for (edge, set) in [(read, set), (other, others)] {
-            world.owner.open_edge(edge, EdgeShape::new("map -> reduce", 1));
-            world.owner.join_edge(edge, map.output(0));
-            world.owner.make_set(set, &members, Some(edge));
-        }
+        let mut world = joined_two_edges(map, reduce, found_late);
+        world.owner.make_set(set, &members, Some(READ));
+        world.owner.make_set(others, &members, Some(OTHER));
         world.submit("reduce", &[column(set)]);
         let reader = world.submit("reader", &[column(others)]);
         if found_late {
