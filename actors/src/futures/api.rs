@@ -393,7 +393,8 @@ impl Futures {
         *opened - 1
     }
 
-    /// The task of this object is not wanted any more; whoever waits for it gets [`JobError::Cancelled`].
+    /// The task of this object is not wanted any more; whoever waits for what it would have made gets [`JobError::Cancelled`]. What it has made
+    /// stays what it is: lost, it is made again for who reads it.
     ///
     /// # Errors
     /// The runtime has ended.

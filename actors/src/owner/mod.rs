@@ -20,7 +20,8 @@
 //!                                                                    outputs or could ask for them again)
 //! ```
 //! A task becomes *Failed* from any state but Done: its last try failed, it was cancelled, or one that it needs failed. One that is to run again is *Done*
-//! at once when the copies come back for which it was to. A call of the program and a message of a node only change states; `OwnerCore::flush`,
+//! at once when the copies come back for which it was to. What was cancelled makes again what it had made before that (a stream, under way), for who needs it, and is
+//! cancelled again then. A call of the program and a message of a node only change states; `OwnerCore::flush`,
 //! at the end of each batch of events, places what became ready, on the leases that the job has.
 //!
 //! # An object

@@ -16,6 +16,7 @@ use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, OwnerState};
+use super::task::Task;
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -164,6 +165,9 @@ impl OwnerState {
             Some(task) if index <= self.tasks[task].outputs() => {
                 self.do_without_other_attempts(task, attempt.makes());
                 self.seal(task, index, output, (node, attempt.makes()));
+                if self.tasks.get(task).is_some_and(Task::is_revived) {
+                    self.unless_still_wanted(task);
+                }
             }
             Some(_) | None => {
                 self.free_unless_it_counts(from, id.output(index), attempt);

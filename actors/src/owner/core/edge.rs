@@ -334,12 +334,12 @@ impl OwnerState {
 
     /// Whether a task that has read of an edge is to read it again, since what it made was lost.
     fn is_read_again(&self, edge: Index) -> bool {
-        self.readers_of(edge).any(|(task, _)| task.is_counted())
+        self.readers_of(edge).any(|(task, _)| task.is_replay())
     }
 
     /// Cancels tasks that have not read what they would of an edge; one that has and runs again goes on.
     fn cancel_readers(&mut self, edge: Index, would: impl Fn(Parts) -> bool) {
-        let waiting = self.readers_of(edge).filter(|(task, parts)| !task.is_counted() && would(*parts));
+        let waiting = self.readers_of(edge).filter(|(task, parts)| !task.is_replay() && would(*parts));
         let readers: Vec<TaskId> = waiting.map(|(task, _)| task.id).collect();
         readers.into_iter().for_each(|task| self.cancel(task));
     }
@@ -348,7 +348,7 @@ impl OwnerState {
     /// that runs again for nobody.
     pub(super) fn end_if_nobody_needs_it(&mut self, task: Index) {
         let Some(entry) = self.tasks.get(task).filter(|entry| !entry.state().is_over()) else { return };
-        if entry.is_counted() {
+        if entry.is_replay() {
             return self.unless_still_wanted(task);
         }
         let (id, outputs) = (entry.id, entry.outputs());

@@ -102,11 +102,9 @@ impl OwnerState {
             return;
         }
         for position in 0..self.sets[index].members.len() {
-            let member = &self.objects[self.sets[index].members[position]];
-            if !member.is_here()
-                && let Some(task) = member.task
-            {
-                self.want(task);
+            let member = self.sets[index].members[position];
+            if !self.objects[member].is_here() {
+                self.want_value(member);
             }
         }
     }
@@ -123,7 +121,7 @@ impl OwnerState {
                         continue;
                     }
                     self.objects[object].add_waiter(Waiter::Task(task));
-                    self.make_wanted(object)
+                    self.want_value(object)
                 }
                 EntrySource::Set(set) => {
                     if self.sets[set].is_complete() {
@@ -131,8 +129,8 @@ impl OwnerState {
                     }
                     self.sets[set].add_waiter(task);
                     self.ask_for_members(set);
-                    let members = self.sets[set].members.iter();
-                    members
+                    let missing = self.sets[set].members.iter().filter(|member| !self.objects[**member].is_here());
+                    missing
                         .filter_map(|member| self.objects[*member].task)
                         .find_map(|producer| self.tasks[producer].failure().cloned())
                 }
@@ -149,11 +147,19 @@ impl OwnerState {
         }
     }
 
-    /// Makes sure that a missing object is being made; the error when it never will be.
-    fn make_wanted(&mut self, object: Index) -> Option<JobError> {
+    /// Makes sure that a missing object is being made; the error when it never will be. What was made once can be made again, though its
+    /// task was cancelled since: that ends what it would have made.
+    pub(super) fn want_value(&mut self, object: Index) -> Option<JobError> {
         let producer = self.objects[object].task?;
-        self.want(producer);
-        self.tasks[producer].failure().cloned()
+        match self.tasks[producer].failure() {
+            Some(JobError::Cancelled) if self.objects[object].was_made() => {
+                self.tasks[producer].revive();
+                self.run_again(producer);
+            }
+            Some(error) => return Some(error.clone()),
+            None => self.want(producer),
+        }
+        None
     }
 
     /// Somebody needs a value of this task: if it was freed or lost, the task runs again (law 2).
@@ -271,17 +277,18 @@ impl OwnerState {
         if !object.uses.unreference() {
             return;
         }
+        let task = object.task;
         if object.is_here() {
+            // Its task may be a stream, and under way.
+            let task = task.filter(|_| object.was_of_a_stopped_edge());
             self.free_value(index);
-        } else {
-            // Should the last copy come back, nobody needs it.
-            object.forget_last();
-            if let Some(task) = object.task {
-                self.end_if_nobody_needs_it(task);
-            }
-            if self.objects.get(index).is_some() {
-                self.drop_if_unused(index);
-            }
+            return task.into_iter().for_each(|task| self.end_if_nobody_needs_it(task));
+        }
+        // Should the last copy come back, nobody needs it.
+        object.forget_last();
+        task.into_iter().for_each(|task| self.end_if_nobody_needs_it(task));
+        if self.objects.get(index).is_some() {
+            self.drop_if_unused(index);
         }
     }
 
@@ -399,7 +406,8 @@ impl OwnerState {
         self.unobserved.retain(|_, unseen| unseen != error);
     }
 
-    /// The task failed for good: its outputs will never be, and so those of who waits for them.
+    /// The task failed for good: its outputs will never be, and so those of who waits for them. Where it was cancelled, what it had made
+    /// is made again for who waits for that.
     pub(super) fn fail_task(&mut self, root: Index, error: JobError) {
         if error != JobError::Cancelled {
             self.unobserved.insert(self.tasks[root].id, error.clone());
@@ -416,9 +424,13 @@ impl OwnerState {
                 self.observe(&error);
                 self.effects.push(Effect::Streamed { tracker, item: Err(error.clone()) });
             }
-            let id = self.tasks[task].id;
+            let (id, mut awaited) = (self.tasks[task].id, None);
             for index in 0..self.tasks[task].outputs() {
                 let Some(object) = self.object_of(id.output(index)) else { continue };
+                if error == JobError::Cancelled && self.objects[object].was_made() {
+                    awaited = awaited.or(self.objects[object].has_waiters().then_some(object));
+                    continue;
+                }
                 for waiter in self.objects[object].take_waiters() {
                     match waiter {
                         Waiter::Tracker(tracker) => {
@@ -436,7 +448,10 @@ impl OwnerState {
                 }
             }
             self.unreference_args(task);
-            self.retire_if_unused(task);
+            match awaited {
+                Some(object) => drop(self.want_value(object)),
+                None => self.retire_if_unused(task),
+            }
         }
     }
 }

@@ -71,6 +71,8 @@ mod set;
 mod state;
 #[cfg(test)]
 mod state_tests;
+#[cfg(test)]
+mod stop_tests;
 mod stragglers;
 #[cfg(test)]
 mod stragglers_tests;

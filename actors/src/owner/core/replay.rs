@@ -304,7 +304,7 @@ impl OwnerState {
     }
 
     fn tell_replayed(&mut self, task: Index) {
-        if !self.tasks[task].is_counted() {
+        if !self.tasks[task].is_replay() {
             return;
         }
         self.counts.replayed += 1;
@@ -340,7 +340,7 @@ impl OwnerState {
     fn take_back_what_was_read(&mut self, wanted: &[Index]) {
         let mut members = BTreeSet::new();
         for task in wanted {
-            let args = if self.tasks[*task].is_counted() { self.tasks[*task].args.len() } else { 0 };
+            let args = if self.tasks[*task].is_replay() { self.tasks[*task].args.len() } else { 0 };
             for position in 0..args {
                 let arg = self.tasks[*task].args[position];
                 if let EntrySource::Set(set) = arg.source
@@ -472,18 +472,21 @@ impl OwnerState {
         }
     }
 
-    /// Ends a replay when everything that it was for is back.
+    /// Ends a replay when everything that it was for is back: the task is as done, or as cancelled, as it was before.
     pub(super) fn unless_still_wanted(&mut self, task: Index) {
         let entry = &self.tasks[task];
-        let (id, outputs, counted) = (entry.id, entry.outputs(), entry.is_counted());
+        let (id, outputs) = (entry.id, entry.outputs());
         let replaying = matches!(entry.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            object.is_some_and(|object| object.uses.is_referenced() && !object.is_here())
+            object.is_some_and(|object| object.uses.is_referenced() && object.was_made() && !object.is_here())
         };
-        // Only of what was complete once is it known that nothing else is to come.
-        if !replaying || !counted || (0..outputs).any(missing) {
+        // Only of what was complete once, or cancelled, is it known that nothing else is to come. Streams are made again from the first one.
+        if !replaying || !entry.is_replay() || (0..outputs).rev().any(missing) {
             return;
+        }
+        if !entry.is_counted() {
+            return self.fail_task(task, JobError::Cancelled);
         }
         self.withdraw(task);
         self.tasks[task].is_done();

@@ -206,12 +206,9 @@ impl OwnerState {
         if self.objects[index].is_here() {
             return self.effects.push(Effect::Resolved { tracker, object, outcome: Ok(()) });
         }
-        if let Some(task) = self.objects[index].task {
-            if let Some(error) = self.tasks[task].failure().cloned() {
-                self.observe(&error);
-                return self.effects.push(Effect::Resolved { tracker, object, outcome: Err(error) });
-            }
-            self.want(task);
+        if let Some(error) = self.want_value(index) {
+            self.observe(&error);
+            return self.effects.push(Effect::Resolved { tracker, object, outcome: Err(error) });
         }
         self.objects[index].add_waiter(Waiter::Tracker(tracker));
     }

@@ -127,7 +127,7 @@ impl OwnerState {
             let quiet_us = told.running.micros.saturating_sub(told.dispensable_finished.since);
             let entry = &self.tasks[task];
             let quiet = quiet_us >= QUIET.as_micros() as u64;
-            let given_up = entry.is_dispensable() && !entry.is_counted() && quiet && self.is_overdue(task);
+            let given_up = entry.is_dispensable() && !entry.is_replay() && quiet && self.is_overdue(task);
             given_up.then_some((running.task, running.micros))
         };
         let overdue: Vec<(TaskId, u64)> = running.iter().filter_map(overdue).collect();

@@ -45,6 +45,7 @@ pub(super) struct Task {
     recalled: bool,
     dispensable: bool,
     counted: bool,
+    revived: bool,
     speculated: bool,
     state: State,
     live: SmallVec<[(Attempt, NodeIndex); 1]>,
@@ -73,6 +74,7 @@ impl Task {
             recalled: false,
             dispensable: false,
             counted: false,
+            revived: false,
             speculated: false,
             state: State::Waiting { missing: u32::MAX },
             live: SmallVec::new(),
@@ -151,6 +153,16 @@ impl Task {
         self.counted = true;
     }
 
+    /// Whether it was cancelled, and runs again for what it had made before that.
+    pub(super) fn is_revived(&self) -> bool {
+        self.revived
+    }
+
+    /// Whether it runs only to make again what it has made before: nobody is to end it but who needs that.
+    pub(super) fn is_replay(&self) -> bool {
+        self.counted || self.revived
+    }
+
     /// Whether it has been given a second attempt beside one that runs.
     pub(super) fn is_speculated(&self) -> bool {
         self.speculated
@@ -221,12 +233,19 @@ impl Task {
     /// One that failed begins anew, with these arguments.
     pub(super) fn begin_anew(&mut self, args: Box<[ArgEntry]>) {
         self.rare.change_if_there(|rare| rare.failure = None);
-        (self.args, self.tries) = (args, 0);
+        (self.args, self.tries, self.revived) = (args, 0, false);
     }
 
     /// What it made is wanted again, and gone.
     pub(super) fn want_again(&mut self) {
         (self.state, self.tries) = (State::Wanted, 0);
+    }
+
+    /// It was cancelled, and something that it had made is wanted again, and gone.
+    pub(super) fn revive(&mut self) {
+        self.rare.change_if_there(|rare| rare.failure = None);
+        self.revived = true;
+        self.want_again();
     }
 
     /// Why it failed.

@@ -1,0 +1,157 @@
+//! What was ended since nobody needed it, and is needed again since something that had read of it was lost.
+
+use super::world_tests::{JOB, World, node, output};
+use crate::ids::{EdgeId, SetId, TaskId};
+use crate::task::{Arg, Consumed, EdgeShape, JobError, Parts, Place, Returns, Source, TaskOptions};
+
+const EDGE: EdgeId = EdgeId::from_u128(7);
+
+fn at(name: &str) -> TaskOptions {
+    TaskOptions { place: Place::Node { node: node(name), soft: true }, ..TaskOptions::default() }
+}
+
+fn output_of(task: TaskId, index: u32) -> Arg {
+    Arg { source: Source::Object(task.output(index)), parts: Parts::All }
+}
+
+/// The attempt of a stream that is under way says that it has made an output.
+fn announce(world: &mut World, stream: TaskId, index: u32) {
+    let (attempt, at) = world.attempt_of(stream);
+    let copy = stream.output(index).copy(JOB, attempt.makes());
+    world.stored.insert((at.clone(), copy), attempt.makes());
+    world.owner.yielded((&at, world.incarnation(&at)), stream, attempt, index, output(100, 10));
+    world.settle();
+}
+
+/// What a task read of its only argument.
+fn read() -> [Consumed; 1] {
+    [Consumed { arg: 0, read: output(100, 10), ..Consumed::default() }]
+}
+
+/// A stream without an end, on node a, whose first two outputs the program holds and has let join an edge, and a task on node b that has
+/// read the first one.
+fn stream_and_reader(world: &mut World, args: &[Arg]) -> (TaskId, TaskId) {
+    let stream = world.submit_with("stream", args, TaskOptions { returns: Returns::Stream, ..at("a") });
+    world.owner.track_stream(stream, 1);
+    world.owner.open_edge(EDGE, EdgeShape::new("stream -> reduce", 1));
+    for index in 0..2 {
+        announce(world, stream, index);
+        world.owner.join_edge(EDGE, stream.output(index));
+    }
+    let reader = world.submit_with("reader", &[output_of(stream, 0)], at("b"));
+    assert_eq!(world.attempt_of(reader).1, node("b"));
+    world.complete_with(reader, &[output(10, 1)], &read());
+    (stream, reader)
+}
+
+fn let_go(world: &mut World, stream: TaskId) {
+    (0..2).for_each(|index| world.owner.release_object(stream.output(index)));
+    world.owner.release_stream(stream);
+    world.settle();
+}
+
+#[test]
+fn what_a_stream_made_before_it_was_ended_by_a_stop_is_made_again_for_who_had_read_it() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, reader) = stream_and_reader(&mut world, &[]);
+    world.owner.stop_edges(Some(EDGE));
+    let_go(&mut world, stream);
+    assert!(!world.runs(stream));
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 2);
+    world.settle();
+    assert!(world.runs(stream) && world.failed.is_none(), "{:?}", world.failed);
+    announce(&mut world, stream, 0);
+    assert!(!world.runs(stream), "it has no end, and nobody needs the rest");
+    world.complete_with(reader, &[output(10, 1)], &read());
+    assert_eq!(world.resolved[&2], Ok(()));
+    world.owner.release_edge(EDGE);
+    world.release(reader);
+    assert_eq!((world.owner.close(), world.failed.as_ref(), world.owner.sizes()), (Ok(()), None, (0, 0, 0)));
+}
+
+#[test]
+fn a_stop_ends_a_stream_when_the_last_output_that_is_there_is_released() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, reader) = stream_and_reader(&mut world, &[]);
+    world.owner.stop_edges(Some(EDGE));
+    world.owner.release_stream(stream);
+    world.owner.release_object(stream.output(0));
+    world.settle();
+    assert!(world.runs(stream), "the program holds an output");
+    world.owner.release_object(stream.output(1));
+    world.settle();
+    assert!(!world.runs(stream));
+    world.owner.release_edge(EDGE);
+    world.release(reader);
+    assert_eq!((world.owner.close(), world.owner.sizes()), (Ok(()), (0, 0, 0)));
+}
+
+#[test]
+fn a_reader_of_a_stopped_edge_whose_outputs_were_read_makes_them_again_and_what_it_reads_is_whole() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let input = EdgeId::from_u128(8);
+    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
+    let map = world.submit_with("map", &[], at("a"));
+    world.owner.join_edge(input, map.output(0));
+    let set = SetId::of_members(input, &[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], Some(input));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    let (stream, reader) = stream_and_reader(&mut world, &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
+    world.release(map);
+    world.owner.release_set(set);
+    world.owner.unread(input, 0..1);
+    let_go(&mut world, stream);
+    assert!(!world.runs(stream), "what it reads is not read any more");
+    // The edge knows that nobody reads the part, and it was freed.
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 2);
+    world.settle();
+    assert!(world.runs(map) && !world.runs(stream), "the part of what it makes was freed");
+    world.complete_with(map, &[output(100, 10)], &[]);
+    assert!(world.runs(stream));
+    world.owner.stop_edges(None);
+    world.settle();
+    assert!(world.runs(stream), "somebody waits for what it had made");
+    announce(&mut world, stream, 0);
+    world.complete_with(reader, &[output(10, 1)], &read());
+    assert_eq!(world.resolved[&2], Ok(()));
+    assert!(!world.runs(stream));
+    [EDGE, input].iter().for_each(|edge| world.owner.release_edge(*edge));
+    world.release(reader);
+    assert_eq!((world.owner.close(), world.failed.as_ref(), world.owner.sizes()), (Ok(()), None, (0, 0, 0)));
+}
+
+#[test]
+fn who_waits_for_what_a_task_had_made_when_it_is_cancelled_gets_it_and_who_waits_for_the_rest_does_not() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    world.crash(&node("a"), false);
+    world.owner.track(stream.output(0), 2);
+    world.settle();
+    let first = world.attempt_of(stream).0;
+    world.owner.cancel(stream);
+    world.settle();
+    assert!(matches!(world.streamed[&1].last(), Some(Err(JobError::Cancelled))));
+    assert!(world.attempt_of(stream).0 > first && !world.resolved.contains_key(&2));
+    announce(&mut world, stream, 0);
+    assert_eq!(world.resolved[&2], Ok(()));
+    assert!(world.runs(stream), "the program holds the second one, which is gone");
+    let_go(&mut world, stream);
+    assert!(!world.runs(stream));
+}
+
+#[test]
+fn a_set_is_read_whose_member_is_there_though_its_maker_was_cancelled_since() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    world.owner.cancel(stream);
+    let other = world.submit("other", &[]);
+    let members = [stream.output(0), other.output(0)];
+    let set = SetId::of(&members);
+    world.owner.make_set(set, &members, None);
+    let joined = world.submit("joined", &[Arg { source: Source::Set(set), parts: Parts::All }]);
+    assert!(!world.runs(joined));
+    world.complete_with(other, &[output(100, 10)], &[]);
+    assert!(world.runs(joined));
+}
