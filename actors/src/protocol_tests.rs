@@ -19,7 +19,7 @@ use crate::ids::{Attempt, CopyNumber, Epoch, Incarnation, JobId, LeaseId, NodeId
 use crate::shell::{Reply, Wire};
 use crate::task::{
     Consumed, LocatedArg, LocatedSource, Loss, LostObject, Output, Parts, Resources, StillRunning, TaskFailure,
-    TaskFigures, TaskSpec,
+    TaskSpec,
 };
 
 /// The last number that a copy can have.
@@ -60,11 +60,11 @@ fn owner_messages(
             attempt,
             outputs: vec![output],
             consumed: vec![Consumed { arg: 0, read: output, ..Consumed::default() }],
-            figures: TaskFigures::default(),
+            figures: Box::default(),
             values: vec![(0, Bytes::from_static(b"small"))],
         },
         OwnerMsg::Yielded { node: node(), incarnation, task, attempt, index: 0, output },
-        OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(TaskFigures::default()) },
+        OwnerMsg::Failed { node: node(), incarnation, task, attempt, failure, figures: Some(Box::default()) },
         OwnerMsg::Recalled { node: node(), incarnation, task, attempt },
         OwnerMsg::Rejected { node: node(), task, attempt, reason: "node: depth 33, at most 32".into() },
         OwnerMsg::TakenOver { run: 1 },
@@ -127,7 +127,7 @@ fn node_messages(job: JobId, task: TaskId, set: SetId, attempt: Attempt, node: &
     };
     let (start, total) = (0, many as u32);
     vec![
-        NodeMsg::Run { owner: node.clone(), spec },
+        NodeMsg::Run { owner: node.clone(), spec: spec.into() },
         NodeMsg::DefineSet { job, run: 1, set, version: u32::MAX, start, total, members: located(many, node) },
         NodeMsg::Recall { job, tasks: vec![(task, attempt); many] },
         NodeMsg::Cancel { job, task, attempt },

@@ -199,7 +199,7 @@ impl Futures {
         let (deterministic, commits, args) = (F::DETERMINISTIC, F::COMMITS, args.to_vec());
         let description = Description { function, deterministic, commits, params, args, options };
         let id = description.id(self.0.secret);
-        self.call(ProgramCall::Submit { id, description })?;
+        self.call(ProgramCall::Submit { id, description: Box::new(description) })?;
         Ok(id)
     }
 

@@ -38,7 +38,7 @@ pub enum ProgramCall {
         /// The hash of the description.
         id: TaskId,
         /// What to run.
-        description: Description,
+        description: Box<Description>,
     },
     /// Bytes that the program put into the node's store.
     Put {

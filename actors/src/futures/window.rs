@@ -1,6 +1,6 @@
 //! A bound on what is in flight.
 
-use std::collections::BTreeMap;
+use hashbrown::HashMap;
 
 use super::api::{Futures, not_deterministic};
 use super::queue::{self, Teller, Told};
@@ -40,7 +40,7 @@ impl<T> Came<T> {
 pub struct Window {
     limit: usize,
     /// With whether it may be given up.
-    flying: BTreeMap<ObjectId, (ObjectRef, bool)>,
+    flying: HashMap<ObjectId, (ObjectRef, bool)>,
     queue: Teller<(ObjectId, Result<(), JobError>)>,
     news: Told<(ObjectId, Result<(), JobError>)>,
 }
@@ -49,7 +49,7 @@ impl Window {
     /// A window of `limit` objects; at least one.
     pub fn new(limit: usize) -> Self {
         let (queue, news) = queue::queue(|_| true);
-        Self { limit: limit.max(1), flying: BTreeMap::new(), queue, news }
+        Self { limit: limit.max(1), flying: HashMap::new(), queue, news }
     }
 
     /// Waits until there is room for one more.

@@ -274,7 +274,7 @@ impl<P: Default> NodeCore<P> {
         taken_over
     }
 
-    fn run(&mut self, owner: NodeId, spec: TaskSpec, at_once: Option<P>, now: Duration) {
+    fn run(&mut self, owner: NodeId, spec: Arc<TaskSpec>, at_once: Option<P>, now: Duration) {
         let key = (spec.job, spec.id, spec.attempt);
         if self.turns_away(spec.job, &owner, spec.attempt.run()) {
             return self.effects.push(NodeEffect::Stale);
@@ -296,8 +296,7 @@ impl<P: Default> NodeCore<P> {
             return;
         }
         let bytes = attempt_bytes::<P>(&spec);
-        let (spec, flags) = (Arc::new(spec), Arc::default());
-        let timed_out = false;
+        let (flags, timed_out) = (Arc::default(), false);
         let (waits_since, waited) = (now, TaskTiming::default());
         let trail = None;
         let running = Running { owner, spec, function, prepared, flags, timed_out, waits_since, waited, trail };

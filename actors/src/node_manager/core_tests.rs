@@ -113,7 +113,7 @@ impl World {
     }
 
     fn run(&mut self, spec: TaskSpec) -> Vec<String> {
-        self.on(NodeMsg::Run { owner: node("a"), spec })
+        self.on(NodeMsg::Run { owner: node("a"), spec: spec.into() })
     }
 
     /// An attempt comes to an executor, and starts.
@@ -224,7 +224,7 @@ fn who_hands_out_an_attempt_of_a_later_run_is_obeyed_though_an_earlier_owner_has
     world.on(NodeMsg::EndJob { job: JOB });
     world.on(NodeMsg::Watch { job: JOB, owner: node("a"), sample_ms: 0, tenant: "default".into() });
     let attempt = Attempt::of(CopyNumber::new(1, 1).unwrap());
-    let told = world.on(NodeMsg::Run { owner: node("b"), spec: TaskSpec { attempt, ..spec(1) } });
+    let told = world.on(NodeMsg::Run { owner: node("b"), spec: TaskSpec { attempt, ..spec(1) }.into() });
     assert_eq!(told, ["tell a: run 1 has begun", "follow b", "hand 1"]);
     assert_eq!(world.run(spec(2)), ["tell a: run 1 has begun", "stale"]);
 }
@@ -357,7 +357,7 @@ fn a_set_is_asked_for_that_is_not_known_in_the_version_that_an_attempt_means() {
     ] {
         let mut world = World::new();
         known.into_iter().for_each(|define| drop(world.on(define)));
-        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: reads(wants) });
+        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: reads(wants).into() });
         assert_eq!(world.core.arguments_of(&run).is_some(), told[0].starts_with("stage"), "nothing else is tried");
         assert_eq!(world.on(run), told);
         if !told[0].starts_with("stage") {
@@ -409,10 +409,10 @@ fn an_attempt_that_asks_for_memory_is_staged_wherever_its_arguments_are() {
     for asks in asks {
         let mut world = World::new();
         let spec1 = asks(TaskSpec { args: vec![object_arg(7, "here")], ..spec(1) });
-        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: spec1 });
+        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: spec1.into() });
         assert!(world.core.arguments_of(&run).is_none(), "its memory has to be granted");
         assert_eq!(world.on(run), ["stage 1: 7"]);
-        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: asks(spec(2)) });
+        let run = NodeEvent::Wire(NodeMsg::Run { owner: node("a"), spec: asks(spec(2)).into() });
         assert_eq!(world.on(run), ["stage 2: "], "without arguments, too");
     }
 }
@@ -420,7 +420,8 @@ fn an_attempt_that_asks_for_memory_is_staged_wherever_its_arguments_are() {
 #[test]
 fn what_is_there_at_once_is_not_staged() {
     let mut world = World::new();
-    let run = || NodeMsg::Run { owner: node("a"), spec: TaskSpec { args: vec![object_arg(7, "here")], ..spec(1) } };
+    let run =
+        || NodeMsg::Run { owner: node("a"), spec: TaskSpec { args: vec![object_arg(7, "here")], ..spec(1) }.into() };
     world.core.on(run().into(), Some(()), world.now);
     world.core.flush(world.now);
     assert_eq!(world.core.effects().into_iter().map(said).collect::<Vec<_>>(), ["hand 1"]);
@@ -445,7 +446,7 @@ fn an_attempt_that_ends_is_told_with_what_its_owner_wants_to_have() {
         let mut world = World::new();
         world.on(define(0, here()));
         let args = vec![object_arg(7, "here"), object_arg(8, "there"), set_arg(0)];
-        let run = NodeMsg::Run { owner: node(owner), spec: TaskSpec { args, ..spec(1) } };
+        let run = NodeMsg::Run { owner: node(owner), spec: TaskSpec { args, ..spec(1) }.into() };
         assert_eq!(world.on(run), ["stage 1: 7, 8, 1"]);
         let staged = StagingDone { key: key(1), outcome: Ok(((), Waits::default())) };
         assert_eq!(world.on(NodeEvent::Staged(Box::new(staged))), ["hand 1"]);

@@ -4,6 +4,7 @@
 //! done: it lives on the arbiter of its Owner, and goes on after them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,7 +43,7 @@ pub(crate) enum OwnerTimer {
 #[derive(Debug)]
 pub(crate) enum OwnerEffect {
     /// Hand an attempt to a node. Where that cannot be sent it comes back as [`OwnerEvent::Unsent`](super::OwnerEvent::Unsent).
-    Run { node: NodeId, spec: Box<TaskSpec> },
+    Run { node: NodeId, spec: Arc<TaskSpec> },
     /// Tell a node that the job is over. Where that cannot be sent it comes back as
     /// [`OwnerEvent::EndUnsent`](super::OwnerEvent::EndUnsent).
     EndJob { node: NodeId },
@@ -84,7 +85,7 @@ pub(crate) enum OwnerEffect {
     /// Count a message of a Scheduler that is over.
     CountStale,
     /// Tell people something, about something at a node.
-    Event { at: NodeId, kind: EventKind },
+    Event { at: NodeId, kind: Box<EventKind> },
     /// The Owner ends: nothing comes after this.
     End(JobOutcome),
 }

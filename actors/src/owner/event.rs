@@ -123,6 +123,6 @@ mod tests {
     /// Thousands of them wait at a time, and all are moved twice: what is large and rare is in a box.
     #[test]
     fn an_event_is_no_larger_than_what_comes_for_each_task_needs() {
-        assert!(size_of::<OwnerEvent>() <= 256, "{}", size_of::<OwnerEvent>());
+        assert!(size_of::<OwnerEvent>() <= 160, "{}", size_of::<OwnerEvent>());
     }
 }

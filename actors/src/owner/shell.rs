@@ -163,7 +163,7 @@ impl OwnerActor {
 
     fn perform(&mut self, effect: OwnerEffect, scope: &mut Scope<'_, Self>) {
         match effect {
-            OwnerEffect::Run { node, spec } => self.run(node, *spec, scope),
+            OwnerEffect::Run { node, spec } => self.run(node, spec, scope),
             OwnerEffect::EndJob { node } => {
                 let job = self.job;
                 if let Err(error) = self.node(&node).send(NodeMsg::EndJob { job }) {
@@ -235,7 +235,7 @@ impl OwnerActor {
             }
             OwnerEffect::Takes(bytes) => self.around.admission.takes(bytes),
             OwnerEffect::CountStale => self.around.post.count_stale(1),
-            OwnerEffect::Event { at, kind } => self.emit(at, kind),
+            OwnerEffect::Event { at, kind } => self.emit(at, *kind),
             OwnerEffect::End(outcome) => {
                 if let Some(done) = self.done.take() {
                     let _ = done.send(outcome);
@@ -258,7 +258,7 @@ impl OwnerActor {
         &self.nodes[node]
     }
 
-    fn run(&mut self, node: NodeId, spec: TaskSpec, scope: &Scope<'_, Self>) {
+    fn run(&mut self, node: NodeId, spec: Arc<TaskSpec>, scope: &Scope<'_, Self>) {
         let (task, attempt, owner) = (spec.id, spec.attempt, self.around.post.node().clone());
         if let Err(error) = self.node(&node).send(NodeMsg::Run { owner, spec }) {
             warn!(job_id = %self.job, task_id = %task, %attempt, %error, "task not sent");

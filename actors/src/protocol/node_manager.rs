@@ -40,7 +40,7 @@ pub enum NodeMsg {
         /// The node of the job's Owner.
         owner: NodeId,
         /// What to run.
-        spec: TaskSpec,
+        spec: Arc<TaskSpec>,
     },
     /// The next members of a set; sent once per node and version of the set, before the first task that uses that.
     DefineSet {

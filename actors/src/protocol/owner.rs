@@ -59,7 +59,7 @@ pub enum OwnerMsg {
         /// What it says it has read.
         consumed: Vec<Consumed>,
         /// Time and bytes.
-        figures: TaskFigures,
+        figures: Box<TaskFigures>,
         /// The bytes of outputs that are small, by index: should their node be lost, they are there still.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         values: Vec<(u32, Bytes)>,
@@ -93,7 +93,7 @@ pub enum OwnerMsg {
         failure: TaskFailure,
         /// Time and place, where it ran at all.
         #[serde(default)]
-        figures: Option<TaskFigures>,
+        figures: Option<Box<TaskFigures>>,
     },
     /// An attempt that had not started was given back.
     Recalled {

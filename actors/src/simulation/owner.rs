@@ -242,7 +242,7 @@ impl Owner {
     /// Does what the Owner wants done.
     fn perform(&mut self, effect: OwnerEffect, cx: &mut Cx<'_>) {
         match effect {
-            OwnerEffect::Run { node, spec } => self.run(node, *spec, cx),
+            OwnerEffect::Run { node, spec } => self.run(node, spec, cx),
             OwnerEffect::EndJob { node } => {
                 cx.oracle.ends(self.core.state());
                 cx.send(&node, Message::Node(NodeMsg::EndJob { job: cx.job }));
@@ -303,7 +303,7 @@ impl Owner {
     }
 
     /// Now and then too much waits for a node, and it gets nothing more for the moment.
-    fn run(&mut self, node: NodeId, spec: TaskSpec, cx: &mut Cx<'_>) {
+    fn run(&mut self, node: NodeId, spec: Arc<TaskSpec>, cx: &mut Cx<'_>) {
         cx.oracle.handed(&spec);
         // Of what came at once, the last thing may be that the node has lost what it knew: the attempt does not count any more.
         if !self.core.state().is_under_way(spec.id, spec.attempt) {

@@ -216,7 +216,7 @@ fn owner() -> Vec<OwnerMsg> {
             attempt: Attempt::nth(1),
             outputs: vec![output()],
             consumed: vec![consumed],
-            figures: task_figures(),
+            figures: Box::new(task_figures()),
             values: vec![(0, vec![0x80].into())],
         },
         OwnerMsg::Yielded {
@@ -233,7 +233,7 @@ fn owner() -> Vec<OwnerMsg> {
             task: task(),
             attempt: Attempt::nth(2),
             failure: failure(),
-            figures: Some(task_figures()),
+            figures: Some(Box::new(task_figures())),
         },
         OwnerMsg::Recalled { node: node(), incarnation: INCARNATION, task: task(), attempt: Attempt::nth(1) },
         OwnerMsg::Rejected {
@@ -305,7 +305,7 @@ fn node_manager() -> Vec<NodeMsg> {
         timeout_ms: 0,
     };
     vec![
-        NodeMsg::Run { owner: node(), spec },
+        NodeMsg::Run { owner: node(), spec: spec.into() },
         NodeMsg::DefineSet {
             job: job(),
             run: 1,

@@ -41,7 +41,7 @@ fn content(maker: u32) -> [u8; 2] {
 impl World {
     async fn runs(&self, spec: &TaskSpec) {
         let started = self.started();
-        self.tell(NodeMsg::Run { owner: here(), spec: spec.clone() });
+        self.tell(NodeMsg::Run { owner: here(), spec: spec.clone().into() });
         while self.started() == started {
             tokio::task::yield_now().await;
         }
@@ -282,7 +282,7 @@ async fn a_set_is_asked_for_when_only_an_older_version_of_it_is_known() {
         world.seals(object(1).copy(JOB, number(1)), 1).unwrap();
         world.defines((0, 1), Whereabouts::At(here(), number(1)));
         let spec = reads(2);
-        world.tell(NodeMsg::Run { owner: here(), spec });
+        world.tell(NodeMsg::Run { owner: here(), spec: spec.into() });
         assert!(matches!(world.told().await, OwnerMsg::SetUnknown { set, .. } if set == SetId::from_u128(9)));
         let OwnerMsg::Failed { failure, .. } = world.told().await else { panic!("what it means is not known") };
         assert_eq!((failure.kind, failure.lost.len()), (FailureKind::ArgumentLost, 0), "{failure}");
@@ -299,7 +299,7 @@ async fn a_set_whose_beginning_was_not_heard_is_not_empty() {
         let members = [(object(2), Whereabouts::NoBytes)].into_iter().collect();
         let set = SetId::from_u128(9);
         world.tell(NodeMsg::DefineSet { job: JOB, run: 0, set, version: 0, start: 1, total: 2, members });
-        world.tell(NodeMsg::Run { owner: here(), spec: reads(0) });
+        world.tell(NodeMsg::Run { owner: here(), spec: reads(0).into() });
         assert!(matches!(world.told().await, OwnerMsg::SetUnknown { .. }));
         assert!(matches!(world.told().await, OwnerMsg::Failed { .. }));
     })

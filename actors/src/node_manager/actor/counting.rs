@@ -39,7 +39,7 @@ mod tests {
             let spec = World::spec(number, Attempt::FIRST, Returns::One);
             self.tell(NodeMsg::Run {
                 owner: NodeId::new("here"),
-                spec: TaskSpec { params: vec![0; params].into(), ..spec },
+                spec: TaskSpec { params: vec![0; params].into(), ..spec }.into(),
             });
         }
 

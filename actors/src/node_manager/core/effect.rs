@@ -26,7 +26,7 @@ pub(crate) enum NodeEffect<P> {
     TellCompleted { key: Key, owner: NodeId, completed: Completed, small: Vec<(u32, CopyId)> },
     /// Say to an Owner that an attempt has [failed](super::NodeCore::failed), which had read these copies here: which of them are gone
     /// is part of it (`losses.rs`).
-    TellFailed { key: Key, owner: NodeId, failure: TaskFailure, figures: TaskFigures, read: Vec<CopyId> },
+    TellFailed { key: Key, owner: NodeId, failure: TaskFailure, figures: Box<TaskFigures>, read: Vec<CopyId> },
     /// Say to an Owner that a set is not known here that an attempt reads.
     AskForSet { key: Key, owner: NodeId, set: SetId },
     /// Say to an Owner [what is here](super::NodeCore::inventory) of its job.
@@ -68,7 +68,7 @@ pub(crate) enum NodeEffect<P> {
 pub(crate) struct Completed {
     pub(crate) outputs: Vec<Output>,
     pub(crate) consumed: Vec<Consumed>,
-    pub(crate) figures: TaskFigures,
+    pub(crate) figures: Box<TaskFigures>,
     /// The bytes of small outputs, by index.
     pub(crate) values: Vec<(u32, Bytes)>,
 }

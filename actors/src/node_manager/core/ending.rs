@@ -39,7 +39,7 @@ impl<P: Default> NodeCore<P> {
                         let small = if value.is_some() { Vec::new() } else { self.small(&running, &outputs) };
                         let values = value.into_iter().map(|value| (0, value)).collect();
                         let owner = self.owner(job, &running.owner);
-                        let completed = Completed { outputs, consumed, figures, values };
+                        let completed = Completed { outputs, consumed, figures: Box::new(figures), values };
                         self.effects.push(NodeEffect::TellCompleted { key, owner, completed, small });
                     }
                     Err(failure) => self.ended_badly(key, &running, failure, figures),
@@ -59,7 +59,7 @@ impl<P: Default> NodeCore<P> {
             false => Vec::new(),
         };
         let owner = self.owner(key.0, &running.owner);
-        self.effects.push(NodeEffect::TellFailed { key, owner, failure, figures, read });
+        self.effects.push(NodeEffect::TellFailed { key, owner, failure, figures: Box::new(figures), read });
     }
 
     /// The outputs whose bytes are told, for the job's log, and for an Owner on another node: what a job would have to begin anew for,
@@ -79,7 +79,8 @@ impl<P: Default> NodeCore<P> {
         self.delete_made(key, 0..may_have_sealed);
         if let (Ok((outputs, consumed)), Some(owner)) = (outcome, self.owners.get(&key.0)) {
             let (job, owner) = (key.0, owner.clone());
-            let message = self.completed(key, Completed { outputs, consumed, figures, values: Vec::new() });
+            let message =
+                self.completed(key, Completed { outputs, consumed, figures: Box::new(figures), values: Vec::new() });
             self.effects.push(NodeEffect::Tell { job, owner, message });
         }
     }
@@ -107,7 +108,7 @@ impl<P: Default> NodeCore<P> {
         &self,
         (_, task, attempt): Key,
         failure: TaskFailure,
-        figures: Option<TaskFigures>,
+        figures: Option<Box<TaskFigures>>,
     ) -> OwnerMsg {
         let (node, incarnation) = self.me();
         OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures }

@@ -45,7 +45,7 @@ impl OwnerState {
         }
     }
 
-    /// An attempt succeeded. The first valid one wins; which attempt has made each output that counts now, if this one did.
+    /// An attempt succeeded. The first valid one wins; which attempt has made each output that counts now, if this one did, for a log.
     pub(super) fn completed(
         &mut self,
         from: (&NodeId, Incarnation),
@@ -69,7 +69,9 @@ impl OwnerState {
         self.counts.finished += 1;
         self.counts.dispensable_finished += u64::from(self.tasks[task].is_dispensable());
         self.learn(self.tasks[task].function, figures.micros);
-        self.tell_finished(from, task, attempt, outputs, consumed, figures);
+        if self.told_of_attempts {
+            self.tell_finished(from, task, attempt, outputs, consumed, figures);
+        }
         self.account(task, consumed);
         // The outputs of a stream were announced one by one; the list at its end repeats them.
         let announced = if self.is_stream(task) { self.tasks[task].outputs() } else { 0 };
@@ -83,7 +85,7 @@ impl OwnerState {
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
             self.seal(task, index as u32, *output, (node, attempt.makes()));
         }
-        let made_by = self.made_by(task, attempt);
+        let made_by = if self.logs_makers { self.made_by(task, attempt) } else { Vec::new() };
         for tracker in self.tasks[task].take_readers() {
             self.effects.push(Effect::Streamed { tracker, item: Ok(None) });
         }
@@ -95,7 +97,9 @@ impl OwnerState {
             (rare.denials, rare.outside_bytes, rare.tried) = (0, 0, Tried::default());
         });
         self.unreference_args(task);
-        self.ask_again_for_what_is_gone(task);
+        if announced > 0 {
+            self.ask_again_for_what_is_gone(task);
+        }
         self.retire_if_unused(task);
         Some(made_by)
     }
@@ -145,7 +149,7 @@ impl OwnerState {
             micros: figures.micros,
             timing: figures.timing,
         };
-        self.effects.push(Effect::Event { at: from.clone(), kind });
+        self.happened(from.clone(), kind);
     }
 
     /// A streaming attempt sealed output `index`.
@@ -268,7 +272,7 @@ impl OwnerState {
         let (id, error) = (entry.id, failure.to_string());
         let (micros, timing) = (figures.map_or(0, |figures| figures.micros), figures.map(|figures| figures.timing));
         let kind = EventKind::TaskFailed { task: id, attempt, stage: stage.clone(), error, last, micros, timing };
-        self.effects.push(Effect::Event { at: node.clone(), kind });
+        self.happened(node.clone(), kind);
         if last {
             let (function, node) = (stage.to_string(), node.to_string());
             self.fail_task(task, JobError::Task { task: id, function, attempt, node, failure: Box::new(failure) });

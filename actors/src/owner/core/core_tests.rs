@@ -21,7 +21,7 @@ use crate::protocol::scheduler::{Lease, NodeInfo, NodeSpec, SchedulerMsg};
 use crate::shell::Reply;
 use crate::task::{
     Arg, Consumed, EdgeShape, JobError, LocatedSource, Loss, LostObject, Parts, Resources, Source, TaskFailure,
-    TaskFigures, TaskOptions, TaskSpec,
+    TaskOptions, TaskSpec,
 };
 
 /// What the Owner looks at, as a test sets it.
@@ -144,7 +144,7 @@ impl Test {
     fn submit(&mut self, name: &str, args: &[Arg]) -> (TaskId, Vec<OwnerEffect>) {
         let description = World::description(name, args, TaskOptions::default());
         let id = description.id(SECRET);
-        (id, self.on(ProgramCall::Submit { id, description }))
+        (id, self.on(ProgramCall::Submit { id, description: Box::new(description) }))
     }
 
     fn completes(&mut self, at: &NodeId, spec: &TaskSpec) -> Vec<OwnerEffect> {
@@ -206,7 +206,7 @@ fn completed(at: &NodeId, spec: &TaskSpec) -> OwnerMsg {
         attempt: spec.attempt,
         outputs: vec![output(100, 1)],
         consumed: consumed.collect(),
-        figures: TaskFigures::default(),
+        figures: Box::default(),
         values: Vec::new(),
     }
 }
@@ -513,7 +513,7 @@ fn an_owner_that_is_over_does_nothing_with_the_rest_of_its_batch() {
         attempt: spec.attempt,
         outputs: vec![output(100, 1)],
         consumed: Vec::new(),
-        figures: TaskFigures::default(),
+        figures: Box::default(),
         values: Vec::new(),
     };
     let effects = test.batch([completed.into(), OwnerEvent::Log(LogNews::TakenOver), OwnerEvent::NewEpoch]);
@@ -653,9 +653,7 @@ fn a_late_rejection_of_an_attempt_that_has_ended_does_not_end_the_live_one() {
     let late = test.on(rejects(attempt));
     assert!(late.is_empty(), "{late:?}");
     let fails = test.on(rejects(second.attempt));
-    let last = |effect: &OwnerEffect| {
-        matches!(effect, OwnerEffect::Event { kind: EventKind::TaskFailed { last: true, .. }, .. })
-    };
+    let last = |effect: &OwnerEffect| matches!(effect, OwnerEffect::Event { kind, .. } if matches!(**kind, EventKind::TaskFailed { last: true, .. }));
     assert!(fails.iter().any(last), "{fails:?}");
 }
 
@@ -706,7 +704,7 @@ fn what_could_not_be_put_back_is_made_again() {
         attempt: spec.attempt,
         outputs: vec![output(10, 1)],
         consumed: Vec::new(),
-        figures: TaskFigures::default(),
+        figures: Box::default(),
         values,
     });
     test.leases(2, &["a", "b"]);
@@ -737,9 +735,9 @@ fn a_job_that_ends_names_the_threads_on_which_its_program_computes_still() {
     let appended = cancelled.iter().any(|effect| matches!(effect, OwnerEffect::Append(Entry::End(_))));
     assert!(appended, "it ends when that is durable: {cancelled:?}");
     let ended = test.on(OwnerEvent::Log(LogNews::Durable(1)));
-    let notes = ended.iter().filter_map(|effect| match effect {
-        OwnerEffect::Event { kind: EventKind::Note { text }, .. } => Some(text.as_str()),
-        _ => None,
+    let notes = ended.iter().filter_map(|effect| {
+        let OwnerEffect::Event { kind, .. } = effect else { return None };
+        if let EventKind::Note { text } = &**kind { Some(text.as_str()) } else { None }
     });
     let left = "thread exobus-comp-1 of this node computes for the job still, until its function returns";
     assert_eq!(notes.collect::<Vec<_>>(), [left]);

@@ -3,6 +3,7 @@
 //! that takes too long find their node in `stragglers.rs`.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -192,10 +193,11 @@ impl OwnerState {
         *view.given.entry(function).or_default() += 1;
         self.counts.running += 1;
         let node = view.id.clone();
-        let spec = Box::new(self.spec(task, attempt));
-        let stage = self.stage(task);
-        let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage };
-        self.effects.push(Effect::Event { at: node.clone(), kind });
+        let spec = Arc::new(self.spec(task, attempt));
+        if self.told_of_attempts {
+            let kind = EventKind::TaskPlaced { task: spec.id, attempt, stage: self.stage(task) };
+            self.happened(node.clone(), kind);
+        }
         self.effects.push(Effect::Run { node, spec });
         Some(attempt)
     }

@@ -10,7 +10,7 @@ use super::tables::{ArgEntry, EntrySource, OwnerState, marker};
 use super::task::{State, Task};
 use crate::arena::Index;
 use crate::ids::CopyNumber;
-use crate::task::{Arg, JobError, Output, Source};
+use crate::task::{Arg, JobError, Output, Returns, Source};
 
 impl OwnerState {
     pub(super) fn resolve_args(&self, args: &[Arg]) -> Result<Box<[ArgEntry]>, JobError> {
@@ -368,7 +368,8 @@ impl OwnerState {
         let (id, state, outputs, numbers) = (entry.id, entry.state(), entry.outputs(), entry.numbers());
         let counted = entry.is_counted();
         let mut unused = SmallVec::<[Index; 2]>::new();
-        for output in (0..outputs).map(|index| id.output(index)).chain([marker(id)]) {
+        let whole = (self.options[entry.options as usize].options.returns != Returns::One).then(|| marker(id));
+        for output in (0..outputs).map(|index| id.output(index)).chain(whole) {
             let Some(index) = self.object_of(output) else { continue };
             if self.objects[index].uses.any() {
                 return;

@@ -59,6 +59,11 @@ impl Logging {
         self.noted_bytes + self.deferred.bytes()
     }
 
+    /// Whether what is noted goes anywhere.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
     /// The writer of the log gets what was noted.
     pub(super) fn handed_over(&mut self) {
         self.noted_bytes = 0;
@@ -69,6 +74,7 @@ impl OwnerCore {
     /// Asks nodes what they hold of earlier runs; the program begins when they have said that, or at once.
     pub(super) fn begin(&mut self, Beginning { past, logged, .. }: Beginning) {
         (self.logging.open, self.logging.settling) = (logged, true);
+        self.state.logs_makers = logged;
         let runs = past.runs;
         if runs > 0 {
             let (done, choices) = (past.done.len(), past.choices.len());

@@ -198,6 +198,7 @@ impl OwnerCore {
             counted_bytes: 0,
             place,
         };
+        (owner.state.told_of_attempts, owner.state.logs_makers) = (owner.place.events.is_some(), false);
         owner.state.is_at_home(&owner.place.node, owner.place.incarnation);
         owner.nodes_said(cluster);
         owner
@@ -312,14 +313,14 @@ impl OwnerCore {
         self.effects.push(OwnerEffect::After(delay, timer));
     }
 
-    fn emit(&mut self, at: NodeId, kind: EventKind) {
+    fn emit(&mut self, at: NodeId, kind: Box<EventKind>) {
         if self.place.events.is_some() {
             self.effects.push(OwnerEffect::Event { at, kind });
         }
     }
 
     fn emit_here(&mut self, kind: EventKind) {
-        self.emit(self.place.node.clone(), kind);
+        self.emit(self.place.node.clone(), Box::new(kind));
     }
 
     fn answer(&mut self, reply: Reply<Why>, why: Why) {
@@ -333,8 +334,9 @@ impl OwnerCore {
     fn message(&mut self, message: OwnerMsg, around: &dyn Surroundings) {
         match message {
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
-                let counts = self.state.counts_in_ledgers(task, &consumed);
-                let made_by = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, figures);
+                let logged = self.logging.is_open();
+                let counts = if logged { self.state.counts_in_ledgers(task, &consumed) } else { Vec::new() };
+                let made_by = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, *figures);
                 if let Some(made_by) = made_by {
                     if node != self.place.node {
                         self.state.values(task, attempt, &values);
@@ -347,7 +349,7 @@ impl OwnerCore {
                 self.state.yielded((&node, incarnation), task, attempt, index, output);
             }
             OwnerMsg::Failed { node, incarnation, task, attempt, failure, figures } => {
-                self.state.failed((&node, incarnation), task, attempt, failure, figures);
+                self.state.failed((&node, incarnation), task, attempt, failure, figures.map(|figures| *figures));
             }
             OwnerMsg::Recalled { node, incarnation, task, attempt } => {
                 self.state.recalled((&node, incarnation), task, attempt);
@@ -388,7 +390,7 @@ impl OwnerCore {
                 let count = blocks.len() as u32;
                 let blocks = blocks.iter(self.place.job).map(|block| ObjectId::of_copy(block).0).collect();
                 if self.lanes.fold_due(lane, blocks) {
-                    self.emit(node, EventKind::FoldDue { blocks: count, bytes, tight });
+                    self.emit(node, Box::new(EventKind::FoldDue { blocks: count, bytes, tight }));
                 }
             }
             OwnerMsg::Why { ask, reply } => self.asked_why(ask, reply, around),
@@ -429,7 +431,7 @@ impl OwnerCore {
                 self.say_demand(around);
             }
             Effect::Event { at, kind } => {
-                if let EventKind::TaskFailed { task, attempt, stage, error, last, .. } = &kind {
+                if let EventKind::TaskFailed { task, attempt, stage, error, last, .. } = &*kind {
                     info!(job_id = %job, task_id = %task, %attempt, %stage, error, last, "attempt failed");
                 }
                 self.emit(at, kind);
@@ -474,11 +476,11 @@ impl OwnerCore {
 
     fn figured(&mut self, node: NodeId, figures: NodeFigures, received: Vec<Received>) {
         for from_one in received {
-            self.emit(node.clone(), EventKind::Received(from_one));
+            self.emit(node.clone(), Box::new(EventKind::Received(from_one)));
         }
         let figures = self.figures.said(&node, figures);
         self.questions.watchdog.figures(&node, &figures);
-        self.emit(node, EventKind::NodeFigures(figures));
+        self.emit(node, Box::new(EventKind::NodeFigures(figures)));
     }
 
     /// What grows fast, and is known without a walk.

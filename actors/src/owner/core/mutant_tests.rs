@@ -91,11 +91,10 @@ fn what_people_are_told_of_a_task_that_is_done() {
         Consumed { arg: 1, read: output(0, 2), ..Consumed::default() },
     ];
     world.owner.completed((&node("a"), INCARNATION), task, Attempt::nth(1), &[output(8, 1)], &consumed, figures);
-    let told = world.owner.flush().into_iter().find_map(|effect| match effect {
-        Effect::Event { at, kind: EventKind::TaskFinished { task, stage, bytes_in, bytes_out, rows, .. } } => {
-            Some((at, task, stage, bytes_in, bytes_out, rows))
-        }
-        _ => None,
+    let told = world.owner.flush().into_iter().find_map(|effect| {
+        let Effect::Event { at, kind } = effect else { return None };
+        let EventKind::TaskFinished { task, stage, bytes_in, bytes_out, rows, .. } = *kind else { return None };
+        Some((at, task, stage, bytes_in, bytes_out, rows))
     });
     assert_eq!(told, Some((node("a"), task, "f".into(), 320, 1008, 32)));
 }
@@ -268,7 +267,7 @@ fn what_is_lost_is_told() {
     world.owner.node_dead(&node("a"), INCARNATION);
     let told: Vec<_> = world.owner.flush().into_iter().filter(|it| matches!(it, Effect::Event { .. })).collect();
     let kind = EventKind::ObjectsLost { objects: 2, bytes: 16 };
-    assert_eq!(told, [Effect::Event { at: node("a"), kind }]);
+    assert_eq!(told, [Effect::Event { at: node("a"), kind: Box::new(kind) }]);
     world.owner.node_dead(&node("b"), INCARNATION);
     assert!(!world.owner.flush().iter().any(|it| matches!(it, Effect::Event { .. })), "it held nothing");
 }

@@ -1,11 +1,12 @@
 //! What the program asks: its calls, what it waits for, and what it reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use exobus_store::Block;
+use hashbrown::HashMap;
 use tokio::sync::oneshot;
 use tracing::info;
 
@@ -110,7 +111,7 @@ impl OwnerCore {
     pub(super) fn called(&mut self, call: ProgramCall, around: &dyn Surroundings) {
         self.program.calls += 1;
         match call {
-            ProgramCall::Submit { id, description } => self.state.submit(id, description),
+            ProgramCall::Submit { id, description } => self.state.submit(id, *description),
             ProgramCall::Put { object, number, output } => {
                 self.state.put((object, number), output, &self.place.node, self.place.incarnation);
             }

@@ -162,7 +162,7 @@ impl OwnerState {
         }
         let bytes = lost.iter().map(|object| self.objects[*object].output().bytes).sum();
         let kind = EventKind::ObjectsLost { objects: lost.len() as u64, bytes };
-        self.effects.push(Effect::Event { at: self.nodes[usize::from(node)].id.clone(), kind });
+        self.happened(self.nodes[usize::from(node)].id.clone(), kind);
     }
 
     /// Tasks that were bound to a node are no longer: what bound them, objects that lie there, is gone with it.
@@ -312,7 +312,7 @@ impl OwnerState {
         let kind = EventKind::TaskReplayed { task: entry.id, stage: self.stage(task) };
         let at = self.home.map_or(0, usize::from);
         if let Some(node) = self.nodes.get(at) {
-            self.effects.push(Effect::Event { at: node.id.clone(), kind });
+            self.happened(node.id.clone(), kind);
         }
     }
 

@@ -157,7 +157,7 @@ impl OwnerState {
         let stage = self.stage(task);
         let kind = EventKind::TaskResumed { task: done.task, stage };
         let here = usize::from(self.home.unwrap_or(at));
-        self.effects.push(Effect::Event { at: self.nodes[here].id.clone(), kind });
+        self.happened(self.nodes[here].id.clone(), kind);
         for index in 0..done.outputs.len() as u32 {
             if let Some(object) = self.object_of(done.task.output(index)) {
                 self.find_again(object);

@@ -381,10 +381,8 @@ fn a_task_that_was_done_is_told_as_resumed() {
     let description = World::description("map", &[], TaskOptions::default());
     world.owner.submit(map, description);
     let told = world.owner.flush().into_iter().any(|effect| {
-        let super::state::Effect::Event { kind: EventKind::TaskResumed { task, .. }, .. } = effect else {
-            return false;
-        };
-        task == map
+        let super::state::Effect::Event { kind, .. } = effect else { return false };
+        matches!(*kind, EventKind::TaskResumed { task, .. } if task == map)
     });
     assert!(told);
 }

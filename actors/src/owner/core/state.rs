@@ -42,7 +42,7 @@ pub(crate) enum Effect {
     /// Tell a node the members of a set.
     DefineSet { node: NodeId, set: SetId },
     /// Hand an attempt to a node.
-    Run { node: NodeId, spec: Box<TaskSpec> },
+    Run { node: NodeId, spec: Arc<TaskSpec> },
     /// Ask for an attempt that has not started.
     Recall { node: NodeId, task: TaskId, attempt: Attempt },
     /// End an attempt.
@@ -64,12 +64,17 @@ pub(crate) enum Effect {
     /// What the job could use.
     Demand(Vec<Demand>),
     /// Something to tell people, about something at a node.
-    Event { at: NodeId, kind: EventKind },
+    Event { at: NodeId, kind: Box<EventKind> },
     /// The job cannot go on.
     Fail(JobError),
 }
 
 impl OwnerState {
+    /// Something happened at a node that people are told of.
+    pub(super) fn happened(&mut self, at: NodeId, kind: EventKind) {
+        self.effects.push(Effect::Event { at, kind: Box::new(kind) });
+    }
+
     /// A task is wanted; its outputs get one reference each. A description that is known is the same task.
     pub(super) fn submit(&mut self, id: TaskId, description: Description) {
         self.counts.submitted += 1;

@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use super::placement::{self, NodeIndex};
 use super::reach::SetsAt;
-use super::state::Effect;
 use super::tables::{EntrySource, OwnerState, SeenCount, Told};
 use super::task::State;
 use crate::arena::Index;
@@ -84,7 +83,7 @@ impl OwnerState {
                 running_us: straggler.micros,
                 median_us,
             };
-            self.effects.push(Effect::Event { at: self.nodes[usize::from(idle)].id.clone(), kind });
+            self.happened(self.nodes[usize::from(idle)].id.clone(), kind);
         }
     }
 

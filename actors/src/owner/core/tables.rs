@@ -197,6 +197,10 @@ pub(crate) struct OwnerState {
     pub(super) ready: ReadyQueues,
     pub(super) demanded: BTreeMap<Key, u64>,
     pub(super) counts: Counts,
+    /// Whether somebody is told what becomes of each attempt; of faults somebody always is.
+    pub(super) told_of_attempts: bool,
+    /// Whether the job's log is told which attempt has made what.
+    pub(super) logs_makers: bool,
     pub(super) effects: Vec<Effect>,
 }
 
@@ -226,6 +230,8 @@ impl OwnerState {
             ready: ReadyQueues::default(),
             demanded: BTreeMap::new(),
             counts: Counts::default(),
+            told_of_attempts: true,
+            logs_makers: true,
             effects: Vec::new(),
         }
     }

@@ -154,7 +154,7 @@ impl World {
                             assert_eq!(told.map(|(told, _)| *told), Some(version), "{node} is told of that version");
                         }
                     }
-                    let before = self.running.insert((spec.id, spec.attempt), (node, *spec));
+                    let before = self.running.insert((spec.id, spec.attempt), (node, (*spec).clone()));
                     assert!(before.is_none(), "an attempt is run once");
                 }
                 Effect::Resolved { tracker, outcome, .. } => drop(self.resolved.insert(tracker, outcome)),
@@ -179,8 +179,10 @@ impl World {
                 Effect::Recall { task, attempt, .. } => self.recalled.push((task, attempt)),
                 Effect::Fail(error) => drop(self.failed.get_or_insert(error)),
                 Effect::Demand(demand) => self.demand = demand,
-                Effect::Event { at, kind: EventKind::TaskSpeculated { task, attempt, .. } } => {
-                    self.copied.push((task, attempt, at));
+                Effect::Event { at, kind } => {
+                    if let EventKind::TaskSpeculated { task, attempt, .. } = *kind {
+                        self.copied.push((task, attempt, at));
+                    }
                 }
                 // A message to a node that is dead is lost.
                 Effect::DefineSet { node, set } => {
@@ -188,7 +190,6 @@ impl World {
                         self.defined.insert((node, set), self.owner.set_members(set));
                     }
                 }
-                Effect::Event { .. } => {}
             }
         }
         // It answers when it has done what it was told before.
