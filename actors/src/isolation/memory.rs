@@ -341,6 +341,22 @@ mod tests {
             Self(child)
         }
 
+        /// One that has so much, about.
+        fn with(bytes: u64) -> Self {
+            use std::io::Write as _;
+            use std::process::{Command, Stdio};
+            let child = Command::new("tail")
+                .args(["-c", &bytes.to_string()])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            // It keeps what may be the end of it, and has read all of it but for what fits into the pipe.
+            let mut stdin = child.stdin.as_ref().unwrap();
+            (0..bytes / MIB).for_each(|_| stdin.write_all(&vec![b'x'; MIB as usize]).unwrap());
+            Self(child)
+        }
+
         fn used_bytes(&self) -> u64 {
             super::super::watch::own_bytes(self.0.id()).unwrap()
         }
@@ -372,7 +388,10 @@ mod tests {
 
     #[test]
     fn a_process_for_whose_excess_there_is_no_room_ends_and_says_how_much_there_is() {
-        let (store, idle) = (store(), Idle::new());
+        let options = exobus_store::StoreOptions { memory_bytes: 64 * MIB, executors: 1, ..Default::default() };
+        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
+        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let idle = Idle::new();
         let (used, declared) = (idle.used_bytes(), idle.used_bytes() / 8 * 7);
         let mut footprint = Footprint::new(&store, idle.0.id());
         let most = store.stats().granted_max_bytes;
@@ -384,12 +403,11 @@ mod tests {
         drop(others);
         assert!(footprint.look(0).is_none());
         // More than there will ever be.
-        let has = std::hint::black_box(vec![1u8; (most + 2 * FREELY_BYTES) as usize]);
-        let mut footprint = Footprint::new(&store, std::process::id());
+        let large = Idle::with(most + 2 * FREELY_BYTES);
+        let mut footprint = Footprint::new(&store, large.0.id());
         footprint.begins(0, None);
         let verdict = footprint.look(0);
         assert!(matches!(verdict, Some(Verdict::NoRoom { free_bytes, .. }) if free_bytes == most), "{verdict:?}");
-        drop(has);
     }
 
     #[test]
@@ -397,15 +415,12 @@ mod tests {
         let options = exobus_store::StoreOptions { memory_bytes: 2 << 30, executors: 1, ..Default::default() };
         let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
         let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
-        let idle = Idle::new();
-        let mut small = Footprint::new(&store, idle.0.id());
-        let mut large = Footprint::new(&store, std::process::id());
-        let has = std::hint::black_box(vec![1u8; 2 * FREELY_BYTES as usize]);
+        let processes = [Idle::new(), Idle::with(2 * FREELY_BYTES)];
+        let [mut small, mut large] = processes.each_ref().map(|idle| Footprint::new(&store, idle.0.id()));
         assert!(small.idle() && large.idle());
         let mut others = store.told(Beside::Processes);
         others.set(store.stats().processes_max_bytes);
         assert!(small.idle() && !large.idle());
-        drop(has);
     }
 
     #[test]
