@@ -327,6 +327,102 @@ mod tests {
         drop(has);
     }
 
+    /// A process that does nothing, and so has the same memory all the time.
+    struct Idle(std::process::Child);
+
+    impl Idle {
+        fn new() -> Self {
+            use std::io::{Read as _, Write as _};
+            use std::process::{Command, Stdio};
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            // It has begun when it answers.
+            child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            Self(child)
+        }
+
+        /// One that has so much, about.
+        fn with(bytes: u64) -> Self {
+            use std::io::Write as _;
+            use std::process::{Command, Stdio};
+            let child = Command::new("tail")
+                .args(["-c", &bytes.to_string()])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            // It keeps what may be the end of it, and has read all of it but for what fits into the pipe.
+            let mut stdin = child.stdin.as_ref().unwrap();
+            (0..bytes / MIB).for_each(|_| stdin.write_all(&vec![b'x'; MIB as usize]).unwrap());
+            Self(child)
+        }
+
+        fn used_bytes(&self) -> u64 {
+            super::super::watch::own_bytes(self.0.id()).unwrap()
+        }
+    }
+
+    impl Drop for Idle {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_what_was_declared_is_said_with_all_that_it_may_have_and_the_process_ends_after_that_task() {
+        let (store, idle) = (store(), Idle::new());
+        let mut footprint = Footprint::new(&store, idle.0.id());
+        // Of its own it has seven eighths, of which five are declared.
+        let (used_bytes, declared_bytes) = (idle.used_bytes(), idle.used_bytes() / 8 * 5);
+        let granted_bytes = used_bytes / 8;
+        footprint.begins(declared_bytes, Some(store.outside(declared_bytes).unwrap()));
+        assert!(footprint.look(granted_bytes).is_none(), "there is room for it");
+        let declared_bytes = declared_bytes + granted_bytes;
+        assert_eq!(footprint.beyond, Some(BeyondDeclared { process: idle.0.id(), used_bytes, declared_bytes }));
+        assert!(!footprint.idle(), "it gets no further task");
+        assert_eq!(store.stats().granted_bytes, 0, "what was declared was for the task");
+        footprint.begins(2 * used_bytes, None);
+        assert!(footprint.look(0).is_none() && footprint.idle());
+    }
+
+    #[test]
+    fn a_process_for_whose_excess_there_is_no_room_ends_and_says_how_much_there_is() {
+        let options = exobus_store::StoreOptions { memory_bytes: 64 * MIB, executors: 1, ..Default::default() };
+        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
+        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let idle = Idle::new();
+        let (used, declared) = (idle.used_bytes(), idle.used_bytes() / 8 * 7);
+        let mut footprint = Footprint::new(&store, idle.0.id());
+        let most = store.stats().granted_max_bytes;
+        let others = store.outside(most).unwrap();
+        footprint.begins(declared, None);
+        let verdict = footprint.look(0);
+        let no_room = Verdict::NoRoom { used_bytes: used, declared_bytes: declared, free_bytes: 0 };
+        assert_eq!(verdict, Some(no_room), "others have it all");
+        drop(others);
+        assert!(footprint.look(0).is_none());
+        // More than there will ever be.
+        let large = Idle::with(most + 2 * FREELY_BYTES);
+        let mut footprint = Footprint::new(&store, large.0.id());
+        footprint.begins(0, None);
+        let verdict = footprint.look(0);
+        assert!(matches!(verdict, Some(Verdict::NoRoom { free_bytes, .. }) if free_bytes == most), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_small_process_stays_whatever_others_have_and_a_larger_one_while_there_is_room_for_all() {
+        let options = exobus_store::StoreOptions { memory_bytes: 2 << 30, executors: 1, ..Default::default() };
+        let clock = std::sync::Arc::new(exobus_store::SystemClock::new());
+        let store = Store::open(options, std::sync::Arc::new(exobus_store::RealDisk::default()), clock).unwrap();
+        let processes = [Idle::new(), Idle::with(2 * FREELY_BYTES)];
+        let [mut small, mut large] = processes.each_ref().map(|idle| Footprint::new(&store, idle.0.id()));
+        assert!(small.idle() && large.idle());
+        let mut others = store.told(Beside::Processes);
+        others.set(store.stats().processes_max_bytes);
+        assert!(small.idle() && !large.idle());
+    }
+
     #[test]
     fn executors_that_ended_are_no_others() {
         let (first, second) = (Executor::new(u32::MAX), Executor::new(u32::MAX - 1));

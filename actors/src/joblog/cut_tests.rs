@@ -131,6 +131,24 @@ impl World {
         }
     }
 
+    /// Notes until the next entry does not go into the log any more.
+    async fn until_full(&mut self) {
+        loop {
+            let before = self.log.written();
+            assert_eq!(self.note(learned()).await, []);
+            let after = self.log.written();
+            if after.bytes + (after.bytes - before.bytes) > after.quota_bytes {
+                return;
+            }
+        }
+    }
+
+    /// The server loses everything, and somebody makes the streams anew.
+    async fn emptied(&self, bus: &Bus) {
+        self.logs.lose().await.unwrap();
+        JobLogs::open(bus, &Subjects::new("test").unwrap(), true, DEADLINE).await.unwrap().unwrap();
+    }
+
     /// Records of the log of a job.
     async fn records(&self, job: u128) -> Vec<Entry> {
         let (stream, subject) = self.logs.continued(JobId::from_u128(job)).unwrap();
@@ -351,6 +369,60 @@ async fn a_log_without_its_beginning_is_none_to_go_on_from() {
         world.logs.remove_before(&subject, last).await.unwrap();
         assert!(matches!(&*world.records(7).await, [Entry::Run { .. }]), "as if it were the first one");
         assert!(refused(&world.logs, 7).await.contains("its beginning was removed to make room"));
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_would_note_its_cut_after_another_run_has_begun_is_taken_over() {
+    let test = async {
+        let mut world = World::on(&Bus::in_process(), 10_000).await;
+        world.until_full().await;
+        runs(&world.logs, 7, "b").await;
+        world.log.add(learned());
+        assert_eq!(world.heard().await, LogNews::TakenOver);
+        assert!(!world.records(7).await.iter().any(|entry| matches!(entry, Entry::Cut(_))), "its log is whole");
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_is_noted_after_a_record_of_its_own_of_which_it_does_not_know() {
+    let test = async {
+        let mut world = World::on(&Bus::in_process(), QUOTA_BYTES).await;
+        world.note(learned()).await;
+        world.faults.set(Faults { drop_answer: 1.0, ..Faults::default() });
+        world.log.add(learned());
+        sleep(Duration::from_secs(30)).await;
+        world.faults.set(Faults { disk_full: true, ..Faults::default() });
+        world.noted += 1;
+        let (_, cut) = world.until_cut().await;
+        world.faults.set(Faults::default());
+        // It learns of its record, and notes the cut when it looks next; one try may be under way.
+        sleep(4 * LOOKS_WITHIN).await;
+        assert_eq!(world.records(7).await, [Entry::Cut(cut)]);
+        assert!(world.news.borrow().is_empty(), "nobody has taken it over: {:?}", world.news);
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_is_cut_is_so_in_each_stream_that_is_made_anew() {
+    let test = async {
+        let bus = Bus::in_process();
+        let mut world = World::on(&bus, 10_000).await;
+        world.until_full().await;
+        // What it appends to is another stream by now, in which nobody has written its log.
+        world.emptied(&bus).await;
+        let (_, cut) = world.until_cut().await;
+        for _ in 0..2 {
+            sleep(LOOKS_WITHIN).await;
+            assert_eq!(world.records(7).await, [Entry::Cut(cut.clone())]);
+            world.emptied(&bus).await;
+        }
+        sleep(LOOKS_WITHIN).await;
+        assert!(world.news.borrow().is_empty(), "the job goes on: {:?}", world.news);
+        assert!(refused(&world.logs, 7).await.contains("its quota of 10000 bytes is used up"));
     };
     LocalSet::new().run_until(test).await;
 }

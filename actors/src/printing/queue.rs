@@ -21,7 +21,7 @@ const UNFLUSHED_BYTES: usize = 64 << 10;
 const CLOSE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// A piece, of whose job.
-type Piece = (Arc<str>, JobId, Printed);
+pub(super) type Piece = (Arc<str>, JobId, Printed);
 
 /// Where pieces wait.
 pub(super) struct Queue {
@@ -41,6 +41,15 @@ enum State {
     Closed,
 }
 
+impl State {
+    /// With nothing in it; for who takes pieces out, and drops the other one when there can be no more.
+    fn open() -> (Self, Receiver<Piece>, SyncSender<()>) {
+        let (pieces, queue) = sync_channel(PIECES_MAX);
+        let (end, ended) = sync_channel(0);
+        (Self::Open { pieces, ended }, queue, end)
+    }
+}
+
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.bus.is_some() { "Queue(to the bus)" } else { "Queue(to stderr)" })
@@ -50,6 +59,13 @@ impl fmt::Debug for Queue {
 impl Queue {
     pub(super) fn new(bus: Option<(Bus, Subjects)>) -> Self {
         Self { bus, state: Mutex::new(State::Unused) }
+    }
+
+    /// One of which a test takes what waits, and says when it is at its end.
+    #[cfg(test)]
+    pub(super) fn taken_by_hand() -> (Self, Receiver<Piece>, SyncSender<()>) {
+        let (open, queue, end) = State::open();
+        (Self { bus: None, state: Mutex::new(open) }, queue, end)
     }
 
     /// False: too much waits, or it is closed.
@@ -68,8 +84,7 @@ impl Queue {
     }
 
     fn start(&self) -> std::io::Result<State> {
-        let (pieces, queue) = sync_channel(PIECES_MAX);
-        let (end, ended) = sync_channel::<()>(0);
+        let (open, queue, end) = State::open();
         let bus = self.bus.clone();
         let run = move || {
             let _end = end;
@@ -79,7 +94,7 @@ impl Queue {
             }
         };
         std::thread::Builder::new().name("exobus-prints".to_owned()).spawn(run)?;
-        Ok(State::Open { pieces, ended })
+        Ok(open)
     }
 
     /// Takes nothing more, and waits a moment for what is there.

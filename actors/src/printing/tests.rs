@@ -6,6 +6,7 @@ use exobus_bus::codec;
 use exobus_bus::{Bus, Pattern, SubscribeOptions, Subscription};
 use futures::FutureExt as _;
 
+use super::queue::Piece;
 use super::secrets::Filter;
 use super::*;
 
@@ -178,6 +179,57 @@ fn who_does_not_read_costs_nothing_and_what_is_dropped_is_counted() {
         Printer::to(task.clone()).line("it does not wait");
     }
     assert_eq!(task.dropped(), 170_000);
+}
+
+/// A node of which the test takes what is printed.
+fn taken_by_hand() -> (Arc<Printing>, std::sync::mpsc::Receiver<Piece>, std::sync::mpsc::SyncSender<()>) {
+    let (queue, pieces, end) = Queue::taken_by_hand();
+    let (node, secrets, jobs) = (NodeId::new("n1"), Secrets::default(), Mutex::default());
+    (Arc::new(Printing(Arc::new(Inner { node, secrets, queue, jobs }))), pieces, end)
+}
+
+#[test]
+fn what_finds_256_pieces_waiting_is_dropped_and_the_next_piece_says_how_much() {
+    let (printing, pieces, _end) = taken_by_hand();
+    let task = printing.of_task(&spec(1, false));
+    let print = |line: &str| Printer::to(task.clone()).line(line);
+    (0..256).for_each(|_| print("it waits"));
+    assert_eq!((task.dropped(), task.sent_bytes()), (0, 256 * 9));
+    print("it is dropped");
+    print("so is that");
+    assert_eq!((task.dropped(), task.sent_bytes()), (25, 256 * 9));
+    let next = || pieces.recv().unwrap().2.text;
+    assert_eq!([next(), next()], ["it waits\n", "it waits\n"]);
+    print("there is room");
+    print("and more");
+    assert_eq!((task.dropped(), task.sent_bytes()), (0, 256 * 9 + 23));
+    for _ in 2..256 {
+        assert_eq!(next(), "it waits\n");
+    }
+    let said = "[exobus: 25 bytes are not shown, since more was printed than could be sent]\nthere is room\n";
+    assert_eq!([&*next(), &*next()], [said, "and more\n"], "it is said once");
+}
+
+#[test]
+fn a_node_that_ends_waits_for_what_was_printed_before_and_takes_nothing_more() {
+    let (printing, pieces, end) = taken_by_hand();
+    let task = printing.of_task(&spec(1, false));
+    (0..200).for_each(|_| Printer::to(task.clone()).line("before"));
+    let (printed, over) = (&AtomicUsize::new(0), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // Until nothing more can come.
+            for _ in pieces {
+                printed.fetch_add(1, Ordering::Relaxed);
+            }
+            over.store(true, Ordering::Relaxed);
+            drop(end);
+        });
+        printing.close();
+        assert_eq!((printed.load(Ordering::Relaxed), over.load(Ordering::Relaxed)), (200, true));
+    });
+    Printer::to(task.clone()).line("after");
+    assert_eq!(task.dropped(), 6);
 }
 
 #[test]

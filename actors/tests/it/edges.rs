@@ -202,6 +202,43 @@ fn a_program_that_has_seen_enough_stops_and_nothing_stays_while_its_job_goes_on(
 }
 
 #[test]
+fn a_stop_before_the_first_member_balances_whatever_joins_later_and_other_edges_go_on() {
+    let program = async |futures: Futures| {
+        let stopped = futures.edge(EdgeShape::new("make -> nobody", 2))?;
+        futures.stop_edges()?;
+        let made = makes(&futures, 2)?;
+        stopped.join_all(&made)?;
+        drop(stopped.close()?);
+        let set = futures.closed_edge(EdgeShape::new("make -> add", 2), &made)?;
+        let sums = [0, 1].map(|part| futures.submit(add, &Reads::All, &[set.part(part)]));
+        let [even, odd] = sums;
+        Ok((futures.get_value::<u64>(&even?).await?, futures.get_value::<u64>(&odd?).await?))
+    };
+    let (result, ..) = cluster().run("a", program);
+    assert_eq!(result, Ok(((0..10).chain(20..30).sum(), (10..20).chain(30..40).sum())));
+}
+
+#[test]
+fn parts_that_are_declared_unread_are_freed_while_the_job_goes_on_and_it_ends_well() {
+    let cluster = cluster();
+    let stores = ["a", "b"].map(|node| cluster.node(node).store().clone());
+    let program = async move |futures: Futures| {
+        let edge = futures.edge(EdgeShape::new("make -> add", 2))?;
+        edge.join_all(&makes(&futures, 4)?)?;
+        let set = edge.first(4)?;
+        let sum = futures.submit(add, &Reads::All, &[set.part(0)])?;
+        let seen = futures.get_value::<u64>(&sum).await?;
+        drop((set, sum));
+        edge.unread(1..2)?;
+        drop(edge.close()?);
+        until(|| stores.iter().all(|store| store.stats().objects == 0)).await;
+        Ok(seen)
+    };
+    let (result, ..) = cluster.run("a", program);
+    assert_eq!(result, Ok((0..4).flat_map(|map| 20 * map..20 * map + 10).sum()));
+}
+
+#[test]
 fn a_program_that_leaves_an_edge_without_a_word_fails() {
     let program = async |futures: Futures| {
         let made = makes(&futures, 2)?;

@@ -97,9 +97,137 @@ fn an_output_waits_for_surplus_where_nothing_can_be_written() {
     assert!(state.allocate(2 * MIB, true).is_none() && state.will_come_free(2 * MIB, true));
     state.budget.outputs_wait(2 * MIB);
     state.pump();
+    assert_eq!((state.returning_bytes(), state.surplus_bytes()), (3 * MIB, 0));
+    assert_eq!((state.stats().used_bytes, state.pinned_bytes()), (0, 0), "nobody uses it or holds it");
+    assert!(state.allocate(2 * MIB, true).is_none() && state.will_come_free(2 * MIB, true), "it is on its way");
+    assert!(state.can_grant_soon(3 * MIB) && !state.grant_outside(3 * MIB), "for a grant, too");
     settle(&mut state, &mut world);
     assert!(state.allocate(2 * MIB, true).is_some());
     state.budget.outputs_waited(2 * MIB);
+}
+
+#[test]
+fn surplus_that_a_grant_is_about_to_have_is_promised_to_nobody_else() {
+    let mut state = state(0);
+    assert!(state.grant_outside(2 * MIB));
+    let mut world = at_ease(&mut state);
+    state.end_grant(2 * MIB);
+    let scratch = state.allocate(2 * MIB, true).unwrap();
+    let waits = state.grant_waits(3 * MIB);
+    assert!(!state.will_come_free(MIB, true));
+    state.pump();
+    world.take(&mut state);
+    assert_eq!((world.moves.len(), state.surplus_bytes()), (0, 2 * MIB));
+    state.grant_waited(waits);
+    assert!(state.will_come_free(MIB, true), "it was denied");
+    state.free(scratch);
+}
+
+#[test]
+fn surplus_stays_where_what_is_clean_or_being_written_is_room_enough() {
+    let mut state = state(1);
+    let span = state.allocate(2 * MIB, true).unwrap();
+    seal(&mut state, copy(1), span, 2 * MIB);
+    assert!(state.grant_outside(MIB));
+    let mut world = at_ease(&mut state);
+    state.end_grant(MIB);
+    state.put_away(&copy(1), false).unwrap();
+    let scratch = state.allocate(MIB, true).unwrap();
+    // An output waits, and a quarter is to be spare.
+    state.budget.outputs_wait(MIB);
+    state.pump();
+    world.take(&mut state);
+    assert_eq!((world.writes.len(), world.moves.len()), (1, 0), "so much is being written");
+    settle(&mut state, &mut world);
+    state.pump();
+    assert_eq!((state.stats().clean_bytes, state.surplus_bytes()), (2 * MIB, MIB), "it is clean");
+    assert_eq!(state.grantable_bytes(), 3 * MIB, "what is clean is dropped for a grant");
+    state.budget.outputs_wait(1);
+    state.pump();
+    assert_eq!(state.returning_bytes(), MIB, "a byte more is wanted");
+    state.budget.outputs_waited(MIB);
+    state.budget.outputs_waited(1);
+    state.free(scratch);
+}
+
+#[test]
+fn where_what_is_free_lies_apart_surplus_comes_back_piece_by_piece() {
+    const PIECE: u64 = crate::spill::REQUEST_BYTES;
+    let mut state = State::new(64 * MIB, Files::new(Vec::new(), 1), 3);
+    assert!(state.grant_outside(3 * PIECE));
+    let mut world = at_ease(&mut state);
+    state.end_grant(3 * PIECE);
+    // Enough is free in sum, and yet an output waits.
+    state.budget.outputs_wait(MIB);
+    for surplus in [2 * PIECE, 2 * PIECE] {
+        state.pump();
+        assert_eq!((state.returning_bytes(), state.surplus_bytes()), (PIECE, surplus), "one at a time");
+    }
+    state.budget.outputs_waited(MIB);
+    settle(&mut state, &mut world);
+    assert_eq!((state.returning_bytes(), state.surplus_bytes()), (0, 2 * PIECE));
+}
+
+#[test]
+fn nobody_gives_memory_up_for_a_request_while_surplus_is_coming_back_for_it() {
+    let mut state = state(0);
+    assert!(state.grant_outside(2 * MIB));
+    let mut world = at_ease(&mut state);
+    state.end_grant(2 * MIB);
+    let ahead = state.request(Class::Prefetch, vec![room(MIB)]).unwrap();
+    let ticket = state.request(Class::Arguments, vec![room(3 * MIB)]).unwrap();
+    world.take(&mut state);
+    assert!(matches!(state.claim(ticket), Claim::Wait) && state.returning_bytes() == 2 * MIB);
+    settle(&mut state, &mut world);
+    for ticket in [ahead, ticket] {
+        let Claim::Got { granted, class, bytes, .. } = state.claim(ticket) else { panic!("{state:?}") };
+        let_go(&mut state, Held { granted, class, bytes });
+    }
+}
+
+#[test]
+fn what_is_told_is_written_for_where_nothing_else_is_to_be_written() {
+    let mut state = state(1);
+    let scratch = state.allocate(3 * MIB, true).unwrap();
+    let span = state.allocate(MIB / 2, true).unwrap();
+    seal(&mut state, copy(1), span, MIB / 2);
+    let mut world = World::default();
+    world.take(&mut state);
+    assert!(world.writes.is_empty(), "it is too little");
+    state.tell_outside(Beside::Processes, 0, MIB);
+    world.take(&mut state);
+    assert_eq!(world.writes.len(), 1);
+    settle(&mut state, &mut world);
+    assert_eq!((state.outside_owed(), world.holes.len()), (0, 1));
+    state.free(scratch);
+}
+
+#[test]
+fn what_is_clean_comes_free_together_with_what_can_be_written() {
+    let mut state = state(1);
+    let spans = [(); 2].map(|()| state.allocate(MIB, true).unwrap());
+    let scratch = state.allocate(2 * MIB, true).unwrap();
+    seal(&mut state, copy(1), spans[0], MIB);
+    state.put_away(&copy(1), false).unwrap();
+    let _ = at_ease(&mut state);
+    seal(&mut state, copy(2), spans[1], MIB);
+    assert_eq!(state.table.clean_bytes(), MIB);
+    assert!(state.will_come_free(2 * MIB, true) && !state.will_come_free(2 * MIB + 1, true));
+    state.free(scratch);
+}
+
+#[test]
+fn who_waits_for_surplus_hears_that_there_is_no_memory_behind_it_any_more() {
+    let mut state = state(0);
+    assert!(state.grant_outside(3 * MIB));
+    let mut world = at_ease(&mut state);
+    state.end_grant(3 * MIB);
+    let ticket = state.request(Class::Arguments, vec![room(3 * MIB)]).unwrap();
+    world.take(&mut state);
+    assert!(matches!(state.claim(ticket), Claim::Wait) && !world.moves.is_empty());
+    while world.step(&mut state, 0, true) {}
+    assert_eq!(world.woken, [ticket]);
+    assert!(matches!(state.claim(ticket), Claim::Failed(_)), "{state:?}");
 }
 
 #[test]
@@ -136,10 +264,28 @@ fn what_is_about_to_leave_the_region_is_no_surplus() {
     state.tell_outside(Beside::Processes, 0, MIB);
     state.tell_outside(Beside::Processes, MIB, 0);
     assert_eq!((state.surplus_bytes(), state.budget.used()), (0, MIB));
+    assert_eq!((state.stats().used_bytes, state.pinned_bytes()), (0, 0), "nobody uses it or holds it");
     assert!(state.grant_outside(MIB), "the operating system has that behind the other one first");
     assert_eq!(state.budget.used(), 2 * MIB);
-    let _ = at_ease(&mut state);
+    let mut world = at_ease(&mut state);
     assert_eq!(state.surplus_bytes(), MIB);
+    // What is there already is, while the rest of a grant is on its way.
+    assert!(state.grant_outside(2 * MIB));
+    state.end_grant(2 * MIB);
+    assert_eq!((state.outside_leaving(), state.surplus_bytes()), (MIB, 2 * MIB));
+    settle(&mut state, &mut world);
+    state.end_grant(MIB);
+    assert_eq!(state.surplus_bytes(), 3 * MIB);
+}
+
+#[test]
+fn what_is_told_and_could_not_be_taken_yet_is_granted_to_nobody() {
+    let mut state = state(0);
+    let spans = [(); 8].map(|()| state.allocate(MIB / 2, true).unwrap());
+    [1, 3, 5].iter().for_each(|nth| state.free(spans[*nth]));
+    assert_eq!(state.grantable_bytes(), MIB, "by the bytes that are free");
+    state.tell_outside(Beside::Processes, 0, MIB);
+    assert_eq!((state.outside_owed(), state.grantable_bytes()), (MIB, 0));
 }
 
 #[test]

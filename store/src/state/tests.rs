@@ -50,7 +50,7 @@ pub(super) struct World {
     loads: Vec<LoadJob>,
     pub(super) writes: Vec<WriteJob>,
     files: Vec<FileWork>,
-    woken: Vec<Ticket>,
+    pub(super) woken: Vec<Ticket>,
     lost: Vec<CopyId>,
     /// Spans whose memory is given to the operating system, or comes back (`true`).
     pub(super) moves: Vec<(Span, bool)>,

@@ -1,12 +1,13 @@
 //! What the cluster does: a small shuffle in one of several shapes, whose result is known.
 
+use std::collections::BTreeMap;
 use std::iter;
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use crate::futures::{Fold, Futures, ObjectRef, Pushes, Window};
-use crate::ids::RowHash;
+use crate::ids::{ObjectId, RowHash};
 use crate::registry::{TaskContext, TaskError};
 use crate::simulation::dice::Dice;
 use crate::task::{Arg, EdgeShape, JobError, Place, TaskOptions};
@@ -41,10 +42,29 @@ pub(super) struct Shuffle {
     window: usize,
     keep: bool,
     salt: u64,
+    /// When enough was read, and the edge of what maps make is stopped, and no other one: after so many reduces, blocks of streams too, rounds
+    /// of merges, or merges of what was pushed.
+    stop: Option<usize>,
 }
 
-/// What comes of it: rows of each part, and the sum of their hashes.
-pub(super) type Sums = Vec<(u64, u128)>;
+/// What a part adds up to, of the rows that these maps have made: how many there are, and the sum of their hashes.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sum {
+    part: u32,
+    pub(super) maps: Vec<u32>,
+    pub(super) rows: u64,
+    hash: u128,
+}
+
+/// What comes of it, part by part: of all of them where nothing is stopped.
+pub(super) type Sums = Vec<Sum>;
+
+/// Something that is made of a part, of the rows of these maps.
+struct Made {
+    part: u32,
+    maps: Vec<u32>,
+    object: ObjectRef,
+}
 
 impl Shuffle {
     /// With outputs of maps, and arguments of reduces, of up to so many bytes.
@@ -52,26 +72,45 @@ impl Shuffle {
         let shape = *dice.pick(&[Shape::Simple, Shape::Streams, Shape::Rounds, Shape::Pushes]).expect("some");
         let [maps, parts] = [8, 5].map(|most| 1 + dice.below(most) as u32);
         let rows_max = bytes_max / u64::from(maps.max(parts)) / ROW_BYTES as u64;
-        Self {
-            shape,
-            maps,
-            parts,
-            rows: 1 + dice.below(rows_max),
-            window: 1 + dice.below(6) as usize,
-            keep: dice.chance(500),
-            salt: dice.below(1 << 60),
-        }
+        let rows = 1 + dice.below(rows_max);
+        let (window, keep, salt) = (1 + dice.below(6) as usize, dice.chance(500), dice.below(1 << 60));
+        let mut more = Dice::new(salt);
+        let stop = more.chance(300).then(|| more.below(5) as usize);
+        Self { shape, maps, parts, rows, window, keep, salt, stop }
     }
 
-    /// What must come of it.
+    /// Whether it stops an edge.
+    pub(super) fn stops(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// What must come of it where nothing is stopped.
     pub(super) fn sums(&self) -> Sums {
-        let sum = |part: u32| {
-            let mut hash = RowHash::default();
-            (0..self.maps)
-                .for_each(|map| rows(self.salt, map, part, self.rows).for_each(|row| hash += RowHash::of(&row)));
-            (u64::from(self.maps) * self.rows, hash.0)
+        (0..self.parts).map(|part| self.sum(part, (0..self.maps).collect())).collect()
+    }
+
+    fn sum(&self, part: u32, maps: Vec<u32>) -> Sum {
+        let of_map = |map: &u32| rows(self.salt, *map, part, self.rows).map(|row| RowHash::of(&row));
+        let hash = maps.iter().flat_map(of_map).fold(RowHash::default(), |sum, hash| sum + hash);
+        Sum { part, rows: maps.len() as u64 * self.rows, hash: hash.0, maps }
+    }
+
+    /// Whether this may come of it: each row of the maps that it names once, and of all maps and parts where nothing is stopped.
+    pub(super) fn may_make(&self, sums: &[Sum]) -> bool {
+        let Some(enough) = self.stop else { return sums == self.sums() };
+        let once =
+            |sum: &Sum| sum.maps.is_sorted_by(|one, next| one < next) && sum.maps.iter().all(|map| *map < self.maps);
+        let right = |sum: &Sum| once(sum) && *sum == self.sum(sum.part, sum.maps.clone());
+        let parts = sums.is_sorted_by(|one, next| one.part < next.part) && sums.iter().all(|sum| sum.part < self.parts);
+        let wanted = match self.shape {
+            Shape::Simple => {
+                sums.len() >= enough.min(self.parts as usize)
+                    && sums.iter().all(|sum| sum.maps.len() == self.maps as usize)
+            }
+            Shape::Streams => sums.len() >= enough.min(self.parts as usize),
+            Shape::Rounds | Shape::Pushes => true,
         };
-        (0..self.parts).map(sum).collect()
+        parts && wanted && sums.iter().all(right)
     }
 
     fn task(&self, number: u32) -> Part {
@@ -97,8 +136,9 @@ impl Shuffle {
             Shape::Pushes => self.pushes(futures, &mut kept).await?,
         };
         let mut sums = Vec::new();
-        for reduce in &reduces {
-            sums.push(futures.get_value(reduce).await?);
+        for Made { part, maps, object } in reduces {
+            let (rows, hash) = futures.get_value(&object).await?;
+            sums.push(Sum { part, maps, rows, hash });
         }
         Ok(sums)
     }
@@ -110,21 +150,35 @@ impl Shuffle {
         let sums = self.clone();
         let sums = futures.compute_pure(move || sums.sums());
         let (all, sums) = ::futures::try_join!(all, sums)?;
-        let counted: u64 = sums.iter().map(|(rows, _)| rows).sum();
+        let counted: u64 = sums.iter().map(|sum| sum.rows).sum();
         if counted != all {
             return Err(JobError::program(format!("it computed {counted} rows, and {all}")));
         }
         futures.plan_stage("paused.map", u64::from(self.maps), all * ROW_BYTES as u64)
     }
 
-    async fn simple(&self, futures: &Futures, kept: &mut Vec<ObjectRef>) -> Result<Vec<ObjectRef>, JobError> {
-        let mut blocks = Vec::new();
+    /// Those that are there when so many are.
+    async fn first(futures: &Futures, mut made: Vec<Made>, enough: usize) -> Result<Vec<Made>, JobError> {
+        let objects: Vec<_> = made.iter().map(|made| made.object.clone()).collect();
+        let (ready, _) = futures.wait(&objects, enough, None).await?;
+        made.retain(|made| ready.iter().any(|ready| ready.id() == made.object.id()));
+        Ok(made)
+    }
+
+    /// What maps make, in one object or in a stream, and the maps whose rows are in it, of each part.
+    async fn blocks(&self, futures: &Futures) -> Result<(Vec<ObjectRef>, Vec<Vec<u32>>), JobError> {
+        let (mut blocks, mut maps) = (Vec::new(), vec![Vec::new(); self.parts as usize]);
         if self.shape == Shape::Streams {
             let streams: Result<Vec<_>, _> = (0..self.maps)
                 .map(|map| futures.submit_stream(make_streams, &self.task(map), &[], options(Place::Spread)))
                 .collect();
-            for mut stream in streams? {
-                while let Some(block) = stream.next().await? {
+            for (map, mut stream) in (0..).zip(streams?) {
+                for half in 0.. {
+                    if self.stop.is_some_and(|enough| blocks.len() > enough) {
+                        break;
+                    }
+                    let Some(block) = stream.next().await? else { break };
+                    maps.iter_mut().skip(half).step_by(2).for_each(|maps| maps.push(map));
                     blocks.push(block);
                 }
             }
@@ -134,46 +188,75 @@ impl Shuffle {
                 window.admit(futures).await?;
                 blocks.push(self.map(futures, map)?);
                 window.track(futures, blocks.last().expect("one was pushed"))?;
+                maps.iter_mut().for_each(|maps| maps.push(map));
             }
         }
+        Ok((blocks, maps))
+    }
+
+    async fn simple(&self, futures: &Futures, kept: &mut Vec<ObjectRef>) -> Result<Vec<Made>, JobError> {
+        let (mut blocks, maps) = self.blocks(futures).await?;
         let shape = EdgeShape { keep: self.keep, ..EdgeShape::new("map -> reduce", self.parts) };
-        let set = futures.closed_edge(shape, &blocks)?;
+        let edge = futures.edge(shape)?;
+        edge.join_all(&blocks)?;
         if self.keep {
             kept.append(&mut blocks);
         }
-        (0..self.parts).map(|part| self.reduce(futures, &[set.part(part)])).collect()
+        drop(blocks);
+        let set = edge.first(edge.len())?;
+        let reduce = |(part, maps)| Ok(Made { part, maps, object: self.reduce(futures, &[set.part(part)])? });
+        let reduces = (0..).zip(maps).map(reduce).collect::<Result<Vec<_>, JobError>>()?;
+        let Some(enough) = self.stop else { return edge.close().map(|_| reduces) };
+        let reduces = Self::first(futures, reduces, enough).await?;
+        edge.stop()?;
+        Ok(reduces)
     }
 
-    async fn rounds(&self, futures: &Futures) -> Result<Vec<ObjectRef>, JobError> {
+    async fn rounds(&self, futures: &Futures) -> Result<Vec<Made>, JobError> {
         let edge = futures.edge(EdgeShape::new("map -> merge", self.parts))?;
-        let (mut pending, mut next) = (Vec::new(), 0);
-        let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); self.parts as usize];
-        while next < self.maps || !pending.is_empty() {
-            while next < self.maps && pending.len() < self.window {
-                pending.push(self.map(futures, next)?);
+        let (mut pending, mut numbers, mut rounds) = (Vec::new(), BTreeMap::new(), 0);
+        let mut merged = Vec::new();
+        while numbers.len() < self.maps as usize || !pending.is_empty() {
+            if self.stop == Some(rounds) {
+                // Before the first member has joined, or with half of what was merged.
+                let enough = merged.len() / 2;
+                merged = Self::first(futures, merged, enough).await?;
+                edge.stop()?;
+                break;
+            }
+            while numbers.len() < self.maps as usize && pending.len() < self.window {
+                let number = numbers.len() as u32;
+                pending.push(self.map(futures, number)?);
+                numbers.insert(pending[pending.len() - 1].id(), number);
                 edge.join(&pending[pending.len() - 1])?;
-                next += 1;
             }
             let wanted = pending.len().min(1 + self.window / 2);
             let (ready, rest) = futures.wait(&pending, wanted, None).await?;
-            pending = rest;
+            (pending, rounds) = (rest, rounds + 1);
             let set = edge.of(&ready)?;
-            for (part, merged) in (0..).zip(&mut merged) {
-                merged.push(futures.submit_with(join, &(), &[set.part(part)], options(Place::NearArgs))?);
+            for part in 0..self.parts {
+                let object = futures.submit_with(join, &(), &[set.part(part)], options(Place::NearArgs))?;
+                merged.push(Made { part, maps: numbers_of(&ready, &numbers), object });
             }
         }
-        self.over_merged(futures, merged)
+        drop(pending);
+        self.over_merged(futures, &merged)
     }
 
-    fn over_merged(&self, futures: &Futures, merged: Vec<Vec<ObjectRef>>) -> Result<Vec<ObjectRef>, JobError> {
-        let over = |(part, merges): (usize, Vec<ObjectRef>)| {
-            let set = futures.closed_edge(EdgeShape::new(format!("merges of {part}"), 1), &merges)?;
-            self.reduce(futures, &[set.part(0)])
+    fn over_merged(&self, futures: &Futures, merged: &[Made]) -> Result<Vec<Made>, JobError> {
+        let over = |part: u32| {
+            let merges: Vec<_> = merged.iter().filter(|merge| merge.part == part).collect();
+            let objects: Vec<_> = merges.iter().map(|merge| merge.object.clone()).collect();
+            let set = futures.closed_edge(EdgeShape::new(format!("merges of {part}"), 1), &objects)?;
+            let mut maps: Vec<_> = merges.iter().flat_map(|merge| merge.maps.iter().copied()).collect();
+            maps.sort_unstable();
+            Ok(Made { part, maps, object: self.reduce(futures, &[set.part(0)])? })
         };
-        merged.into_iter().enumerate().map(over).collect()
+        let is_merged = |part: &u32| merged.iter().any(|merge| merge.part == *part);
+        (0..self.parts).filter(is_merged).map(over).collect()
     }
 
-    async fn pushes(&self, futures: &Futures, kept: &mut Vec<ObjectRef>) -> Result<Vec<ObjectRef>, JobError> {
+    async fn pushes(&self, futures: &Futures, kept: &mut Vec<ObjectRef>) -> Result<Vec<Made>, JobError> {
         let nodes = futures.nodes();
         let place = |part: u32| match nodes.get(part as usize % nodes.len().max(1)) {
             Some(shape) => Place::Node { node: shape.node.clone(), soft: true },
@@ -181,7 +264,7 @@ impl Shuffle {
         };
         let lanes: Vec<_> = (0..self.parts).map(|part| (place(part), iter::once(part..part + 1).collect())).collect();
         let mut pushes = Pushes::open(futures, &lanes, 1 + self.window / 2)?;
-        let mut merged: Vec<Vec<ObjectRef>> = vec![Vec::new(); self.parts as usize];
+        let (mut merged, mut numbers) = (Vec::new(), BTreeMap::new());
         let mut window = Window::new(self.window);
         let edge = futures.edge(EdgeShape { keep: true, ..EdgeShape::new("map -> merge", self.parts) })?;
         for map in 0..=self.maps {
@@ -191,7 +274,9 @@ impl Shuffle {
                 came.extend(window.next(futures).await?);
             }
             if !last {
-                window.track(futures, &self.map(futures, map)?)?;
+                let block = self.map(futures, map)?;
+                numbers.insert(block.id(), map);
+                window.track(futures, &block)?;
             }
             for block in came {
                 pushes.push(futures, &block)?;
@@ -200,12 +285,27 @@ impl Shuffle {
             }
             for Fold { lane, blocks } in if last { pushes.rest() } else { pushes.due(futures)? } {
                 let set = edge.of(&blocks)?;
-                let merge = futures.submit_with(join, &(), &[set.part(lane as u32)], options(place(lane as u32)))?;
-                merged[lane].push(merge);
+                let part = lane as u32;
+                let object = futures.submit_with(join, &(), &[set.part(part)], options(place(part)))?;
+                merged.push(Made { part, maps: numbers_of(&blocks, &numbers), object });
+            }
+            if self.stop.is_some_and(|enough| merged.len() >= enough) {
+                let enough = merged.len() / 2;
+                merged = Self::first(futures, merged, enough).await?;
+                edge.stop()?;
+                break;
             }
         }
-        self.over_merged(futures, merged)
+        drop((pushes, window));
+        self.over_merged(futures, &merged)
     }
+}
+
+/// Which maps have made these.
+fn numbers_of(blocks: &[ObjectRef], numbers: &BTreeMap<ObjectId, u32>) -> Vec<u32> {
+    let mut maps: Vec<_> = blocks.iter().map(|block| numbers[&block.id()]).collect();
+    maps.sort_unstable();
+    maps
 }
 
 /// Nodes die as often as they like.
