@@ -133,6 +133,8 @@ pub enum BenchName {
     Metadata,
     /// A shuffle of parts of one row: what a part, a block and a task cost
     Shuffle,
+    /// Tasks that read the same parts of a set, and of an edge, in turns: what its ledger costs
+    Edges,
 }
 
 /// Settings that `exobus node` takes over from the configuration when given.

@@ -76,6 +76,7 @@ fn params(args: &BenchArgs) -> BenchParams {
             BenchName::Transfer => programs::What::Transfer,
             BenchName::Metadata => programs::What::Metadata,
             BenchName::Shuffle => programs::What::Shuffle { maps: args.maps, partitions: args.partitions },
+            BenchName::Edges => programs::What::Edges,
             BenchName::Spill => unreachable!("measured without a job"),
         },
     }

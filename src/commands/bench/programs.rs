@@ -41,6 +41,8 @@ pub enum What {
         /// Partitions.
         partitions: u32,
     },
+    /// The same small shuffles through sets and through edges.
+    Edges,
 }
 
 /// Outstanding tasks while throughput is measured.
@@ -105,6 +107,7 @@ pub async fn bench(futures: Futures, params: BenchParams) -> Result<Figures, Job
         What::Transfer => transfer(&futures).await,
         What::Metadata => metadata(&futures).await,
         What::Shuffle { maps, partitions } => shuffle::shuffle(&futures, maps, partitions).await,
+        What::Edges => shuffle::edges(&futures).await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use exobus_actors::futures::{Futures, ObjectRef};
 use exobus_actors::registry::{TaskContext, TaskError};
-use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_actors::task::{Arg, EdgeShape, JobError, Output, Place, TaskOptions};
 use exobus_actors::{ids::RowHash, task};
 use exobus_shuffle::{Job, Plan, Sizes, jobs::pieces, strategies::auto};
 use exobus_store::{Block, Clock, ObjectWriter, SystemClock};
@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::programs::{Figures, figures};
 
 const ROW_BYTES: usize = 8;
+/// Maps, and partitions, of each of the shuffles that compare edges with sets.
+const SIDE: u32 = 100;
+/// How many of them go each way.
+const ROUNDS: u64 = 40;
 
 /// The row that map `index` has for `partition`, and its hash.
 fn row(index: u64, partition: u64) -> ([u8; ROW_BYTES], RowHash) {
@@ -163,4 +167,50 @@ pub(super) async fn shuffle(futures: &Futures, maps: u32, partitions: u32) -> Re
         ("maps_per_round", plan.maps_per_round as f64),
         ("seconds", (clock.now() - started).as_secs_f64()),
     ]))
+}
+
+/// Shuffles of [`SIDE`] x [`SIDE`] parts of one row, in turns through a set that is of no edge and through an edge: tasks a second of either.
+pub(super) async fn edges(futures: &Futures) -> Result<Figures, JobError> {
+    let clock = SystemClock::new();
+    let mut rates = [Vec::new(), Vec::new()];
+    // The first of each touch memory that the others use again.
+    for round in 0..2 * (ROUNDS + 2) {
+        let through_edge = round % 2 == 1;
+        let started = clock.now();
+        one(futures, round * u64::from(SIDE), through_edge).await?;
+        let seconds = (clock.now() - started).as_secs_f64();
+        if round >= 4 {
+            rates[usize::from(through_edge)].push(f64::from(2 * SIDE) / seconds);
+        }
+    }
+    let [sets, edges] = rates.map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    });
+    Ok(figures([
+        ("set_tasks_per_s_median", sets.round()),
+        ("edge_tasks_per_s_median", edges.round()),
+        ("edge_per_set", (1000.0 * edges / sets).round() / 1000.0),
+    ]))
+}
+
+async fn one(futures: &Futures, first_map: u64, through_edge: bool) -> Result<(), JobError> {
+    let job = Tiny { partitions: SIDE };
+    let maps = (0..u64::from(SIDE)).map(|index| job.map(futures, (first_map + index) as usize, Place::Anywhere));
+    let maps = maps.collect::<Result<Vec<_>, _>>()?;
+    let set = match through_edge {
+        true => futures.closed_edge(EdgeShape::new("bench.shuffle_map -> bench.shuffle_reduce", SIDE), &maps)?,
+        false => futures.set(&maps)?,
+    };
+    drop(maps);
+    let reduces = (0..SIDE).map(|part| job.reduce(futures, part, &[set.part(part)], Place::Anywhere));
+    let reduces = reduces.collect::<Result<Vec<_>, _>>()?;
+    drop(set);
+    for reduced in &reduces {
+        let rows: u64 = futures.get_value(reduced).await?;
+        if rows != u64::from(SIDE) {
+            return Err(JobError::program(format!("a partition has {rows} rows of {SIDE}")));
+        }
+    }
+    Ok(())
 }
