@@ -57,6 +57,14 @@ impl Default for Directory {
 }
 
 impl Directory {
+    /// One that knows these.
+    #[cfg(test)]
+    pub(crate) fn of(members: impl IntoIterator<Item = Member>) -> Self {
+        let directory = Self::default();
+        directory.members.write().extend(members.into_iter().map(|member| (member.node.clone(), member)));
+        directory
+    }
+
     /// Where the Transfer of a node listens.
     pub fn data_address(&self, node: &NodeId) -> Option<String> {
         let members = self.members.read();

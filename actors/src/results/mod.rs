@@ -28,6 +28,7 @@
 //! A second copy of a result: it is as durable as the disk of its node. A quota: there is one tenant so far. Flow of bytes to who only
 //! listens: it is asked for each piece, and that is the credit.
 
+mod adopting;
 pub mod client;
 mod door;
 mod holder;
@@ -38,11 +39,12 @@ pub mod request;
 mod service;
 mod sweep;
 
+pub(crate) use adopting::Adopting;
 pub use client::{ResultClient, ResultError};
 pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};
-pub(crate) use service::{Adopting, Results, ResultsBase, ResultsParts};
+pub(crate) use service::{Results, ResultsBase, ResultsParts};
 
 use std::time::Duration;
 

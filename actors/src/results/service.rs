@@ -10,15 +10,17 @@ use exobus_store::{CopyId, Parts, Store};
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
+use super::adopting::{Adopting, Adoption, Begun, Outcome};
+use super::holder::Come;
 use super::record::{ResultRecord, kept_name};
 use super::records::{Listed, RecordsError, ResultRecords};
 use super::sweep::{SweepStep, Unnamed, sweep};
 use super::{door, holder};
 use crate::ids::{JobId, NodeId};
 use crate::membership::Directory;
-use crate::protocol::results::{ACTOR, KeptMember, NotKept, ResultsMsg};
+use crate::protocol::results::{ACTOR, NotKept, ResultsMsg};
 use crate::shell::{Actor, Post, Scope, spawn};
-use crate::transfer::{PeerName, TransferClient};
+use crate::transfer::{PeerName, TransferClient, TransferError};
 
 /// How often it is looked what is to go, ...
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
@@ -46,37 +48,6 @@ pub(crate) struct ResultsBase {
     pub(crate) adopting: Adopting,
     /// Whether all that an earlier process has kept has its names again: before, no group of a job may be deleted as one of a job that is over.
     pub(crate) named: Arc<AtomicBool>,
-}
-
-/// What is being adopted: which numbers of which results, and how many times each.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Adopting(Arc<Mutex<BTreeMap<(JobId, u64), u32>>>);
-
-/// While it is there, one number of a result is being adopted.
-struct Adoption(Adopting, (JobId, u64));
-
-impl Drop for Adoption {
-    fn drop(&mut self) {
-        let mut adopting = self.0.0.lock();
-        let left = adopting.get(&self.1).map_or(0, |times| times - 1);
-        match left {
-            0 => drop(adopting.remove(&self.1)),
-            left => drop(adopting.insert(self.1, left)),
-        }
-    }
-}
-
-impl Adopting {
-    fn begin(&self, job: JobId, kept: u64) -> Adoption {
-        *self.0.lock().entry((job, kept)).or_default() += 1;
-        Adoption(self.clone(), (job, kept))
-    }
-
-    /// Those of these numbers that are not being adopted.
-    fn settled(&self, job: JobId, kept: &[u64]) -> Vec<u64> {
-        let adopting = self.0.lock();
-        kept.iter().copied().filter(|kept| !adopting.contains_key(&(job, *kept))).collect()
-    }
 }
 
 impl std::fmt::Debug for ResultsBase {
@@ -180,41 +151,59 @@ impl ResultsBase {
 }
 
 impl ResultsParts {
-    /// Keeps a copy that is here, or is fetched first.
-    async fn keep(
-        &self,
-        (tenant, job): (Arc<str>, JobId),
-        kept: u64,
-        copy: CopyId,
-        at: &NodeId,
-    ) -> Result<KeptMember, NotKept> {
+    /// Keeps a copy that is here, or is fetched first: one at a time under one number of a result.
+    async fn keep(&self, (tenant, job): (Arc<str>, JobId), kept: u64, copy: CopyId, at: &NodeId) -> Outcome {
         self.tenants.lock().insert(job, tenant);
-        let adopting = self.adopting.begin(job, kept);
-        let (store, name) = (self.store.clone(), kept_name(job, kept));
-        let copy = match at == self.post.node() {
-            true => copy,
-            // Files on disk know it by the first name that it has here, and after a restart it is looked for by that one.
-            false => self.fetch(copy, at, name).await?,
+        loop {
+            match self.adopting.begin(job, kept, (copy, at.clone())) {
+                Begun::Ours(adoption) => return self.adopt(adoption, copy, at, kept_name(job, kept)).await,
+                Begun::UnderWay(waiting) => {
+                    if let Some(outcome) = waiting.over().await {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn adopt(&self, adoption: Adoption, copy: CopyId, at: &NodeId, name: CopyId) -> Outcome {
+        let come = match at == self.post.node() {
+            true => Ok(Come::Here(copy)),
+            false => self.fetch(copy, at, name).await,
         };
-        let adopt = move || {
-            let _adopting = adopting;
-            holder::adopt(&store, copy, name)
+        let come = match come {
+            Ok(come) => come,
+            Err(why) => return adoption.end(Err(why)),
         };
+        let store = self.store.clone();
+        let adopt = move || adoption.end(holder::adopt(&store, come, name));
         let outcome = tokio::task::spawn_blocking(adopt).await;
         outcome.unwrap_or_else(|error| Err(NotKept::Gone(format!("the thread that kept it ended: {error}"))))
     }
 
-    async fn fetch(&self, copy: CopyId, from: &NodeId, name: CopyId) -> Result<CopyId, NotKept> {
+    /// Has a copy of another node here, under its name as the member of a result: files on disk know it by the first name that it has here, and
+    /// after a restart it is looked for by that one.
+    async fn fetch(&self, copy: CopyId, from: &NodeId, name: CopyId) -> Result<Come, NotKept> {
+        let gone = |error: TransferError| match error.is_lack_of_room() {
+            true => NotKept::NoRoom(error.to_string()),
+            false => NotKept::Gone(error.to_string()),
+        };
         let address = self.directory.data_address(from);
         let address = address.ok_or_else(|| NotKept::Gone(format!("node {from}, which has it, is not known here")))?;
         let peer = PeerName { node: from.to_string(), address };
-        // What an earlier run of the job, or an answer that was lost, has left there.
-        self.store.delete(&[name]);
-        let copied = self.transfer.copy_here_as(&self.store, peer, (copy, Parts::All), name).await;
-        copied.map_err(|error| match error.is_lack_of_room() {
-            true => NotKept::NoRoom(error.to_string()),
-            false => NotKept::Gone(error.to_string()),
-        })
+        let item = (copy, Parts::All);
+        if let Some(here) = self.store.meta(&name) {
+            let directory = self.transfer.directory(peer.clone(), vec![item]).await.map_err(gone)?;
+            let there = directory.into_iter().next().flatten();
+            let there = there.ok_or_else(|| NotKept::Gone(format!("node {from} does not have it")))?;
+            if holder::are_same(&here.parts, &there) {
+                return Ok(Come::Before);
+            }
+            // What an earlier run of the job has left there, say: no record names it, or this would not be asked for.
+            self.store.delete(&[name]);
+        }
+        self.transfer.copy_here_as(&self.store, peer, item, name).await.map_err(gone)?;
+        Ok(Come::Fetched)
     }
 
     fn drop_all(&self, job: JobId) {
@@ -385,18 +374,4 @@ async fn sweep_for_ever(parts: ResultsParts) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_being_adopted_is_not_swept_until_the_last_adoption_of_it_is_over() {
-        let (adopting, job) = (Adopting::default(), JobId::from_u128(7));
-        let (first, second) = (adopting.begin(job, 1), adopting.begin(job, 1));
-        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 2]);
-        assert_eq!(adopting.settled(JobId::from_u128(8), &[1]), [1]);
-        drop(first);
-        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 2]);
-        drop(second);
-        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 1, 2]);
-    }
-}
+mod tests;
