@@ -72,6 +72,9 @@ async fn list(look: &LookArgs, client: &ResultClient) -> Result<Exit, Failure> {
         true => print(&serde_json::to_string(&list).or_exit(Exit::InputOutput)?),
         false => print(&table(&list, SystemClock::new().unix_ms())),
     }
+    for result in &list.unreadable {
+        eprintln!("{} is not listed: {}", result.id, result.message);
+    }
     if list.more > 0 {
         eprintln!("{} more results are not listed", list.more);
     }
@@ -208,7 +211,7 @@ fn failure(error: ResultError) -> Failure {
             Code::BadRequest | Code::LengthTooLarge | Code::Unknown | Code::NoSuchFile | Code::OffsetBeyondEnd => {
                 Exit::Usage
             }
-            Code::Expired | Code::Lost => Exit::DataWrong,
+            Code::Expired | Code::Lost | Code::Unreadable => Exit::DataWrong,
             Code::Unreachable | Code::Unavailable => Exit::Unreachable,
         },
         ResultError::Bus(_) | ResultError::Transfer(_) => Exit::Unreachable,
@@ -233,10 +236,10 @@ mod tests {
             bytes: 3 << 20,
             complete: false,
         };
-        let list = ResultList { results: vec![info], more: 0 };
+        let list = ResultList { results: vec![info], more: 0, unreadable: Vec::new() };
         let expected = "019000000000700080000000000000af  3.0 MiB in 1 file, grows, for 60.0 s";
         assert_eq!(table(&list, 1000), expected);
-        assert_eq!(table(&ResultList { results: Vec::new(), more: 0 }, 0), "no results");
+        assert_eq!(table(&ResultList { results: Vec::new(), more: 0, unreadable: Vec::new() }, 0), "no results");
     }
 
     #[test]

@@ -78,6 +78,11 @@ pub(super) fn are_same(one: &[PartMeta], other: &[PartMeta]) -> bool {
     one.iter().map(contents).eq(other.iter().map(contents))
 }
 
+/// The xxh3-128 of all bytes of an object, if they are what they were.
+pub(super) fn hash_of(store: &Store, id: CopyId) -> Result<u128, StoreError> {
+    hash(store, &store.meta(&id).ok_or(StoreError::NotFound(id))?)
+}
+
 /// The xxh3-128 of all bytes of an object, each part of which is compared with its checksum.
 fn hash(store: &Store, meta: &ObjectMeta) -> Result<u128, StoreError> {
     let mut hasher = XxHash3_128::new();
@@ -219,13 +224,8 @@ mod tests {
 
     #[test]
     fn objects_are_the_same_if_all_their_parts_are_wherever_those_begin() {
-        let part = |offset, bytes, rows, hash, checksum| PartMeta {
-            offset,
-            bytes,
-            rows,
-            row_hash: RowHash(hash),
-            checksum,
-        };
+        let part =
+            |offset, bytes, rows, hash, checksum| PartMeta { offset, bytes, rows, row_hash: RowHash(hash), checksum };
         let one = [part(0, 3, 1, 7, 8), part(3, 4, 2, 9, 10)];
         assert!(are_same(&one, &[part(0, 3, 1, 7, 8), part(64, 4, 2, 9, 10)]));
         for second in [part(3, 5, 2, 9, 10), part(3, 4, 3, 9, 10), part(3, 4, 2, 8, 10), part(3, 4, 2, 9, 11)] {

@@ -33,10 +33,12 @@ pub mod client;
 mod door;
 mod holder;
 mod keeper;
+mod list;
 pub mod record;
 mod records;
 pub mod request;
 mod service;
+mod spared;
 mod sweep;
 
 pub(crate) use adopting::Adopting;
@@ -45,6 +47,7 @@ pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};
 pub(crate) use service::{Results, ResultsBase, ResultsParts};
+pub(crate) use spared::Spared;
 
 use std::time::Duration;
 

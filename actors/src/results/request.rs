@@ -120,6 +120,8 @@ pub enum Code {
     Lost,
     /// The node that has the bytes is not there.
     Unreachable,
+    /// What is known of it is not read here: another release wrote it, say.
+    Unreadable,
     /// Not now: ask again.
     Unavailable,
 }
@@ -136,6 +138,7 @@ impl Code {
             Self::Expired => "expired",
             Self::Lost => "lost",
             Self::Unreachable => "unreachable",
+            Self::Unreadable => "unreadable",
             Self::Unavailable => "unavailable",
         }
     }
@@ -216,8 +219,20 @@ pub struct ResultInfo {
 pub struct ResultList {
     /// The latest first.
     pub results: Vec<ResultInfo>,
-    /// How many more there are.
+    /// How many more there are; one that was changed in that moment may count twice.
     pub more: u64,
+    /// Those of which nothing can be said but why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableResult>,
+}
+
+/// A result whose record another release wrote, say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableResult {
+    /// Its id.
+    pub id: String,
+    /// For people: why its record is not read, and what to do.
+    pub message: String,
 }
 
 /// What opens the data ports of nodes for a result, for a while.
@@ -432,6 +447,7 @@ mod tests {
             Code::Expired,
             Code::Lost,
             Code::Unreachable,
+            Code::Unreadable,
             Code::Unavailable,
         ] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.token());

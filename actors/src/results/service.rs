@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exobus_bus::{Bus, BusError, Subjects};
@@ -13,10 +12,11 @@ use tracing::{debug, info, warn};
 use super::adopting::{Adopting, Adoption, Begun, Outcome};
 use super::holder::Come;
 use super::record::{ResultRecord, kept_name};
-use super::records::{Listed, RecordsError, ResultRecords};
+use super::records::{Listed, Met, RecordsError, ResultRecords};
+use super::spared::Spared;
 use super::sweep::{SweepStep, Unnamed, sweep};
 use super::{door, holder};
-use crate::ids::{JobId, NodeId};
+use crate::ids::{JobId, NodeId, ObjectId};
 use crate::membership::Directory;
 use crate::protocol::results::{ACTOR, NotKept, ResultsMsg};
 use crate::shell::{Actor, Post, Scope, spawn};
@@ -46,8 +46,8 @@ pub(crate) struct ResultsBase {
     pub(crate) tenants: Arc<Mutex<BTreeMap<JobId, Arc<str>>>>,
     /// What is being hashed and put on disk, which no record can name yet.
     pub(crate) adopting: Adopting,
-    /// Whether all that an earlier process has kept has its names again: before, no group of a job may be deleted as one of a job that is over.
-    pub(crate) named: Arc<AtomicBool>,
+    /// Whose objects may not be deleted as those of a job that is over.
+    pub(crate) spared: Spared,
 }
 
 impl std::fmt::Debug for ResultsBase {
@@ -116,14 +116,9 @@ impl Actor for Results {
 }
 
 impl ResultsBase {
-    /// Whether all that an earlier process of this node has kept has its names again.
-    pub(crate) fn has_named(&self) -> bool {
-        self.named.load(Ordering::Acquire)
-    }
-
     /// There is nothing that an earlier process has kept under the names of its job.
     pub(crate) fn nothing_to_name(&self) {
-        self.named.store(true, Ordering::Release);
+        self.spared.spare(BTreeMap::new());
     }
 
     /// Gives what an earlier process of this node has kept the name of a result again, where files on disk know it by the name that it had in
@@ -132,22 +127,82 @@ impl ResultsBase {
     /// # Errors
     /// The records cannot be read: until they can, nothing is known of what outlives its job.
     pub(crate) async fn name_again(&self, me: &NodeId) -> Result<(), RecordsError> {
-        let here = |(tenant, job, record): Listed| {
-            self.tenants.lock().insert(job, tenant);
-            // One that cannot be read has said so.
-            Some((job, record.ok().filter(|record| record.is_at(me))?))
-        };
-        for (job, record) in self.records.each(None, here).await? {
-            for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
-                let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
-                if !self.store.contains(&name) && self.store.name_also(&copy, name).is_ok() {
-                    info!(job_id = %job, kept, "a member of a result is here again");
-                }
+        let take = |(unread, strayed): &mut (BTreeMap<JobId, Arc<str>>, Vec<Strayed>), met| {
+            let Met::Record((tenant, job, record)) = met else { return };
+            self.tenants.lock().insert(job, tenant.clone());
+            match record {
+                Ok(record) => strayed.extend(self.name_members(me, job, &record)),
+                // Which objects it names nobody can say: all of its job stay.
+                Err(_) => drop(unread.insert(job, tenant)),
             }
-        }
-        self.named.store(true, Ordering::Release);
+        };
+        let (unread, strayed) = self.records.fold(None, Default::default, take).await?;
+        self.name_strayed(strayed).await;
+        self.spared.spare(unread);
         Ok(())
     }
+
+    /// Gives what a record says is here the name of the result, where it has only that of its job; what is not here under that one, but may be as
+    /// another copy of the same object.
+    fn name_members(&self, me: &NodeId, job: JobId, record: &ResultRecord) -> Vec<Strayed> {
+        let mut strayed = Vec::new();
+        for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
+            let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
+            if self.store.contains(&name) {
+                continue;
+            }
+            match self.store.name_also(&copy, name) {
+                Ok(_) => info!(job_id = %job, kept, "a member of a result is here again"),
+                Err(_) => strayed.extend(self.other_copies(copy).map(|copy| Strayed { copy, name, hash: member.hash })),
+            }
+        }
+        strayed
+    }
+
+    /// The copies of the same object that are here.
+    fn other_copies(&self, copy: CopyId) -> impl Iterator<Item = CopyId> {
+        let object = ObjectId::of_copy(copy).0;
+        let held = self.store.inventory(copy.group).into_iter().map(|(meta, _)| meta.id);
+        held.filter(move |held| *held != copy && ObjectId::of_copy(*held).0 == object)
+    }
+
+    /// Gives those their names that have the bytes: one copy was kept in the place of another, which had the same.
+    async fn name_strayed(&self, strayed: Vec<Strayed>) {
+        if strayed.is_empty() {
+            return;
+        }
+        let store = self.store.clone();
+        let name = move || {
+            for Strayed { copy, name, hash } in strayed {
+                if !store.contains(&name) && holder::hash_of(&store, copy).is_ok_and(|found| found == hash) {
+                    let named = store.name_also(&copy, name);
+                    info!(copy_id = %copy, named = named.is_ok(), "a member of a result is here again, as another copy");
+                }
+            }
+        };
+        if let Err(error) = tokio::task::spawn_blocking(name).await {
+            warn!(%error, "the thread that looked for members of results ended");
+        }
+    }
+
+    /// Lets those jobs go whose records could not be read, and are gone, or can be read by now.
+    async fn look_at_unread(&self, me: &NodeId) {
+        for (job, tenant) in self.spared.unread() {
+            let Ok(record) = self.records.now(&tenant, job).await else { continue };
+            if let Some(record) = record {
+                let strayed = self.name_members(me, job, &record);
+                self.name_strayed(strayed).await;
+            }
+            self.spared.let_go(job);
+        }
+    }
+}
+
+/// A copy that may be a member of a result, if it has the bytes.
+struct Strayed {
+    copy: CopyId,
+    name: CopyId,
+    hash: u128,
 }
 
 impl ResultsParts {
@@ -246,6 +301,7 @@ impl ResultsParts {
 
     /// Frees what is to go; `unnamed` is what was found so far.
     async fn sweep(&self, unnamed: &mut BTreeMap<JobId, Unnamed>) {
+        self.look_at_unread(self.post.node()).await;
         let held = self.held();
         unnamed.retain(|job, _| held.contains_key(job));
         let known = self.know_tenants(held.keys().copied()).await;

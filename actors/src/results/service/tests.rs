@@ -11,6 +11,7 @@ use parking_lot::Condvar;
 use tokio::sync::mpsc;
 use twox_hash::XxHash3_128;
 
+use super::super::record::{MemberRecord, RECORD_VERSION};
 use super::*;
 use crate::ids::Incarnation;
 use crate::protocol::membership::{Figures, Health, Member};
@@ -58,10 +59,27 @@ fn store(clock: &Arc<dyn Clock>) -> Store {
     Store::open(options, Arc::new(MemoryDisk::new()), clock.clone()).unwrap()
 }
 
+/// A clock that the test sets forward.
+struct SetForward {
+    clock: SystemClock,
+    by: Mutex<Duration>,
+}
+
+impl Clock for SetForward {
+    fn now(&self) -> Duration {
+        self.clock.now() + *self.by.lock()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+}
+
 /// A node, and another one from which it fetches.
 struct World {
     parts: ResultsParts,
     there: Store,
+    time: Arc<SetForward>,
     _server: TransferServer,
     gate: Arc<Gate>,
     knocks: mpsc::UnboundedReceiver<()>,
@@ -86,6 +104,7 @@ impl World {
         };
         let fetching = ClientOptions { network: gate.clone(), ..ClientOptions::default() };
         let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
+        let time = Arc::new(SetForward { clock: SystemClock::new(), by: Mutex::default() });
         let on_fatal = Box::new(|fatal: shell::Fatal| panic!("{}", fatal.reason));
         let (node, incarnation) = (NodeId::new("here"), Incarnation(1));
         let base = ResultsBase {
@@ -96,17 +115,17 @@ impl World {
             kept_for: Duration::from_secs(60),
             tenants: Arc::default(),
             adopting: Adopting::default(),
-            named: Arc::default(),
+            spared: Spared::default(),
         };
         let parts = ResultsParts {
             base,
-            post: Post::new(PostOptions { node, incarnation, clock: clock.clone(), on_fatal }),
+            post: Post::new(PostOptions { node, incarnation, clock: time.clone(), on_fatal }),
             directory: Directory::of([member]),
             transfer: TransferClient::with(fetching, TOKEN, clock),
             data_address: String::new(),
             data_token: TOKEN.into(),
         };
-        Self { parts, there, _server: server, gate, knocks }
+        Self { parts, there, time, _server: server, gate, knocks }
     }
 
     /// Has the node keep a copy that the other one has.
@@ -117,6 +136,15 @@ impl World {
     fn holds(&self, bytes: &[u8]) -> bool {
         holder::read_member(&self.parts.store, &kept_name(JOB, KEPT), 0, 1 << 20).is_ok_and(|read| read == bytes)
     }
+}
+
+/// The record of a result of one member, which a node has.
+fn record(node: &str, kept: u64, copy: u128, bytes: &[u8]) -> ResultRecord {
+    let mut record = ResultRecord::new(0, u64::MAX);
+    let (hash, node) = (XxHash3_128::oneshot(bytes), NodeId::new(node));
+    let member = MemberRecord { bytes: bytes.len() as u64, hash, node, kept, copy };
+    record.set_member((0, &"rows".into()), 0, member);
+    record
 }
 
 fn copy(number: u128) -> CopyId {
@@ -191,4 +219,91 @@ async fn of_two_copies_for_one_member_the_second_is_looked_at_when_the_first_is_
     assert_eq!(first.await.unwrap(), kept(b"bytes of a member"));
     assert_eq!(second.await, kept(b"bytes of a member"));
     assert_eq!(world.parts.transfer.received_bytes(), 17);
+}
+
+/// A job of which an earlier process of the node has left this object, and which is over.
+fn left(world: &World, bytes: &[u8]) -> (JobId, CopyId) {
+    let job = JobId::new();
+    let copy = CopyId::new(job.group(), 1 << 64 | 1);
+    put(&world.parts.store, copy, bytes);
+    (job, copy)
+}
+
+#[tokio::test]
+async fn what_a_record_of_another_version_names_stays_and_its_neighbours_are_served() {
+    let world = World::new();
+    let (parts, here) = (&world.parts, NodeId::new("here"));
+    let (unread, its_copy) = left(&world, b"of another release");
+    let (neighbour, copy) = left(&world, b"bytes of a neighbour");
+    let (over, _) = left(&world, b"of no result");
+    let its_record = record("here", 0, its_copy.bits, b"of another release");
+    let of_another_release = exobus_bus::codec::encode_checked_as(RECORD_VERSION + 1, &its_record).unwrap();
+    parts.records.put_bytes(TENANT, unread, of_another_release).await;
+    let neighbours = record("here", 0, copy.bits, b"bytes of a neighbour");
+    parts.records.change(TENANT, neighbour, |_| Some(neighbours.clone())).await.unwrap();
+    // What the other release has kept under the names of results, and what nobody has.
+    put(&parts.store, kept_name(unread, 1), b"named before");
+    put(&parts.store, kept_name(over, 1), b"named by nobody");
+
+    assert!([unread, neighbour, over].iter().all(|job| parts.spared.spares(*job)), "nothing is known yet");
+    parts.name_again(&here).await.unwrap();
+    assert!(parts.spared.spares(unread) && !parts.spared.spares(neighbour) && !parts.spared.spares(over));
+    for job in [neighbour, over] {
+        parts.store.delete_group(job.group());
+    }
+    let mut unnamed = BTreeMap::new();
+    parts.sweep(&mut unnamed).await;
+    *world.time.by.lock() += 2 * super::super::sweep::UNNAMED_FOR;
+    parts.sweep(&mut unnamed).await;
+    assert!(!parts.store.contains(&kept_name(over, 1)), "it was swept");
+    assert!(parts.store.contains(&its_copy) && parts.store.contains(&kept_name(unread, 1)));
+    let served = holder::read_member(&parts.store, &kept_name(neighbour, 0), 0, 100).unwrap();
+    assert_eq!(served, b"bytes of a neighbour");
+    // A job that has no result gives up nothing of a record that is not read.
+    crate::results::discard(parts, TENANT, unread).await;
+    assert!(parts.spared.spares(unread) && parts.store.contains(&its_copy));
+
+    // The other release has ended, and this one has written it anew.
+    parts
+        .records
+        .put_bytes(TENANT, unread, exobus_bus::codec::encode_checked_as(RECORD_VERSION, &its_record).unwrap())
+        .await;
+    parts.sweep(&mut unnamed).await;
+    assert!(!parts.spared.spares(unread));
+    parts.store.delete_group(unread.group());
+    assert_eq!(holder::read_member(&parts.store, &kept_name(unread, 0), 0, 100).unwrap(), b"of another release");
+}
+
+#[tokio::test]
+async fn a_job_whose_record_is_gone_by_its_time_is_spared_no_more() {
+    let world = World::new();
+    let (parts, here) = (&world.parts, NodeId::new("here"));
+    let (job, _) = left(&world, b"of another release");
+    parts.records.put_bytes(TENANT, job, "no record".into()).await;
+    parts.name_again(&here).await.unwrap();
+    parts.sweep(&mut BTreeMap::new()).await;
+    assert!(parts.spared.spares(job));
+    parts.records.delete(TENANT, job).await;
+    parts.sweep(&mut BTreeMap::new()).await;
+    assert!(!parts.spared.spares(job));
+}
+
+#[tokio::test]
+async fn a_member_that_is_here_as_another_copy_of_its_object_is_found_by_its_bytes() {
+    let world = World::new();
+    let parts = &world.parts;
+    let copies = [1, 2, 3].map(|number| CopyId::new(JOB.group(), 1 << 64 | number));
+    let other = CopyId::new(JOB.group(), 2 << 64 | 1);
+    put(&parts.store, copies[0], b"other bytes");
+    put(&parts.store, copies[1], b"bytes of a member");
+    put(&parts.store, other, b"bytes of a member");
+    let record = record("here", KEPT, copies[2].bits, b"bytes of a member");
+    parts.records.change(TENANT, JOB, |_| Some(record.clone())).await.unwrap();
+    parts.name_again(&NodeId::new("here")).await.unwrap();
+    assert!(world.holds(b"bytes of a member"));
+    // It is that copy, and not the one of another object.
+    parts.store.delete(&[copies[0], other]);
+    assert!(world.holds(b"bytes of a member"));
+    parts.store.delete(&[copies[1]]);
+    assert!(world.holds(b"bytes of a member"), "it outlives its job");
 }
