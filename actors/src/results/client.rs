@@ -319,12 +319,19 @@ fn fetch_member(
         |text: &str| u128::from_str_radix(text, 16).map_err(|_| wrong(job, "a ticket that cannot be read".into()));
     let object = CopyId::new(number(&ticket.group)?, number(&member.object)?);
     let peer = PeerName { node: member.node.clone(), address: member.address.clone() };
-    let mut hasher = XxHash3_128::new();
-    let done = download(&peer, &ticket.ticket, object, &ClientOptions::default(), clock.clone(), |piece| {
+    let (mut hasher, mut not_taken) = (XxHash3_128::new(), None);
+    let downloaded = download(&peer, &ticket.ticket, object, &ClientOptions::default(), clock.clone(), |piece| {
         hasher.write(piece);
-        take(piece)
-    })
-    .map_err(|error| ResultError::Transfer(Box::new(error)))?;
+        take(piece).map_err(|error| {
+            let told = io::Error::from(error.kind());
+            not_taken = Some(error);
+            told
+        })
+    });
+    let done = downloaded.map_err(|error| match not_taken {
+        Some(error) => ResultError::Take(error),
+        None => ResultError::Transfer(Box::new(error)),
+    })?;
     match hex(hasher.finish_128()) == member.hash && done == member.bytes {
         true => Ok(done),
         false => Err(wrong(job, format!("what came from {peer} does not fit its hash"))),

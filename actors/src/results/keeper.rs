@@ -17,7 +17,7 @@ use super::records::{RecordsError, causes};
 use super::{ResultsParts, door, holder};
 use crate::futures::{FoundCopy, Futures, KeepCall, ObjectRef};
 use crate::ids::{CopyId, JobId, NodeId, ObjectId};
-use crate::protocol::results::{ACTOR, JobKept, KeptMember, NotKept, ResultsMsg};
+use crate::protocol::results::{JobKept, KeptMember, NotKept, ResultsMsg};
 
 /// How often it is tried to keep an object whose bytes are gone where they were.
 const TRIES: u32 = 4;
@@ -261,9 +261,7 @@ impl Keeper {
         let (results, tenant) = (&self.parts.results, self.parts.tenant.clone());
         let (job, copy, at) = (self.job, found.copy, found.node.clone());
         let question = |reply| ResultsMsg::Keep { tenant, job, kept, copy, at, reply };
-        let address = results.post.address::<ResultsMsg>(node, ACTOR);
-        let asked = address.ask(question, ANSWER_MIN + 2 * holder::put_away_within(found.output.bytes)).await;
-        asked.unwrap_or_else(|error| Err(NotKept::Gone(error.to_string())))
+        results.ask_to_keep(node, question, ANSWER_MIN + 2 * holder::put_away_within(found.output.bytes)).await
     }
 }
 

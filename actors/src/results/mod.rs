@@ -34,6 +34,7 @@ mod door;
 mod holder;
 mod keeper;
 mod list;
+mod others;
 pub mod record;
 mod records;
 pub mod request;

@@ -26,11 +26,6 @@ use crate::transfer::{PeerName, TransferClient, TransferError};
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 /// ... or four times in the time of a result, where that is short, but no more often than this.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(250);
-/// How often, and at what intervals, a node that leaves looks whether there is another one.
-const LOOKS_FOR_OTHERS: u32 = 12;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a node may take to fetch and keep one member when another one leaves.
-const HAND_OVER_MIN: Duration = Duration::from_secs(5);
 
 /// What a node has for results, whatever incarnation it is in. Cheap to clone.
 #[derive(Clone)]
@@ -267,7 +262,7 @@ impl ResultsParts {
     }
 
     /// What of which results is here.
-    fn held(&self) -> BTreeMap<JobId, Vec<u64>> {
+    pub(super) fn held(&self) -> BTreeMap<JobId, Vec<u64>> {
         let groups = self.store.groups().into_iter().filter_map(|group| Some((group, JobId::of_result_group(group)?)));
         let numbers = |group| {
             let held = self.store.inventory(group);
@@ -278,7 +273,7 @@ impl ResultsParts {
     }
 
     /// Whose these results are: what is not known, as after a start, the records say. False: they cannot be read.
-    async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) -> bool {
+    pub(super) async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) -> bool {
         let unknown: Vec<JobId> = {
             let tenants = self.tenants.lock();
             jobs.filter(|job| !tenants.contains_key(job)).collect()
@@ -347,76 +342,6 @@ impl ResultsParts {
         if let Err(error) = self.records.change(tenant, job, over).await {
             debug!(job_id = %job, %error, "not noted that the time of a result is over");
         }
-    }
-
-    /// Hands everything that is kept here to other nodes, before this one leaves; what was not taken `within` the time stays here, on disk.
-    pub(crate) async fn hand_over(&self, within: Duration) {
-        let held = self.held();
-        if held.is_empty() {
-            return;
-        }
-        let handing = async {
-            // A node that has just come may not have heard anybody yet.
-            let mut looks = 0;
-            while self.others().is_empty() && looks < LOOKS_FOR_OTHERS {
-                tokio::time::sleep(LOOK_EVERY).await;
-                looks += 1;
-            }
-            self.know_tenants(held.keys().copied()).await;
-            for (job, kept) in &held {
-                let Some(tenant) = self.tenants.lock().get(job).cloned() else { continue };
-                for kept in kept {
-                    self.hand_over_one((&tenant, *job), *kept).await;
-                }
-            }
-        };
-        if tokio::time::timeout(within, handing).await.is_err() {
-            warn!(node = %self.post.node(), "not all results were handed over in time: the rest is here when the node is started again");
-        }
-    }
-
-    async fn hand_over_one(&self, (tenant, job): (&Arc<str>, JobId), kept: u64) {
-        let (me, name) = (self.post.node(), kept_name(job, kept));
-        let Some(bytes) = self.store.meta(&name).map(|meta| meta.bytes) else { return };
-        for node in self.others() {
-            let address = self.post.address::<ResultsMsg>(&node, ACTOR);
-            let question =
-                |reply| ResultsMsg::Keep { tenant: tenant.clone(), job, kept, copy: name, at: me.clone(), reply };
-            match address.ask(question, HAND_OVER_MIN + holder::put_away_within(bytes)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(why)) => {
-                    info!(job_id = %job, kept, %node, ?why, "a result was not taken over");
-                    continue;
-                }
-                Err(error) => {
-                    info!(job_id = %job, kept, %node, %error, "a result was not taken over");
-                    continue;
-                }
-            }
-            let moved = |record: Option<ResultRecord>| {
-                let mut record = record?;
-                record.moved(kept, me, &node).then_some(record)
-            };
-            match self.records.change(tenant, job, moved).await {
-                Ok(_) => info!(job_id = %job, kept, %node, bytes, "a result was handed over"),
-                Err(error) => warn!(job_id = %job, kept, %error, "not noted where a result is by now"),
-            }
-            return;
-        }
-        warn!(job_id = %job, kept, "no other node takes a result: it is here when the node is started again");
-    }
-
-    /// All nodes that live but this one.
-    pub(crate) fn others_than(&self, node: &NodeId) -> Vec<NodeId> {
-        let all = self.others().into_iter().chain([self.post.node().clone()]);
-        all.filter(|other| other != node).collect()
-    }
-
-    /// The other nodes that live, as far as is known here.
-    pub(crate) fn others(&self) -> Vec<NodeId> {
-        let members = self.directory.members().into_iter();
-        let alive = members.filter(|member| !member.health.is_gone() && member.node != *self.post.node());
-        alive.map(|member| member.node).collect()
     }
 }
 
