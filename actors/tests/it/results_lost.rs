@@ -342,13 +342,14 @@ async fn a_ticket_whose_time_is_over_opens_nothing_and_who_shows_it_is_told() {
         let (options, clock) = (exobus_actors::transfer::ClientOptions::default(), Arc::new(SystemClock::new()));
         tokio::task::block_in_place(|| {
             exobus_actors::transfer::download(&peer, &ticket.ticket, object, &options, clock, |_| Ok(()))
+                .map_err(Box::new)
         })
     };
     assert_eq!(download(&ticket).unwrap(), 3_000_000);
     time.1.store(5 * 60 * 1000, Ordering::SeqCst);
     let refused = download(&ticket).unwrap_err();
     assert!(
-        matches!(&refused, TransferError::Refused { reason, .. } if reason.contains("ask for another")),
+        matches!(&*refused, TransferError::Refused { reason, .. } if reason.contains("ask for another")),
         "{refused}"
     );
     // By the clock of the node that is shown it: that one is ahead of who gave it.
