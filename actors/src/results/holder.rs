@@ -223,6 +223,52 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_an_object_has_already_stays_though_it_cannot_be_put_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+        let store = store(dir.path(), Arc::new(disk.clone()));
+        disk.always(Op::Write, dir.path(), Fault::Errno(28));
+        let copy = CopyId::new(1, 1);
+        put(&store, copy, &[b"bytes"]);
+        store.name_also(&copy, NAME).unwrap();
+        assert!(matches!(adopt(&store, Come::Here(copy), NAME), Err(NotKept::NoRoom(_))));
+        assert!(store.contains(&NAME));
+    }
+
+    #[test]
+    fn bytes_that_are_not_what_they_were_are_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+        let store = store(dir.path(), Arc::new(disk.clone()));
+        let (copy, bytes) = (CopyId::new(1, 1), vec![7; 12 << 20]);
+        disk.fail(Op::Write, 0, Fault::FlipWritten(8 * 5000));
+        put(&store, copy, &[&bytes]);
+        // It has to give way to these.
+        put(&store, CopyId::new(1, 2), &[&bytes]);
+        put(&store, CopyId::new(1, 3), &[&bytes]);
+        store.put_away(&copy, PUT_AWAY_WITHIN).unwrap();
+        assert_eq!(disk.fired(), 1);
+        let refused = adopt(&store, Come::Here(copy), NAME);
+        assert!(matches!(refused, Err(NotKept::Gone(_))), "{refused:?}");
+        assert!(!store.contains(&NAME));
+    }
+
+    #[test]
+    fn a_disk_has_longer_for_more_bytes() {
+        assert_eq!(put_away_within(0), Duration::from_secs(20));
+        assert_eq!(put_away_within(10_000_000_000), Duration::from_secs(520));
+    }
+
+    #[test]
+    fn parts_of_more_than_a_piece_are_hashed_to_their_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, copy) = (store(dir.path(), Arc::new(RealDisk::new())), CopyId::new(1, 1));
+        let parts = [vec![1; (1 << 20) + 100], vec![2; (1 << 20) + 64]];
+        put(&store, copy, &[&parts[0], &parts[1]]);
+        assert_eq!(adopt(&store, Come::Here(copy), NAME), Ok(kept(&parts.concat())));
+    }
+
+    #[test]
     fn objects_are_the_same_if_all_their_parts_are_wherever_those_begin() {
         let part =
             |offset, bytes, rows, hash, checksum| PartMeta { offset, bytes, rows, row_hash: RowHash(hash), checksum };

@@ -35,7 +35,7 @@ impl ResultsParts {
     }
 
     /// Returns when a node, as it is known now, has died or left; where it is this node, or is not known, never.
-    async fn is_over(&self, node: &NodeId) {
+    pub(super) async fn is_over(&self, node: &NodeId) {
         let (directory, mut changes) = (&self.directory, self.directory.changes());
         let known = directory.members().into_iter().find(|member| member.node == *node);
         let Some(member) = known.filter(|member| member.node != *self.post.node()) else {

@@ -253,6 +253,10 @@ mod tests {
         assert!(record.moved(3, &from, &to) && !record.moved(3, &from, &to));
         let nodes: Vec<_> = record.nodes().map(NodeId::as_str).collect();
         assert_eq!(nodes, ["n2", "n2", "n1"]);
+        // Of a member without bytes nobody has anything.
+        record.set_member((1, &"g".into()), 2, MemberRecord { node: NodeId::new("n3"), ..member(0) });
+        assert!(!record.is_at(&NodeId::new("n3")) && record.kept().count() == 2);
+        assert_eq!((kept_number(2, 3), kept_number(0, u32::MAX)), (2 << 32 | 3, u64::from(u32::MAX)));
     }
 
     /// Results that were kept when a release was replaced must be known for as long as it says that it knows them.

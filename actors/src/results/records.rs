@@ -335,10 +335,36 @@ fn decode(entry: &Entry) -> Result<ResultRecord, RecordsError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use exobus_store::SystemClock;
 
     use super::*;
+
+    /// A clock that the test sets forward.
+    pub(in crate::results) struct SetForward {
+        clock: SystemClock,
+        by: parking_lot::Mutex<Duration>,
+    }
+
+    impl SetForward {
+        pub(in crate::results) fn new() -> Arc<Self> {
+            Arc::new(Self { clock: SystemClock::new(), by: parking_lot::Mutex::default() })
+        }
+
+        pub(in crate::results) fn by(&self, time: Duration) {
+            *self.by.lock() += time;
+        }
+    }
+
+    impl Clock for SetForward {
+        fn now(&self) -> Duration {
+            self.clock.now() + *self.by.lock()
+        }
+
+        fn unix_ms(&self) -> u64 {
+            self.clock.unix_ms()
+        }
+    }
 
     /// Records of which this one is what somebody else wrote.
     async fn with_bytes(job: JobId, value: bytes::Bytes) -> ResultRecords {
@@ -399,6 +425,62 @@ mod tests {
             records.change("t", other, begin).await.unwrap();
             assert!(records.now("t", other).await.unwrap().is_some(), "others go on");
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_read_is_believed_for_a_moment_and_what_is_not_there_is_asked_for() {
+        let (bus, subjects, time) = (Bus::in_process(), Subjects::new("records").unwrap(), SetForward::new());
+        let records = ResultRecords::new(bus.clone(), subjects.clone(), time.clone());
+        let others = ResultRecords::new(bus, subjects, time.clone());
+        let job = JobId::new();
+        let made = async || records.get("t", job).await.unwrap().map(|record| record.made_unix_ms);
+        assert_eq!(made().await, None);
+        others.change("t", job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        assert_eq!(made().await, Some(1), "what was not there is asked for");
+        others.change("t", job, |_| Some(ResultRecord::new(3, 4))).await.unwrap();
+        // However slow the machine is, it has not been read since.
+        time.by(BELIEVED);
+        assert_eq!(made().await, Some(3));
+        let stopped = ResultRecords::new(Bus::in_process(), Subjects::new("records").unwrap(), Arc::new(Stopped));
+        stopped.change("t", job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        stopped.ask(async |kv| kv.delete(&name("t", job), None).await).await.unwrap();
+        assert!(stopped.get("t", job).await.unwrap().is_some(), "it is believed");
+        assert!(stopped.now("t", job).await.unwrap().is_none());
+        assert!(stopped.get("t", job).await.unwrap().is_none(), "it is known to be gone");
+        stopped.change("t", job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        stopped.remove("t", job).await.unwrap();
+        assert!(stopped.get("t", job).await.unwrap().is_none());
+        for _ in 0..2 * BELIEVED_MAX {
+            stopped.believe(("t".into(), JobId::new()), Some(Arc::new(ResultRecord::new(1, 2))));
+        }
+        assert_eq!(stopped.0.believed.lock().len(), BELIEVED_MAX);
+    }
+
+    /// Time does not pass.
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test]
+    async fn changes_of_several_at_a_time_are_all_made() {
+        let subjects = Subjects::new("records").unwrap();
+        let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));
+        let job = JobId::new();
+        let add = |record: Option<ResultRecord>| {
+            let record = record.unwrap_or_else(|| ResultRecord::new(0, 2));
+            Some(ResultRecord { made_unix_ms: record.made_unix_ms + 1, ..record })
+        };
+        let changed = futures::future::join_all((0..8).map(|_| records.change("t", job, add))).await;
+        assert!(changed.iter().all(Result::is_ok), "{changed:?}");
+        assert_eq!(records.now("t", job).await.unwrap().unwrap().made_unix_ms, 8);
     }
 
     #[tokio::test]

@@ -12,7 +12,10 @@ use tokio::sync::mpsc;
 use twox_hash::XxHash3_128;
 
 use super::super::record::{MemberRecord, RECORD_VERSION};
+use super::super::records::tests::SetForward;
+use super::super::sweep::UNNAMED_FOR;
 use super::*;
+use crate::event::NodeState;
 use crate::ids::Incarnation;
 use crate::protocol::membership::{Figures, Health, Member};
 use crate::protocol::results::KeptMember;
@@ -59,22 +62,6 @@ fn store(clock: &Arc<dyn Clock>) -> Store {
     Store::open(options, Arc::new(MemoryDisk::new()), clock.clone()).unwrap()
 }
 
-/// A clock that the test sets forward.
-struct SetForward {
-    clock: SystemClock,
-    by: Mutex<Duration>,
-}
-
-impl Clock for SetForward {
-    fn now(&self) -> Duration {
-        self.clock.now() + *self.by.lock()
-    }
-
-    fn unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
-    }
-}
-
 /// A node, and another one from which it fetches.
 struct World {
     parts: ResultsParts,
@@ -94,17 +81,10 @@ impl World {
         let (here, there) = (store(&clock), store(&clock));
         let serving = ServerOptions { node: "there".to_owned(), network: gate.clone(), ..ServerOptions::default() };
         let server = TransferServer::start_with(serving, TOKEN, there.clone(), clock.clone()).unwrap();
-        let member = Member {
-            node: NodeId::new("there"),
-            incarnation: Incarnation(1),
-            health: Health::Alive,
-            figures: Figures::default(),
-            data_address: server.address().to_string(),
-            silent_ms: 0,
-        };
+        let there_is = member("there", 1, Health::Alive, &server.address().to_string());
         let fetching = ClientOptions { network: gate.clone(), ..ClientOptions::default() };
         let (bus, subjects) = (Bus::in_process(), Subjects::new("test").unwrap());
-        let time = Arc::new(SetForward { clock: SystemClock::new(), by: Mutex::default() });
+        let time = SetForward::new();
         let on_fatal = Box::new(|fatal: shell::Fatal| panic!("{}", fatal.reason));
         let (node, incarnation) = (NodeId::new("here"), Incarnation(1));
         let base = ResultsBase {
@@ -120,7 +100,7 @@ impl World {
         let parts = ResultsParts {
             base,
             post: Post::new(PostOptions { node, incarnation, clock: time.clone(), on_fatal }),
-            directory: Directory::of([member]),
+            directory: Directory::of([there_is, member("here", 1, Health::Alive, "")]),
             transfer: TransferClient::with(fetching, TOKEN, clock),
             data_address: String::new(),
             data_token: TOKEN.into(),
@@ -135,6 +115,17 @@ impl World {
 
     fn holds(&self, bytes: &[u8]) -> bool {
         holder::read_member(&self.parts.store, &kept_name(JOB, KEPT), 0, 1 << 20).is_ok_and(|read| read == bytes)
+    }
+}
+
+fn member(node: &str, incarnation: u64, health: Health, data_address: &str) -> Member {
+    Member {
+        node: NodeId::new(node),
+        incarnation: Incarnation(incarnation),
+        health,
+        figures: Figures::default(),
+        data_address: data_address.to_owned(),
+        silent_ms: 0,
     }
 }
 
@@ -253,15 +244,18 @@ async fn what_a_record_of_another_version_names_stays_and_its_neighbours_are_ser
     }
     let mut unnamed = BTreeMap::new();
     parts.sweep(&mut unnamed).await;
-    *world.time.by.lock() += 2 * super::super::sweep::UNNAMED_FOR;
+    world.time.by(2 * UNNAMED_FOR);
     parts.sweep(&mut unnamed).await;
     assert!(!parts.store.contains(&kept_name(over, 1)), "it was swept");
     assert!(parts.store.contains(&its_copy) && parts.store.contains(&kept_name(unread, 1)));
     let served = holder::read_member(&parts.store, &kept_name(neighbour, 0), 0, 100).unwrap();
     assert_eq!(served, b"bytes of a neighbour");
     // A job that has no result gives up nothing of a record that is not read.
+    let (_, mut told) = shell::mailbox::<ResultsMsg, ResultsMsg>(&parts.post, ACTOR);
     crate::results::discard(parts, TENANT, unread).await;
-    assert!(parts.spared.spares(unread) && parts.store.contains(&its_copy));
+    assert!(told.try_recv().is_err());
+    crate::results::discard(parts, TENANT, neighbour).await;
+    assert!(matches!(told.try_recv(), Ok(ResultsMsg::Drop { job }) if job == neighbour));
 
     // The other release has ended, and this one has written it anew.
     parts
@@ -292,8 +286,8 @@ async fn a_job_whose_record_is_gone_by_its_time_is_spared_no_more() {
 async fn a_member_that_is_here_as_another_copy_of_its_object_is_found_by_its_bytes() {
     let world = World::new();
     let parts = &world.parts;
-    let copies = [1, 2, 3].map(|number| CopyId::new(JOB.group(), 1 << 64 | number));
-    let other = CopyId::new(JOB.group(), 2 << 64 | 1);
+    let copies = [1, 2, 3].map(|number| CopyId::new(JOB.group(), 2 << 64 | number));
+    let other = CopyId::new(JOB.group(), 1 << 64 | 1);
     put(&parts.store, copies[0], b"other bytes");
     put(&parts.store, copies[1], b"bytes of a member");
     put(&parts.store, other, b"bytes of a member");
@@ -306,4 +300,74 @@ async fn a_member_that_is_here_as_another_copy_of_its_object_is_found_by_its_byt
     assert!(world.holds(b"bytes of a member"));
     parts.store.delete(&[copies[1]]);
     assert!(world.holds(b"bytes of a member"), "it outlives its job");
+}
+
+#[tokio::test]
+async fn what_is_here_is_kept_without_being_fetched_and_what_others_have_is_not_taken_for_it() {
+    let world = World::new();
+    let (parts, here) = (&world.parts, NodeId::new("here"));
+    put(&parts.store, copy(1), b"bytes of a member");
+    assert_eq!(parts.keep((TENANT.into(), JOB), KEPT, copy(1), &here).await, kept(b"bytes of a member"));
+    assert!(world.holds(b"bytes of a member"));
+    parts.drop_all(JOB);
+    assert!(!world.holds(b"bytes of a member") && parts.tenants.lock().is_empty());
+    let theirs = record("there", KEPT, copy(1).bits, b"bytes of a member");
+    parts.records.change(TENANT, JOB, |_| Some(theirs.clone())).await.unwrap();
+    parts.name_again(&here).await.unwrap();
+    assert!(parts.store.contains(&copy(1)) && !world.holds(b"bytes of a member"));
+}
+
+#[tokio::test]
+async fn what_is_being_adopted_is_not_swept() {
+    let world = World::new();
+    let parts = &world.parts;
+    put(&parts.store, kept_name(JobId::of_result_group(JOB.result_group()).unwrap(), KEPT), b"bytes");
+    let job = JobId::of_result_group(JOB.result_group()).unwrap();
+    let adoption = parts.adopting.begin(job, KEPT, (copy(1), NodeId::new("here")));
+    let (name, mut unnamed) = (kept_name(job, KEPT), BTreeMap::new());
+    for _ in 0..2 {
+        parts.sweep(&mut unnamed).await;
+        world.time.by(2 * UNNAMED_FOR);
+    }
+    assert!(parts.store.contains(&name));
+    drop(adoption);
+    parts.sweep(&mut unnamed).await;
+    world.time.by(2 * UNNAMED_FOR);
+    parts.sweep(&mut unnamed).await;
+    assert!(!parts.store.contains(&name));
+}
+
+#[tokio::test]
+async fn a_result_whose_time_is_over_is_freed_and_its_record_says_so() {
+    let world = World::new();
+    let (parts, job) = (&world.parts, JobId::new());
+    put(&parts.store, kept_name(job, 0), b"bytes");
+    let over = ResultRecord { until_unix_ms: 1, ..record("here", 0, 1, b"bytes") };
+    parts.records.change(TENANT, job, |_| Some(over.clone())).await.unwrap();
+    parts.sweep(&mut BTreeMap::new()).await;
+    assert!(!parts.store.contains(&kept_name(job, 0)));
+    let record = parts.records.now(TENANT, job).await.unwrap().unwrap();
+    assert!(record.expired && record.files.is_empty());
+}
+
+#[tokio::test]
+async fn who_is_asked_to_keep_is_not_waited_for_when_it_is_over() {
+    let world = World::new();
+    let (parts, there) = (&world.parts, NodeId::new("there"));
+    for (incarnation, health, state) in
+        [(1, Health::Dead, NodeState::Dead), (1, Health::Left, NodeState::Left), (2, Health::Alive, NodeState::Up)]
+    {
+        parts.directory.becomes(member("there", 1, Health::Alive, ""), NodeState::Up);
+        let mut over = Box::pin(parts.is_over(&there));
+        assert!((&mut over).now_or_never().is_none());
+        parts.directory.becomes(member("there", 1, Health::Suspected, ""), NodeState::Suspected);
+        assert!((&mut over).now_or_never().is_none());
+        parts.directory.becomes(member("there", incarnation, health, ""), state);
+        assert!(over.now_or_never().is_some(), "{health:?}");
+        assert_eq!(parts.others(), if health.is_gone() { vec![] } else { vec![there.clone()] });
+    }
+    parts.directory.becomes(member("here", 2, Health::Dead, ""), NodeState::Dead);
+    for never in ["here", "nobody"] {
+        assert!(parts.is_over(&NodeId::new(never)).now_or_never().is_none());
+    }
 }
