@@ -470,20 +470,6 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn changes_of_several_at_a_time_are_all_made() {
-        let subjects = Subjects::new("records").unwrap();
-        let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));
-        let job = JobId::new();
-        let add = |record: Option<ResultRecord>| {
-            let record = record.unwrap_or_else(|| ResultRecord::new(0, 2));
-            Some(ResultRecord { made_unix_ms: record.made_unix_ms + 1, ..record })
-        };
-        let changed = futures::future::join_all((0..8).map(|_| records.change("t", job, add))).await;
-        assert!(changed.iter().all(Result::is_ok), "{changed:?}");
-        assert_eq!(records.now("t", job).await.unwrap().unwrap().made_unix_ms, 8);
-    }
-
-    #[tokio::test]
     async fn a_tenant_is_listed_without_the_records_of_others() {
         let subjects = Subjects::new("records").unwrap();
         let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));

@@ -11,11 +11,12 @@ use exobus_actors::protocol::results::JobKept;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::results::record::FileKey;
 use exobus_actors::results::request::Code;
-use exobus_actors::results::{LENGTH_MAX, ResultClient, ResultError};
+use exobus_actors::results::{LENGTH_MAX, ResultClient, ResultError, VERB};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, TaskOptions};
 use exobus_actors::transfer::network::RealNetwork;
 use exobus_actors::transfer::{PeerName, TransferError};
+use exobus_bus::Message;
 use exobus_store::disk::{Fault, FaultyDisk, Op};
 use exobus_store::{CopyId, RealDisk, RowHash, SystemClock};
 use parking_lot::Mutex;
@@ -353,6 +354,12 @@ async fn any_node_is_asked_and_the_one_that_has_the_bytes_answers() {
         let bytes = read(&cluster.node(name).results(TENANT), job, 0).await.unwrap();
         assert!(bytes == content(1, 2_000_000), "{name}");
     }
+    // For whom a request is its subject says, whatever a client writes above it.
+    let foreign = cluster.subjects.api("another", VERB).unwrap();
+    let request = format!(r#"{{"id": "{job}", "length": 10}}"#);
+    let request = Message::new(request).with_header("Exo-Tenant", TENANT).unwrap();
+    let answer = cluster.bus.request(foreign, request, Duration::from_secs(10)).await.unwrap();
+    assert_eq!(answer.headers.get("Exo-Error"), Some("unknown"), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

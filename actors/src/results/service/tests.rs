@@ -300,6 +300,15 @@ async fn a_member_that_is_here_as_another_copy_of_its_object_is_found_by_its_byt
     assert!(world.holds(b"bytes of a member"));
     parts.store.delete(&[copies[1]]);
     assert!(world.holds(b"bytes of a member"), "it outlives its job");
+
+    // Another object with the same bytes goes with its job.
+    let job = JobId::new();
+    let (absent, other) = (CopyId::new(job.group(), 2 << 64 | 1), CopyId::new(job.group(), 1 << 64 | 1));
+    put(&parts.store, other, b"bytes of a member");
+    let record = self::record("here", KEPT, absent.bits, b"bytes of a member");
+    parts.records.change(TENANT, job, |_| Some(record.clone())).await.unwrap();
+    parts.name_again(&NodeId::new("here")).await.unwrap();
+    assert!(!parts.store.contains(&kept_name(job, KEPT)));
 }
 
 #[tokio::test]
