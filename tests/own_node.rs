@@ -5,6 +5,7 @@ mod support;
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use exobus::{
-    Client, ClientOptions, JobEnd, JobSpec,
+    Client, ClientOptions, JobEnd, JobId, JobSpec,
     bus::Role,
     cluster,
     config::{NodeConfig, Overrides},
@@ -115,12 +116,24 @@ fn its_own_functions_run_on_it_in_processes_of_the_same_binary() {
 
 /// Runs a program of the node as a job of its own.
 fn run(config: &Path, runtime: &tokio::runtime::Runtime, program: &str, number: u64) -> JobEnd {
+    run_for(config, runtime, "default", program, number).1
+}
+
+/// As [`run`], for a tenant; also the job.
+fn run_for(
+    config: &Path,
+    runtime: &tokio::runtime::Runtime,
+    tenant: &str,
+    program: &str,
+    number: u64,
+) -> (JobId, JobEnd) {
     runtime.block_on(async {
         let mut client = client_of(config).await;
-        let spec = JobSpec::of(client.new_job(), program, &number).unwrap();
+        let job = client.new_job();
+        let spec = JobSpec { tenant: tenant.into(), ..JobSpec::of(job, program, &number).unwrap() };
         let end = client.run(spec, |_| {}, std::future::pending()).await.unwrap();
         client.close().await;
-        end
+        (job, end)
     })
 }
 
@@ -155,6 +168,38 @@ fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced
     let unknown = "0".repeat(31) + "1";
     ask(&["get", &unknown, "-o", &scratch.text("unknown")]).expect(2, &[&unknown]);
     ask(&["get", &id, "--file", "nothing.txt", "-o", &scratch.text("unknown")]).expect(2, &["nothing.txt"]);
+    // What is another tenant's is not there, in the same words.
+    let (theirs, end) = run_for(&config, &runtime, "another", "own.kept@1", 10);
+    assert!(matches!(end.kept, Some(exobus_actors::protocol::results::JobKept::Result { .. })), "{:?}", end.kept);
+    let theirs = ask(&["get", &theirs.to_string(), "-o", &scratch.text("unknown")])
+        .expect(2, &["no result"])
+        .stderr
+        .replace(&theirs.to_string(), "");
+    let never = ask(&["get", &unknown, "-o", &scratch.text("unknown")]).stderr.replace(&unknown, "");
+    assert_eq!(theirs, never);
+    assert_eq!(list(), listed);
+    // Who reads half of it and goes.
+    for way in ["nats", "data", "auto"] {
+        let mut get = with_the_clusters_tokens(command(&[
+            "result",
+            "get",
+            &id,
+            "-o",
+            "-",
+            "--way",
+            way,
+            "--config",
+            config.to_str().unwrap(),
+        ]));
+        let mut get = get.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut half = vec![0; text.len() / 2];
+        get.stdout.take().unwrap().read_exact(&mut half).unwrap();
+        let ended = get.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(text.as_bytes().starts_with(&half), "{way}");
+        assert!(ended.status.code() == Some(3) && said.contains("write a result: Broken pipe"), "{way}: {ended:?}");
+        assert!(!said.contains("over NATS"), "{way}: {said}");
+    }
     let left = support::names(scratch.root());
     assert!(left.iter().all(|name| !name.contains("unknown")), "{left:?}");
 
@@ -164,11 +209,15 @@ fn a_result_outlives_its_job_and_the_process_that_has_it_and_no_file_is_replaced
     get("after", "auto").expect(0, &[]);
     assert_eq!(fs::read_to_string(scratch.path("after")).unwrap(), text);
 
+    // A node that leaves hands it to another one.
+    own.signal(Signal::TERM);
+    assert_eq!(own.end(PATIENCE).0, Some(0));
+    get("handed-over", "auto").expect(0, &[]);
+    assert_eq!(fs::read_to_string(scratch.path("handed-over")).unwrap(), text);
+
     ask(&["delete", &id]).expect(0, &[]);
     assert_eq!(list()["results"], serde_json::json!([]));
     get("deleted", "auto").expect(2, &[&id]);
-    own.signal(Signal::TERM);
-    assert_eq!(own.end(PATIENCE).0, Some(0));
     dev.signal(Signal::INT);
     assert_eq!(dev.end(PATIENCE).0, Some(0));
 }

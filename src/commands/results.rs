@@ -72,6 +72,9 @@ async fn list(look: &LookArgs, client: &ResultClient) -> Result<Exit, Failure> {
         true => print(&serde_json::to_string(&list).or_exit(Exit::InputOutput)?),
         false => print(&table(&list, SystemClock::new().unix_ms())),
     }
+    for result in &list.unreadable {
+        eprintln!("{} is not listed: {}", result.id, result.message);
+    }
     if list.more > 0 {
         eprintln!("{} more results are not listed", list.more);
     }
@@ -132,42 +135,84 @@ async fn get(args: &ResultGetArgs, client: &ResultClient) -> Result<Exit, Failur
         None => FileKey::default(),
         Some(text) => text.parse().map_or_else(|_| FileKey::Name(text.clone()), FileKey::Ordinal),
     };
-    let path = (args.output != Path::new("-")).then_some(args.output.as_path());
-    let begun = match path {
-        None => None,
-        Some(path) if path.exists() => {
-            let text = format!("{} exists, and is not replaced", path.display());
-            return Err(Failure::text(Exit::Usage, text));
-        }
-        Some(path) => Some(begun(path)),
-    };
-    let sink = match &begun {
-        None => Sink::Stdout,
-        Some(begun) => {
-            let made = OpenOptions::new().write(true).create_new(true).open(begun);
-            Sink::File(Arc::new(made.map_err(|error| write_failure(begun, &error))?))
-        }
-    };
-    let copied = copy(args, client, &file, &sink).await;
-    let (Some(path), Some(begun)) = (path, &begun) else { return copied.map(|_| Exit::Success) };
-    let whole = copied.and_then(|bytes| match place(begun, path).map_err(|error| write_failure(path, &error))? {
-        Placed::Now => Ok(bytes),
-        Placed::Taken => Err(write_failure(path, &io::Error::from(io::ErrorKind::AlreadyExists))),
-    });
-    // Under its place it is there, or there is none.
-    let _ = fs::remove_file(begun);
-    let bytes = whole?;
+    if args.output == Path::new("-") {
+        return copy(args, client, &file, &Sink::Stdout).await.map(|_| Exit::Success);
+    }
+    let begun = Begun::new(&args.output, place)?;
+    let bytes = copy(args, client, &file, &Sink::File(begun.file.clone())).await?;
+    begun.take_place()?;
     if args.look.json {
-        print(&json!({ "id": args.id.to_string(), "bytes": bytes, "path": path }).to_string());
+        print(&json!({ "id": args.id.to_string(), "bytes": bytes, "path": args.output }).to_string());
     }
     Ok(Exit::Success)
 }
 
+/// How a file gets a name that nothing may have.
+type Place = fn(&Path, &Path) -> io::Result<Placed>;
+
+/// A file that is written beside its place, and takes that when it is whole. Where it does not, it is gone.
+struct Begun {
+    file: Arc<File>,
+    path: PathBuf,
+    to: PathBuf,
+    place: Place,
+}
+
+impl Begun {
+    /// Begins a file for a place, where nothing is, and where a file can take it: who has fetched all of a result is not told that it cannot.
+    fn new(to: &Path, place: Place) -> Result<Self, Failure> {
+        if to.exists() {
+            let text = format!("{} exists, and is not replaced", to.display());
+            return Err(Failure::text(Exit::Usage, text));
+        }
+        let path = beside(to, "");
+        let made = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = Arc::new(made.map_err(|error| write_failure(&path, &error))?);
+        let begun = Self { file, path, to: to.to_owned(), place };
+        begun.try_place().map_err(|error| {
+            let text =
+                format!("write {}: no file can take its name there without replacing another: {error}", to.display());
+            Failure::text(Exit::InputOutput, text)
+        })?;
+        Ok(begun)
+    }
+
+    /// Gives the file another name and takes it away again.
+    fn try_place(&self) -> io::Result<()> {
+        let tried = beside(&self.to, ".try");
+        let placed = (self.place)(&self.path, &tried);
+        // Where there are no links it has that name alone.
+        match self.path.exists() {
+            true if matches!(placed, Ok(Placed::Now)) => fs::remove_file(&tried)?,
+            true => {}
+            false => fs::rename(&tried, &self.path)?,
+        }
+        match placed? {
+            Placed::Now => Ok(()),
+            Placed::Taken => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+        }
+    }
+
+    fn take_place(self) -> Result<(), Failure> {
+        match (self.place)(&self.path, &self.to).map_err(|error| write_failure(&self.to, &error))? {
+            Placed::Now => Ok(()),
+            Placed::Taken => Err(write_failure(&self.to, &io::Error::from(io::ErrorKind::AlreadyExists))),
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // Under its place it is there, or there is none.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// Where a file is until it is whole: names that begin with a dot are nobody's input.
-fn begun(path: &Path) -> PathBuf {
+fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}", std::process::id()));
+    name.push(format!(".{}{ending}", std::process::id()));
     path.with_file_name(name)
 }
 
@@ -208,7 +253,7 @@ fn failure(error: ResultError) -> Failure {
             Code::BadRequest | Code::LengthTooLarge | Code::Unknown | Code::NoSuchFile | Code::OffsetBeyondEnd => {
                 Exit::Usage
             }
-            Code::Expired | Code::Lost => Exit::DataWrong,
+            Code::Expired | Code::Lost | Code::Unreadable => Exit::DataWrong,
             Code::Unreachable | Code::Unavailable => Exit::Unreachable,
         },
         ResultError::Bus(_) | ResultError::Transfer(_) => Exit::Unreachable,
@@ -233,16 +278,57 @@ mod tests {
             bytes: 3 << 20,
             complete: false,
         };
-        let list = ResultList { results: vec![info], more: 0 };
+        let list = ResultList { results: vec![info], more: 0, unreadable: Vec::new() };
         let expected = "019000000000700080000000000000af  3.0 MiB in 1 file, grows, for 60.0 s";
         assert_eq!(table(&list, 1000), expected);
-        assert_eq!(table(&ResultList { results: Vec::new(), more: 0 }, 0), "no results");
+        assert_eq!(table(&ResultList { results: Vec::new(), more: 0, unreadable: Vec::new() }, 0), "no results");
     }
 
     #[test]
     fn a_file_is_beside_its_place_until_it_is_whole() {
-        let begun = begun(Path::new("/a/b.csv"));
+        let begun = beside(Path::new("/a/b.csv"), "");
         assert_eq!(begun.parent(), Some(Path::new("/a")));
         assert!(begun.file_name().unwrap().to_str().unwrap().starts_with(".b.csv."));
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_file_takes_its_place_whichever_way_files_get_names_there_and_leaves_nothing_beside_it() {
+        let renamed: Place = |from, to| fs::rename(from, to).map(|()| Placed::Now);
+        for place in [place as Place, renamed] {
+            let folder = tempfile::tempdir().unwrap();
+            let to = folder.path().join("rows.csv");
+            let begun = Begun::new(&to, place).unwrap_or_else(|failure| panic!("{:#}", failure.error));
+            Sink::File(begun.file.clone()).write(b"rows").unwrap();
+            assert!(!to.exists() && names(folder.path()).len() == 1);
+            assert!(begun.take_place().is_ok());
+            assert_eq!((names(folder.path()), fs::read(&to).unwrap()), (vec!["rows.csv".to_owned()], b"rows".to_vec()));
+            let failure = Begun::new(&to, place).err().unwrap();
+            assert_eq!(failure.exit, Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn where_no_file_can_take_its_place_that_is_said_before_anything_is_fetched() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("rows.csv");
+        let failure = Begun::new(&to, |_, _| Err(io::Error::from(io::ErrorKind::Unsupported))).err().unwrap();
+        assert_eq!(failure.exit, Exit::InputOutput);
+        let text = format!("{:#}", failure.error);
+        assert!(text.contains("rows.csv: no file can take its name there without replacing another"), "{text}");
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn what_takes_the_place_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("rows.csv");
+        let begun = Begun::new(&to, place).unwrap_or_else(|failure| panic!("{:#}", failure.error));
+        fs::write(&to, "theirs").unwrap();
+        assert_eq!(begun.take_place().err().unwrap().exit, Exit::InputOutput);
+        assert_eq!((names(folder.path()), fs::read(&to).unwrap()), (vec!["rows.csv".to_owned()], b"theirs".to_vec()));
     }
 }

@@ -57,6 +57,22 @@ impl Default for Directory {
 }
 
 impl Directory {
+    /// One that knows these.
+    #[cfg(test)]
+    pub(crate) fn of(members: impl IntoIterator<Item = Member>) -> Self {
+        let directory = Self::default();
+        directory.members.write().extend(members.into_iter().map(|member| (member.node.clone(), member)));
+        directory
+    }
+
+    /// Something has become of a member.
+    #[cfg(test)]
+    pub(crate) fn becomes(&self, member: Member, state: crate::event::NodeState) {
+        let change = Change { node: member.node.clone(), incarnation: member.incarnation, state };
+        self.members.write().insert(member.node.clone(), member);
+        let _ = self.changes.send(change);
+    }
+
     /// Where the Transfer of a node listens.
     pub fn data_address(&self, node: &NodeId) -> Option<String> {
         let members = self.members.read();

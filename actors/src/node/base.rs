@@ -22,7 +22,7 @@ use crate::merger::{MergerEvent, PushCount};
 use crate::node_manager::{ExecutorLink, ExecutorParts, Gate, Pushed, SPIN, Stager, Suspicions, Tally};
 use crate::printing::Printing;
 use crate::random::Random;
-use crate::results::{Adopting, ResultRecords, ResultsBase, ResultsParts};
+use crate::results::{Adopting, ResultRecords, ResultsBase, ResultsParts, Spared};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Inbox, Post};
 use crate::transfer::{ClientOptions, ServerOptions, TransferClient, TransferServer};
@@ -262,7 +262,7 @@ fn results(options: &NodeOptions, store: &Store) -> Result<ResultsBase, NodeErro
         kept_for: options.results_kept,
         tenants: Arc::default(),
         adopting: Adopting::default(),
-        named: Arc::default(),
+        spared: Spared::default(),
     })
 }
 

@@ -2,7 +2,8 @@
 //! (`TakeInventory`), and need not make them again. What belongs to jobs that are known to be over is deleted before anybody
 //! hears that the node is there. A log that does not answer says nothing: then it is as with jobs that end while a node is away,
 //! the node tells the Scheduler of which jobs it has something (`SchedulerMsg::Holds`). Neither happens before what a job kept has the
-//! names of its result again, which the records of results say: until they can be read, nothing is deleted, and no job is told of.
+//! names of its result again, which the records of results say: until they can be read, nothing is deleted, and no job is told of; and what
+//! belongs to a job whose record is of another version stays as long as that record.
 
 use std::time::Duration;
 
@@ -40,13 +41,14 @@ pub(super) async fn delete_leftovers(store: &Store, logs: &LogsLink, results: &R
         for job in jobs {
             match logs.is_over(job).await {
                 Ok(false) => {}
+                Ok(true) if results.spared.spares(job) => {}
                 Ok(true) => store.delete_group(job.group()),
                 Err(error) => debug!(job_id = %job, %error, "whether the job is over cannot be read"),
             }
         }
     };
     let _ = tokio::time::timeout(DEADLINE, look).await;
-    if !results.has_named() {
+    if results.spared.spares_all() {
         let (results, me) = (results.clone(), me.clone());
         // It ends with the records' answer, or with the node.
         actix_rt::spawn(async move {

@@ -11,7 +11,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -54,9 +53,9 @@ pub struct NodeManagerParts {
     /// Who is told of which jobs something is here. None where the node is alone: it knows its jobs, and what it has of others may be
     /// taken up again.
     pub(crate) scheduler: Option<SchedulerLink>,
-    /// Whether what an earlier process has kept of jobs has its names again: before, nobody is told of which jobs something is here, since what is
-    /// here of those that are over would be deleted.
-    pub(crate) named: Arc<AtomicBool>,
+    /// Whether what is here of a job may be kept beyond it under names that it has not got yet: nobody is told that something is here, since it
+    /// would be deleted if the job is over, and it is not deleted.
+    pub(crate) spared: Box<dyn Fn(JobId) -> bool>,
 }
 
 /// The actor.
@@ -79,7 +78,7 @@ pub struct NodeManager {
     awake_until: Rc<Cell<Duration>>,
     spin: Duration,
     scheduler: Option<SchedulerLink>,
-    named: Arc<AtomicBool>,
+    spared: Box<dyn Fn(JobId) -> bool>,
     /// What of all this is told to the store.
     counted: Counted,
 }
@@ -105,7 +104,7 @@ impl NodeManager {
             awake_until: Rc::default(),
             spin: parts.spin,
             scheduler: parts.scheduler,
-            named: parts.named,
+            spared: parts.spared,
         }
     }
 
@@ -146,15 +145,11 @@ impl NodeManager {
         }
     }
 
-    /// Whether what outlives its job has its names: before, nothing of a job that is over may be deleted.
-    fn has_named(&self) -> bool {
-        self.named.load(Ordering::Acquire)
-    }
-
     fn tell_holds(&self) {
-        let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.has_named()) else { return };
+        let Some(scheduler) = &self.scheduler else { return };
         // Results are of no job that could be over.
-        let stored = self.store.groups().into_iter().map(JobId::from_u128).filter(|job| !job.is_taken());
+        let stored = self.store.groups().into_iter().map(JobId::from_u128);
+        let stored = stored.filter(|job| !job.is_taken() && !(self.spared)(*job));
         if let Some(holds) = self.core.holds(stored)
             && let Err(error) = scheduler.send(holds)
         {
@@ -238,7 +233,7 @@ impl NodeManager {
             }
             NodeEffect::Delete(copies) => self.store.delete(&copies),
             // The Scheduler is told of what stays when it has its names, and says again that the job is over.
-            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && !self.has_named() => {
+            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && (self.spared)(job) => {
                 info!(job_id = %job, "objects of a job that is over stay until the records of results can be read");
             }
             NodeEffect::DeleteJob(job) => self.store.delete_group(job.group()),

@@ -2,7 +2,7 @@
 //!
 //! | message | from                     | answer                | if repeated                  | if lost                                      |
 //! |---------|--------------------------|-----------------------|------------------------------|----------------------------------------------|
-//! | `Keep`  | the keeper of a job, a node that leaves | `KeptMember`, or why not | the same answer again | asked again after its deadline, here or elsewhere |
+//! | `Keep`  | the keeper of a job, a node that leaves | `KeptMember`, or why not | the same answer again: what is being kept is waited for, what was kept is compared | asked again after its deadline, here or elsewhere |
 //! | `Drop`  | the keeper of a job, who was asked to delete | –      | ignored                      | the sweep finds that no record names it, and drops it |
 
 use std::sync::Arc;

@@ -319,12 +319,19 @@ fn fetch_member(
         |text: &str| u128::from_str_radix(text, 16).map_err(|_| wrong(job, "a ticket that cannot be read".into()));
     let object = CopyId::new(number(&ticket.group)?, number(&member.object)?);
     let peer = PeerName { node: member.node.clone(), address: member.address.clone() };
-    let mut hasher = XxHash3_128::new();
-    let done = download(&peer, &ticket.ticket, object, &ClientOptions::default(), clock.clone(), |piece| {
+    let (mut hasher, mut not_taken) = (XxHash3_128::new(), None);
+    let downloaded = download(&peer, &ticket.ticket, object, &ClientOptions::default(), clock.clone(), |piece| {
         hasher.write(piece);
-        take(piece)
-    })
-    .map_err(|error| ResultError::Transfer(Box::new(error)))?;
+        take(piece).map_err(|error| {
+            let told = io::Error::from(error.kind());
+            not_taken = Some(error);
+            told
+        })
+    });
+    let done = downloaded.map_err(|error| match not_taken {
+        Some(error) => ResultError::Take(error),
+        None => ResultError::Transfer(Box::new(error)),
+    })?;
     match hex(hasher.finish_128()) == member.hash && done == member.bytes {
         true => Ok(done),
         false => Err(wrong(job, format!("what came from {peer} does not fit its hash"))),
@@ -337,4 +344,105 @@ fn of(job: JobId, op: Op, file: &FileKey) -> Request {
 
 fn wrong(id: JobId, reason: String) -> ResultError {
     ResultError::Wrong { id, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_store::disk::MemoryDisk;
+    use exobus_store::{RowHash, Store, StoreOptions, SystemClock, WriterOptions};
+
+    use super::*;
+    use crate::transfer::TransferServer;
+
+    const JOB: JobId = JobId::from_u128(7);
+
+    /// A client, whose requests get these answers in order, and the last one ever after.
+    async fn answered(answers: Vec<Message>) -> ResultClient {
+        let (bus, subjects) = (Bus::in_process(), Subjects::new("lab").unwrap());
+        let door = subjects.every_api(request::VERB).unwrap();
+        let mut requests = bus.subscribe(door, exobus_bus::SubscribeOptions::small(4096)).await.unwrap();
+        tokio::spawn(async move {
+            let mut next = answers.iter();
+            let mut last = None;
+            while let Some(delivery) = requests.recv().await {
+                last = next.next().or(last);
+                delivery.try_reply(last.unwrap().clone()).unwrap();
+            }
+        });
+        ResultClient::new(bus, subjects, "t")
+    }
+
+    fn bytes(bytes: &'static [u8], offset: u64) -> Message {
+        let headers = [
+            (request::HASH, hex(XxHash3_128::oneshot(bytes))),
+            (request::OFFSET, offset.to_string()),
+            (request::AVAILABLE, "9".to_owned()),
+        ];
+        request::answer(bytes, &headers)
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_what_was_asked_for_is_refused() {
+        let file = FileKey::default();
+        let right = answered(vec![bytes(b"abc", 2)]).await.read(JOB, &file, 2, 3).await.unwrap();
+        assert_eq!((&right.bytes[..], right.offset, right.available, right.total), (&b"abc"[..], 2, 9, None));
+        let garbled = Message::new("abd").with_header(request::HASH, &hex(XxHash3_128::oneshot(b"abc"))).unwrap();
+        for (answer, word) in [
+            (garbled, "do not fit their hash"),
+            (bytes(b"abcd", 2), "does not say what it is"),
+            (Message::new("abc"), "does not say what it is"),
+        ] {
+            let error = answered(vec![answer]).await.read(JOB, &file, 2, 3).await.unwrap_err();
+            assert!(matches!(&error, ResultError::Wrong { reason, .. } if reason.contains(word)), "{error}");
+        }
+        for answer in [bytes(b"ab", 2), bytes(b"abc", 3)] {
+            let error = answered(vec![answer]).await.read_all(JOB, &file, 2, 3).await.unwrap_err();
+            assert!(matches!(&error, ResultError::Wrong { reason, .. } if reason.contains("3 at 2")), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_be_different_in_a_moment_is_asked_again_and_nothing_else() {
+        let refusal = |code| request::refusal(&Refused::new(code, "not now"));
+        let client = answered(vec![refusal(Code::Unavailable), bytes(b"abc", 0)]).await;
+        assert_eq!(client.read(JOB, &FileKey::default(), 0, 3).await.unwrap().bytes, "abc");
+        let client = answered(vec![refusal(Code::Lost), bytes(b"abc", 0)]).await;
+        assert_eq!(client.read(JOB, &FileKey::default(), 0, 3).await.unwrap_err().code(), Some(Code::Lost));
+        let client = answered(vec![refusal(Code::Unavailable)]).await;
+        assert_eq!(client.read(JOB, &FileKey::default(), 0, 3).await.unwrap_err().code(), Some(Code::Unavailable));
+    }
+
+    #[test]
+    fn what_a_data_port_gives_is_compared_with_its_hash_and_who_does_not_take_it_is_told_why() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let options =
+            StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec!["/spill".into()], ..StoreOptions::default() };
+        let store = Store::open(options, Arc::new(MemoryDisk::new()), clock.clone()).unwrap();
+        let mut writer = store.writer(CopyId::new(7, 1), WriterOptions::default());
+        writer.begin_part(None).unwrap();
+        writer.write(b"bytes of a member").unwrap();
+        writer.end_part(1, RowHash(0));
+        writer.seal().unwrap();
+        let token = "a token of the tests";
+        let server = TransferServer::start("127.0.0.1:0".parse().unwrap(), token, store, clock.clone()).unwrap();
+        let member = |bytes, hash| request::TicketMember {
+            node: String::new(),
+            address: server.address().to_string(),
+            object: hex(1),
+            bytes,
+            hash: hex(hash),
+        };
+        let (ticket, group) = (token.to_owned(), hex(7));
+        let ticket = TicketInfo { ticket, until_unix_ms: 0, group, members: Vec::new(), complete: true };
+        let hash = XxHash3_128::oneshot(b"bytes of a member");
+        let fetched = |member| fetch_member(JOB, &ticket, &member, &clock, &mut |_: &[u8]| Ok(()));
+        assert_eq!(fetched(member(17, hash)).unwrap(), 17);
+        for wrong in [member(17, hash + 1), member(18, hash)] {
+            let error = fetched(wrong).unwrap_err();
+            assert!(matches!(&error, ResultError::Wrong { reason, .. } if reason.contains("hash")), "{error}");
+        }
+        let full = |_: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull));
+        let error = fetch_member(JOB, &ticket, &member(17, hash), &clock, &mut { full }).unwrap_err();
+        assert!(matches!(&error, ResultError::Take(error) if error.kind() == io::ErrorKind::StorageFull), "{error}");
+    }
 }

@@ -14,8 +14,9 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 use twox_hash::XxHash3_128;
 
+use super::list::Latest;
 use super::record::{FilePlace, FileRecord, MemberRecord, ResultRecord, kept_name};
-use super::records::{Listed, RecordsError};
+use super::records::{Met, RecordsError, causes};
 use super::request::{self, Code, Op, Refused, Request, TicketInfo, TicketMember, hex};
 use super::{READS_MAX, ResultsParts, WAITING_BYTES, holder};
 use crate::ids::{JobId, NodeId};
@@ -148,9 +149,11 @@ fn is_elsewhere(parts: &ResultsParts, record: &ResultRecord, request: &Request) 
 }
 
 fn unavailable(error: RecordsError) -> Refused {
-    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-    let causes: Vec<String> = causes.map(ToString::to_string).collect();
-    Refused::new(Code::Unavailable, format!("what results there are cannot be looked up now: {}", causes.join(": ")))
+    let causes = causes(&error);
+    match error {
+        RecordsError::Version { .. } | RecordsError::Decode { .. } => Refused::new(Code::Unreadable, causes),
+        _ => Refused::new(Code::Unavailable, format!("what results there are cannot be looked up now: {causes}")),
+    }
 }
 
 fn beyond(file: &FileRecord, request: &Request) -> Refused {
@@ -247,16 +250,14 @@ fn gone(node: &NodeId) -> Refused {
 
 async fn list(parts: &ResultsParts, tenant: &str) -> Result<Message, Refused> {
     let now = parts.post.clock().unix_ms();
-    let info = |(_, job, record): Listed| {
-        let record = record.ok().filter(|record| !record.is_over(now))?;
-        Some((std::cmp::Reverse(record.made_unix_ms), job, request::info(job, &record, false)))
+    let take = |latest: &mut Latest, met| match met {
+        Met::Record((_, job, Ok(record))) if record.is_over(now) => latest.remove(job),
+        Met::Record((_, job, Ok(record))) => latest.insert(job, request::info(job, &record, false)),
+        Met::Record((_, job, Err(error))) => latest.insert_unreadable(job, causes(&error)),
+        Met::Gone(_, job) => latest.remove(job),
     };
-    let mut infos = parts.records.each(Some(tenant), info).await.map_err(unavailable)?;
-    infos.sort_by_key(|(made, job, _)| (*made, *job));
-    let more = infos.len().saturating_sub(request::LISTED_MAX) as u64;
-    infos.truncate(request::LISTED_MAX);
-    let results = infos.into_iter().map(|(_, _, info)| info).collect();
-    Ok(request::json(&request::ResultList { results, more }))
+    let latest = parts.records.fold(Some(tenant), Latest::default, take).await.map_err(unavailable)?;
+    Ok(request::json(&latest.into_list()))
 }
 
 /// Nothing of it is there from now on.

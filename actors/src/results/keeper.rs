@@ -13,11 +13,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, info, warn};
 
 use super::record::{FileRecord, MemberRecord, ResultRecord, kept_number};
-use super::records::RecordsError;
+use super::records::{RecordsError, causes};
 use super::{ResultsParts, door, holder};
 use crate::futures::{FoundCopy, Futures, KeepCall, ObjectRef};
 use crate::ids::{CopyId, JobId, NodeId, ObjectId};
-use crate::protocol::results::{ACTOR, JobKept, KeptMember, NotKept, ResultsMsg};
+use crate::protocol::results::{JobKept, KeptMember, NotKept, ResultsMsg};
 
 /// How often it is tried to keep an object whose bytes are gone where they were.
 const TRIES: u32 = 4;
@@ -261,9 +261,7 @@ impl Keeper {
         let (results, tenant) = (&self.parts.results, self.parts.tenant.clone());
         let (job, copy, at) = (self.job, found.copy, found.node.clone());
         let question = |reply| ResultsMsg::Keep { tenant, job, kept, copy, at, reply };
-        let address = results.post.address::<ResultsMsg>(node, ACTOR);
-        let asked = address.ask(question, ANSWER_MIN + 2 * holder::put_away_within(found.output.bytes)).await;
-        asked.unwrap_or_else(|error| Err(NotKept::Gone(error.to_string())))
+        results.ask_to_keep(node, question, ANSWER_MIN + 2 * holder::put_away_within(found.output.bytes)).await
     }
 }
 
@@ -275,8 +273,11 @@ fn until(results: &ResultsParts) -> u64 {
 /// A job that has no result, or has failed: nothing of what it kept is needed. Something may be kept that no record names yet, so all nodes are
 /// told.
 pub(crate) async fn discard(results: &ResultsParts, tenant: &str, job: JobId) {
-    if let Err(error) = results.records.remove(tenant, job).await {
-        debug!(job_id = %job, %error, "the record of a result is not removed");
+    match results.records.remove(tenant, job).await {
+        Ok(_) => {}
+        // What it names is there for whoever can read it.
+        Err(error) if error.is_unreadable() => return,
+        Err(error) => debug!(job_id = %job, %error, "the record of a result is not removed"),
     }
     let nodes = results.others().into_iter().chain([results.post.node().clone()]);
     door::tell_to_drop(results, job, nodes);
@@ -302,9 +303,4 @@ pub(crate) async fn kept_by(results: &ResultsParts, tenant: &str, job: JobId) ->
     }
     discard(results, tenant, job).await;
     Some(JobKept::Nothing { why: "the node that hosted the job was gone before all of it was kept".to_owned() })
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-    causes.collect::<Vec<_>>().join(": ")
 }

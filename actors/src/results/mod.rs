@@ -28,21 +28,27 @@
 //! A second copy of a result: it is as durable as the disk of its node. A quota: there is one tenant so far. Flow of bytes to who only
 //! listens: it is asked for each piece, and that is the credit.
 
+mod adopting;
 pub mod client;
 mod door;
 mod holder;
 mod keeper;
+mod list;
+mod others;
 pub mod record;
 mod records;
 pub mod request;
 mod service;
+mod spared;
 mod sweep;
 
+pub(crate) use adopting::Adopting;
 pub use client::{ResultClient, ResultError};
 pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};
-pub(crate) use service::{Adopting, Results, ResultsBase, ResultsParts};
+pub(crate) use service::{Results, ResultsBase, ResultsParts};
+pub(crate) use spared::Spared;
 
 use std::time::Duration;
 

@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{CopyId, JobId, NodeId, as_bytes};
 
+/// The version of records; a change of their types is another version.
+///
+/// 1: records had no version but the codec's, and no checksum. 2: this.
+pub const RECORD_VERSION: u8 = 2;
+
 /// The record of a result, as it stands in the bucket of results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultRecord {
@@ -193,6 +198,8 @@ impl ResultRecord {
 
 #[cfg(test)]
 mod tests {
+    use exobus_bus::codec;
+
     use super::*;
     use crate::protocol::results::{FILES_MAX, MEMBERS_MAX, NAME_BYTES_MAX};
 
@@ -246,6 +253,24 @@ mod tests {
         assert!(record.moved(3, &from, &to) && !record.moved(3, &from, &to));
         let nodes: Vec<_> = record.nodes().map(NodeId::as_str).collect();
         assert_eq!(nodes, ["n2", "n2", "n1"]);
+        // Of a member without bytes nobody has anything.
+        record.set_member((1, &"g".into()), 2, MemberRecord { node: NodeId::new("n3"), ..member(0) });
+        assert!(!record.is_at(&NodeId::new("n3")) && record.kept().count() == 2);
+        assert_eq!((kept_number(2, 3), kept_number(0, u32::MAX)), (2 << 32 | 3, u64::from(u32::MAX)));
+    }
+
+    /// Results that were kept when a release was replaced must be known for as long as it says that it knows them.
+    #[test]
+    fn the_stored_sample_is_what_is_written_and_read() {
+        let mut record = ResultRecord::new(1_790_000_000_000, 1_790_003_600_000);
+        record.set_member((0, &"rows".into()), 0, member(3));
+        record.set_member((0, &"rows".into()), 1, MemberRecord { hash: u128::MAX, ..member(4) });
+        record.files[0].complete = true;
+        record.begin_file(1, &"rest".into());
+        let stored = &include_bytes!("../../tests/samples/result-record-2.bin")[..];
+        assert!(codec::encode_checked_as(RECORD_VERSION, &record).unwrap() == stored, "other bytes than in the sample");
+        assert_eq!(codec::decode_checked_as::<ResultRecord>(2, stored).unwrap(), record);
+        assert_eq!(RECORD_VERSION, 2, "another version has a sample of its own, and this one says that it is not read");
     }
 
     #[test]
@@ -263,7 +288,7 @@ mod tests {
                 MemberRecord { bytes: u64::MAX, hash: u128::MAX, node, kept: u64::MAX, copy: u128::MAX },
             );
         }
-        let bytes = exobus_bus::codec::encode(&record).unwrap();
-        assert_eq!(exobus_bus::codec::decode::<ResultRecord>(&bytes).unwrap(), record);
+        let bytes = codec::encode_checked_as(RECORD_VERSION, &record).unwrap();
+        assert_eq!(codec::decode_checked_as::<ResultRecord>(RECORD_VERSION, &bytes).unwrap(), record);
     }
 }

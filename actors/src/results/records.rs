@@ -4,6 +4,9 @@
 //! |------------------|----------------------------------------------------------------------|
 //! | `<tenant>.<id>`  | [`ResultRecord`], encoded; gone [`TOMBSTONE`] after its time is over   |
 //!
+//! Records begin with their version ([`RECORD_VERSION`]). One of another version, or one that cannot be read, is an error for who asks for that
+//! result, and for nobody else: it is not written over, and what it names is not deleted, until it is gone by its time.
+//!
 //! A change is made to the record that there is, under its revision, and made again to the one that is there when somebody was faster. What
 //! was read is believed for [`BELIEVED`], so that who reads a large file does not ask the bucket for each piece; what is not there is
 //! asked for each time.
@@ -13,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exobus_bus::codec::CodecError;
 use exobus_bus::kv::{Change, Entry, Kv, KvConfig};
 use exobus_bus::subject::check_token;
 use exobus_bus::{Bus, BusError, Pattern, Subjects, codec};
@@ -20,7 +24,7 @@ use exobus_store::Clock;
 use tokio::sync::Mutex;
 use tracing::warn;
 
-use super::record::ResultRecord;
+use super::record::{RECORD_VERSION, ResultRecord};
 use crate::durable::open_durable;
 use crate::ids::JobId;
 
@@ -53,9 +57,26 @@ pub(crate) enum RecordsError {
     /// It is too large, say.
     #[error("a record of a result cannot be written: {0}")]
     Encode(codec::CodecError),
-    /// It is of another format, say.
-    #[error("a record of a result cannot be read: {0}")]
-    Decode(codec::CodecError),
+    /// Another release wrote it.
+    #[error(
+        "the record of result {key} is of version {found}, this exobus reads version {known}: use the exobus that wrote it"
+    )]
+    Version {
+        /// Whose, and which.
+        key: String,
+        /// The version found.
+        found: u8,
+        /// [`RECORD_VERSION`].
+        known: u8,
+    },
+    /// Its bytes are not those that were written, say.
+    #[error("the record of result {key} cannot be read, and what it names is kept until its time is over")]
+    Decode {
+        /// Whose, and which.
+        key: String,
+        /// Why.
+        source: codec::CodecError,
+    },
     /// Somebody has deleted it meanwhile.
     #[error("result {0} was deleted before its job had ended")]
     Deleted(JobId),
@@ -64,11 +85,32 @@ pub(crate) enum RecordsError {
     Contended(JobId),
 }
 
+impl RecordsError {
+    /// Whether there is a record that is not read here: what it names is there, too.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Version { .. } | Self::Decode { .. })
+    }
+}
+
+/// An error and what has caused it, in words.
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    causes.collect::<Vec<_>>().join(": ")
+}
+
 /// Whose result, and its record.
 pub(crate) type Listed = (Arc<str>, JobId, Result<ResultRecord, RecordsError>);
 
 /// Whose result.
 type Key = (Arc<str>, JobId);
+
+/// What is met when records are looked through.
+pub(super) enum Met {
+    /// A record. It may have been met before, and then this one counts.
+    Record(Listed),
+    /// One that was met, perhaps, is gone.
+    Gone(Arc<str>, JobId),
+}
 
 /// The records of a cluster, or of a node that is alone. Cheap to clone.
 #[derive(Clone)]
@@ -175,7 +217,7 @@ impl ResultRecords {
             let revision = entry.as_ref().map(|entry| entry.revision);
             let known = entry.map(|entry| decode(&entry)).transpose()?;
             let Some(record) = change(known.clone()) else { return Ok(known.map(Arc::new)) };
-            let value = codec::encode(&record).map_err(RecordsError::Encode)?;
+            let value = encode(&record)?;
             let left = record.until_unix_ms.saturating_sub(self.0.clock.unix_ms());
             let lasts = TOMBSTONE + Duration::from_secs(left.div_ceil(1000));
             let written = self
@@ -207,72 +249,224 @@ impl ResultRecords {
         Ok(known)
     }
 
-    /// What `keep` makes of the records of a tenant, or of all, in the order of their keys; it is given an error in the place of one that
-    /// cannot be read. One record is in memory at a time, and what is made of them.
+    /// What `keep` makes of the records of a tenant, or of all, in order; it is given an error in the place of one that cannot be read. One record
+    /// is in memory at a time, and what is made of them.
     pub(crate) async fn each<T>(
         &self,
         tenant: Option<&str>,
         keep: impl Fn(Listed) -> Option<T>,
     ) -> Result<Vec<T>, RecordsError> {
+        let take = |kept: &mut BTreeMap<Key, T>, met| match met {
+            Met::Record(listed) => {
+                let key = (listed.0.clone(), listed.1);
+                match keep(listed) {
+                    Some(value) => drop(kept.insert(key, value)),
+                    None => drop(kept.remove(&key)),
+                }
+            }
+            Met::Gone(tenant, job) => drop(kept.remove(&(tenant, job))),
+        };
+        Ok(self.fold(tenant, BTreeMap::new, take).await?.into_values().collect())
+    }
+
+    /// A record is these bytes from now on, whoever writes such.
+    #[cfg(test)]
+    pub(super) async fn put_bytes(&self, tenant: &str, job: JobId, value: bytes::Bytes) {
+        self.ask(async |kv| kv.put(&name(tenant, job), value.clone()).await).await.unwrap();
+        self.believe((tenant.into(), job), None);
+    }
+
+    /// Its time is over.
+    #[cfg(test)]
+    pub(super) async fn delete(&self, tenant: &str, job: JobId) {
+        self.ask(async |kv| kv.delete(&name(tenant, job), None).await).await.unwrap();
+    }
+
+    /// What becomes of what is begun with, as the records of a tenant, or of all, are met. One record is in memory at a time.
+    pub(super) async fn fold<T>(
+        &self,
+        tenant: Option<&str>,
+        begin: impl Fn() -> T,
+        take: impl Fn(&mut T, Met),
+    ) -> Result<T, RecordsError> {
         let keys = tenant.map(|tenant| Pattern::parse(&format!("{tenant}.*"))).transpose().map_err(BusError::from)?;
-        let kept = self
-            .ask(async |kv| {
-                let mut kept = BTreeMap::new();
-                let take = |change| match change {
-                    Change::Put(entry) => match listed(&entry).and_then(&keep) {
-                        Some(value) => drop(kept.insert(entry.key, value)),
-                        None => drop(kept.remove(&entry.key)),
-                    },
-                    Change::Removed { key, .. } => drop(kept.remove(&key)),
-                };
-                kv.each(keys.as_ref(), take).await?;
-                Ok(kept)
-            })
-            .await?;
-        Ok(kept.into_values().collect())
+        self.ask(async |kv| {
+            let mut folded = begin();
+            kv.each(keys.as_ref(), |change| met(&change).into_iter().for_each(|met| take(&mut folded, met))).await?;
+            Ok(folded)
+        })
+        .await
     }
 }
 
-fn listed(entry: &Entry) -> Option<Listed> {
-    let (tenant, job) = entry.key.split_once('.')?;
-    Some((tenant.into(), job.parse().ok()?, decode(entry)))
+fn met(change: &Change) -> Option<Met> {
+    let (Change::Put(Entry { key, .. }) | Change::Removed { key, .. }) = change;
+    let (tenant, job) = key.split_once('.')?;
+    let (tenant, job) = (tenant.into(), job.parse().ok()?);
+    Some(match change {
+        Change::Put(entry) => Met::Record((tenant, job, decode(entry))),
+        Change::Removed { .. } => Met::Gone(tenant, job),
+    })
 }
 
 fn name(tenant: &str, job: JobId) -> String {
     format!("{tenant}.{job}")
 }
 
+fn encode(record: &ResultRecord) -> Result<bytes::Bytes, RecordsError> {
+    codec::encode_checked_as(RECORD_VERSION, record).map_err(RecordsError::Encode)
+}
+
 /// A record that cannot be read is no record that is missing: what it may name is kept, and nobody writes over it.
 fn decode(entry: &Entry) -> Result<ResultRecord, RecordsError> {
-    codec::decode(&entry.value).map_err(|error| {
-        warn!(key = entry.key, %error, "the record of a result cannot be read: its bytes are kept");
-        RecordsError::Decode(error)
+    // The first version has no checksum, and says which it is all the same.
+    let decoded = match entry.value.first() {
+        Some(&found) if found != RECORD_VERSION => Err(CodecError::Version { found, known: RECORD_VERSION }),
+        _ => codec::decode_checked_as(RECORD_VERSION, &entry.value),
+    };
+    decoded.map_err(|source| {
+        warn!(key = entry.key, error = %source, "the record of a result cannot be read: its bytes are kept");
+        let key = entry.key.clone();
+        match source {
+            CodecError::Version { found, known } => RecordsError::Version { key, found, known },
+            source => RecordsError::Decode { key, source },
+        }
     })
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use exobus_store::SystemClock;
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_record_that_cannot_be_read_is_not_taken_for_one_that_is_missing() {
+    /// A clock that the test sets forward.
+    pub(in crate::results) struct SetForward {
+        clock: SystemClock,
+        by: parking_lot::Mutex<Duration>,
+    }
+
+    impl SetForward {
+        pub(in crate::results) fn new() -> Arc<Self> {
+            Arc::new(Self { clock: SystemClock::new(), by: parking_lot::Mutex::default() })
+        }
+
+        pub(in crate::results) fn by(&self, time: Duration) {
+            *self.by.lock() += time;
+        }
+    }
+
+    impl Clock for SetForward {
+        fn now(&self) -> Duration {
+            self.clock.now() + *self.by.lock()
+        }
+
+        fn unix_ms(&self) -> u64 {
+            self.clock.unix_ms()
+        }
+    }
+
+    /// Records of which this one is what somebody else wrote.
+    async fn with_bytes(job: JobId, value: bytes::Bytes) -> ResultRecords {
         let subjects = Subjects::new("records").unwrap();
         let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));
-        let (job, other) = (JobId::new(), JobId::new());
-        let begin = |_| Some(ResultRecord::new(1, 2));
-        records.change("t", other, begin).await.unwrap();
-        let lasts = Duration::from_secs(60);
+        records.put_bytes("t", job, value).await;
         records
-            .ask(async |kv| kv.create_for(&name("t", job), bytes::Bytes::from("of another format"), lasts).await)
-            .await
-            .unwrap();
-        assert!(matches!(records.now("t", job).await, Err(RecordsError::Decode(_))));
-        assert!(matches!(records.change("t", job, begin).await, Err(RecordsError::Decode(_))));
+    }
+
+    fn begin(_: Option<ResultRecord>) -> Option<ResultRecord> {
+        Some(ResultRecord::new(1, 2))
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_not_taken_for_one_that_is_missing() {
+        let (job, other) = (JobId::new(), JobId::new());
+        let mut broken = encode(&ResultRecord::new(1, 2)).unwrap().to_vec();
+        *broken.last_mut().unwrap() ^= 1;
+        let records = with_bytes(job, broken.into()).await;
+        records.change("t", other, begin).await.unwrap();
+        assert!(matches!(records.now("t", job).await, Err(RecordsError::Decode { .. })));
+        assert!(matches!(records.change("t", job, begin).await, Err(RecordsError::Decode { .. })));
+        assert!(matches!(records.remove("t", job).await, Err(RecordsError::Decode { .. })));
         let listed = records.each(None, |(_, job, record)| Some((job, record.is_ok()))).await.unwrap();
         assert_eq!(BTreeMap::from_iter(listed), BTreeMap::from([(job, false), (other, true)]));
         assert!(records.now("t", JobId::new()).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_record_of_another_version_is_refused_with_both_numbers_and_nothing_is_done_to_it() {
+        for version in [1, RECORD_VERSION + 1] {
+            let (job, other) = (JobId::new(), JobId::new());
+            let value = match version {
+                // As it was written before there were versions.
+                1 => codec::encode(&ResultRecord::new(1, 2)).unwrap(),
+                version => codec::encode_checked_as(version, &ResultRecord::new(1, 2)).unwrap(),
+            };
+            let records = with_bytes(job, value.clone()).await;
+            let refused = [
+                records.get("t", job).await.unwrap_err(),
+                records.now("t", job).await.unwrap_err(),
+                records.change("t", job, begin).await.unwrap_err(),
+                records.remove("t", job).await.unwrap_err(),
+            ];
+            for error in refused {
+                let both =
+                    format!("is of version {version}, this exobus reads version 2: use the exobus that wrote it");
+                let text = error.to_string();
+                assert!(
+                    matches!(error, RecordsError::Version { found, known: 2, .. } if found == version),
+                    "{error:?}"
+                );
+                assert!(text.contains(&both) && text.contains(&job.to_string()), "{text}");
+                assert!(error.is_unreadable());
+            }
+            let left = records.ask(async |kv| kv.get(&name("t", job)).await).await.unwrap().unwrap();
+            assert_eq!(left.value, value, "as it was");
+            records.change("t", other, begin).await.unwrap();
+            assert!(records.now("t", other).await.unwrap().is_some(), "others go on");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_read_is_believed_for_a_moment_and_what_is_not_there_is_asked_for() {
+        let (bus, subjects, time) = (Bus::in_process(), Subjects::new("records").unwrap(), SetForward::new());
+        let records = ResultRecords::new(bus.clone(), subjects.clone(), time.clone());
+        let others = ResultRecords::new(bus, subjects, time.clone());
+        let job = JobId::new();
+        let made = async || records.get("t", job).await.unwrap().map(|record| record.made_unix_ms);
+        assert_eq!(made().await, None);
+        others.change("t", job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        assert_eq!(made().await, Some(1), "what was not there is asked for");
+        others.change("t", job, |_| Some(ResultRecord::new(3, 4))).await.unwrap();
+        // However slow the machine is, it has not been read since.
+        time.by(BELIEVED);
+        assert_eq!(made().await, Some(3));
+        let stopped = ResultRecords::new(Bus::in_process(), Subjects::new("records").unwrap(), Arc::new(Stopped));
+        stopped.change("t", job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        stopped.ask(async |kv| kv.delete(&name("t", job), None).await).await.unwrap();
+        assert!(stopped.get("t", job).await.unwrap().is_some(), "it is believed");
+        assert!(stopped.now("t", job).await.unwrap().is_none());
+        assert!(stopped.get("t", job).await.unwrap().is_none(), "it is known to be gone");
+        stopped.change("t", job, |_| Some(ResultRecord::new(1, 2))).await.unwrap();
+        stopped.remove("t", job).await.unwrap();
+        assert!(stopped.get("t", job).await.unwrap().is_none());
+        for _ in 0..2 * BELIEVED_MAX {
+            stopped.believe(("t".into(), JobId::new()), Some(Arc::new(ResultRecord::new(1, 2))));
+        }
+        assert_eq!(stopped.0.believed.lock().len(), BELIEVED_MAX);
+    }
+
+    /// Time does not pass.
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
     }
 
     #[tokio::test]

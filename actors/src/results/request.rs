@@ -120,6 +120,8 @@ pub enum Code {
     Lost,
     /// The node that has the bytes is not there.
     Unreachable,
+    /// What is known of it is not read here: another release wrote it, say.
+    Unreadable,
     /// Not now: ask again.
     Unavailable,
 }
@@ -136,6 +138,7 @@ impl Code {
             Self::Expired => "expired",
             Self::Lost => "lost",
             Self::Unreachable => "unreachable",
+            Self::Unreadable => "unreadable",
             Self::Unavailable => "unavailable",
         }
     }
@@ -216,8 +219,20 @@ pub struct ResultInfo {
 pub struct ResultList {
     /// The latest first.
     pub results: Vec<ResultInfo>,
-    /// How many more there are.
+    /// How many more there are; one that was changed in that moment may count twice.
     pub more: u64,
+    /// Those of which nothing can be said but why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableResult>,
+}
+
+/// A result whose record another release wrote, say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableResult {
+    /// Its id.
+    pub id: String,
+    /// For people: why its record is not read, and what to do.
+    pub message: String,
 }
 
 /// What opens the data ports of nodes for a result, for a while.
@@ -384,7 +399,9 @@ pub(crate) fn tenant_of(subject: &Subject) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::MemberRecord;
     use super::*;
+    use crate::ids::NodeId;
 
     fn refused(payload: &str) -> Refused {
         parse(payload.as_bytes()).and_then(|request| request.job().and(request.length())).unwrap_err()
@@ -393,7 +410,7 @@ mod tests {
     #[test]
     fn a_request_that_is_none_is_told_so_with_what_is_wrong() {
         for (payload, code, word) in [
-            ("", Code::BadRequest, "JSON object"),
+            ("", Code::BadRequest, "up to 4096"),
             ("{", Code::BadRequest, "EOF"),
             ("[1,2", Code::BadRequest, "JSON"),
             (r#"{"id": 7}"#, Code::BadRequest, "string"),
@@ -410,6 +427,38 @@ mod tests {
             assert_eq!(refused.code, code, "{payload}");
             assert!(refused.message.contains(word), "{payload}: {}", refused.message);
         }
+    }
+
+    #[test]
+    fn of_a_text_that_somebody_sent_so_much_is_said_as_people_want_to_read() {
+        let said = refused(&format!(r#"{{"id": "\u0007{}"}}"#, "x".repeat(1000))).message;
+        assert!(said.contains("?xxx") && said.len() < 200, "{said}");
+    }
+
+    #[test]
+    fn how_long_a_file_is_and_its_hash_are_said_when_it_is_complete() {
+        let mut record = ResultRecord::new(1, 2);
+        let member = |hash| MemberRecord { bytes: 3, hash, node: NodeId::new("n"), kept: 0, copy: 0 };
+        record.set_member((0, &"rows".into()), 0, member(7));
+        record.set_member((1, &"more".into()), 0, member(8));
+        record.files[1].complete = true;
+        let [rows, more] = &info(JobId::from_u128(7), &record, true).files[..] else { panic!("two files") };
+        assert_eq!((rows.available, rows.total, rows.hash.as_ref()), (3, None, None));
+        assert_eq!((more.available, more.total, more.hash.clone()), (3, Some(3), Some(hex(8))));
+        assert!(!info(JobId::from_u128(7), &record, false).complete);
+        record.files[0].complete = true;
+        assert!(info(JobId::from_u128(7), &record, false).complete);
+        record.set_member((0, &"rows".into()), 1, member(9));
+        assert_eq!(file_hash(&record.files[0]), None, "of two members there is none");
+        assert_eq!(parse(br#"{"id": "x", "length": 524288}"#).unwrap().length().unwrap(), LENGTH_MAX);
+        let over = file_of(&record, &FileKey::default(), 2).unwrap_err();
+        assert_eq!(over.code, Code::Expired);
+    }
+
+    #[test]
+    fn a_subject_of_the_door_says_whose_it_is() {
+        let subject = exobus_bus::Subjects::new("lab").unwrap().api("somebody", VERB).unwrap();
+        assert_eq!(tenant_of(&subject), Some("somebody"));
     }
 
     #[test]
@@ -432,6 +481,7 @@ mod tests {
             Code::Expired,
             Code::Lost,
             Code::Unreachable,
+            Code::Unreadable,
             Code::Unavailable,
         ] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.token());

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exobus_bus::{Bus, BusError, Subjects};
@@ -10,25 +9,23 @@ use exobus_store::{CopyId, Parts, Store};
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
+use super::adopting::{Adopting, Adoption, Begun, Outcome};
+use super::holder::Come;
 use super::record::{ResultRecord, kept_name};
-use super::records::{Listed, RecordsError, ResultRecords};
+use super::records::{Listed, Met, RecordsError, ResultRecords};
+use super::spared::Spared;
 use super::sweep::{SweepStep, Unnamed, sweep};
 use super::{door, holder};
-use crate::ids::{JobId, NodeId};
+use crate::ids::{JobId, NodeId, ObjectId};
 use crate::membership::Directory;
-use crate::protocol::results::{ACTOR, KeptMember, NotKept, ResultsMsg};
+use crate::protocol::results::{ACTOR, NotKept, ResultsMsg};
 use crate::shell::{Actor, Post, Scope, spawn};
-use crate::transfer::{PeerName, TransferClient};
+use crate::transfer::{PeerName, TransferClient, TransferError};
 
 /// How often it is looked what is to go, ...
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 /// ... or four times in the time of a result, where that is short, but no more often than this.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(250);
-/// How often, and at what intervals, a node that leaves looks whether there is another one.
-const LOOKS_FOR_OTHERS: u32 = 12;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a node may take to fetch and keep one member when another one leaves.
-const HAND_OVER_MIN: Duration = Duration::from_secs(5);
 
 /// What a node has for results, whatever incarnation it is in. Cheap to clone.
 #[derive(Clone)]
@@ -44,39 +41,8 @@ pub(crate) struct ResultsBase {
     pub(crate) tenants: Arc<Mutex<BTreeMap<JobId, Arc<str>>>>,
     /// What is being hashed and put on disk, which no record can name yet.
     pub(crate) adopting: Adopting,
-    /// Whether all that an earlier process has kept has its names again: before, no group of a job may be deleted as one of a job that is over.
-    pub(crate) named: Arc<AtomicBool>,
-}
-
-/// What is being adopted: which numbers of which results, and how many times each.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Adopting(Arc<Mutex<BTreeMap<(JobId, u64), u32>>>);
-
-/// While it is there, one number of a result is being adopted.
-struct Adoption(Adopting, (JobId, u64));
-
-impl Drop for Adoption {
-    fn drop(&mut self) {
-        let mut adopting = self.0.0.lock();
-        let left = adopting.get(&self.1).map_or(0, |times| times - 1);
-        match left {
-            0 => drop(adopting.remove(&self.1)),
-            left => drop(adopting.insert(self.1, left)),
-        }
-    }
-}
-
-impl Adopting {
-    fn begin(&self, job: JobId, kept: u64) -> Adoption {
-        *self.0.lock().entry((job, kept)).or_default() += 1;
-        Adoption(self.clone(), (job, kept))
-    }
-
-    /// Those of these numbers that are not being adopted.
-    fn settled(&self, job: JobId, kept: &[u64]) -> Vec<u64> {
-        let adopting = self.0.lock();
-        kept.iter().copied().filter(|kept| !adopting.contains_key(&(job, *kept))).collect()
-    }
+    /// Whose objects may not be deleted as those of a job that is over.
+    pub(crate) spared: Spared,
 }
 
 impl std::fmt::Debug for ResultsBase {
@@ -145,14 +111,9 @@ impl Actor for Results {
 }
 
 impl ResultsBase {
-    /// Whether all that an earlier process of this node has kept has its names again.
-    pub(crate) fn has_named(&self) -> bool {
-        self.named.load(Ordering::Acquire)
-    }
-
     /// There is nothing that an earlier process has kept under the names of its job.
     pub(crate) fn nothing_to_name(&self) {
-        self.named.store(true, Ordering::Release);
+        self.spared.spare(BTreeMap::new());
     }
 
     /// Gives what an earlier process of this node has kept the name of a result again, where files on disk know it by the name that it had in
@@ -161,60 +122,138 @@ impl ResultsBase {
     /// # Errors
     /// The records cannot be read: until they can, nothing is known of what outlives its job.
     pub(crate) async fn name_again(&self, me: &NodeId) -> Result<(), RecordsError> {
-        let here = |(tenant, job, record): Listed| {
-            self.tenants.lock().insert(job, tenant);
-            // One that cannot be read has said so.
-            Some((job, record.ok().filter(|record| record.is_at(me))?))
+        let take = |(unread, strayed): &mut (BTreeMap<JobId, Arc<str>>, Vec<Strayed>), met| {
+            let Met::Record((tenant, job, record)) = met else { return };
+            self.tenants.lock().insert(job, tenant.clone());
+            match record {
+                Ok(record) => strayed.extend(self.name_members(me, job, &record)),
+                // Which objects it names nobody can say: all of its job stay.
+                Err(_) => drop(unread.insert(job, tenant)),
+            }
         };
-        for (job, record) in self.records.each(None, here).await? {
-            for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
-                let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
-                if !self.store.contains(&name) && self.store.name_also(&copy, name).is_ok() {
-                    info!(job_id = %job, kept, "a member of a result is here again");
-                }
+        let (unread, strayed) = self.records.fold(None, Default::default, take).await?;
+        self.name_strayed(strayed).await;
+        self.spared.spare(unread);
+        Ok(())
+    }
+
+    /// Gives what a record says is here the name of the result, where it has only that of its job; what is not here under that one, but may be as
+    /// another copy of the same object.
+    fn name_members(&self, me: &NodeId, job: JobId, record: &ResultRecord) -> Vec<Strayed> {
+        let mut strayed = Vec::new();
+        for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
+            let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
+            if self.store.contains(&name) {
+                continue;
+            }
+            match self.store.name_also(&copy, name) {
+                Ok(_) => info!(job_id = %job, kept, "a member of a result is here again"),
+                Err(_) => strayed.extend(self.other_copies(copy).map(|copy| Strayed { copy, name, hash: member.hash })),
             }
         }
-        self.named.store(true, Ordering::Release);
-        Ok(())
+        strayed
+    }
+
+    /// The copies of the same object that are here.
+    fn other_copies(&self, copy: CopyId) -> impl Iterator<Item = CopyId> {
+        let object = ObjectId::of_copy(copy).0;
+        let held = self.store.inventory(copy.group).into_iter().map(|(meta, _)| meta.id);
+        held.filter(move |held| *held != copy && ObjectId::of_copy(*held).0 == object)
+    }
+
+    /// Gives those their names that have the bytes: one copy was kept in the place of another, which had the same.
+    async fn name_strayed(&self, strayed: Vec<Strayed>) {
+        if strayed.is_empty() {
+            return;
+        }
+        let store = self.store.clone();
+        let name = move || {
+            for Strayed { copy, name, hash } in strayed {
+                if !store.contains(&name) && holder::hash_of(&store, copy).is_ok_and(|found| found == hash) {
+                    let named = store.name_also(&copy, name);
+                    info!(copy_id = %copy, named = named.is_ok(), "a member of a result is here again, as another copy");
+                }
+            }
+        };
+        if let Err(error) = tokio::task::spawn_blocking(name).await {
+            warn!(%error, "the thread that looked for members of results ended");
+        }
+    }
+
+    /// Lets those jobs go whose records could not be read, and are gone, or can be read by now.
+    async fn look_at_unread(&self, me: &NodeId) {
+        for (job, tenant) in self.spared.unread() {
+            let Ok(record) = self.records.now(&tenant, job).await else { continue };
+            if let Some(record) = record {
+                let strayed = self.name_members(me, job, &record);
+                self.name_strayed(strayed).await;
+            }
+            self.spared.let_go(job);
+        }
     }
 }
 
+/// A copy that may be a member of a result, if it has the bytes.
+struct Strayed {
+    copy: CopyId,
+    name: CopyId,
+    hash: u128,
+}
+
 impl ResultsParts {
-    /// Keeps a copy that is here, or is fetched first.
-    async fn keep(
-        &self,
-        (tenant, job): (Arc<str>, JobId),
-        kept: u64,
-        copy: CopyId,
-        at: &NodeId,
-    ) -> Result<KeptMember, NotKept> {
+    /// Keeps a copy that is here, or is fetched first: one at a time under one number of a result.
+    async fn keep(&self, (tenant, job): (Arc<str>, JobId), kept: u64, copy: CopyId, at: &NodeId) -> Outcome {
         self.tenants.lock().insert(job, tenant);
-        let adopting = self.adopting.begin(job, kept);
-        let (store, name) = (self.store.clone(), kept_name(job, kept));
-        let copy = match at == self.post.node() {
-            true => copy,
-            // Files on disk know it by the first name that it has here, and after a restart it is looked for by that one.
-            false => self.fetch(copy, at, name).await?,
+        loop {
+            match self.adopting.begin(job, kept, (copy, at.clone())) {
+                Begun::Ours(adoption) => return self.adopt(adoption, copy, at, kept_name(job, kept)).await,
+                Begun::UnderWay(waiting) => {
+                    if let Some(outcome) = waiting.over().await {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn adopt(&self, adoption: Adoption, copy: CopyId, at: &NodeId, name: CopyId) -> Outcome {
+        let come = match at == self.post.node() {
+            true => Ok(Come::Here(copy)),
+            false => self.fetch(copy, at, name).await,
         };
-        let adopt = move || {
-            let _adopting = adopting;
-            holder::adopt(&store, copy, name)
+        let come = match come {
+            Ok(come) => come,
+            Err(why) => return adoption.end(Err(why)),
         };
+        let store = self.store.clone();
+        let adopt = move || adoption.end(holder::adopt(&store, come, name));
         let outcome = tokio::task::spawn_blocking(adopt).await;
         outcome.unwrap_or_else(|error| Err(NotKept::Gone(format!("the thread that kept it ended: {error}"))))
     }
 
-    async fn fetch(&self, copy: CopyId, from: &NodeId, name: CopyId) -> Result<CopyId, NotKept> {
+    /// Has a copy of another node here, under its name as the member of a result: files on disk know it by the first name that it has here, and
+    /// after a restart it is looked for by that one.
+    async fn fetch(&self, copy: CopyId, from: &NodeId, name: CopyId) -> Result<Come, NotKept> {
+        let gone = |error: TransferError| match error.is_lack_of_room() {
+            true => NotKept::NoRoom(error.to_string()),
+            false => NotKept::Gone(error.to_string()),
+        };
         let address = self.directory.data_address(from);
         let address = address.ok_or_else(|| NotKept::Gone(format!("node {from}, which has it, is not known here")))?;
         let peer = PeerName { node: from.to_string(), address };
-        // What an earlier run of the job, or an answer that was lost, has left there.
-        self.store.delete(&[name]);
-        let copied = self.transfer.copy_here_as(&self.store, peer, (copy, Parts::All), name).await;
-        copied.map_err(|error| match error.is_lack_of_room() {
-            true => NotKept::NoRoom(error.to_string()),
-            false => NotKept::Gone(error.to_string()),
-        })
+        let item = (copy, Parts::All);
+        if let Some(here) = self.store.meta(&name) {
+            let directory = self.transfer.directory(peer.clone(), vec![item]).await.map_err(gone)?;
+            let there = directory.into_iter().next().flatten();
+            let there = there.ok_or_else(|| NotKept::Gone(format!("node {from} does not have it")))?;
+            if holder::are_same(&here.parts, &there) {
+                return Ok(Come::Before);
+            }
+            // What an earlier run of the job has left there, say: no record names it, or this would not be asked for.
+            self.store.delete(&[name]);
+        }
+        self.transfer.copy_here_as(&self.store, peer, item, name).await.map_err(gone)?;
+        Ok(Come::Fetched)
     }
 
     fn drop_all(&self, job: JobId) {
@@ -223,7 +262,7 @@ impl ResultsParts {
     }
 
     /// What of which results is here.
-    fn held(&self) -> BTreeMap<JobId, Vec<u64>> {
+    pub(super) fn held(&self) -> BTreeMap<JobId, Vec<u64>> {
         let groups = self.store.groups().into_iter().filter_map(|group| Some((group, JobId::of_result_group(group)?)));
         let numbers = |group| {
             let held = self.store.inventory(group);
@@ -234,7 +273,7 @@ impl ResultsParts {
     }
 
     /// Whose these results are: what is not known, as after a start, the records say. False: they cannot be read.
-    async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) -> bool {
+    pub(super) async fn know_tenants(&self, jobs: impl Iterator<Item = JobId>) -> bool {
         let unknown: Vec<JobId> = {
             let tenants = self.tenants.lock();
             jobs.filter(|job| !tenants.contains_key(job)).collect()
@@ -257,6 +296,7 @@ impl ResultsParts {
 
     /// Frees what is to go; `unnamed` is what was found so far.
     async fn sweep(&self, unnamed: &mut BTreeMap<JobId, Unnamed>) {
+        self.look_at_unread(self.post.node()).await;
         let held = self.held();
         unnamed.retain(|job, _| held.contains_key(job));
         let known = self.know_tenants(held.keys().copied()).await;
@@ -303,76 +343,6 @@ impl ResultsParts {
             debug!(job_id = %job, %error, "not noted that the time of a result is over");
         }
     }
-
-    /// Hands everything that is kept here to other nodes, before this one leaves; what was not taken `within` the time stays here, on disk.
-    pub(crate) async fn hand_over(&self, within: Duration) {
-        let held = self.held();
-        if held.is_empty() {
-            return;
-        }
-        let handing = async {
-            // A node that has just come may not have heard anybody yet.
-            let mut looks = 0;
-            while self.others().is_empty() && looks < LOOKS_FOR_OTHERS {
-                tokio::time::sleep(LOOK_EVERY).await;
-                looks += 1;
-            }
-            self.know_tenants(held.keys().copied()).await;
-            for (job, kept) in &held {
-                let Some(tenant) = self.tenants.lock().get(job).cloned() else { continue };
-                for kept in kept {
-                    self.hand_over_one((&tenant, *job), *kept).await;
-                }
-            }
-        };
-        if tokio::time::timeout(within, handing).await.is_err() {
-            warn!(node = %self.post.node(), "not all results were handed over in time: the rest is here when the node is started again");
-        }
-    }
-
-    async fn hand_over_one(&self, (tenant, job): (&Arc<str>, JobId), kept: u64) {
-        let (me, name) = (self.post.node(), kept_name(job, kept));
-        let Some(bytes) = self.store.meta(&name).map(|meta| meta.bytes) else { return };
-        for node in self.others() {
-            let address = self.post.address::<ResultsMsg>(&node, ACTOR);
-            let question =
-                |reply| ResultsMsg::Keep { tenant: tenant.clone(), job, kept, copy: name, at: me.clone(), reply };
-            match address.ask(question, HAND_OVER_MIN + holder::put_away_within(bytes)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(why)) => {
-                    info!(job_id = %job, kept, %node, ?why, "a result was not taken over");
-                    continue;
-                }
-                Err(error) => {
-                    info!(job_id = %job, kept, %node, %error, "a result was not taken over");
-                    continue;
-                }
-            }
-            let moved = |record: Option<ResultRecord>| {
-                let mut record = record?;
-                record.moved(kept, me, &node).then_some(record)
-            };
-            match self.records.change(tenant, job, moved).await {
-                Ok(_) => info!(job_id = %job, kept, %node, bytes, "a result was handed over"),
-                Err(error) => warn!(job_id = %job, kept, %error, "not noted where a result is by now"),
-            }
-            return;
-        }
-        warn!(job_id = %job, kept, "no other node takes a result: it is here when the node is started again");
-    }
-
-    /// All nodes that live but this one.
-    pub(crate) fn others_than(&self, node: &NodeId) -> Vec<NodeId> {
-        let all = self.others().into_iter().chain([self.post.node().clone()]);
-        all.filter(|other| other != node).collect()
-    }
-
-    /// The other nodes that live, as far as is known here.
-    pub(crate) fn others(&self) -> Vec<NodeId> {
-        let members = self.directory.members().into_iter();
-        let alive = members.filter(|member| !member.health.is_gone() && member.node != *self.post.node());
-        alive.map(|member| member.node).collect()
-    }
 }
 
 async fn sweep_for_ever(parts: ResultsParts) {
@@ -385,18 +355,4 @@ async fn sweep_for_ever(parts: ResultsParts) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_being_adopted_is_not_swept_until_the_last_adoption_of_it_is_over() {
-        let (adopting, job) = (Adopting::default(), JobId::from_u128(7));
-        let (first, second) = (adopting.begin(job, 1), adopting.begin(job, 1));
-        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 2]);
-        assert_eq!(adopting.settled(JobId::from_u128(8), &[1]), [1]);
-        drop(first);
-        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 2]);
-        drop(second);
-        assert_eq!(adopting.settled(job, &[0, 1, 2]), [0, 1, 2]);
-    }
-}
+mod tests;

@@ -72,6 +72,7 @@ mod tests {
         assert_eq!(at(61, None), SweepStep::Free(vec![2, 3]));
         assert_eq!(at(62, Some(&here)), SweepStep::Free(vec![2, 3]));
         assert_eq!(at(63, None), SweepStep::Free(vec![2, 3]), "named meanwhile: it begins anew");
+        assert_eq!(at(122, None), SweepStep::Free(vec![2, 3]));
         assert_eq!(at(123, None), SweepStep::Free(vec![1, 2, 3]));
     }
 
@@ -84,5 +85,6 @@ mod tests {
         let mut expired = record(11);
         expired.expire();
         assert_eq!(step(&expired, &mut unnamed), SweepStep::Expire);
+        assert!(expired.files.is_empty());
     }
 }

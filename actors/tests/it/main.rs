@@ -21,6 +21,7 @@ mod puts;
 mod refused;
 mod restarts;
 mod results;
+mod results_lost;
 mod simulated;
 mod speakers;
 mod unplaceable;

@@ -11,11 +11,12 @@ use exobus_actors::protocol::results::JobKept;
 use exobus_actors::registry::{TaskContext, TaskError};
 use exobus_actors::results::record::FileKey;
 use exobus_actors::results::request::Code;
-use exobus_actors::results::{LENGTH_MAX, ResultClient, ResultError};
+use exobus_actors::results::{LENGTH_MAX, ResultClient, ResultError, VERB};
 use exobus_actors::task;
 use exobus_actors::task::{JobError, Place, TaskOptions};
 use exobus_actors::transfer::network::RealNetwork;
 use exobus_actors::transfer::{PeerName, TransferError};
+use exobus_bus::Message;
 use exobus_store::disk::{Fault, FaultyDisk, Op};
 use exobus_store::{CopyId, RealDisk, RowHash, SystemClock};
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use crate::harness::{Cluster, MEMORY_BYTES, until, until_async};
 
 /// The tenant of jobs that run in their own process.
-const TENANT: &str = "local";
+pub(crate) const TENANT: &str = "local";
 
 fn alone(spill: &tempfile::TempDir) -> NodeOptions {
     let mut options = NodeOptions::alone(2, MEMORY_BYTES);
@@ -33,7 +34,7 @@ fn alone(spill: &tempfile::TempDir) -> NodeOptions {
 
 /// So many bytes that are different everywhere, in parts of up to 100 000.
 #[task(name = "test.result_bytes")]
-fn result_bytes(context: &mut TaskContext<'_>, (seed, bytes): (u64, u64)) -> Result<(), TaskError> {
+pub(crate) fn result_bytes(context: &mut TaskContext<'_>, (seed, bytes): (u64, u64)) -> Result<(), TaskError> {
     let content = content(seed, bytes);
     let writer = context.output_at_sized(0, bytes)?;
     for part in content.chunks(100_000) {
@@ -44,14 +45,14 @@ fn result_bytes(context: &mut TaskContext<'_>, (seed, bytes): (u64, u64)) -> Res
     Ok(())
 }
 
-fn content(seed: u64, bytes: u64) -> Vec<u8> {
+pub(crate) fn content(seed: u64, bytes: u64) -> Vec<u8> {
     let word = |at: u64| (at ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let mut content: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(word).collect();
     content.truncate(bytes as usize);
     content
 }
 
-async fn run(
+pub(crate) async fn run(
     node: &Node,
     program: impl AsyncFnOnce(Futures) -> Result<(), JobError> + Send + 'static,
 ) -> (JobId, Result<(), JobError>, JobEnd) {
@@ -60,7 +61,7 @@ async fn run(
     (job, outcome, end)
 }
 
-async fn read(client: &ResultClient, job: JobId, file: impl Into<FileKey>) -> Result<Vec<u8>, ResultError> {
+pub(crate) async fn read(client: &ResultClient, job: JobId, file: impl Into<FileKey>) -> Result<Vec<u8>, ResultError> {
     let mut bytes = Vec::new();
     client
         .read_file(job, &file.into(), |piece| {
@@ -313,14 +314,17 @@ fn on(node: &str) -> TaskOptions {
 }
 
 /// A program that keeps so many bytes that a node makes.
-fn keeps(at: &'static str, bytes: u64) -> impl AsyncFnOnce(Futures) -> Result<(), JobError> + Send + 'static {
+pub(crate) fn keeps(
+    at: &'static str,
+    bytes: u64,
+) -> impl AsyncFnOnce(Futures) -> Result<(), JobError> + Send + 'static {
     async move |futures: Futures| {
         futures.keep_result("rows", &futures.submit_with(result_bytes, &(1, bytes), &[], on(at))?)
     }
 }
 
 /// A node that hosts jobs, whose disk is full.
-async fn host_that_keeps_nothing(cluster: &Cluster) -> Node {
+pub(crate) async fn host_that_keeps_nothing(cluster: &Cluster) -> Node {
     let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
     let mut host = cluster.elsewhere("n1", true, &cluster.bus);
     host.disk = Arc::new(disk.clone());
@@ -328,11 +332,11 @@ async fn host_that_keeps_nothing(cluster: &Cluster) -> Node {
     started(host).await
 }
 
-async fn started(options: NodeOptions) -> Node {
+pub(crate) async fn started(options: NodeOptions) -> Node {
     tokio::task::spawn_blocking(|| Node::start(options)).await.unwrap().unwrap()
 }
 
-async fn stopped(node: Node) {
+pub(crate) async fn stopped(node: Node) {
     tokio::task::spawn_blocking(|| node.stop()).await.unwrap();
 }
 
@@ -350,6 +354,12 @@ async fn any_node_is_asked_and_the_one_that_has_the_bytes_answers() {
         let bytes = read(&cluster.node(name).results(TENANT), job, 0).await.unwrap();
         assert!(bytes == content(1, 2_000_000), "{name}");
     }
+    // For whom a request is its subject says, whatever a client writes above it.
+    let foreign = cluster.subjects.api("another", VERB).unwrap();
+    let request = format!(r#"{{"id": "{job}", "length": 10}}"#);
+    let request = Message::new(request).with_header("Exo-Tenant", TENANT).unwrap();
+    let answer = cluster.bus.request(foreign, request, Duration::from_secs(10)).await.unwrap();
+    assert_eq!(answer.headers.get("Exo-Error"), Some("unknown"), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

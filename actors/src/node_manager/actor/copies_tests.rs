@@ -310,7 +310,8 @@ async fn a_set_whose_beginning_was_not_heard_is_not_empty() {
 async fn objects_of_a_job_that_is_over_stay_until_what_outlives_it_has_its_names() {
     let test = async {
         let named = Arc::new(AtomicBool::new(false));
-        let world = World::in_cluster(named.clone()).await;
+        let spared = named.clone();
+        let world = World::in_cluster(Box::new(move |job| job == JOB && !spared.load(Ordering::Acquire))).await;
         let copy = spec(1, Returns::One).makes(0);
         world.seals(copy, 1).unwrap();
         let told_of_the_end = async |attempt| {

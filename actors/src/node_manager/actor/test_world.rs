@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use exobus_bus::session::{Endpoint, Peer, SessionOptions};
@@ -55,15 +54,15 @@ pub(in crate::node_manager) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
-        Self::with(|_| None, Arc::default()).await
+        Self::with(|_| None, Box::new(|_| true)).await
     }
 
-    /// Of a node in a cluster, which may not have read the records of results yet.
-    pub(super) async fn in_cluster(named: Arc<AtomicBool>) -> Self {
-        Self::with(|post| Some(SchedulerLink::new(post.clone())), named).await
+    /// Of a node in a cluster, in which these jobs are spared.
+    pub(super) async fn in_cluster(spared: Box<dyn Fn(JobId) -> bool>) -> Self {
+        Self::with(|post| Some(SchedulerLink::new(post.clone())), spared).await
     }
 
-    async fn with(scheduler: impl FnOnce(&Post) -> Option<SchedulerLink>, named: Arc<AtomicBool>) -> Self {
+    async fn with(scheduler: impl FnOnce(&Post) -> Option<SchedulerLink>, spared: Box<dyn Fn(JobId) -> bool>) -> Self {
         let clock: Arc<dyn exobus_store::Clock> = Arc::new(SystemClock::new());
         let options =
             StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec!["/spill".into()], ..StoreOptions::default() };
@@ -108,7 +107,7 @@ impl World {
             spin: Duration::ZERO,
             figures: Box::new(NodeFigures::default),
             scheduler: scheduler(&post),
-            named,
+            spared,
         };
         let manager = shell::spawn_at(&post, ACTOR, |address| NodeManager::new(parts, address));
         let (_, told) = mailbox::<OwnerMsg, OwnerEvent>(&post, &owner::actor_name(JOB));
