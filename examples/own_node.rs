@@ -2,7 +2,7 @@
 //!
 //! With `nats-server` running, `own_node --scheduler --insecure-no-token` is a cluster of one node, which takes the jobs of
 //! `exobus sort --cluster nats://127.0.0.1:4222` and the like, and `own.squares@1` from a client such as that of
-//! `tests/own_node.rs`.
+//! `tests/it/own_node.rs`.
 
 use std::process::ExitCode;
 

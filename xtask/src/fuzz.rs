@@ -170,8 +170,8 @@ impl Fuzzer {
 
 /// The names in the list that the test of the targets has: it holds the list to what there is.
 fn target_names(root: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(root.join("tests/fuzz.rs")).context("read tests/fuzz.rs")?;
-    let (_, list) = text.rsplit_once("targets! {").context("find the list of targets in tests/fuzz.rs")?;
+    let text = fs::read_to_string(root.join("tests/it/fuzz.rs")).context("read tests/it/fuzz.rs")?;
+    let (_, list) = text.rsplit_once("targets! {").context("find the list of targets in tests/it/fuzz.rs")?;
     Ok(list.split_whitespace().filter(|word| *word != "}").map(str::to_owned).collect())
 }
 

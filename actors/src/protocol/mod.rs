@@ -7,7 +7,7 @@
 
 //!
 //! A new message is a variant and a row of the table; `said_by` where others than nodes may say it, and `about` where it is about a task; an arm in the core that
-//! hears it; a sample in `src/commands/protocols/samples.rs` of the command line; and `EXOBUS_RENEW=1 cargo test --test made_files` for the list of protocols.
+//! hears it; a sample in `src/commands/protocols/samples.rs` of the command line; and `EXOBUS_RENEW=1 cargo test --test it made_files` for the list of protocols.
 
 pub mod copies;
 pub mod host;

@@ -407,17 +407,23 @@ impl OwnerState {
         consumed.iter().filter(counts).copied().collect()
     }
 
-    /// Parts of all members of a set are freed, wherever they are; the nodes that hold some.
-    pub(super) fn spend(&mut self, set: Index) -> BTreeSet<NodeIndex> {
-        let mut holders = BTreeSet::new();
-        for member in &self.sets[set].members {
-            let object = &mut self.objects[*member];
-            object.spend();
-            self.resumed.spend(object.id);
-            // What has no bytes is still there when its node is not.
-            holders.extend(object.holder().filter(|at| self.nodes[usize::from(*at)].alive));
+    /// Parts of all members of a set are freed, wherever they are; the nodes that hold some. Members are looked through once for each version of
+    /// the set, not for each of its readers.
+    pub(super) fn spend(&mut self, set: Index) -> Vec<NodeIndex> {
+        let Self { sets, objects, resumed, nodes, .. } = self;
+        let set = &mut sets[set];
+        if set.spent().is_none() {
+            let mut holders = BTreeSet::new();
+            for member in &set.members {
+                let object = &mut objects[*member];
+                object.spend();
+                resumed.spend(object.id);
+                holders.extend(object.holder());
+            }
+            set.is_spent_at(holders);
         }
-        holders
+        // What has no bytes is still there when its node is not.
+        set.spent().into_iter().flatten().copied().filter(|at| nodes[usize::from(*at)].alive).collect()
     }
 
     fn learn(&mut self, function: u32, micros: u64) {

@@ -39,6 +39,8 @@ pub(super) struct EdgeEntry {
     /// How many sets are of it, and which.
     sets: u32,
     listed: Referrers,
+    /// Whether members have joined another edge, too.
+    shared: bool,
     /// Whether the program can let nothing join any more.
     released: bool,
     stopped: bool,
@@ -65,6 +67,7 @@ impl EdgeEntry {
             late: Vec::new(),
             sets: 0,
             listed: Referrers::default(),
+            shared: false,
             released: false,
             stopped: false,
             sealed: Output::default(),
@@ -197,6 +200,9 @@ impl OwnerState {
             return self.effects.push(Effect::Fail(error));
         };
         self.objects[member].joins(edge);
+        if self.objects[member].edges().nth(1).is_some() {
+            self.objects[member].edges().for_each(|edge| self.edges[edge].shared = true);
+        }
         if self.edges[edge].stopped {
             self.objects[member].is_of_a_stopped_edge();
         }
@@ -469,7 +475,8 @@ impl OwnerState {
     /// Parts of all members of a set are freed, wherever they are, and its next version says so; where one of them has joined another edge,
     /// whose readers need them, all stay.
     pub(super) fn free_parts(&mut self, set: Index, parts: Parts) {
-        if self.sets[set].members.iter().any(|member| self.objects[*member].edges().nth(1).is_some()) {
+        let shared = self.sets[set].edge().is_none_or(|edge| self.edges[edge].shared);
+        if shared && self.sets[set].members.iter().any(|member| self.objects[*member].edges().nth(1).is_some()) {
             return self.may_have_been_freed(set);
         }
         for node in self.spend(set) {

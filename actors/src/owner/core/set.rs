@@ -23,6 +23,8 @@ pub(super) struct Set {
     edge: Option<Index>,
     /// What was sealed of all members together, where that was asked since its last version.
     sealed: Option<Output>,
+    /// Where copies of its members are of which parts were freed, where that was done since its last version.
+    spent: Option<Box<[NodeIndex]>>,
     /// Which copies of its members are meant, and where they are, as nodes are told: another version whenever that changes.
     version: u32,
     /// Nodes that know this version, or will when they have handled what was sent.
@@ -44,6 +46,7 @@ impl Set {
             asked: true,
             edge,
             sealed: None,
+            spent: None,
             version,
             defined: BTreeSet::new(),
             waiters: Vec::new(),
@@ -100,7 +103,7 @@ impl Set {
 
     /// That has changed: no node knows this version.
     pub(super) fn changed(&mut self, version: u32) {
-        (self.version, self.sealed) = (version, None);
+        (self.version, self.sealed, self.spent) = (version, None, None);
         self.defined.clear();
     }
 
@@ -138,6 +141,16 @@ impl Set {
             self.members.iter().for_each(|member| sealed.add(of_member(*member)));
             sealed
         })
+    }
+
+    /// Where its members are, if parts of all of them were freed since its last version.
+    pub(super) fn spent(&self) -> Option<&[NodeIndex]> {
+        self.spent.as_deref()
+    }
+
+    /// Parts of all its members are freed, which are there.
+    pub(super) fn is_spent_at(&mut self, nodes: BTreeSet<NodeIndex>) {
+        self.spent = Some(nodes.into_iter().collect());
     }
 
     /// Bytes on the heap of its lists: members, who waits, and who reads it.

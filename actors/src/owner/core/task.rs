@@ -31,6 +31,16 @@ impl State {
     }
 }
 
+/// What had become of a task before: what it made then is made again, and nothing else is counted or awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// It was cancelled, and runs again for what it had made until then.
+    Cancelled,
+    /// An attempt was accepted, and what it read is in the ledgers.
+    Accepted,
+}
+
 /// An entry of the table of tasks.
 #[derive(Debug)]
 pub(super) struct Task {
@@ -44,8 +54,7 @@ pub(super) struct Task {
     tries: u32,
     recalled: bool,
     dispensable: bool,
-    counted: bool,
-    revived: bool,
+    before: Before,
     speculated: bool,
     state: State,
     live: SmallVec<[(Attempt, NodeIndex); 1]>,
@@ -73,8 +82,7 @@ impl Task {
             tries: 0,
             recalled: false,
             dispensable: false,
-            counted: false,
-            revived: false,
+            before: Before::Nothing,
             speculated: false,
             state: State::Waiting { missing: u32::MAX },
             live: SmallVec::new(),
@@ -145,22 +153,22 @@ impl Task {
 
     /// Whether an attempt was accepted, and what it read is in the ledgers.
     pub(super) fn is_counted(&self) -> bool {
-        self.counted
+        self.before == Before::Accepted
     }
 
     /// An attempt was accepted, in this run or an earlier one, and what it read is in the ledgers.
     pub(super) fn count(&mut self) {
-        self.counted = true;
+        self.before = Before::Accepted;
     }
 
     /// Whether it was cancelled, and runs again for what it had made before that.
     pub(super) fn is_revived(&self) -> bool {
-        self.revived
+        self.before == Before::Cancelled
     }
 
     /// Whether it runs only to make again what it has made before: nobody is to end it but who needs that.
     pub(super) fn is_replay(&self) -> bool {
-        self.counted || self.revived
+        self.before != Before::Nothing
     }
 
     /// Whether it has been given a second attempt beside one that runs.
@@ -233,7 +241,10 @@ impl Task {
     /// One that failed begins anew, with these arguments.
     pub(super) fn begin_anew(&mut self, args: Box<[ArgEntry]>) {
         self.rare.change_if_there(|rare| rare.failure = None);
-        (self.args, self.tries, self.revived) = (args, 0, false);
+        (self.args, self.tries) = (args, 0);
+        if self.is_revived() {
+            self.before = Before::Nothing;
+        }
     }
 
     /// What it made is wanted again, and gone.
@@ -244,7 +255,9 @@ impl Task {
     /// It was cancelled, and something that it had made is wanted again, and gone.
     pub(super) fn revive(&mut self) {
         self.rare.change_if_there(|rare| rare.failure = None);
-        self.revived = true;
+        if !self.is_counted() {
+            self.before = Before::Cancelled;
+        }
         self.want_again();
     }
 

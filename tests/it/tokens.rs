@@ -1,6 +1,6 @@
 //! Who may speak in a cluster, and what those hear who may not. Needs a nats-server.
 
-mod support;
+use crate::support;
 
 use std::{fs, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Jobs whose process, host, or whole cluster is killed: they are taken up again, and what was finished is not done again.
 
-mod support;
+use crate::support;
 
 use std::{fs, path::Path, process::Command, time::Duration};
 

@@ -12,7 +12,7 @@ fn reference() -> String {
     let mut root = Cli::command().term_width(WIDTH);
     root.build();
     let mut text = String::from(
-        "# Command line\n\nMade from the help texts; a test keeps it so (`EXOBUS_RENEW=1 cargo test --test made_files`).\n",
+        "# Command line\n\nMade from the help texts; a test keeps it so (`EXOBUS_RENEW=1 cargo test --test it made_files`).\n",
     );
     section(&mut text, "exobus", &mut root);
     let names: Vec<String> = root
@@ -46,7 +46,7 @@ fn check(file: &str, expected: &str) {
         fs::write(&path, expected).unwrap();
     }
     let text = fs::read_to_string(&path).unwrap_or_default();
-    assert!(text == expected, "{file} is old; renew it with EXOBUS_RENEW=1 cargo test --test made_files");
+    assert!(text == expected, "{file} is old; renew it with EXOBUS_RENEW=1 cargo test --test it made_files");
 }
 
 #[test]

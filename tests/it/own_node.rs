@@ -1,6 +1,6 @@
 //! A binary of one's own as a node: `examples/own_node.rs`. Needs a nats-server.
 
-mod support;
+use crate::support;
 
 use std::{
     collections::BTreeSet,

@@ -1,6 +1,6 @@
 //! Clusters of real processes that lose some of them, or cannot hear each other. Needs a nats-server.
 
-mod support;
+use crate::support;
 
 use std::{
     fs,

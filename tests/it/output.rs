@@ -1,6 +1,6 @@
 //! Folders of output: one job at a time, whole or not there, and never what somebody else has put there.
 
-mod support;
+use crate::support;
 
 use std::{fs, process::Command};
 

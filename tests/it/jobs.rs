@@ -1,6 +1,6 @@
 //! `exobus wordcount`, `aggregate` and `random-shuffle` in one process, as users call them.
 
-mod support;
+use crate::support;
 
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! Names of files are bytes: those that are no text work everywhere.
 
-mod support;
+use crate::support;
 
 use std::{
     ffi::OsStr,

@@ -1,7 +1,7 @@
 //! Every mode of the generator, every strategy, plenty and little memory, one node and three: what comes out is in order and
 //! is what went in. The three nodes need a nats-server.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! `exobus explain`: what `auto` would pick is what it picks, and the figures are those of the job.
 
-mod support;
+use crate::support;
 
 use std::fs;
 

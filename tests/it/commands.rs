@@ -1,6 +1,6 @@
 //! The commands that need no runtime: exit codes, texts, and that nothing is left behind.
 
-mod support;
+use crate::support;
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -1,7 +1,7 @@
 //! The shipped configuration of a cluster, exactly as it is: the files of the server, of three nodes and of who submits. What they
 //! cannot know (addresses, secrets, folders) is put in their place from outside. Needs a nats-server.
 
-mod support;
+use crate::support;
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! A sort whose every function runs in executor processes, which are killed while it runs, or must end with it.
 
-mod support;
+use crate::support;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Nodes that die while a job runs: real processes, a real nats-server, SIGKILL. The job's output is what it would have been.
 
-mod support;
+use crate::support;
 
 use support::cluster::{Cluster, is_sorted};
 

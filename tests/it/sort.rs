@@ -1,6 +1,6 @@
 //! `exobus sort` in one process, as users call it: right and odd input, and that nothing is left behind.
 
-mod support;
+use crate::support;
 
 use std::{fs, time::Duration};
 

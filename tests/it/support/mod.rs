@@ -1,5 +1,4 @@
 //! Runs the real binary.
-#![allow(dead_code, reason = "each test binary uses its part of it")]
 
 pub mod cluster;
 

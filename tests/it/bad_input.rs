@@ -1,6 +1,6 @@
 //! Input that cannot be used, for every command that runs or explains a job: named, with an exit code, and nothing is left.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

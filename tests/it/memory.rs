@@ -1,6 +1,6 @@
 //! The memory that a user gives is what the process may use, seen from outside: anonymous and shared memory together.
 
-mod support;
+use crate::support;
 
 use std::cell::Cell;
 use std::process::Child;

@@ -1,7 +1,7 @@
 //! A machine that is short of descriptors, threads, addresses or disk: a clear word, or a result that is right; no panic, no
 //! hang, and nothing is left.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! `exobus dev`: a cluster of processes on this machine, from its start to its end. Needs a nats-server.
 
-mod support;
+use crate::support;
 
 use std::{fs, time::Duration};
 
