@@ -133,7 +133,7 @@ pub enum BenchName {
     Metadata,
     /// A shuffle of parts of one row: what a part, a block and a task cost
     Shuffle,
-    /// Tasks that read the same parts of a set, and of an edge, in turns: what its ledger costs
+    /// Tasks that read the same parts of a set, and of edges, in turns: what edges cost
     Edges,
 }
 

@@ -13,8 +13,8 @@ use super::programs::{Figures, figures};
 const ROW_BYTES: usize = 8;
 /// Maps, and partitions, of each of the shuffles that compare edges with sets.
 const SIDE: u32 = 100;
-/// How many of them go each way.
-const ROUNDS: u64 = 40;
+/// Rounds of them that are measured, two each way.
+const ROUNDS: usize = 30;
 
 /// The row that map `index` has for `partition`, and its hash.
 fn row(index: u64, partition: u64) -> ([u8; ROW_BYTES], RowHash) {
@@ -169,38 +169,63 @@ pub(super) async fn shuffle(futures: &Futures, maps: u32, partitions: u32) -> Re
     ]))
 }
 
-/// Shuffles of [`SIDE`] x [`SIDE`] parts of one row, in turns through a set that is of no edge and through an edge: tasks a second of either.
+/// How small shuffles go.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// Through a set that is of no edge.
+    Set,
+    /// Through an edge that keeps its parts: what its ledger adds.
+    Kept,
+    /// Through an edge whose parts are freed as they are read.
+    Freed,
+}
+
+/// Shuffles of [`SIDE`] x [`SIDE`] parts of one row, in turns through a set that is of no edge and through edges; tasks a second, and what edges
+/// take of the time of a set in rounds that follow each other.
 pub(super) async fn edges(futures: &Futures) -> Result<Figures, JobError> {
+    const TURNS: [Way; 6] = [Way::Set, Way::Kept, Way::Freed, Way::Freed, Way::Kept, Way::Set];
     let clock = SystemClock::new();
-    let mut rates = [Vec::new(), Vec::new()];
-    // The first of each touch memory that the others use again.
-    for round in 0..2 * (ROUNDS + 2) {
-        let through_edge = round % 2 == 1;
-        let started = clock.now();
-        one(futures, round * u64::from(SIDE), through_edge).await?;
-        let seconds = (clock.now() - started).as_secs_f64();
-        if round >= 4 {
-            rates[usize::from(through_edge)].push(f64::from(2 * SIDE) / seconds);
+    let mut maps = 0;
+    let mut rounds = Vec::new();
+    // The first ones touch memory that the others use again.
+    for round in 0..ROUNDS + 2 {
+        let mut seconds = [0.0; 3];
+        for way in TURNS {
+            let started = clock.now();
+            one(futures, maps, way).await?;
+            // It answers when everything that was released before is forgotten.
+            futures.owner_bytes().await?;
+            seconds[way as usize] += (clock.now() - started).as_secs_f64();
+            maps += u64::from(SIDE);
+        }
+        if round >= 2 {
+            rounds.push(seconds);
         }
     }
-    let [sets, edges] = rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    });
+    let median = |of: &dyn Fn(&[f64; 3]) -> f64| {
+        let mut all: Vec<f64> = rounds.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let rate = |way: Way| (f64::from(4 * SIDE) / median(&|seconds| seconds[way as usize])).round();
+    let per_set = |way: Way| median(&|seconds| seconds[way as usize] / seconds[Way::Set as usize]);
     Ok(figures([
-        ("set_tasks_per_s_median", sets.round()),
-        ("edge_tasks_per_s_median", edges.round()),
-        ("edge_per_set", (1000.0 * edges / sets).round() / 1000.0),
+        ("set_tasks_per_s_median", rate(Way::Set)),
+        ("edge_kept_tasks_per_s_median", rate(Way::Kept)),
+        ("edge_freed_tasks_per_s_median", rate(Way::Freed)),
+        ("edge_kept_per_set_time", (1000.0 * per_set(Way::Kept)).round() / 1000.0),
+        ("edge_freed_per_set_time", (1000.0 * per_set(Way::Freed)).round() / 1000.0),
     ]))
 }
 
-async fn one(futures: &Futures, first_map: u64, through_edge: bool) -> Result<(), JobError> {
+async fn one(futures: &Futures, first_map: u64, way: Way) -> Result<(), JobError> {
     let job = Tiny { partitions: SIDE };
     let maps = (0..u64::from(SIDE)).map(|index| job.map(futures, (first_map + index) as usize, Place::Anywhere));
     let maps = maps.collect::<Result<Vec<_>, _>>()?;
-    let set = match through_edge {
-        true => futures.closed_edge(EdgeShape::new("bench.shuffle_map -> bench.shuffle_reduce", SIDE), &maps)?,
-        false => futures.set(&maps)?,
+    let shape = EdgeShape::new("bench.shuffle_map -> bench.shuffle_reduce", SIDE);
+    let set = match way {
+        Way::Set => futures.set(&maps)?,
+        Way::Kept | Way::Freed => futures.closed_edge(EdgeShape { keep: way == Way::Kept, ..shape }, &maps)?,
     };
     drop(maps);
     let reduces = (0..SIDE).map(|part| job.reduce(futures, part, &[set.part(part)], Place::Anywhere));

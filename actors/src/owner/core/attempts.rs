@@ -16,7 +16,6 @@ use super::placement::NodeIndex;
 use super::retry_placement::Tried;
 use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, OwnerState};
-use super::task::Task;
 use crate::arena::Index;
 use crate::event::EventKind;
 use crate::ids::{Attempt, CopyNumber, Incarnation, NodeId, ObjectId, TaskId};
@@ -84,6 +83,11 @@ impl OwnerState {
         self.do_without_other_attempts(task, attempt.makes());
         for (index, output) in outputs.iter().enumerate().skip(announced as usize) {
             self.seal(task, index as u32, *output, (node, attempt.makes()));
+        }
+        if self.tasks[task].is_revived() {
+            // Only what it had made counts, and is there, or is made again.
+            self.fail_task(task, JobError::Cancelled);
+            return None;
         }
         let made_by = if self.logs_makers { self.made_by(task, attempt) } else { Vec::new() };
         for tracker in self.tasks[task].take_readers() {
@@ -168,8 +172,13 @@ impl OwnerState {
             // An attempt after the first one gives again what was announced.
             Some(task) if index <= self.tasks[task].outputs() => {
                 self.do_without_other_attempts(task, attempt.makes());
+                let missing = |object: Index| !self.objects[object].is_here();
+                let awaited = self.tasks[task].is_revived() && self.object_of(id.output(index)).is_some_and(missing);
                 self.seal(task, index, output, (node, attempt.makes()));
-                if self.tasks.get(task).is_some_and(Task::is_revived) {
+                if self.tasks[task].is_revived() {
+                    self.tasks[task].rare.change(|rare| rare.announced = index + 1);
+                }
+                if awaited {
                     self.unless_still_wanted(task);
                 }
             }
@@ -380,7 +389,7 @@ impl OwnerState {
         }
         let mut reads = by_arg.chunk_by(|one, other| one.arg == other.arg).peekable();
         for position in 0..self.tasks[task].args.len() {
-            if !self.tasks[task].is_counted() {
+            if !self.tasks[task].is_replay() {
                 let of_this = reads.next_if(|reads| reads[0].arg as usize == position).unwrap_or_default();
                 if let Err(error) = self.check_read(task, position, of_this) {
                     self.effects.push(Effect::Fail(error));

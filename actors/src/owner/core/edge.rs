@@ -203,8 +203,10 @@ impl OwnerState {
         if self.objects[member].edges().nth(1).is_some() {
             self.objects[member].edges().for_each(|edge| self.edges[edge].shared = true);
         }
-        if self.edges[edge].stopped {
-            self.objects[member].is_of_a_stopped_edge();
+        if self.edges[edge].stopped
+            && let Some(task) = self.objects[member].task
+        {
+            self.tasks[task].is_unread();
         }
         self.edges[edge].members.push(member);
         if self.objects[member].copy().is_spent() {
@@ -312,9 +314,9 @@ impl OwnerState {
             self.edges[*edge].stopped = true;
             for position in 0..self.edges[*edge].members.len() {
                 let member = self.edges[*edge].members[position];
-                if let Some(object) = self.objects.get_mut(member).filter(|object| object.edges().any(|of| of == *edge))
-                {
-                    object.is_of_a_stopped_edge();
+                let object = self.objects.get(member).filter(|object| object.edges().any(|of| of == *edge));
+                if let Some(task) = object.and_then(|object| object.task) {
+                    self.tasks[task].is_unread();
                 }
             }
         }
@@ -357,17 +359,16 @@ impl OwnerState {
         if entry.is_replay() {
             return self.unless_still_wanted(task);
         }
-        let (id, outputs) = (entry.id, entry.outputs());
-        let outputs = (0..outputs).map(|index| id.output(index)).chain([super::tables::marker(id)]);
-        let mut stopped = false;
-        for object in outputs.filter_map(|object| self.object_of(object)) {
-            let object = &self.objects[object];
-            if object.uses.is_referenced() {
-                return;
-            }
-            stopped |= object.was_of_a_stopped_edge();
+        if !entry.was_unread() {
+            return;
         }
-        if stopped {
+        let id = entry.id;
+        // Of a stream that is read the first one is referenced.
+        let mut outputs =
+            std::iter::once(super::tables::marker(id)).chain((0..entry.outputs()).rev().map(|index| id.output(index)));
+        let referenced =
+            |object: ObjectId| self.object_of(object).is_some_and(|object| self.objects[object].uses.is_referenced());
+        if !outputs.any(referenced) {
             self.cancel(id);
         }
     }

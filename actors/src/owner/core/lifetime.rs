@@ -129,10 +129,8 @@ impl OwnerState {
                     }
                     self.sets[set].add_waiter(task);
                     self.ask_for_members(set);
-                    let missing = self.sets[set].members.iter().filter(|member| !self.objects[**member].is_here());
-                    missing
-                        .filter_map(|member| self.objects[*member].task)
-                        .find_map(|producer| self.tasks[producer].failure().cloned())
+                    let mut missing = self.sets[set].members.iter().filter(|member| !self.objects[**member].is_here());
+                    missing.find_map(|member| self.never_made(*member))
                 }
             };
             if let Some(error) = failed {
@@ -150,16 +148,62 @@ impl OwnerState {
     /// Makes sure that a missing object is being made; the error when it never will be. What was made once can be made again, though its
     /// task was cancelled since: that ends what it would have made.
     pub(super) fn want_value(&mut self, object: Index) -> Option<JobError> {
-        let producer = self.objects[object].task?;
-        match self.tasks[producer].failure() {
+        match self.never_made(object) {
             Some(JobError::Cancelled) if self.objects[object].was_made() => {
+                let producer = self.objects[object].task?;
                 self.tasks[producer].revive();
+                self.want_outputs(producer);
                 self.run_again(producer);
             }
-            Some(error) => return Some(error.clone()),
-            None => self.want(producer),
+            Some(error) => return Some(error),
+            None => {
+                let producer = self.objects[object].task?;
+                self.want(producer);
+                self.begin_again_if_it_has_passed(producer, object);
+            }
         }
         None
+    }
+
+    /// Why a missing object is not being made, and will not be.
+    fn never_made(&self, object: Index) -> Option<JobError> {
+        let object = &self.objects[object];
+        match object.task {
+            Some(task) => self.tasks[task].failure().cloned(),
+            None => {
+                let message = format!("object {}, which the program put into the store, is gone", object.id);
+                Some(JobError::Store { message })
+            }
+        }
+    }
+
+    /// An attempt of a task that was revived does not announce again what it has: if that is lost and wanted, the task begins again, since it
+    /// need not have an end.
+    fn begin_again_if_it_has_passed(&mut self, task: Index, object: Index) {
+        let entry = &self.tasks[task];
+        let announced = entry.rare.get().map_or(0, |rare| rare.announced);
+        let passed = (0..announced).rev().any(|index| entry.id.output(index) == self.objects[object].id);
+        if entry.state() == State::Running && passed {
+            self.begin_again(task);
+        }
+    }
+
+    fn begin_again(&mut self, task: Index) {
+        self.withdraw(task);
+        self.tasks[task].want_again();
+        self.tasks[task].rare.change(|rare| rare.announced = 0);
+        self.wanted.push(task);
+    }
+
+    /// Whether nothing was done about an output of the task that is not there; from now on something is.
+    fn want_outputs(&mut self, task: Index) -> bool {
+        let (id, mut gone) = (self.tasks[task].id, false);
+        for index in 0..self.tasks[task].outputs() {
+            if let Some(object) = self.object_of(id.output(index)) {
+                gone |= self.objects[object].want();
+            }
+        }
+        gone
     }
 
     /// Somebody needs a value of this task: if it was freed or lost, the task runs again (law 2).
@@ -167,13 +211,8 @@ impl OwnerState {
         if self.tasks[task].state() != State::Done {
             return;
         }
-        let (id, outputs, mut gone) = (self.tasks[task].id, self.tasks[task].outputs(), false);
-        for index in 0..outputs {
-            if let Some(object) = self.object_of(id.output(index)) {
-                gone |= self.objects[object].want();
-            }
-        }
-        if gone || outputs == 0 && self.tasks[task].tries() == 0 {
+        let nothing_known = self.tasks[task].outputs() == 0 && self.tasks[task].tries() == 0;
+        if self.want_outputs(task) || nothing_known {
             self.run_again(task);
         }
     }
@@ -240,7 +279,7 @@ impl OwnerState {
                 Waiter::Set(set) => self.has_a_member_more(set),
             }
         }
-        if !self.objects[object].uses.is_referenced() {
+        if !self.objects[object].is_kept() {
             self.free_value(object);
         }
     }
@@ -274,18 +313,17 @@ impl OwnerState {
 
     pub(super) fn unreference_object(&mut self, index: Index) {
         let object = &mut self.objects[index];
-        if !object.uses.unreference() {
+        if !object.uses.unreference() || object.is_kept() {
             return;
         }
         let task = object.task;
         if object.is_here() {
-            // Its task may be a stream, and under way.
-            let task = task.filter(|_| object.was_of_a_stopped_edge());
             self.free_value(index);
-            return task.into_iter().for_each(|task| self.end_if_nobody_needs_it(task));
+        } else {
+            // Should the last copy come back, nobody needs it.
+            object.forget_last();
         }
-        // Should the last copy come back, nobody needs it.
-        object.forget_last();
+        // Of a stream that is under way, perhaps.
         task.into_iter().for_each(|task| self.end_if_nobody_needs_it(task));
         if self.objects.get(index).is_some() {
             self.drop_if_unused(index);
@@ -293,12 +331,16 @@ impl OwnerState {
     }
 
     fn free_value(&mut self, index: Index) {
+        self.let_value_go(index);
+        self.drop_if_unused(index);
+    }
+
+    fn let_value_go(&mut self, index: Index) {
         if let Some((node, copy)) = self.copy_that_counts(index) {
             self.effects.push(Effect::Free { node, copy });
         }
         self.objects[index].forget_bytes();
         self.objects[index].drop_value();
-        self.drop_if_unused(index);
     }
 
     /// Frees a copy of an object, unless it is the one that counts.
@@ -318,7 +360,10 @@ impl OwnerState {
         }
         match object.task {
             Some(task) => self.retire_if_unused(task),
-            None => self.remove_object(index),
+            None => {
+                self.let_value_go(index);
+                self.remove_object(index);
+            }
         }
     }
 
@@ -407,8 +452,8 @@ impl OwnerState {
         self.unobserved.retain(|_, unseen| unseen != error);
     }
 
-    /// The task failed for good: its outputs will never be, and so those of who waits for them. Where it was cancelled, what it had made
-    /// is made again for who waits for that.
+    /// The task failed for good: its outputs will never be, and so those of who waits for them. Where it was cancelled, and somebody waits for
+    /// what it had made, it goes on for that, and for nothing else.
     pub(super) fn fail_task(&mut self, root: Index, error: JobError) {
         if error != JobError::Cancelled {
             self.unobserved.insert(self.tasks[root].id, error.clone());
@@ -419,39 +464,68 @@ impl OwnerState {
             if state.is_over() {
                 continue;
             }
-            self.withdraw(task);
-            self.tasks[task].fail(error.clone());
             for tracker in self.tasks[task].take_readers() {
                 self.observe(&error);
                 self.effects.push(Effect::Streamed { tracker, item: Err(error.clone()) });
             }
-            let (id, mut awaited) = (self.tasks[task].id, None);
-            for index in 0..self.tasks[task].outputs() {
-                let Some(object) = self.object_of(id.output(index)) else { continue };
+            let id = self.tasks[task].id;
+            let outputs = (0..self.tasks[task].outputs()).filter_map(|index| self.object_of(id.output(index)));
+            let mut awaited = false;
+            for object in outputs.collect::<SmallVec<[Index; 2]>>() {
                 if error == JobError::Cancelled && self.objects[object].was_made() {
-                    awaited = awaited.or(self.objects[object].has_waiters().then_some(object));
-                    continue;
-                }
-                for waiter in self.objects[object].take_waiters() {
-                    match waiter {
-                        Waiter::Tracker(tracker) => {
-                            self.observe(&error);
-                            let outcome = Err(error.clone());
-                            self.effects.push(Effect::Resolved { tracker, object: id.output(index), outcome });
-                        }
-                        Waiter::Task(task) => failing.push(task),
-                        Waiter::Set(set) => {
-                            failing.append(&mut self.sets[set].take_waiters());
-                            // Its maker may be submitted again: then it is missing no more.
-                            self.objects[object].add_waiter(waiter);
-                        }
-                    }
+                    awaited |= self.is_awaited(object);
+                } else {
+                    self.fail_waiters(object, &error, &mut failing);
                 }
             }
+            if awaited {
+                // Its attempt may have announced before what is awaited, or have ended.
+                let anew = !self.tasks[task].is_replay() || self.tasks[task].live().is_empty();
+                self.tasks[task].revive();
+                if anew && state == State::Running {
+                    self.begin_again(task);
+                }
+                continue;
+            }
+            self.withdraw(task);
+            self.tasks[task].fail(error.clone());
             self.unreference_args(task);
-            match awaited {
-                Some(object) => drop(self.want_value(object)),
-                None => self.retire_if_unused(task),
+            self.retire_if_unused(task);
+        }
+    }
+
+    /// Whether somebody waits for an object that is missing; a set of which nobody reads anything asks for it when somebody does.
+    fn is_awaited(&mut self, object: Index) -> bool {
+        let Self { objects, sets, .. } = self;
+        if !objects[object].uses.is_referenced() {
+            return false;
+        }
+        let waiters = objects[object].rare().get().map_or(&[][..], |rare| &rare.waiters);
+        let mut awaited = false;
+        for waiter in waiters {
+            match waiter {
+                Waiter::Set(set) if !sets[*set].has_waiters() => sets[*set].is_asked_no_more(),
+                Waiter::Set(_) | Waiter::Task(_) | Waiter::Tracker(_) => awaited = true,
+            }
+        }
+        awaited
+    }
+
+    /// An object will never be: neither will what waits for it.
+    fn fail_waiters(&mut self, object: Index, error: &JobError, failing: &mut Vec<Index>) {
+        for waiter in self.objects[object].take_waiters() {
+            match waiter {
+                Waiter::Tracker(tracker) => {
+                    self.observe(error);
+                    let outcome = Err(error.clone());
+                    self.effects.push(Effect::Resolved { tracker, object: self.objects[object].id, outcome });
+                }
+                Waiter::Task(task) => failing.push(task),
+                Waiter::Set(set) => {
+                    failing.append(&mut self.sets[set].take_waiters());
+                    // Its maker may be submitted again: then it is missing no more.
+                    self.objects[object].add_waiter(waiter);
+                }
             }
         }
     }

@@ -59,11 +59,6 @@ impl Logging {
         self.noted_bytes + self.deferred.bytes()
     }
 
-    /// Whether what is noted goes anywhere.
-    pub(super) fn is_open(&self) -> bool {
-        self.open
-    }
-
     /// The writer of the log gets what was noted.
     pub(super) fn handed_over(&mut self) {
         self.noted_bytes = 0;

@@ -334,7 +334,7 @@ impl OwnerCore {
     fn message(&mut self, message: OwnerMsg, around: &dyn Surroundings) {
         match message {
             OwnerMsg::Completed { node, incarnation, task, attempt, outputs, consumed, figures, values } => {
-                let logged = self.logging.is_open();
+                let logged = self.state.logs_makers;
                 let counts = if logged { self.state.counts_in_ledgers(task, &consumed) } else { Vec::new() };
                 let made_by = self.state.completed((&node, incarnation), task, attempt, &outputs, &consumed, *figures);
                 if let Some(made_by) = made_by {

@@ -86,16 +86,6 @@ impl Object {
         self.rare.change_if_there(|rare| rare.more_edges = others.collect());
     }
 
-    /// An edge that it has joined is stopped.
-    pub(super) fn is_of_a_stopped_edge(&mut self) {
-        self.uses.mark(Mark::Unread);
-    }
-
-    /// Whether an edge that it has joined was stopped, and may be forgotten by now.
-    pub(super) fn was_of_a_stopped_edge(&self) -> bool {
-        self.uses.is_marked(Mark::Unread)
-    }
-
     /// The edges that it has joined.
     pub(super) fn edges(&self) -> impl Iterator<Item = Index> + '_ {
         let more = self.rare.get().map_or(&[][..], |rare| &rare.more_edges);
@@ -105,6 +95,11 @@ impl Object {
     /// Which copy of it counts.
     pub(super) fn copy(&self) -> Copy {
         self.copy
+    }
+
+    /// Whether its value stays: somebody needs it, or could ask for it again, and nobody can make it again.
+    pub(super) fn is_kept(&self) -> bool {
+        self.uses.is_referenced() || self.task.is_none() && self.uses.any()
     }
 
     /// Whether its value can be had.

@@ -91,6 +91,8 @@ pub(super) struct OfTask {
     pub(super) denials: u32,
     /// So much memory beside the store it needs, since an attempt with less was denied it, bytes; 0 again when the task completes.
     pub(super) outside_bytes: u64,
+    /// Where it was revived: how many outputs its attempt has announced.
+    pub(super) announced: u32,
     /// How often it had to run again after it was done.
     pub(super) replays: u32,
 }

@@ -224,7 +224,8 @@ impl OwnerState {
             }
         }
         for object in gone {
-            if let Some(entry) = self.objects.get(object).filter(|entry| entry.task.is_none()) {
+            let put = |entry: &&Object| entry.task.is_none() && entry.uses.is_referenced();
+            if let Some(entry) = self.objects.get(object).filter(put) {
                 let id = entry.id;
                 self.effects.push(Effect::Fail(JobError::Store {
                     message: format!("object {id}, which the program put into the store, is lost"),
@@ -449,7 +450,7 @@ impl OwnerState {
         if entry.task.is_some_and(being_made) {
             return true;
         }
-        let wanted = entry.output() == output && entry.uses.is_referenced() && !self.mixes(object, maker);
+        let wanted = entry.output() == output && entry.is_kept() && !self.mixes(object, maker);
         if entry.copy().was(number) && wanted {
             let spent = entry.copy().is_spent();
             self.is_back(object, at, number, spent);
@@ -479,7 +480,7 @@ impl OwnerState {
         let replaying = matches!(entry.state(), State::Wanted | State::Waiting { .. } | State::Ready | State::Running);
         let missing = |index: u32| {
             let object = self.object_of(id.output(index)).map(|object| &self.objects[object]);
-            object.is_some_and(|object| object.uses.is_referenced() && object.was_made() && !object.is_here())
+            object.is_some_and(|object| object.uses.is_referenced() && !object.is_here())
         };
         // Only of what was complete once, or cancelled, is it known that nothing else is to come. Streams are made again from the first one.
         if !replaying || !entry.is_replay() || (0..outputs).rev().any(missing) {

@@ -81,6 +81,16 @@ impl Set {
         !std::mem::replace(&mut self.asked, true)
     }
 
+    /// What is missing is asked for when somebody reads it.
+    pub(super) fn is_asked_no_more(&mut self) {
+        self.asked = false;
+    }
+
+    /// Whether a task waits for it.
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
     /// This task waits until nothing is missing.
     pub(super) fn add_waiter(&mut self, task: Index) {
         self.waiters.push(task);

@@ -148,6 +148,7 @@ impl OwnerState {
                 }
             }
         }
+        self.tasks[task].is_submitted_again();
         // Cancelled or failed before: submitting again is a new attempt. Its arguments may have been replaced since.
         if self.tasks[task].state() == State::Failed {
             match self.resolve_args(&description.args) {

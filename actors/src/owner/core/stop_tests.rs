@@ -155,3 +155,147 @@ fn a_set_is_read_whose_member_is_there_though_its_maker_was_cancelled_since() {
     world.complete_with(other, &[output(100, 10)], &[]);
     assert!(world.runs(joined));
 }
+
+#[test]
+fn a_task_that_is_submitted_again_after_it_was_forgotten_makes_what_is_asked_of_it_though_the_rest_is_released() {
+    let mut world = World::new(&[("a", 2)]);
+    let options = TaskOptions { returns: Returns::Many(2), ..TaskOptions::default() };
+    let two = world.submit_with("two", &[], options.clone());
+    world.complete_with(two, &[output(8, 1); 2], &[]);
+    (0..2).for_each(|index| world.owner.release_object(two.output(index)));
+    world.settle();
+    assert_eq!(world.owner.sizes(), (0, 0, 0));
+    world.submit_with("two", &[], options);
+    world.owner.track(two.output(1), 1);
+    world.settle();
+    world.release(two);
+    assert!(world.runs(two), "the other one is awaited");
+    world.complete_with(two, &[output(8, 1); 2], &[]);
+    assert_eq!(world.resolved[&1], Ok(()));
+}
+
+#[test]
+fn a_stream_that_is_submitted_again_while_it_makes_what_it_had_made_goes_on_to_its_end() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    world.owner.cancel(stream);
+    world.crash(&node("a"), false);
+    world.owner.track(stream.output(1), 2);
+    world.settle();
+    assert!(world.runs(stream));
+    world.submit_with("stream", &[], TaskOptions { returns: Returns::Stream, ..at("a") });
+    world.owner.track_stream(stream, 3);
+    (0..2).for_each(|index| announce(&mut world, stream, index));
+    assert!(world.runs(stream) && world.resolved[&2] == Ok(()), "who submitted it again reads on");
+    announce(&mut world, stream, 2);
+    world.complete_with(stream, &[output(100, 10); 3], &[]);
+    assert_eq!(world.streamed[&3].last(), Some(&Ok(None)));
+}
+
+#[test]
+fn what_is_lost_again_after_a_stream_without_an_end_has_passed_it_is_made_by_another_attempt() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, reader) = stream_and_reader(&mut world, &[]);
+    world.owner.stop_edges(Some(EDGE));
+    world.owner.release_stream(stream);
+    world.owner.cancel(stream);
+    world.crash(&node("a"), false);
+    world.restart(&node("a"));
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 2);
+    world.owner.track(stream.output(1), 3);
+    world.settle();
+    let first = world.attempt_of(stream).0;
+    announce(&mut world, stream, 0);
+    let (attempt, at) = world.attempt_of(reader);
+    world.stored.clear();
+    world.lose_argument(reader, attempt, world.lost(stream.output(0), at, crate::task::Loss::Gone));
+    assert!(world.attempt_of(stream).0 > first, "the one that ran does not make it again");
+    (0..2).for_each(|index| announce(&mut world, stream, index));
+    assert!(!world.runs(stream), "all is there that is needed");
+    world.complete_with(reader, &[output(10, 1)], &read());
+    assert_eq!((&world.resolved[&2], &world.resolved[&3], &world.failed), (&Ok(()), &Ok(()), &None));
+}
+
+#[test]
+fn what_a_cancelled_stream_reads_when_it_ends_again_is_counted_nowhere() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let input = EdgeId::from_u128(8);
+    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
+    let map = world.submit_with("map", &[], at("b"));
+    world.owner.join_edge(input, map.output(0));
+    let set = SetId::of_members(input, &[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], Some(input));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    let column = Arg { source: Source::Set(set), parts: Parts::one(0) };
+    let (stream, _) = stream_and_reader(&mut world, &[column]);
+    world.owner.cancel(stream);
+    let other = world.submit("other", &[column]);
+    world.complete_with(other, &[output(10, 1)], &read());
+    world.crash(&node("a"), false);
+    world.owner.track(stream.output(1), 2);
+    world.settle();
+    if world.runs(map) {
+        world.complete_with(map, &[output(100, 10)], &[]);
+    }
+    (0..2).for_each(|index| announce(&mut world, stream, index));
+    assert!(!world.runs(stream));
+    world.release(map);
+    world.owner.release_set(set);
+    world.owner.release_edge(input);
+    world.owner.stop_edges(Some(EDGE));
+    let_go(&mut world, stream);
+    world.release(other);
+    assert_eq!((world.owner.close(), &world.failed), (Ok(()), &None));
+}
+
+#[test]
+fn a_stop_ends_a_stream_whose_last_output_that_is_released_has_not_joined() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    announce(&mut world, stream, 2);
+    world.owner.stop_edges(Some(EDGE));
+    let_go(&mut world, stream);
+    assert!(world.runs(stream), "the program holds the one that has not joined");
+    world.owner.release_object(stream.output(2));
+    world.settle();
+    assert!(!world.runs(stream));
+}
+
+#[test]
+fn a_stream_that_is_cancelled_does_not_run_again_for_a_set_that_nobody_reads_until_somebody_does() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    let members = [stream.output(0)];
+    let set = SetId::of(&members);
+    world.owner.make_set(set, &members, None);
+    world.crash(&node("a"), false);
+    world.owner.cancel(stream);
+    world.settle();
+    assert!(!world.runs(stream));
+    let late = world.submit("late", &[Arg { source: Source::Set(set), parts: Parts::All }]);
+    assert!(world.runs(stream) && !world.runs(late));
+    announce(&mut world, stream, 0);
+    assert!(world.runs(late));
+}
+
+#[test]
+fn what_the_program_put_is_there_for_who_read_it_and_runs_again() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let put = crate::ids::ObjectId::of_content(crate::ids::JobSecret::from_u128(1), 7);
+    world.owner.put((put, crate::ids::CopyNumber::FIRST), output(8, 0), &node("a"), super::world_tests::INCARNATION);
+    world.keep(&node("a"), put, 1);
+    let reader = world.submit_with("reader", &[Arg { source: Source::Object(put), parts: Parts::All }], at("b"));
+    world.owner.release_object(put);
+    world.complete_with(reader, &[output(10, 1)], &[]);
+    assert!(world.freed.is_empty(), "the task could run again");
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 1);
+    world.settle();
+    assert!(world.runs(reader));
+    world.complete_with(reader, &[output(10, 1)], &[]);
+    assert_eq!(world.resolved[&1], Ok(()));
+    world.release(reader);
+    assert!(world.freed.contains(&(node("a"), put)));
+    assert_eq!((world.owner.close(), world.owner.sizes()), (Ok(()), (0, 0, 0)));
+}

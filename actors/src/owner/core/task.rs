@@ -31,6 +31,16 @@ impl State {
     }
 }
 
+/// What is so of a task, or not, beside its state: a bit each, for there are millions of them.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Flag {
+    Recalled = 1,
+    Dispensable = 2,
+    Speculated = 4,
+    Unread = 8,
+}
+
 /// What had become of a task before: what it made then is made again, and nothing else is counted or awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
@@ -52,10 +62,8 @@ pub(super) struct Task {
     outputs: u32,
     numbers: u32,
     tries: u32,
-    recalled: bool,
-    dispensable: bool,
+    flags: u8,
     before: Before,
-    speculated: bool,
     state: State,
     live: SmallVec<[(Attempt, NodeIndex); 1]>,
     pub(super) rare: Rare<OfTask>,
@@ -80,14 +88,20 @@ impl Task {
             outputs,
             numbers,
             tries: 0,
-            recalled: false,
-            dispensable: false,
+            flags: 0,
             before: Before::Nothing,
-            speculated: false,
             state: State::Waiting { missing: u32::MAX },
             live: SmallVec::new(),
             rare: Rare::default(),
         }
+    }
+
+    fn is(&self, flag: Flag) -> bool {
+        self.flags & flag as u8 != 0
+    }
+
+    fn mark(&mut self, flag: Flag, on: bool) {
+        self.flags = if on { self.flags | flag as u8 } else { self.flags & !(flag as u8) };
     }
 
     /// Whether a set is one of its arguments.
@@ -138,17 +152,17 @@ impl Task {
 
     /// Whether it was taken back from the queue of a node, and has not been placed since.
     pub(super) fn was_recalled(&self) -> bool {
-        self.recalled
+        self.is(Flag::Recalled)
     }
 
     /// Whether the program can do without it.
     pub(super) fn is_dispensable(&self) -> bool {
-        self.dispensable
+        self.is(Flag::Dispensable)
     }
 
     /// The program can do without it.
     pub(super) fn may_be_given_up(&mut self) {
-        self.dispensable = true;
+        self.mark(Flag::Dispensable, true);
     }
 
     /// Whether an attempt was accepted, and what it read is in the ledgers.
@@ -171,14 +185,26 @@ impl Task {
         self.before != Before::Nothing
     }
 
+    /// An edge that an output of it has joined is stopped: nobody reads more of it than what is referenced.
+    pub(super) fn is_unread(&mut self) {
+        self.mark(Flag::Unread, true);
+    }
+
+    /// Whether an edge that an output of it has joined was stopped, and may be forgotten by now.
+    pub(super) fn was_unread(&self) -> bool {
+        self.is(Flag::Unread)
+    }
+
     /// Whether it has been given a second attempt beside one that runs.
     pub(super) fn is_speculated(&self) -> bool {
-        self.speculated
+        self.is(Flag::Speculated)
     }
 
     /// Whether it has a second attempt; what was so before.
     pub(super) fn speculate(&mut self, speculated: bool) -> bool {
-        std::mem::replace(&mut self.speculated, speculated)
+        let before = self.is(Flag::Speculated);
+        self.mark(Flag::Speculated, speculated);
+        before
     }
 
     /// It waits for so many arguments.
@@ -201,7 +227,7 @@ impl Task {
     /// It is handed out: a try that counts.
     pub(super) fn start(&mut self) {
         self.tries += 1;
-        self.recalled = false;
+        self.mark(Flag::Recalled, false);
         self.state = State::Running;
     }
 
@@ -224,7 +250,9 @@ impl Task {
     /// Its last try was none; `recalled`: it was taken back before it ran.
     pub(super) fn try_was_none(&mut self, recalled: bool) {
         self.tries = self.tries.saturating_sub(1);
-        self.recalled |= recalled;
+        if recalled {
+            self.mark(Flag::Recalled, true);
+        }
     }
 
     /// It is done, and needs nothing more.
@@ -242,9 +270,6 @@ impl Task {
     pub(super) fn begin_anew(&mut self, args: Box<[ArgEntry]>) {
         self.rare.change_if_there(|rare| rare.failure = None);
         (self.args, self.tries) = (args, 0);
-        if self.is_revived() {
-            self.before = Before::Nothing;
-        }
     }
 
     /// What it made is wanted again, and gone.
@@ -252,13 +277,19 @@ impl Task {
         (self.state, self.tries) = (State::Wanted, 0);
     }
 
-    /// It was cancelled, and something that it had made is wanted again, and gone.
+    /// It is cancelled, and goes on for what it had made, or begins again for that.
     pub(super) fn revive(&mut self) {
         self.rare.change_if_there(|rare| rare.failure = None);
         if !self.is_counted() {
             self.before = Before::Cancelled;
         }
-        self.want_again();
+    }
+
+    /// It is submitted again: what it will make is wanted, too.
+    pub(super) fn is_submitted_again(&mut self) {
+        if self.is_revived() {
+            self.before = Before::Nothing;
+        }
     }
 
     /// Why it failed.

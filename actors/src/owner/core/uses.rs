@@ -1,11 +1,11 @@
 //! Who needs an object or a set: the two counts that keep it.
 
-/// How often something is needed, and by how many it could be asked for again; and two marks, for which the entry of an object has
+/// How often something is needed, and by how many it could be asked for again; and a mark, for which the entry of an object has
 /// no byte: there are millions of them.
 #[derive(Debug)]
 pub(super) struct Uses {
     references: u32,
-    /// By how many it could be asked for again, below 2^30, and the bits of the marks above that.
+    /// By how many it could be asked for again, below 2^31, and the bit of the mark above that.
     lineage: u32,
 }
 
@@ -14,12 +14,10 @@ pub(super) struct Uses {
 #[repr(u32)]
 pub(super) enum Mark {
     /// It was made once, though it may be gone.
-    Made = 1 << 30,
-    /// An edge that it has joined was stopped.
-    Unread = 1 << 31,
+    Made = 1 << 31,
 }
 
-const LINEAGE: u32 = (1 << 30) - 1;
+const LINEAGE: u32 = (1 << 31) - 1;
 
 impl Uses {
     /// With so many references.
@@ -77,12 +75,11 @@ mod tests {
     #[test]
     fn marks_stay_whatever_is_counted_beside_them_and_are_no_use() {
         let mut uses = Uses::new(1);
-        uses.mark(Mark::Unread);
         uses.remember();
+        assert!(!uses.is_marked(Mark::Made));
+        uses.mark(Mark::Made);
         assert!(uses.unreference() && uses.any());
         uses.forget();
-        assert!(!uses.any() && uses.is_marked(Mark::Unread) && !uses.is_marked(Mark::Made));
-        uses.mark(Mark::Made);
-        assert!(!uses.any() && uses.is_marked(Mark::Unread) && uses.is_marked(Mark::Made));
+        assert!(!uses.any() && uses.is_marked(Mark::Made));
     }
 }
