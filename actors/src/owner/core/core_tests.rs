@@ -742,3 +742,22 @@ fn a_job_that_ends_names_the_threads_on_which_its_program_computes_still() {
     let left = "thread exobus-comp-1 of this node computes for the job still, until its function returns";
     assert_eq!(notes.collect::<Vec<_>>(), [left]);
 }
+
+#[test]
+fn what_becomes_of_an_attempt_is_told_and_its_log_has_who_made_what_and_what_counts_of_what_was_read() {
+    let mut test = Test::new();
+    let [first, _] = test.two_readers_on_b();
+    let done = test.completes(&node("b"), &first);
+    let told = |done: &[OwnerEffect], is: fn(&EventKind) -> bool| {
+        done.iter().any(|effect| matches!(effect, OwnerEffect::Event { kind, .. } if is(kind)))
+    };
+    assert!(told(&done, |kind| matches!(kind, EventKind::TaskFinished { .. })), "{done:?}");
+    let entry = done.iter().find_map(|effect| match effect {
+        OwnerEffect::Append(Entry::Done(done)) => Some(done.clone()),
+        _ => None,
+    });
+    let entry = entry.expect("it is noted");
+    assert_eq!((entry.made_by, entry.consumed.len()), (vec![first.attempt.makes()], 1));
+    let (_, submitted) = test.submit("next", &[]);
+    assert!(told(&submitted, |kind| matches!(kind, EventKind::TaskPlaced { .. })), "{submitted:?}");
+}

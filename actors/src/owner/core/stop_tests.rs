@@ -1,8 +1,8 @@
 //! What was ended since nobody needed it, and is needed again since something that had read of it was lost.
 
-use super::world_tests::{JOB, World, node, output};
-use crate::ids::{EdgeId, SetId, TaskId};
-use crate::task::{Arg, Consumed, EdgeShape, JobError, Parts, Place, Returns, Source, TaskOptions};
+use super::world_tests::{INCARNATION, JOB, World, node, output};
+use crate::ids::{CopyNumber, EdgeId, JobSecret, ObjectId, SetId, TaskId};
+use crate::task::{Arg, Consumed, EdgeShape, JobError, Loss, Parts, Place, Returns, Source, TaskOptions};
 
 const EDGE: EdgeId = EdgeId::from_u128(7);
 
@@ -63,6 +63,11 @@ fn what_a_stream_made_before_it_was_ended_by_a_stop_is_made_again_for_who_had_re
     assert!(world.runs(stream) && world.failed.is_none(), "{:?}", world.failed);
     announce(&mut world, stream, 0);
     assert!(!world.runs(stream), "it has no end, and nobody needs the rest");
+    assert_eq!(world.owner.counts().replayed, 2, "the reader, and what it reads");
+    world.owner.track_stream(stream, 3);
+    world.settle();
+    assert_eq!(world.streamed[&3].last(), Some(&Err(JobError::Cancelled)), "it is as it was");
+    (0..2).for_each(|index| world.owner.release_object(stream.output(index)));
     world.complete_with(reader, &[output(10, 1)], &read());
     assert_eq!(world.resolved[&2], Ok(()));
     world.owner.release_edge(EDGE);
@@ -209,7 +214,7 @@ fn what_is_lost_again_after_a_stream_without_an_end_has_passed_it_is_made_by_ano
     announce(&mut world, stream, 0);
     let (attempt, at) = world.attempt_of(reader);
     world.stored.clear();
-    world.lose_argument(reader, attempt, world.lost(stream.output(0), at, crate::task::Loss::Gone));
+    world.lose_argument(reader, attempt, world.lost(stream.output(0), at, Loss::Gone));
     assert!(world.attempt_of(stream).0 > first, "the one that ran does not make it again");
     (0..2).for_each(|index| announce(&mut world, stream, index));
     assert!(!world.runs(stream), "all is there that is needed");
@@ -282,12 +287,7 @@ fn a_stream_that_is_cancelled_does_not_run_again_for_a_set_that_nobody_reads_unt
 #[test]
 fn what_the_program_put_is_there_for_who_read_it_and_runs_again() {
     let mut world = World::new(&[("a", 2), ("b", 2)]);
-    let put = crate::ids::ObjectId::of_content(crate::ids::JobSecret::from_u128(1), 7);
-    world.owner.put((put, crate::ids::CopyNumber::FIRST), output(8, 0), &node("a"), super::world_tests::INCARNATION);
-    world.keep(&node("a"), put, 1);
-    let reader = world.submit_with("reader", &[Arg { source: Source::Object(put), parts: Parts::All }], at("b"));
-    world.owner.release_object(put);
-    world.complete_with(reader, &[output(10, 1)], &[]);
+    let (put, reader) = put_and_reader(&mut world);
     assert!(world.freed.is_empty(), "the task could run again");
     world.crash(&node("b"), false);
     world.owner.track(reader.output(0), 1);
@@ -298,4 +298,219 @@ fn what_the_program_put_is_there_for_who_read_it_and_runs_again() {
     world.release(reader);
     assert!(world.freed.contains(&(node("a"), put)));
     assert_eq!((world.owner.close(), world.owner.sizes()), (Ok(()), (0, 0, 0)));
+}
+
+/// An edge that a map fills, and the argument of who reads its only part.
+fn read_edge(world: &mut World, map_at: &str) -> (EdgeId, TaskId, SetId, Arg) {
+    let input = EdgeId::from_u128(8);
+    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
+    let map = world.submit_with("map", &[], at(map_at));
+    world.owner.join_edge(input, map.output(0));
+    let set = SetId::of_members(input, &[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], Some(input));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    (input, map, set, Arg { source: Source::Set(set), parts: Parts::one(0) })
+}
+
+#[test]
+fn who_makes_again_what_it_had_made_reads_whole_members_and_nothing_of_them_is_freed_meanwhile() {
+    let mut world = World::new(&[("a", 2), ("b", 2), ("c", 2)]);
+    let (input, map, _, column) = read_edge(&mut world, "c");
+    let (stream, reader) = stream_and_reader(&mut world, &[column]);
+    world.owner.unread(input, 0..1);
+    let_go(&mut world, stream);
+    world.settle();
+    let freed = world.freed_parts.len();
+    assert!(freed > 0 && !world.runs(stream));
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 2);
+    world.settle();
+    assert!(world.runs(map), "the member is there, without the part");
+    world.owner.unread(input, 0..1);
+    world.settle();
+    assert_eq!(world.freed_parts.len(), freed, "the stream is going to read it");
+    world.complete_with(map, &[output(100, 10)], &[]);
+    announce(&mut world, stream, 0);
+    world.complete_with(reader, &[output(10, 1)], &read());
+    assert_eq!((&world.resolved[&2], &world.failed), (&Ok(()), &None));
+}
+
+#[test]
+fn what_was_never_made_is_cancelled_for_who_asks_later() {
+    let mut world = World::new(&[("a", 1)]);
+    let task = world.submit("t", &[]);
+    world.owner.cancel(task);
+    world.owner.track(task.output(0), 1);
+    world.settle();
+    assert_eq!(world.resolved[&1], Err(JobError::Cancelled));
+    assert!(!world.runs(task));
+}
+
+#[test]
+fn what_a_task_has_read_that_was_cancelled_when_it_ran_again_is_counted_once() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (input, map, set, column) = read_edge(&mut world, "a");
+    let reader = world.submit_with("reader", &[column], at("b"));
+    world.complete_with(reader, &[output(10, 1)], &read());
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 1);
+    world.settle();
+    world.owner.cancel(reader);
+    world.settle();
+    if world.runs(map) {
+        world.complete_with(map, &[output(100, 10)], &[]);
+    }
+    assert!(world.runs(reader), "it was made, and somebody waits for it");
+    world.complete_with(reader, &[output(10, 1)], &read());
+    assert_eq!(world.resolved[&1], Ok(()));
+    world.release(map);
+    world.release(reader);
+    world.owner.release_set(set);
+    world.owner.release_edge(input);
+    assert_eq!((world.owner.close(), world.owner.edges.len()), (Ok(()), 0));
+}
+
+#[test]
+fn a_set_that_was_asked_for_and_is_read_no_more_is_asked_for_again_after_its_makers_were_cancelled() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    let members = [stream.output(0)];
+    let set = SetId::of(&members);
+    world.owner.make_set(set, &members, None);
+    world.crash(&node("a"), false);
+    let reads = Arg { source: Source::Set(set), parts: Parts::All };
+    let first = world.submit("first", &[reads]);
+    world.owner.cancel(first);
+    world.owner.cancel(stream);
+    world.settle();
+    assert!(!world.runs(stream));
+    let late = world.submit("late", &[reads]);
+    assert!(world.runs(stream) && !world.runs(late));
+}
+
+#[test]
+fn a_future_that_was_dropped_keeps_no_cancelled_stream_under_way() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (stream, _) = stream_and_reader(&mut world, &[]);
+    world.crash(&node("a"), false);
+    world.owner.track(stream.output(0), 2);
+    world.owner.cancel(stream);
+    world.settle();
+    assert!(world.runs(stream));
+    let_go(&mut world, stream);
+    assert!(!world.runs(stream), "nobody refers to what it had made any more");
+}
+
+#[test]
+fn a_cancelled_stream_that_ends_while_something_it_had_made_is_gone_again_counts_nowhere_and_makes_it_for_who_asks() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (input, map, set, column) = read_edge(&mut world, "b");
+    let (stream, _) = stream_and_reader(&mut world, &[column]);
+    world.owner.cancel(stream);
+    let other = world.submit("other", &[column]);
+    world.complete_with(other, &[output(10, 1)], &read());
+    world.crash(&node("a"), false);
+    world.owner.track(stream.output(1), 2);
+    world.settle();
+    if world.runs(map) {
+        world.complete_with(map, &[output(100, 10)], &[]);
+    }
+    announce(&mut world, stream, 0);
+    world.unreadable(stream.output(0));
+    announce(&mut world, stream, 1);
+    assert!(world.runs(stream), "the first one is referenced, and gone again");
+    world.complete_with(stream, &[output(100, 10); 2], &read());
+    assert!(!world.runs(stream), "nobody waits for it");
+    world.owner.track(stream.output(0), 3);
+    world.settle();
+    if world.runs(map) {
+        world.complete_with(map, &[output(100, 10)], &[]);
+    }
+    announce(&mut world, stream, 0);
+    assert_eq!((&world.resolved[&2], &world.resolved[&3]), (&Ok(()), &Ok(())));
+    world.release(map);
+    world.owner.release_set(set);
+    world.owner.release_edge(input);
+    world.owner.stop_edges(Some(EDGE));
+    let_go(&mut world, stream);
+    world.release(other);
+    assert_eq!((world.owner.close(), &world.failed), (Ok(()), &None));
+}
+
+/// The program has put an object on node a, which a task on node b has read, and refers to it no more.
+fn put_and_reader(world: &mut World) -> (ObjectId, TaskId) {
+    let put = ObjectId::of_content(JobSecret::from_u128(1), 7);
+    world.owner.put((put, CopyNumber::FIRST), output(8, 0), &node("a"), INCARNATION);
+    world.keep(&node("a"), put, 1);
+    let reader = world.submit_with("reader", &[Arg { source: Source::Object(put), parts: Parts::All }], at("b"));
+    world.owner.release_object(put);
+    world.complete_with(reader, &[output(10, 1)], &[]);
+    (put, reader)
+}
+
+#[test]
+fn what_the_program_put_is_an_error_for_who_would_read_it_again_when_it_is_lost_and_for_nobody_else() {
+    let mut world = World::new(&[("a", 2), ("b", 2), ("c", 2)]);
+    let (put, reader) = put_and_reader(&mut world);
+    world.crash(&node("a"), false);
+    assert_eq!(world.failed, None, "nobody needs it");
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 1);
+    world.settle();
+    let gone = format!("object {put}, which the program put into the store, is gone");
+    assert_eq!(world.resolved[&1], Err(JobError::Store { message: gone.clone() }));
+    let members = [put];
+    assert!(world.owner.object_of(put).is_some());
+    world.owner.make_set(SetId::of(&members), &members, None);
+    let set = Arg { source: Source::Set(SetId::of(&members)), parts: Parts::All };
+    let late = world.submit("late", &[set]);
+    world.owner.track(late.output(0), 2);
+    world.settle();
+    assert_eq!(world.resolved[&2], Err(JobError::Store { message: gone }));
+}
+
+#[test]
+fn what_the_program_put_is_taken_back_with_its_node_for_who_could_read_it_again() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    let (put, reader) = put_and_reader(&mut world);
+    world.crash(&node("a"), true);
+    world.restart(&node("a"));
+    world.inventory(&node("a"));
+    assert!(world.freed.is_empty() && world.holds(&node("a"), put));
+    world.crash(&node("b"), false);
+    world.owner.track(reader.output(0), 1);
+    world.settle();
+    assert!(world.runs(reader));
+}
+
+#[test]
+fn each_new_copy_of_a_member_is_known_to_lack_what_was_read_since() {
+    let mut world = World::new(&[("a", 2), ("b", 2)]);
+    world.owner.open_edge(EDGE, EdgeShape::new("map -> reduce", 2));
+    let map = world.submit_with("map", &[], at("a"));
+    world.owner.join_edge(EDGE, map.output(0));
+    let set = SetId::of_members(EDGE, &[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], Some(EDGE));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    let readers = [0, 1].map(|part| {
+        let column = Arg { source: Source::Set(set), parts: Parts::one(part) };
+        world.submit_with(&format!("reader {part}"), &[column], at("b"))
+    });
+    world.complete_with(
+        readers[0],
+        &[output(10, 1)],
+        &[Consumed { arg: 0, read: output(50, 5), ..Consumed::default() }],
+    );
+    world.crash(&node("a"), false);
+    world.fail(readers[1], crate::task::FailureKind::Error);
+    if world.runs(map) {
+        world.complete_with(map, &[output(100, 10)], &[]);
+    }
+    world.complete_with(
+        readers[1],
+        &[output(10, 1)],
+        &[Consumed { arg: 0, read: output(50, 5), ..Consumed::default() }],
+    );
+    let spent = world.owner.object_of(map.output(0)).map(|object| world.owner.objects[object].copy());
+    assert!(spent.is_some_and(super::copy::Copy::is_spent), "{spent:?}");
 }
