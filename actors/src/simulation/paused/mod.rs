@@ -42,7 +42,7 @@ use tracing::info;
 use self::client::{Ended, Submission};
 use self::clock::PausedClock;
 use self::cluster::{Seat, Setup};
-use self::program::{Outcome, Shuffle};
+use self::program::{Shuffle, ShuffleEnd};
 use super::dice::Dice;
 use crate::ids::JobId;
 use crate::task::{FailureKind, JobError};
@@ -413,7 +413,7 @@ impl World {
             Err(JobError::Task { failure, .. }) if failure.kind == FailureKind::DiskFull && self.plan.harms_disks() => {
             }
             Err(error) => self.found(format!("a job failed: {error}")),
-            Ok(bytes) => match rmp_serde::from_slice::<Outcome>(bytes) {
+            Ok(bytes) => match rmp_serde::from_slice::<ShuffleEnd>(bytes) {
                 Ok(made) if shuffle.may_make(&made) => {
                     self.report.stopped += u64::from(made.stopped.is_some());
                     self.report.cut += u64::from(made.sums != shuffle.sums());

@@ -61,12 +61,12 @@ pub(super) type Sums = Vec<Sum>;
 
 /// Where the edge was stopped: the part of each reduce or merge that was there by then, of those that were waited for, and the maps whose rows
 /// are in it.
-pub(super) type Stopped = Option<Vec<(u32, Vec<u32>)>>;
+pub(super) type StoppedWith = Option<Vec<(u32, Vec<u32>)>>;
 
 /// What comes of it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Outcome {
-    pub(super) stopped: Stopped,
+pub(super) struct ShuffleEnd {
+    pub(super) stopped: StoppedWith,
     pub(super) sums: Sums,
 }
 
@@ -117,7 +117,7 @@ impl Shuffle {
 
     /// Whether this may come of it. Where nothing is stopped, all rows, once; else the rows of all for which it had waited, which are no fewer
     /// than it was to wait for, each of them once.
-    pub(super) fn may_make(&self, Outcome { stopped, sums }: &Outcome) -> bool {
+    pub(super) fn may_make(&self, ShuffleEnd { stopped, sums }: &ShuffleEnd) -> bool {
         let (Some(least), Some(stopped)) = (self.waits_for(), stopped) else {
             return self.stop.is_none() && stopped.is_none() && *sums == self.sums();
         };
@@ -155,7 +155,7 @@ impl Shuffle {
         futures.submit_with(add_up, &(), args, options(Place::Spread))
     }
 
-    async fn run(&self, futures: &Futures) -> Result<Outcome, JobError> {
+    async fn run(&self, futures: &Futures) -> Result<ShuffleEnd, JobError> {
         if self.salt.is_multiple_of(2) {
             self.plan(futures).await?;
         }
@@ -170,7 +170,7 @@ impl Shuffle {
             let (rows, hash) = futures.get_value(&object).await?;
             sums.push(Sum { part, maps, rows, hash });
         }
-        Ok(Outcome { stopped, sums })
+        Ok(ShuffleEnd { stopped, sums })
     }
 
     /// What it is going to do, found out apart from the thread of jobs.
@@ -192,7 +192,7 @@ impl Shuffle {
         (futures, edge): (&Futures, Edge),
         mut made: Vec<Made>,
         enough: usize,
-        stopped: &mut Stopped,
+        stopped: &mut StoppedWith,
     ) -> Result<Vec<Made>, JobError> {
         let objects: Vec<_> = made.iter().map(|made| made.object.clone()).collect();
         let (ready, _) = futures.wait(&objects, enough, None).await?;
@@ -234,7 +234,7 @@ impl Shuffle {
     async fn simple(
         &self,
         futures: &Futures,
-        (kept, stopped): (&mut Vec<ObjectRef>, &mut Stopped),
+        (kept, stopped): (&mut Vec<ObjectRef>, &mut StoppedWith),
     ) -> Result<Vec<Made>, JobError> {
         let (mut blocks, maps) = self.blocks(futures).await?;
         let shape = EdgeShape { keep: self.keep, ..EdgeShape::new("map -> reduce", self.parts) };
@@ -251,7 +251,7 @@ impl Shuffle {
         Self::stop((futures, edge), reduces, enough, stopped).await
     }
 
-    async fn rounds(&self, futures: &Futures, stopped: &mut Stopped) -> Result<Vec<Made>, JobError> {
+    async fn rounds(&self, futures: &Futures, stopped: &mut StoppedWith) -> Result<Vec<Made>, JobError> {
         let edge = futures.edge(EdgeShape::new("map -> merge", self.parts))?;
         let (mut pending, mut numbers, mut rounds) = (Vec::new(), BTreeMap::new(), 0);
         let mut merged = Vec::new();
@@ -297,7 +297,7 @@ impl Shuffle {
     async fn pushes(
         &self,
         futures: &Futures,
-        (kept, stopped): (&mut Vec<ObjectRef>, &mut Stopped),
+        (kept, stopped): (&mut Vec<ObjectRef>, &mut StoppedWith),
     ) -> Result<Vec<Made>, JobError> {
         let nodes = futures.nodes();
         let place = |part: u32| match nodes.get(part as usize % nodes.len().max(1)) {
@@ -355,7 +355,7 @@ fn options(place: Place) -> TaskOptions {
 }
 
 #[program(name = "paused.shuffle")]
-async fn shuffle(futures: Futures, shuffle: Shuffle) -> Result<Outcome, JobError> {
+async fn shuffle(futures: Futures, shuffle: Shuffle) -> Result<ShuffleEnd, JobError> {
     shuffle.run(&futures).await
 }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::clock::PausedClock;
 use super::cluster::{Seat, Setup};
-use super::program::{Outcome, PROGRAM, Shuffle, Sums};
+use super::program::{PROGRAM, Shuffle, ShuffleEnd, Sums};
 use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::client::{Client, ClientError, ClientOptions};
 use crate::election::Ground;
@@ -60,10 +60,10 @@ fn whatever_goes_wrong_each_job_of_real_actors_ends_right_and_nothing_is_left() 
 }
 
 /// The least that may come of a shuffle.
-fn least(shuffle: &Shuffle) -> Outcome {
+fn least(shuffle: &Shuffle) -> ShuffleEnd {
     let whole = shuffle.sums();
     let (Some(waits_for), parts) = (shuffle.waits_for(), whole.len()) else {
-        return Outcome { stopped: None, sums: whole };
+        return ShuffleEnd { stopped: None, sums: whole };
     };
     let merges = shuffle.merges();
     let made = |number: usize| match merges {
@@ -71,7 +71,7 @@ fn least(shuffle: &Shuffle) -> Outcome {
         false => (number as u32, whole[number].maps.clone()),
     };
     let stopped: Vec<_> = (0..waits_for).map(made).collect();
-    Outcome { sums: shuffle.sums_of(&stopped), stopped: Some(stopped) }
+    ShuffleEnd { sums: shuffle.sums_of(&stopped), stopped: Some(stopped) }
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn rows_that_are_lost_or_read_twice_are_found_where_an_edge_is_stopped_too() {
     for seed in 0..400 {
         let shuffle = Shuffle::draw(&mut Dice::new(seed), 10_000);
         stopped += u32::from(shuffle.waits_for().is_some());
-        let wrong = |change: fn(&mut Outcome)| {
+        let wrong = |change: fn(&mut ShuffleEnd)| {
             let mut made = least(&shuffle);
             change(&mut made);
             !shuffle.may_make(&made)
@@ -107,12 +107,12 @@ fn rows_that_are_lost_or_read_twice_are_found_where_an_edge_is_stopped_too() {
         );
         assert!(wrong(|made| drop(made.sums.pop())), "a part is missing: {shuffle:?}");
         let Some(waited_for) = least(&shuffle).stopped else { continue };
-        let with = |stopped: Vec<_>| Outcome { sums: shuffle.sums_of(&stopped), stopped: Some(stopped) };
+        let with = |stopped: Vec<_>| ShuffleEnd { sums: shuffle.sums_of(&stopped), stopped: Some(stopped) };
         let fewer = with(waited_for[1..].to_vec());
         assert!(!shuffle.may_make(&fewer), "it did not wait: {shuffle:?}");
         let twice = with([&waited_for[..], &waited_for[..1]].concat());
         assert!(!shuffle.may_make(&twice), "a merge is read twice: {shuffle:?}");
-        let lost = Outcome { stopped: Some(waited_for.clone()), ..fewer };
+        let lost = ShuffleEnd { stopped: Some(waited_for.clone()), ..fewer };
         assert!(!shuffle.may_make(&lost), "a merge is lost: {shuffle:?}");
         let nobody = with([&waited_for[..], &[(0, vec![99])]].concat());
         assert!(!shuffle.may_make(&nobody), "no map made that: {shuffle:?}");
@@ -269,7 +269,7 @@ fn a_job_goes_on_whose_host_dies_a_while_after_the_server_was_emptied_under_a_lo
             assert!(setup.clock.now() < until, "the job is gone");
             sleep(Duration::from_secs(1)).await;
         };
-        assert!(shuffle.may_make(&rmp_serde::from_slice::<Outcome>(&end.result.unwrap()).unwrap()));
+        assert!(shuffle.may_make(&rmp_serde::from_slice::<ShuffleEnd>(&end.result.unwrap()).unwrap()));
         for seat in &mut seats {
             seat.kill().await;
         }
