@@ -373,6 +373,15 @@ impl Store {
         self.shared.with(|state| state.name_also(id, name))
     }
 
+    /// As [`name_also`](Self::name_also), where the name may be another object's: it is taken from that one, which goes if it has no other. There is
+    /// no moment at which the name means nothing, and where this fails nothing has changed.
+    ///
+    /// # Errors
+    /// `NotFound`: it is not here, or parts of it were released. `Conflict`: it has another second name.
+    pub fn move_name(&self, id: &CopyId, name: CopyId) -> Result<ObjectMeta, StoreError> {
+        self.shared.with(|state| state.move_name(id, name))
+    }
+
     /// Brings an object to disk, though there may be memory for it, and blocks until it is there; where files are
     /// [kept](StoreOptions::keep_files), with what says whose the bytes are, so that a process that is killed does not take it along.
     /// Its memory is anybody's then.

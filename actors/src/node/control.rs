@@ -567,7 +567,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
     *base.merger.write() = Some(merger.clone());
     let stager = Stager { pushed: Pushed::to(merger.inlet()), ..parts.stager.clone() };
     shell::spawn_at(&base.post, protocol::node_manager::ACTOR, |inbox| {
-        let (figures, spared) = (parts.figures.clone(), base.results.spared.clone());
+        let figures = parts.figures.clone();
         let parts = NodeManagerParts {
             post: base.post.clone(),
             store: base.store.clone(),
@@ -579,7 +579,7 @@ fn spawn_node_manager(base: &Base, parts: &NodeParts, options: &NodeOptions) {
             spin: Base::spin(options),
             figures: Box::new(move || figures()),
             scheduler: options.cluster.is_some().then(|| base.link.clone()),
-            spared: Box::new(move |job| spared.spares(job)),
+            spared: base.results.spared.clone(),
         };
         NodeManager::new(parts, inbox)
     });

@@ -30,6 +30,7 @@ use crate::protocol;
 use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::OwnerMsg;
 use crate::registry::Function;
+use crate::results::{Spared, Unneeded};
 use crate::scheduler::SchedulerLink;
 use crate::shell::{Actor, Address, Inbox, Kind, Post, Scope};
 use crate::task::{Parts, Resources};
@@ -53,9 +54,9 @@ pub struct NodeManagerParts {
     /// Who is told of which jobs something is here. None where the node is alone: it knows its jobs, and what it has of others may be
     /// taken up again.
     pub(crate) scheduler: Option<SchedulerLink>,
-    /// Whether what is here of a job may be kept beyond it under names that it has not got yet: nobody is told that something is here, since it
-    /// would be deleted if the job is over, and it is not deleted.
-    pub(crate) spared: Box<dyn Fn(JobId) -> bool>,
+    /// Of which jobs something may be kept beyond them here under names that it has not got yet: nobody is told that something is here, since it
+    /// would be deleted if the job is over, and nothing of it is freed. A node that is alone asks nobody.
+    pub(crate) spared: Spared,
 }
 
 /// The actor.
@@ -78,7 +79,7 @@ pub struct NodeManager {
     awake_until: Rc<Cell<Duration>>,
     spin: Duration,
     scheduler: Option<SchedulerLink>,
-    spared: Box<dyn Fn(JobId) -> bool>,
+    spared: Spared,
     /// What of all this is told to the store.
     counted: Counted,
 }
@@ -149,7 +150,7 @@ impl NodeManager {
         let Some(scheduler) = &self.scheduler else { return };
         // Results are of no job that could be over.
         let stored = self.store.groups().into_iter().map(JobId::from_u128);
-        let stored = stored.filter(|job| !job.is_taken() && !(self.spared)(*job));
+        let stored = stored.filter(|job| !job.is_taken() && !self.spared.spares(*job));
         if let Some(holds) = self.core.holds(stored)
             && let Err(error) = scheduler.send(holds)
         {
@@ -183,6 +184,22 @@ impl NodeManager {
         }
         self.core.give_back(effects);
         hands
+    }
+
+    /// Frees copies of a job, or parts of them; later, if they may be members of a result.
+    fn free(&self, mut freed: Unneeded) {
+        if self.scheduler.is_some() {
+            let (Unneeded::Copies(copies) | Unneeded::Parts(copies, _)) = &freed;
+            let Some(job) = copies.first().map(|copy| JobId::from_u128(copy.group)) else { return };
+            match self.spared.keep_back(job, freed) {
+                Some(now) => freed = now,
+                None => return,
+            }
+        }
+        match freed {
+            Unneeded::Copies(copies) => self.store.delete(&copies),
+            Unneeded::Parts(copies, parts) => self.store.release_parts(&copies, parts),
+        }
     }
 
     fn act(&mut self, effect: NodeEffect<Prepared>, scope: &mut Scope<'_, Self>) {
@@ -231,13 +248,13 @@ impl NodeManager {
                 let (Prepared { args, memory, copies, .. }, reports) = (prepared, self.reports.clone());
                 self.executors.run(Work { owner, spec, function, args, memory, copies, flags, reports });
             }
-            NodeEffect::Delete(copies) => self.store.delete(&copies),
+            NodeEffect::Delete(copies) => self.free(Unneeded::Copies(copies)),
             // The Scheduler is told of what stays when it has its names, and says again that the job is over.
-            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && (self.spared)(job) => {
+            NodeEffect::DeleteJob(job) if self.scheduler.is_some() && self.spared.spares(job) => {
                 info!(job_id = %job, "objects of a job that is over stay until the records of results can be read");
             }
             NodeEffect::DeleteJob(job) => self.store.delete_group(job.group()),
-            NodeEffect::Release { copies, parts } => self.store.release_parts(&copies, parts),
+            NodeEffect::Release { copies, parts } => self.free(Unneeded::Parts(copies, parts)),
             NodeEffect::SuspectUnreachable(nodes) => {
                 let now = self.clock.now();
                 nodes.iter().for_each(|node| self.stager.suspicions.suspect(node, now));

@@ -3,7 +3,7 @@
 //! Who asks for the same copy while it is being adopted gets the outcome of that; who asks for another one under the same number is next. So
 //! no two adoptions give, or take, the same name, and whatever stands under a name when one begins is whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use exobus_store::CopyId;
@@ -22,9 +22,16 @@ pub(super) type Source = (CopyId, NodeId);
 /// Under which number of which result.
 type Key = (JobId, u64);
 
-/// What is being adopted on a node. Cheap to clone.
+/// What is being adopted on a node, and what was since it was last asked for that. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Adopting(Arc<Mutex<BTreeMap<Key, UnderWay>>>);
+pub(crate) struct Adopting(Arc<Mutex<Adoptions>>);
+
+#[derive(Debug, Default)]
+struct Adoptions {
+    under_way: BTreeMap<Key, UnderWay>,
+    /// Kept, and perhaps in no record yet.
+    kept: BTreeSet<Key>,
+}
 
 #[derive(Clone, Debug)]
 struct UnderWay {
@@ -35,7 +42,7 @@ struct UnderWay {
 
 /// What there is to do for who asks for an adoption.
 #[derive(Debug)]
-pub(super) enum Begun {
+pub(super) enum Turn {
     /// To adopt.
     Ours(Adoption),
     /// To wait until another adoption under this number is over.
@@ -46,11 +53,12 @@ pub(super) enum Begun {
 #[derive(Debug)]
 pub(super) struct Adoption {
     adopting: Adopting,
-    key: Key,
+    /// Until it is over.
+    key: Option<Key>,
     tell: watch::Sender<Option<Outcome>>,
 }
 
-/// See [`Begun::UnderWay`].
+/// See [`Turn::UnderWay`].
 #[derive(Debug)]
 pub(super) struct Waiting {
     same_source: bool,
@@ -59,35 +67,56 @@ pub(super) struct Waiting {
 
 impl Adopting {
     /// Begins to adopt, or says what is under way.
-    pub(super) fn begin(&self, job: JobId, kept: u64, source: Source) -> Begun {
+    pub(super) fn begin(&self, job: JobId, kept: u64, source: Source) -> Turn {
         let mut adopting = self.0.lock();
-        if let Some(known) = adopting.get(&(job, kept)) {
+        if let Some(known) = adopting.under_way.get(&(job, kept)) {
             let same_source = known.source == source;
-            return Begun::UnderWay(Waiting { same_source, outcome: known.outcome.clone() });
+            return Turn::UnderWay(Waiting { same_source, outcome: known.outcome.clone() });
         }
         let (tell, outcome) = watch::channel(None);
-        adopting.insert((job, kept), UnderWay { source, outcome });
-        Begun::Ours(Adoption { adopting: self.clone(), key: (job, kept), tell })
+        adopting.under_way.insert((job, kept), UnderWay { source, outcome });
+        Turn::Ours(Adoption { adopting: self.clone(), key: Some((job, kept)), tell })
     }
 
-    /// Those of these numbers that are not being adopted.
-    pub(super) fn settled(&self, job: JobId, kept: &[u64]) -> Vec<u64> {
+    /// Those that were adopted since this was last asked.
+    pub(super) fn lately(&self) -> BTreeSet<(JobId, u64)> {
+        std::mem::take(&mut self.0.lock().kept)
+    }
+
+    /// Frees those of these numbers that are not being adopted, and were not since [`lately`](Self::lately) was asked; how many. None is adopted
+    /// meanwhile.
+    pub(super) fn free_settled(&self, job: JobId, kept: &[u64], free: impl FnOnce(&[u64])) -> usize {
         let adopting = self.0.lock();
-        kept.iter().copied().filter(|kept| !adopting.contains_key(&(job, *kept))).collect()
+        let is_adopted = |key| adopting.under_way.contains_key(&key) || adopting.kept.contains(&key);
+        let settled: Vec<_> = kept.iter().copied().filter(|kept| !is_adopted((job, *kept))).collect();
+        if !settled.is_empty() {
+            free(&settled);
+        }
+        settled.len()
     }
 }
 
 impl Adoption {
-    /// It is over; who waits for it is told.
-    pub(super) fn end(self, outcome: Outcome) -> Outcome {
+    /// It is over; who waits for it is told, and may begin another one at once.
+    pub(super) fn end(mut self, outcome: Outcome) -> Outcome {
+        self.is_over(outcome.is_ok());
         self.tell.send_replace(Some(outcome.clone()));
         outcome
+    }
+
+    fn is_over(&mut self, is_kept: bool) {
+        let Some(key) = self.key.take() else { return };
+        let mut adopting = self.adopting.0.lock();
+        adopting.under_way.remove(&key);
+        if is_kept {
+            adopting.kept.insert(key);
+        }
     }
 }
 
 impl Drop for Adoption {
     fn drop(&mut self) {
-        self.adopting.0.lock().remove(&self.key);
+        self.is_over(false);
     }
 }
 
@@ -101,7 +130,10 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Context;
+
     use futures::FutureExt as _;
+    use futures::task::{ArcWake, waker};
 
     use super::*;
 
@@ -111,17 +143,17 @@ mod tests {
         (CopyId::new(7, copy), NodeId::new("n1"))
     }
 
-    fn ours(begun: Begun) -> Adoption {
+    fn ours(begun: Turn) -> Adoption {
         match begun {
-            Begun::Ours(adoption) => adoption,
-            Begun::UnderWay(_) => panic!("another one is under way"),
+            Turn::Ours(adoption) => adoption,
+            Turn::UnderWay(_) => panic!("another one is under way"),
         }
     }
 
-    fn waiting(begun: Begun) -> Waiting {
+    fn waiting(begun: Turn) -> Waiting {
         match begun {
-            Begun::UnderWay(waiting) => waiting,
-            Begun::Ours(_) => panic!("two are under way"),
+            Turn::UnderWay(waiting) => waiting,
+            Turn::Ours(_) => panic!("two are under way"),
         }
     }
 
@@ -157,13 +189,61 @@ mod tests {
         ours(adopting.begin(JOB, 1, source(1)));
     }
 
+    /// Those of some numbers that may be freed.
+    fn settled(adopting: &Adopting, job: JobId, kept: &[u64]) -> Vec<u64> {
+        let mut settled = Vec::new();
+        let count = adopting.free_settled(job, kept, |kept| settled.extend(kept));
+        assert_eq!(count, settled.len());
+        settled
+    }
+
     #[test]
-    fn what_is_being_adopted_is_not_settled_until_that_is_over() {
+    fn what_is_being_adopted_is_not_freed_until_that_is_over_and_could_be_noted() {
         let adopting = Adopting::default();
         let adoption = ours(adopting.begin(JOB, 1, source(1)));
-        assert_eq!(adopting.settled(JOB, &[0, 1, 2]), [0, 2]);
-        assert_eq!(adopting.settled(JobId::from_u128(8), &[1]), [1]);
+        assert_eq!(settled(&adopting, JOB, &[0, 1, 2]), [0, 2]);
+        assert_eq!(settled(&adopting, JobId::from_u128(8), &[1]), [1]);
         let _ = adoption.end(Err(NotKept::Gone("it is not there".into())));
-        assert_eq!(adopting.settled(JOB, &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(settled(&adopting, JOB, &[0, 1, 2]), [0, 1, 2]);
+        let _ = ours(adopting.begin(JOB, 1, source(1))).end(Ok(KeptMember { bytes: 3, hash: 4 }));
+        assert_eq!(settled(&adopting, JOB, &[0, 1, 2]), [0, 2], "its record is not written, perhaps");
+        assert_eq!(adopting.lately(), BTreeSet::from([(JOB, 1)]));
+        assert_eq!(settled(&adopting, JOB, &[0, 1, 2]), [0, 1, 2]);
+        assert!(adopting.lately().is_empty());
+    }
+
+    /// Begins an adoption of another copy as soon as it hears that one is over, and says whether it could.
+    struct Next {
+        adopting: Adopting,
+        could: Mutex<Option<bool>>,
+    }
+
+    impl ArcWake for Next {
+        fn wake_by_ref(this: &Arc<Self>) {
+            let begun = this.adopting.begin(JOB, 1, source(2));
+            *this.could.lock() = Some(matches!(begun, Turn::Ours(_)));
+        }
+    }
+
+    #[test]
+    fn who_is_told_that_an_adoption_is_over_can_begin_the_next_one() {
+        let adopting = Adopting::default();
+        let adoption = ours(adopting.begin(JOB, 1, source(1)));
+        let next = Arc::new(Next { adopting: adopting.clone(), could: Mutex::default() });
+        let mut over = Box::pin(waiting(adopting.begin(JOB, 1, source(2))).over());
+        let waker = waker(next.clone());
+        assert!(over.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let _ = adoption.end(Err(NotKept::Gone("it is not there".into())));
+        assert_eq!(*next.could.lock(), Some(true));
+    }
+
+    #[test]
+    fn one_that_is_over_ends_no_other() {
+        let adopting = Adopting::default();
+        let mut adoption = ours(adopting.begin(JOB, 1, source(1)));
+        adoption.is_over(false);
+        let _next = ours(adopting.begin(JOB, 1, source(2)));
+        drop(adoption);
+        assert!(matches!(adopting.begin(JOB, 1, source(3)), Turn::UnderWay(_)));
     }
 }

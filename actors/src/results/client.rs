@@ -130,15 +130,23 @@ impl ResultClient {
     }
 
     async fn ask(&self, request: &Request) -> Result<Message, ResultError> {
-        let subject = self.subjects.api(&self.tenant, request::VERB).map_err(BusError::from)?;
+        self.ask_counted(request).await.1
+    }
+
+    /// How often it was asked, and what came of it in the end.
+    async fn ask_counted(&self, request: &Request) -> (u32, Result<Message, ResultError>) {
+        let subject = self.subjects.api(&self.tenant, request::VERB).map_err(BusError::from);
+        let subject = match subject {
+            Ok(subject) => subject,
+            Err(error) => return (0, Err(error.into())),
+        };
         let payload = serde_json::to_vec(request).expect("plain data has a form in JSON");
         let mut tries = 0;
         loop {
             tries += 1;
             let error = match self.ask_once(subject.clone(), &payload).await {
-                Ok(answer) => return Ok(answer),
                 Err(error) if tries < TRIES && error.passes() => error,
-                Err(error) => return Err(error),
+                outcome => return (tries, outcome),
             };
             tracing::debug!(%error, "asked again for a result");
             tokio::time::sleep(AGAIN).await;
@@ -183,12 +191,15 @@ impl ResultClient {
         self.ask_for(job, &of(job, Op::Stat, &FileKey::default())).await
     }
 
-    /// Frees a result now.
+    /// Frees a result now. Where it was asked again since no answer came, one that is not there is taken for deleted.
     ///
     /// # Errors
     /// See [`ResultError`].
     pub async fn delete(&self, job: JobId) -> Result<(), ResultError> {
-        self.ask(&of(job, Op::Delete, &FileKey::default())).await.map(drop)
+        match self.ask_counted(&of(job, Op::Delete, &FileKey::default())).await {
+            (2.., Err(error)) if error.code() == Some(Code::Unknown) => Ok(()),
+            (_, outcome) => outcome.map(drop),
+        }
     }
 
     /// What opens the data ports of the nodes that have a file.
@@ -410,6 +421,17 @@ mod tests {
         assert_eq!(client.read(JOB, &FileKey::default(), 0, 3).await.unwrap_err().code(), Some(Code::Lost));
         let client = answered(vec![refusal(Code::Unavailable)]).await;
         assert_eq!(client.read(JOB, &FileKey::default(), 0, 3).await.unwrap_err().code(), Some(Code::Unavailable));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_when_it_is_asked_again_to_delete_it_was_deleted() {
+        let refusal = |code| request::refusal(&Refused::new(code, "not now"));
+        let client = answered(vec![refusal(Code::Unavailable), refusal(Code::Unknown)]).await;
+        client.delete(JOB).await.unwrap();
+        let client = answered(vec![refusal(Code::Unknown)]).await;
+        assert_eq!(client.delete(JOB).await.unwrap_err().code(), Some(Code::Unknown), "it never was there");
+        let client = answered(vec![refusal(Code::Unavailable), refusal(Code::Unknown)]).await;
+        assert_eq!(client.stat(JOB).await.unwrap_err().code(), Some(Code::Unknown));
     }
 
     #[test]

@@ -16,9 +16,10 @@ use twox_hash::XxHash3_128;
 
 use super::list::Latest;
 use super::record::{FilePlace, FileRecord, MemberRecord, ResultRecord, kept_name};
-use super::records::{Met, RecordsError, causes};
+use super::records::{RecordsError, Scanned};
 use super::request::{self, Code, Op, Refused, Request, TicketInfo, TicketMember, hex};
 use super::{READS_MAX, ResultsParts, WAITING_BYTES, holder};
+use crate::causes;
 use crate::ids::{JobId, NodeId};
 use crate::protocol::results::{ACTOR, ResultsMsg};
 use crate::transfer::TransferTicket;
@@ -150,9 +151,9 @@ fn is_elsewhere(parts: &ResultsParts, record: &ResultRecord, request: &Request) 
 
 fn unavailable(error: RecordsError) -> Refused {
     let causes = causes(&error);
-    match error {
-        RecordsError::Version { .. } | RecordsError::Decode { .. } => Refused::new(Code::Unreadable, causes),
-        _ => Refused::new(Code::Unavailable, format!("what results there are cannot be looked up now: {causes}")),
+    match error.is_unreadable() {
+        true => Refused::new(Code::Unreadable, causes),
+        false => Refused::new(Code::Unavailable, format!("what results there are cannot be looked up now: {causes}")),
     }
 }
 
@@ -250,11 +251,11 @@ fn gone(node: &NodeId) -> Refused {
 
 async fn list(parts: &ResultsParts, tenant: &str) -> Result<Message, Refused> {
     let now = parts.post.clock().unix_ms();
-    let take = |latest: &mut Latest, met| match met {
-        Met::Record((_, job, Ok(record))) if record.is_over(now) => latest.remove(job),
-        Met::Record((_, job, Ok(record))) => latest.insert(job, request::info(job, &record, false)),
-        Met::Record((_, job, Err(error))) => latest.insert_unreadable(job, causes(&error)),
-        Met::Gone(_, job) => latest.remove(job),
+    let take = |latest: &mut Latest, scanned| match scanned {
+        Scanned::Record((_, job, Ok(record))) if record.is_over(now) => latest.remove(job),
+        Scanned::Record((_, job, Ok(record))) => latest.insert(job, request::info(job, &record, false)),
+        Scanned::Record((_, job, Err(error))) => latest.insert_unreadable(job, causes(&error)),
+        Scanned::Gone(_, job) => latest.remove(job),
     };
     let latest = parts.records.fold(Some(tenant), Latest::default, take).await.map_err(unavailable)?;
     Ok(request::json(&latest.into_list()))

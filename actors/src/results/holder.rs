@@ -1,4 +1,7 @@
 //! What a node does with the bytes of results in its store: blocking, on threads for that.
+//!
+//! A name of a member that is taken is never free for a moment: whatever has it has it until another object is verified, hashed and on disk, and
+//! then the store moves the name in one step, or, if that object cannot have it, not at all.
 
 use std::time::Duration;
 
@@ -22,24 +25,33 @@ pub(super) fn put_away_within(bytes: u64) -> Duration {
 
 /// How the bytes of a member have come to be in this store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Come {
+pub(super) enum Provenance {
     /// This copy of a job has them; it is to have the name of the member, too.
     Here(CopyId),
-    /// They were fetched for this, under the name of the member.
+    /// They were fetched for this, under the name of the member, which nothing had.
     Fetched,
+    /// They were fetched for this, under [this name](super::record::replacing_name), since something else has that of the member.
+    Replacing(CopyId),
     /// They were there before, under that name.
     Before,
 }
 
 /// Keeps a member under a name that outlives its job: verified, hashed and on disk, or not at all. What had the name before stays if not.
-pub(super) fn adopt(store: &Store, come: Come, name: CopyId) -> Result<KeptMember, NotKept> {
-    let named_before = store.contains(&name) && come != Come::Fetched;
-    if let Come::Here(copy) = come {
-        match store.name_also(&copy, name) {
+pub(super) fn adopt(store: &Store, provenance: Provenance, name: CopyId) -> Result<KeptMember, NotKept> {
+    let named_before = store.contains(&name) && provenance != Provenance::Fetched;
+    match provenance {
+        Provenance::Here(copy) => match store.name_also(&copy, name) {
             Ok(_) => {}
             Err(StoreError::Conflict(_)) if named_before => return adopt_instead(store, copy, name),
             Err(error) => return Err(gone(error)),
+        },
+        Provenance::Replacing(fetched) => {
+            let kept = adopt_instead(store, fetched, name);
+            // It has the name of the member by now, or is of no use.
+            store.delete(&[fetched]);
+            return kept;
         }
+        Provenance::Fetched | Provenance::Before => {}
     }
     let kept = put_on_disk(store, name);
     if kept.is_err() && !named_before {
@@ -51,8 +63,7 @@ pub(super) fn adopt(store: &Store, come: Come, name: CopyId) -> Result<KeptMembe
 /// As [`adopt`], where the name is another object's, which an earlier run of the job has left, say: that one has it until this one is as good.
 fn adopt_instead(store: &Store, copy: CopyId, name: CopyId) -> Result<KeptMember, NotKept> {
     let kept = put_on_disk(store, copy)?;
-    store.delete(&[name]);
-    store.name_also(&copy, name).map_err(gone)?;
+    store.move_name(&copy, name).map_err(gone)?;
     Ok(kept)
 }
 
@@ -173,17 +184,17 @@ mod tests {
         let parts: Vec<Vec<u8>> = (0..5).map(part).collect();
         put(&store, copy, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let all = parts.concat();
-        assert_eq!(adopt(&store, Come::Here(copy), NAME), Ok(kept(&all)));
-        assert_eq!(adopt(&store, Come::Here(copy), NAME), Ok(kept(&all)), "said again");
+        assert_eq!(adopt(&store, Provenance::Here(copy), NAME), Ok(kept(&all)));
+        assert_eq!(adopt(&store, Provenance::Here(copy), NAME), Ok(kept(&all)), "said again");
         store.delete_group(1);
         for (offset, most) in [(0, 500), (0, 1), (99, 2), (150, 300), (499, 1), (0, 1000), (500, 10)] {
             let expected = &all[offset.min(500)..(offset + most).min(500)];
             assert_eq!(read_member(&store, &NAME, offset as u64, most as u64).unwrap(), expected, "{offset} {most}");
         }
-        assert!(matches!(adopt(&store, Come::Here(copy), CopyId::new(2, 2)), Err(NotKept::Gone(_))));
-        assert!(matches!(adopt(&store, Come::Here(copy), NAME), Err(NotKept::Gone(_))));
+        assert!(matches!(adopt(&store, Provenance::Here(copy), CopyId::new(2, 2)), Err(NotKept::Gone(_))));
+        assert!(matches!(adopt(&store, Provenance::Here(copy), NAME), Err(NotKept::Gone(_))));
         assert!(store.contains(&NAME), "what was kept before stays");
-        assert_eq!(adopt(&store, Come::Before, NAME), Ok(kept(&all)));
+        assert_eq!(adopt(&store, Provenance::Before, NAME), Ok(kept(&all)));
     }
 
     #[test]
@@ -193,18 +204,62 @@ mod tests {
         let store = store(dir.path(), Arc::new(disk.clone()));
         let (left, copy) = (CopyId::new(1, 1), CopyId::new(1, 2));
         put(&store, left, &[b"of an earlier run"]);
-        adopt(&store, Come::Here(left), NAME).unwrap();
+        adopt(&store, Provenance::Here(left), NAME).unwrap();
         put(&store, copy, &[b"of this one"]);
         disk.always(Op::Write, dir.path(), Fault::Errno(28));
-        let refused = adopt(&store, Come::Here(copy), NAME);
+        let refused = adopt(&store, Provenance::Here(copy), NAME);
         assert!(matches!(refused, Err(NotKept::NoRoom(_))) && disk.fired() > 0, "{refused:?}");
         assert_eq!(read_member(&store, &NAME, 0, 100).unwrap(), b"of an earlier run");
         disk.heal();
         // The folder is looked at again for who needs it.
-        assert_eq!(adopt(&store, Come::Here(copy), NAME), Ok(kept(b"of this one")));
+        assert_eq!(adopt(&store, Provenance::Here(copy), NAME), Ok(kept(b"of this one")));
         store.delete_group(1);
         assert_eq!(read_member(&store, &NAME, 0, 100).unwrap(), b"of this one");
         assert!(!store.contains(&left));
+    }
+
+    #[test]
+    fn what_has_the_name_of_a_member_has_it_still_where_another_one_cannot_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path(), Arc::new(RealDisk::new()));
+        let (left, copy) = (CopyId::new(1, 1), CopyId::new(1, 2));
+        put(&store, left, &[b"of an earlier run"]);
+        put(&store, copy, &[b"a member of the same result, of another number"]);
+        adopt(&store, Provenance::Here(left), NAME).unwrap();
+        adopt(&store, Provenance::Here(copy), CopyId::new(2, 2)).unwrap();
+        store.delete_group(1);
+        let refused = adopt(&store, Provenance::Here(CopyId::new(2, 2)), NAME);
+        assert_eq!(refused, Ok(kept(b"a member of the same result, of another number")), "it has one name by now");
+        put(&store, left, &[b"of a third run"]);
+        let refused = adopt(&store, Provenance::Here(CopyId::new(2, 2)), CopyId::new(2, 3));
+        assert!(matches!(refused, Err(NotKept::Gone(_))), "it has two names: {refused:?}");
+        adopt(&store, Provenance::Here(left), CopyId::new(2, 3)).unwrap();
+        store.delete_group(1);
+        let refused = adopt(&store, Provenance::Here(CopyId::new(2, 2)), CopyId::new(2, 3));
+        assert!(matches!(refused, Err(NotKept::Gone(_))), "{refused:?}");
+        assert_eq!(read_member(&store, &CopyId::new(2, 3), 0, 100).unwrap(), b"of a third run");
+    }
+
+    #[test]
+    fn what_is_fetched_takes_the_place_of_what_has_the_name_or_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+        let store = store(dir.path(), Arc::new(disk.clone()));
+        let (left, fetched) = (CopyId::new(1, 1), CopyId::new(2, 1 << 64 | 1));
+        put(&store, left, &[b"of an earlier run"]);
+        adopt(&store, Provenance::Here(left), NAME).unwrap();
+        store.delete_group(1);
+        put(&store, fetched, &[b"of this one"]);
+        disk.always(Op::Write, dir.path(), Fault::Errno(28));
+        let refused = adopt(&store, Provenance::Replacing(fetched), NAME);
+        assert!(matches!(refused, Err(NotKept::NoRoom(_))) && disk.fired() > 0, "{refused:?}");
+        assert_eq!(read_member(&store, &NAME, 0, 100).unwrap(), b"of an earlier run");
+        assert!(!store.contains(&fetched));
+        disk.heal();
+        put(&store, fetched, &[b"of this one"]);
+        assert_eq!(adopt(&store, Provenance::Replacing(fetched), NAME), Ok(kept(b"of this one")));
+        assert_eq!(read_member(&store, &NAME, 0, 100).unwrap(), b"of this one");
+        assert_eq!(store.ids(), [NAME]);
     }
 
     #[test]
@@ -216,9 +271,9 @@ mod tests {
         let (copy, other) = (CopyId::new(1, 1), CopyId::new(2, 2));
         put(&store, copy, &[b"bytes"]);
         put(&store, other, &[b"that were fetched"]);
-        assert!(matches!(adopt(&store, Come::Here(copy), NAME), Err(NotKept::NoRoom(_))));
+        assert!(matches!(adopt(&store, Provenance::Here(copy), NAME), Err(NotKept::NoRoom(_))));
         assert!(store.contains(&copy) && !store.contains(&NAME));
-        assert!(matches!(adopt(&store, Come::Fetched, other), Err(NotKept::NoRoom(_))));
+        assert!(matches!(adopt(&store, Provenance::Fetched, other), Err(NotKept::NoRoom(_))));
         assert!(!store.contains(&other));
     }
 
@@ -231,7 +286,7 @@ mod tests {
         let copy = CopyId::new(1, 1);
         put(&store, copy, &[b"bytes"]);
         store.name_also(&copy, NAME).unwrap();
-        assert!(matches!(adopt(&store, Come::Here(copy), NAME), Err(NotKept::NoRoom(_))));
+        assert!(matches!(adopt(&store, Provenance::Here(copy), NAME), Err(NotKept::NoRoom(_))));
         assert!(store.contains(&NAME));
     }
 
@@ -248,7 +303,7 @@ mod tests {
         put(&store, CopyId::new(1, 3), &[&bytes]);
         store.put_away(&copy, PUT_AWAY_WITHIN).unwrap();
         assert_eq!(disk.fired(), 1);
-        let refused = adopt(&store, Come::Here(copy), NAME);
+        let refused = adopt(&store, Provenance::Here(copy), NAME);
         assert!(matches!(refused, Err(NotKept::Gone(_))), "{refused:?}");
         assert!(!store.contains(&NAME));
     }
@@ -265,7 +320,7 @@ mod tests {
         let (store, copy) = (store(dir.path(), Arc::new(RealDisk::new())), CopyId::new(1, 1));
         let parts = [vec![1; (1 << 20) + 100], vec![2; (1 << 20) + 64]];
         put(&store, copy, &[&parts[0], &parts[1]]);
-        assert_eq!(adopt(&store, Come::Here(copy), NAME), Ok(kept(&parts.concat())));
+        assert_eq!(adopt(&store, Provenance::Here(copy), NAME), Ok(kept(&parts.concat())));
     }
 
     #[test]

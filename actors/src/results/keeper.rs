@@ -13,8 +13,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, info, warn};
 
 use super::record::{FileRecord, MemberRecord, ResultRecord, kept_number};
-use super::records::{RecordsError, causes};
+use super::records::RecordsError;
 use super::{ResultsParts, door, holder};
+use crate::causes;
 use crate::futures::{FoundCopy, Futures, KeepCall, ObjectRef};
 use crate::ids::{CopyId, JobId, NodeId, ObjectId};
 use crate::protocol::results::{JobKept, KeptMember, NotKept, ResultsMsg};

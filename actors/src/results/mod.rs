@@ -38,6 +38,7 @@ mod others;
 pub mod record;
 mod records;
 pub mod request;
+mod restart;
 mod service;
 mod spared;
 mod sweep;
@@ -48,7 +49,7 @@ pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};
 pub(crate) use service::{Results, ResultsBase, ResultsParts};
-pub(crate) use spared::Spared;
+pub(crate) use spared::{Spared, Unneeded};
 
 use std::time::Duration;
 

@@ -78,6 +78,19 @@ pub(crate) fn kept_name(job: JobId, kept: u64) -> CopyId {
     CopyId::new(job.result_group(), u128::from(kept))
 }
 
+/// What a member is called there while it is fetched and something else has its name; on disk it may be called so for good.
+pub(crate) fn replacing_name(job: JobId, kept: u64) -> CopyId {
+    CopyId::new(job.result_group(), REPLACING | u128::from(kept))
+}
+
+/// The number under which something in the group of a result is kept, or is going to be.
+pub(crate) fn number_of(name: CopyId) -> Option<u64> {
+    u64::try_from(name.bits & !REPLACING).ok()
+}
+
+/// No kept number.
+const REPLACING: u128 = 1 << 64;
+
 /// Where in a file an offset is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePlace {

@@ -5,7 +5,7 @@
 //! | `<tenant>.<id>`  | [`ResultRecord`], encoded; gone [`TOMBSTONE`] after its time is over   |
 //!
 //! Records begin with their version ([`RECORD_VERSION`]). One of another version, or one that cannot be read, is an error for who asks for that
-//! result, and for nobody else: it is not written over, and what it names is not deleted, until it is gone by its time.
+//! result, and for nobody else: it is not written over, and what it names is not deleted, until the record is gone, [`TOMBSTONE`] after its time.
 //!
 //! A change is made to the record that there is, under its revision, and made again to the one that is there when somebody was faster. What
 //! was read is believed for [`BELIEVED`], so that who reads a large file does not ask the bucket for each piece; what is not there is
@@ -22,7 +22,6 @@ use exobus_bus::subject::check_token;
 use exobus_bus::{Bus, BusError, Pattern, Subjects, codec};
 use exobus_store::Clock;
 use tokio::sync::Mutex;
-use tracing::warn;
 
 use super::record::{RECORD_VERSION, ResultRecord};
 use crate::durable::open_durable;
@@ -70,7 +69,9 @@ pub(crate) enum RecordsError {
         known: u8,
     },
     /// Its bytes are not those that were written, say.
-    #[error("the record of result {key} cannot be read, and what it names is kept until its time is over")]
+    #[error(
+        "the record of result {key} cannot be read, and what it names is kept as long as the record: up to a day after its time is over"
+    )]
     Decode {
         /// Whose, and which.
         key: String,
@@ -92,23 +93,17 @@ impl RecordsError {
     }
 }
 
-/// An error and what has caused it, in words.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-    causes.collect::<Vec<_>>().join(": ")
-}
-
 /// Whose result, and its record.
 pub(crate) type Listed = (Arc<str>, JobId, Result<ResultRecord, RecordsError>);
 
 /// Whose result.
 type Key = (Arc<str>, JobId);
 
-/// What is met when records are looked through.
-pub(super) enum Met {
-    /// A record. It may have been met before, and then this one counts.
+/// What is found when records are looked through, in order.
+pub(super) enum Scanned {
+    /// A record. It may have been found before, and then this one counts.
     Record(Listed),
-    /// One that was met, perhaps, is gone.
+    /// One that was found, perhaps, is gone.
     Gone(Arc<str>, JobId),
 }
 
@@ -256,15 +251,15 @@ impl ResultRecords {
         tenant: Option<&str>,
         keep: impl Fn(Listed) -> Option<T>,
     ) -> Result<Vec<T>, RecordsError> {
-        let take = |kept: &mut BTreeMap<Key, T>, met| match met {
-            Met::Record(listed) => {
+        let take = |kept: &mut BTreeMap<Key, T>, scanned| match scanned {
+            Scanned::Record(listed) => {
                 let key = (listed.0.clone(), listed.1);
                 match keep(listed) {
                     Some(value) => drop(kept.insert(key, value)),
                     None => drop(kept.remove(&key)),
                 }
             }
-            Met::Gone(tenant, job) => drop(kept.remove(&(tenant, job))),
+            Scanned::Gone(tenant, job) => drop(kept.remove(&(tenant, job))),
         };
         Ok(self.fold(tenant, BTreeMap::new, take).await?.into_values().collect())
     }
@@ -282,30 +277,33 @@ impl ResultRecords {
         self.ask(async |kv| kv.delete(&name(tenant, job), None).await).await.unwrap();
     }
 
-    /// What becomes of what is begun with, as the records of a tenant, or of all, are met. One record is in memory at a time.
+    /// What becomes of what is begun with, as the records of a tenant, or of all, are found. One record is in memory at a time.
     pub(super) async fn fold<T>(
         &self,
         tenant: Option<&str>,
         begin: impl Fn() -> T,
-        take: impl Fn(&mut T, Met),
+        take: impl Fn(&mut T, Scanned),
     ) -> Result<T, RecordsError> {
         let keys = tenant.map(|tenant| Pattern::parse(&format!("{tenant}.*"))).transpose().map_err(BusError::from)?;
         self.ask(async |kv| {
             let mut folded = begin();
-            kv.each(keys.as_ref(), |change| met(&change).into_iter().for_each(|met| take(&mut folded, met))).await?;
+            kv.each(keys.as_ref(), |change| {
+                scanned(&change).into_iter().for_each(|scanned| take(&mut folded, scanned))
+            })
+            .await?;
             Ok(folded)
         })
         .await
     }
 }
 
-fn met(change: &Change) -> Option<Met> {
+fn scanned(change: &Change) -> Option<Scanned> {
     let (Change::Put(Entry { key, .. }) | Change::Removed { key, .. }) = change;
     let (tenant, job) = key.split_once('.')?;
     let (tenant, job) = (tenant.into(), job.parse().ok()?);
     Some(match change {
-        Change::Put(entry) => Met::Record((tenant, job, decode(entry))),
-        Change::Removed { .. } => Met::Gone(tenant, job),
+        Change::Put(entry) => Scanned::Record((tenant, job, decode(entry))),
+        Change::Removed { .. } => Scanned::Gone(tenant, job),
     })
 }
 
@@ -325,7 +323,6 @@ fn decode(entry: &Entry) -> Result<ResultRecord, RecordsError> {
         _ => codec::decode_checked_as(RECORD_VERSION, &entry.value),
     };
     decoded.map_err(|source| {
-        warn!(key = entry.key, error = %source, "the record of a result cannot be read: its bytes are kept");
         let key = entry.key.clone();
         match source {
             CodecError::Version { found, known } => RecordsError::Version { key, found, known },
@@ -467,6 +464,37 @@ pub(super) mod tests {
         fn unix_ms(&self) -> u64 {
             0
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_change_is_made_again_to_what_somebody_faster_has_written() {
+        let subjects = Subjects::new("records").unwrap();
+        let records = ResultRecords::new(Bus::in_process(), subjects, Arc::new(SystemClock::new()));
+        let job = JobId::new();
+        let add = |record: Option<ResultRecord>| {
+            let record = record.unwrap_or_else(|| ResultRecord::new(0, 2));
+            Some(ResultRecord { made_unix_ms: record.made_unix_ms + 1, ..record })
+        };
+        let somebody_faster = || {
+            let changed = records.change("t", job, add);
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(changed)).unwrap();
+        };
+        for (faster, expected) in [(0, 1), (1, 3), (5, 9)] {
+            let left = std::cell::Cell::new(faster);
+            let changed = records.change("t", job, |record| {
+                if left.get() > 0 {
+                    left.set(left.get() - 1);
+                    somebody_faster();
+                }
+                add(record)
+            });
+            assert_eq!(changed.await.unwrap().unwrap().made_unix_ms, expected);
+        }
+        let always = records.change("t", job, |record| {
+            somebody_faster();
+            add(record)
+        });
+        assert!(matches!(always.await, Err(RecordsError::Contended(_))));
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! What keeps results on a node: an actor that keeps and drops, the door, and the sweep.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use exobus_store::{CopyId, Parts, Store};
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
-use super::adopting::{Adopting, Adoption, Begun, Outcome};
-use super::holder::Come;
-use super::record::{ResultRecord, kept_name};
-use super::records::{Listed, Met, RecordsError, ResultRecords};
+use super::adopting::{Adopting, Adoption, Outcome, Turn};
+use super::holder::Provenance;
+use super::record::{ResultRecord, kept_name, number_of, replacing_name};
+use super::records::{Listed, ResultRecords};
 use super::spared::Spared;
 use super::sweep::{SweepStep, Unnamed, sweep};
 use super::{door, holder};
-use crate::ids::{JobId, NodeId, ObjectId};
+use crate::ids::{JobId, NodeId};
 use crate::membership::Directory;
 use crate::protocol::results::{ACTOR, NotKept, ResultsMsg};
 use crate::shell::{Actor, Post, Scope, spawn};
@@ -110,104 +110,14 @@ impl Actor for Results {
     }
 }
 
-impl ResultsBase {
-    /// There is nothing that an earlier process has kept under the names of its job.
-    pub(crate) fn nothing_to_name(&self) {
-        self.spared.spare(BTreeMap::new());
-    }
-
-    /// Gives what an earlier process of this node has kept the name of a result again, where files on disk know it by the name that it had in
-    /// its job.
-    ///
-    /// # Errors
-    /// The records cannot be read: until they can, nothing is known of what outlives its job.
-    pub(crate) async fn name_again(&self, me: &NodeId) -> Result<(), RecordsError> {
-        let take = |(unread, strayed): &mut (BTreeMap<JobId, Arc<str>>, Vec<Strayed>), met| {
-            let Met::Record((tenant, job, record)) = met else { return };
-            self.tenants.lock().insert(job, tenant.clone());
-            match record {
-                Ok(record) => strayed.extend(self.name_members(me, job, &record)),
-                // Which objects it names nobody can say: all of its job stay.
-                Err(_) => drop(unread.insert(job, tenant)),
-            }
-        };
-        let (unread, strayed) = self.records.fold(None, Default::default, take).await?;
-        self.name_strayed(strayed).await;
-        self.spared.spare(unread);
-        Ok(())
-    }
-
-    /// Gives what a record says is here the name of the result, where it has only that of its job; what is not here under that one, but may be as
-    /// another copy of the same object.
-    fn name_members(&self, me: &NodeId, job: JobId, record: &ResultRecord) -> Vec<Strayed> {
-        let mut strayed = Vec::new();
-        for (kept, member) in record.kept().filter(|(_, member)| member.node == *me) {
-            let (copy, name) = (CopyId::new(job.group(), member.copy), kept_name(job, kept));
-            if self.store.contains(&name) {
-                continue;
-            }
-            match self.store.name_also(&copy, name) {
-                Ok(_) => info!(job_id = %job, kept, "a member of a result is here again"),
-                Err(_) => strayed.extend(self.other_copies(copy).map(|copy| Strayed { copy, name, hash: member.hash })),
-            }
-        }
-        strayed
-    }
-
-    /// The copies of the same object that are here.
-    fn other_copies(&self, copy: CopyId) -> impl Iterator<Item = CopyId> {
-        let object = ObjectId::of_copy(copy).0;
-        let held = self.store.inventory(copy.group).into_iter().map(|(meta, _)| meta.id);
-        held.filter(move |held| *held != copy && ObjectId::of_copy(*held).0 == object)
-    }
-
-    /// Gives those their names that have the bytes: one copy was kept in the place of another, which had the same.
-    async fn name_strayed(&self, strayed: Vec<Strayed>) {
-        if strayed.is_empty() {
-            return;
-        }
-        let store = self.store.clone();
-        let name = move || {
-            for Strayed { copy, name, hash } in strayed {
-                if !store.contains(&name) && holder::hash_of(&store, copy).is_ok_and(|found| found == hash) {
-                    let named = store.name_also(&copy, name);
-                    info!(copy_id = %copy, named = named.is_ok(), "a member of a result is here again, as another copy");
-                }
-            }
-        };
-        if let Err(error) = tokio::task::spawn_blocking(name).await {
-            warn!(%error, "the thread that looked for members of results ended");
-        }
-    }
-
-    /// Lets those jobs go whose records could not be read, and are gone, or can be read by now.
-    async fn look_at_unread(&self, me: &NodeId) {
-        for (job, tenant) in self.spared.unread() {
-            let Ok(record) = self.records.now(&tenant, job).await else { continue };
-            if let Some(record) = record {
-                let strayed = self.name_members(me, job, &record);
-                self.name_strayed(strayed).await;
-            }
-            self.spared.let_go(job);
-        }
-    }
-}
-
-/// A copy that may be a member of a result, if it has the bytes.
-struct Strayed {
-    copy: CopyId,
-    name: CopyId,
-    hash: u128,
-}
-
 impl ResultsParts {
     /// Keeps a copy that is here, or is fetched first: one at a time under one number of a result.
     async fn keep(&self, (tenant, job): (Arc<str>, JobId), kept: u64, copy: CopyId, at: &NodeId) -> Outcome {
         self.tenants.lock().insert(job, tenant);
         loop {
             match self.adopting.begin(job, kept, (copy, at.clone())) {
-                Begun::Ours(adoption) => return self.adopt(adoption, copy, at, kept_name(job, kept)).await,
-                Begun::UnderWay(waiting) => {
+                Turn::Ours(adoption) => return self.adopt(adoption, copy, at, (job, kept)).await,
+                Turn::UnderWay(waiting) => {
                     if let Some(outcome) = waiting.over().await {
                         return outcome;
                     }
@@ -216,24 +126,26 @@ impl ResultsParts {
         }
     }
 
-    async fn adopt(&self, adoption: Adoption, copy: CopyId, at: &NodeId, name: CopyId) -> Outcome {
-        let come = match at == self.post.node() {
-            true => Ok(Come::Here(copy)),
-            false => self.fetch(copy, at, name).await,
+    async fn adopt(&self, adoption: Adoption, copy: CopyId, at: &NodeId, (job, kept): (JobId, u64)) -> Outcome {
+        let provenance = match at == self.post.node() {
+            true => Ok(Provenance::Here(copy)),
+            false => self.fetch(copy, at, (job, kept)).await,
         };
-        let come = match come {
-            Ok(come) => come,
+        let provenance = match provenance {
+            Ok(provenance) => provenance,
             Err(why) => return adoption.end(Err(why)),
         };
-        let store = self.store.clone();
-        let adopt = move || adoption.end(holder::adopt(&store, come, name));
+        let (store, name) = (self.store.clone(), kept_name(job, kept));
+        let adopt = move || adoption.end(holder::adopt(&store, provenance, name));
         let outcome = tokio::task::spawn_blocking(adopt).await;
         outcome.unwrap_or_else(|error| Err(NotKept::Gone(format!("the thread that kept it ended: {error}"))))
     }
 
-    /// Has a copy of another node here, under its name as the member of a result: files on disk know it by the first name that it has here, and
-    /// after a restart it is looked for by that one.
-    async fn fetch(&self, copy: CopyId, from: &NodeId, name: CopyId) -> Result<Come, NotKept> {
+    /// Has a copy of another node here. It comes under its name as the member of a result: files on disk know it by the first name that it has here,
+    /// and after a restart it is looked for by that one. Where something else has that name, as what an earlier run of the job has left, it comes
+    /// under one of its own, by which it is looked for then, too, and takes the place of the other when it is on disk.
+    async fn fetch(&self, copy: CopyId, from: &NodeId, (job, kept): (JobId, u64)) -> Result<Provenance, NotKept> {
+        let (name, replacing) = (kept_name(job, kept), replacing_name(job, kept));
         let gone = |error: TransferError| match error.is_lack_of_room() {
             true => NotKept::NoRoom(error.to_string()),
             false => NotKept::Gone(error.to_string()),
@@ -247,13 +159,15 @@ impl ResultsParts {
             let there = directory.into_iter().next().flatten();
             let there = there.ok_or_else(|| NotKept::Gone(format!("node {from} does not have it")))?;
             if holder::are_same(&here.parts, &there) {
-                return Ok(Come::Before);
+                return Ok(Provenance::Before);
             }
-            // What an earlier run of the job has left there, say: no record names it, or this would not be asked for.
-            self.store.delete(&[name]);
+            // Of an adoption that broke off.
+            self.store.delete(&[replacing]);
+            self.transfer.copy_here_as(&self.store, peer, item, replacing).await.map_err(gone)?;
+            return Ok(Provenance::Replacing(replacing));
         }
         self.transfer.copy_here_as(&self.store, peer, item, name).await.map_err(gone)?;
-        Ok(Come::Fetched)
+        Ok(Provenance::Fetched)
     }
 
     fn drop_all(&self, job: JobId) {
@@ -266,8 +180,8 @@ impl ResultsParts {
         let groups = self.store.groups().into_iter().filter_map(|group| Some((group, JobId::of_result_group(group)?)));
         let numbers = |group| {
             let held = self.store.inventory(group);
-            // What is being fetched has another name.
-            held.iter().filter_map(|(meta, _)| u64::try_from(meta.id.bits).ok()).collect()
+            let numbers = held.iter().filter_map(|(meta, _)| number_of(meta.id)).collect::<BTreeSet<_>>();
+            numbers.into_iter().collect()
         };
         groups.map(|(group, job)| (job, numbers(group))).collect()
     }
@@ -297,6 +211,7 @@ impl ResultsParts {
     /// Frees what is to go; `unnamed` is what was found so far.
     async fn sweep(&self, unnamed: &mut BTreeMap<JobId, Unnamed>) {
         self.look_at_unread(self.post.node()).await;
+        let lately = self.adopting.lately();
         let held = self.held();
         unnamed.retain(|job, _| held.contains_key(job));
         let known = self.know_tenants(held.keys().copied()).await;
@@ -315,33 +230,50 @@ impl ResultsParts {
                     continue;
                 }
             };
-            let (clock, kept) = (self.post.clock(), self.adopting.settled(job, &kept));
+            let clock = self.post.clock();
             let now = (clock.now(), clock.unix_ms());
             match sweep(record.as_deref(), self.post.node(), &kept, unnamed.entry(job).or_default(), now) {
                 SweepStep::Expire => {
-                    info!(job_id = %job, "the time of a result is over");
-                    self.expire(tenant.as_deref().unwrap_or_default(), job, now.1).await;
-                    self.drop_all(job);
+                    // A run of the job may have begun it anew since it was read, or be about to.
+                    if self.expire(tenant.as_deref().unwrap_or_default(), job, now.1).await {
+                        let members = self.free(job, &kept, &lately);
+                        info!(job_id = %job, members, "the time of a result is over");
+                        if members == kept.len() {
+                            self.tenants.lock().remove(&job);
+                        }
+                    }
                 }
-                SweepStep::Free(kept) if kept.is_empty() => {}
-                SweepStep::Free(kept) => {
-                    info!(job_id = %job, members = kept.len(), "no record names these members of a result");
-                    let names: Vec<CopyId> = kept.into_iter().map(|kept| kept_name(job, kept)).collect();
-                    self.store.delete(&names);
-                }
+                SweepStep::Free(unnamed) => match self.free(job, &unnamed, &lately) {
+                    0 => {}
+                    members => info!(job_id = %job, members, "no record names these members of a result"),
+                },
             }
         }
     }
 
-    async fn expire(&self, tenant: &str, job: JobId, now_unix_ms: u64) {
+    /// Notes that the time of a result is over. False: it is not, by now, or that is not noted.
+    async fn expire(&self, tenant: &str, job: JobId, now_unix_ms: u64) -> bool {
         let over = |record: Option<ResultRecord>| {
             let mut record = record.filter(|record| !record.expired && record.is_over(now_unix_ms))?;
             record.expire();
             Some(record)
         };
-        if let Err(error) = self.records.change(tenant, job, over).await {
-            debug!(job_id = %job, %error, "not noted that the time of a result is over");
+        match self.records.change(tenant, job, over).await {
+            Ok(record) => record.is_some_and(|record| record.expired),
+            Err(error) => {
+                debug!(job_id = %job, %error, "not noted that the time of a result is over");
+                false
+            }
         }
+    }
+
+    /// Frees what is kept under these numbers; not what was adopted so `lately`, or is being, and may be in no record yet.
+    fn free(&self, job: JobId, kept: &[u64], lately: &BTreeSet<(JobId, u64)>) -> usize {
+        let kept: Vec<u64> = kept.iter().copied().filter(|kept| !lately.contains(&(job, *kept))).collect();
+        self.adopting.free_settled(job, &kept, |kept| {
+            let names = kept.iter().flat_map(|kept| [kept_name(job, *kept), replacing_name(job, *kept)]);
+            self.store.delete(&names.collect::<Vec<_>>());
+        })
     }
 }
 

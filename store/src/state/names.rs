@@ -36,6 +36,22 @@ impl State {
         Ok(self.meta(&name).expect("named just now"))
     }
 
+    /// Gives an object a second name that another object may have, whose it is no more: that one goes with it, if it has no other. All of it, or
+    /// nothing.
+    ///
+    /// # Errors
+    /// `NotFound`: it is not here, or parts of it were released. `Conflict`: it has another second name.
+    pub fn move_name(&mut self, id: &CopyId, name: CopyId) -> Result<ObjectMeta, StoreError> {
+        let (key, ..) = self.find(id, Parts::All)?;
+        if self.table.key(&name) != Some(key) {
+            if self.table.has_second_name(key) {
+                return Err(StoreError::Conflict(name));
+            }
+            self.delete(&[name]);
+        }
+        self.name_also(id, name)
+    }
+
     /// Takes a name away, and with its last one the object.
     pub(super) fn unname(&mut self, id: &CopyId, freed: &mut Freed) {
         self.put_away.remove(id);

@@ -50,6 +50,36 @@ fn a_name_means_one_object_and_an_object_has_two_names_at_most() {
 }
 
 #[test]
+fn a_name_moves_to_another_object_or_stays_where_it_is() {
+    let fixture = fixture(8 * MIB);
+    let store = &fixture.store;
+    let [old, new, named] = [&b"old"[..], b"new", b"named"].map(|content| put(store, 1, content).unwrap().id);
+    let (name, other) = (CopyId::new(KEPT, 1), CopyId::new(KEPT, 2));
+    let holds = |id, content: &[u8]| store.get(&id, Parts::All).wait().is_ok_and(|read| *read == *content);
+    store.name_also(&old, name).unwrap();
+    store.name_also(&named, other).unwrap();
+    assert!(matches!(store.move_name(&copy(99), name), Err(StoreError::NotFound(_))));
+    assert!(matches!(store.move_name(&named, name), Err(StoreError::Conflict(_))));
+    assert!(holds(name, b"old") && holds(other, b"named"), "nothing has changed");
+    for _ in 0..2 {
+        assert_eq!(store.move_name(&new, name).unwrap().id, name);
+        assert!(holds(name, b"new") && holds(new, b"new") && holds(old, b"old"));
+    }
+    // What has no other name goes with it.
+    store.delete(&[old, new]);
+    let last = put(store, 1, b"last").unwrap().id;
+    store.move_name(&last, name).unwrap();
+    store.delete(&[last]);
+    assert!(holds(name, b"last"));
+    assert_eq!(store.stats().objects, 2);
+    // Nobody had it.
+    let free = CopyId::new(KEPT, 3);
+    let one = put(store, 1, b"one").unwrap().id;
+    store.move_name(&one, free).unwrap();
+    assert!(holds(free, b"one"));
+}
+
+#[test]
 fn parts_of_what_has_a_second_name_are_not_released_and_what_was_released_gets_none() {
     let fixture = fixture(8 * MIB);
     let store = &fixture.store;

@@ -1,8 +1,7 @@
 //! Copies that attempts make on a node: who deletes which, and what is said of them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use exobus_store::{RowHash, StoreError, WriterOptions};
 use tokio::task::LocalSet;
@@ -13,6 +12,7 @@ use crate::node_manager::Report;
 use crate::protocol::copies::Whereabouts;
 use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::OwnerMsg;
+use crate::results::{Spared, Unneeded};
 use crate::task::{FailureKind, LocatedArg, LocatedSource, Output, Parts, Returns, TaskFailure, TaskFigures, TaskSpec};
 
 const TASK: u128 = 5;
@@ -306,12 +306,37 @@ async fn a_set_whose_beginning_was_not_heard_is_not_empty() {
     .await;
 }
 
+/// Their Owner goes on, and does not know that an earlier run of the job has kept them.
+#[tokio::test]
+async fn copies_and_parts_that_an_owner_frees_stay_until_what_outlives_the_job_has_its_names() {
+    let test = async {
+        let spared = Spared::default();
+        let world = World::in_cluster(spared.clone()).await;
+        let copies = [1, 2].map(|counted| object(1).copy(JOB, number(counted)));
+        for copy in copies {
+            world.seals(copy, 1).unwrap();
+        }
+        world.defines((0, 1), Whereabouts::At(here(), number(2)));
+        let freed = async |attempt| {
+            world.tell(NodeMsg::Free { job: JOB, copies: [copies[0]].into_iter().collect() });
+            world.frees_parts((0, 1));
+            // It has been handled when what comes behind it has.
+            world.runs(&spec(attempt, Returns::One)).await;
+            [!world.store.contains(&copies[0]), !world.is_whole(copies[1])]
+        };
+        assert_eq!(freed(1).await, [false; 2], "they may be members of a result");
+        let kept_back = [Unneeded::Copies(vec![copies[0]]), Unneeded::Parts(vec![copies[1]], Parts::one(0))];
+        assert_eq!(spared.spare(BTreeMap::new()), kept_back);
+        assert_eq!(freed(2).await, [true; 2]);
+    };
+    LocalSet::new().run_until(test).await;
+}
+
 #[tokio::test]
 async fn objects_of_a_job_that_is_over_stay_until_what_outlives_it_has_its_names() {
     let test = async {
-        let named = Arc::new(AtomicBool::new(false));
-        let spared = named.clone();
-        let world = World::in_cluster(Box::new(move |job| job == JOB && !spared.load(Ordering::Acquire))).await;
+        let spared = Spared::default();
+        let world = World::in_cluster(spared.clone()).await;
         let copy = spec(1, Returns::One).makes(0);
         world.seals(copy, 1).unwrap();
         let told_of_the_end = async |attempt| {
@@ -321,7 +346,7 @@ async fn objects_of_a_job_that_is_over_stay_until_what_outlives_it_has_its_names
             world.store.contains(&copy)
         };
         assert!(told_of_the_end(2).await, "it may be a member of a result");
-        named.store(true, Ordering::Release);
+        assert_eq!(spared.spare(BTreeMap::new()), []);
         assert!(!told_of_the_end(3).await);
     };
     LocalSet::new().run_until(test).await;

@@ -21,6 +21,7 @@ use crate::printing::{Printing, Secrets};
 use crate::protocol::node_manager::{ACTOR, NodeMsg};
 use crate::protocol::owner::{self, OwnerMsg};
 use crate::registry::Function;
+use crate::results::Spared;
 use crate::scheduler::SchedulerLink;
 use crate::shell::{self, Inbox, Post, PostOptions, mailbox};
 use crate::task::{Resources, Returns, TaskSpec};
@@ -54,15 +55,15 @@ pub(in crate::node_manager) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
-        Self::with(|_| None, Box::new(|_| true)).await
+        Self::with(|_| None, Spared::default()).await
     }
 
     /// Of a node in a cluster, in which these jobs are spared.
-    pub(super) async fn in_cluster(spared: Box<dyn Fn(JobId) -> bool>) -> Self {
+    pub(super) async fn in_cluster(spared: Spared) -> Self {
         Self::with(|post| Some(SchedulerLink::new(post.clone())), spared).await
     }
 
-    async fn with(scheduler: impl FnOnce(&Post) -> Option<SchedulerLink>, spared: Box<dyn Fn(JobId) -> bool>) -> Self {
+    async fn with(scheduler: impl FnOnce(&Post) -> Option<SchedulerLink>, spared: Spared) -> Self {
         let clock: Arc<dyn exobus_store::Clock> = Arc::new(SystemClock::new());
         let options =
             StoreOptions { memory_bytes: 64 << 20, spill_dirs: vec!["/spill".into()], ..StoreOptions::default() };

@@ -11,8 +11,9 @@ use parking_lot::Condvar;
 use tokio::sync::mpsc;
 use twox_hash::XxHash3_128;
 
-use super::super::record::{MemberRecord, RECORD_VERSION};
+use super::super::record::{MemberRecord, RECORD_VERSION, replacing_name};
 use super::super::records::tests::SetForward;
+use super::super::spared::Unneeded;
 use super::super::sweep::UNNAMED_FOR;
 use super::*;
 use crate::event::NodeState;
@@ -357,6 +358,97 @@ async fn a_result_whose_time_is_over_is_freed_and_its_record_says_so() {
     assert!(!parts.store.contains(&kept_name(job, 0)));
     let record = parts.records.now(TENANT, job).await.unwrap().unwrap();
     assert!(record.expired && record.files.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_run_has_kept_since_the_time_of_a_result_was_over_stays() {
+    let world = World::new();
+    let (parts, here, job) = (&world.parts, NodeId::new("here"), JobId::new());
+    let copy = CopyId::new(job.group(), 1);
+    let of_this_run = kept_name(job, KEPT);
+    let of_the_one_before = [kept_name(job, KEPT + 1), replacing_name(job, KEPT + 2)];
+    of_the_one_before.iter().for_each(|name| put(&parts.store, *name, b"of the run before"));
+    let over = ResultRecord { until_unix_ms: 1, ..record("here", KEPT, 1, b"bytes of a member") };
+    parts.records.change(TENANT, job, |_| Some(over.clone())).await.unwrap();
+    put(&parts.store, copy, b"bytes of a member");
+    // It is asked for, and not in the record yet.
+    assert!(parts.keep((TENANT.into(), job), KEPT, copy, &here).await.is_ok());
+    parts.sweep(&mut BTreeMap::new()).await;
+    assert!(parts.store.contains(&of_this_run), "it was kept just now");
+    assert!(of_the_one_before.iter().all(|name| !parts.store.contains(name)));
+    let begun = record("here", KEPT, 1, b"bytes of a member");
+    parts.records.change(TENANT, job, |_| Some(begun.clone())).await.unwrap();
+    for _ in 0..3 {
+        parts.sweep(&mut BTreeMap::new()).await;
+        assert!(parts.store.contains(&of_this_run), "it is in the record");
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_was_begun_anew_since_its_record_was_read_is_not_over() {
+    let world = World::new();
+    let parts = &world.parts;
+    let begun = record("here", KEPT, 1, b"bytes of a member");
+    parts.records.change(TENANT, JOB, |_| Some(begun.clone())).await.unwrap();
+    assert!(!parts.expire(TENANT, JOB, 1).await);
+    assert_eq!(parts.records.now(TENANT, JOB).await.unwrap().as_deref(), Some(&begun));
+    assert!(!parts.expire(TENANT, JobId::new(), 1).await, "there is none");
+    let over = ResultRecord { until_unix_ms: 1, ..begun };
+    parts.records.change(TENANT, JOB, |_| Some(over.clone())).await.unwrap();
+    for _ in 0..2 {
+        assert!(parts.expire(TENANT, JOB, 1).await, "by whoever has said so");
+    }
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_read_are_asked_for_while_something_of_their_jobs_is_here() {
+    let world = World::new();
+    let (parts, here) = (&world.parts, NodeId::new("here"));
+    let (left, its_copy) = left(&world, b"of another release");
+    for job in [left, JobId::new(), JobId::new()] {
+        parts.records.put_bytes(TENANT, job, "no record".into()).await;
+    }
+    parts.name_again(&here).await.unwrap();
+    assert_eq!(parts.spared.unread(), [(left, TENANT.into())], "of the others nothing is here");
+    let freed = Unneeded::Copies(vec![its_copy]);
+    assert_eq!(parts.spared.keep_back(left, freed), None);
+    parts.look_at_unread(&here).await;
+    assert!(parts.spared.spares(left));
+    // Its record can be read, and names something else.
+    let read = record("here", KEPT, 1 << 64 | 2, b"bytes");
+    let read = exobus_bus::codec::encode_checked_as(RECORD_VERSION, &read).unwrap();
+    parts.records.put_bytes(TENANT, left, read).await;
+    parts.look_at_unread(&here).await;
+    assert!(!parts.spared.spares(left) && !parts.store.contains(&its_copy), "what was kept back is freed");
+}
+
+#[tokio::test]
+async fn what_was_fetched_in_the_place_of_another_one_is_found_by_its_bytes_after_a_restart() {
+    let world = World::new();
+    let (parts, here) = (&world.parts, NodeId::new("here"));
+    put(&parts.store, replacing_name(JOB, KEPT), b"of a run that broke off");
+    let named = record("here", KEPT, 1, b"bytes of a member");
+    parts.records.change(TENANT, JOB, |_| Some(named.clone())).await.unwrap();
+    parts.name_again(&here).await.unwrap();
+    assert!(!parts.store.contains(&kept_name(JOB, KEPT)));
+    parts.store.delete(&[replacing_name(JOB, KEPT)]);
+    // It comes back with its file.
+    put(&parts.store, kept_name(JOB, KEPT), b"of an earlier run");
+    parts.name_again(&here).await.unwrap();
+    assert!(world.holds(b"of an earlier run"), "there is no other one");
+    put(&parts.store, replacing_name(JOB, KEPT), b"bytes of a member");
+    parts.name_again(&here).await.unwrap();
+    assert!(world.holds(b"bytes of a member"));
+}
+
+#[tokio::test]
+async fn what_is_fetched_in_the_place_of_another_one_has_the_name_of_the_member_alone() {
+    let world = World::new();
+    put(&world.parts.store, kept_name(JOB, KEPT), b"of an earlier run");
+    put(&world.there, copy(1), b"bytes of a member");
+    assert_eq!(world.keep(copy(1)).await, kept(b"bytes of a member"));
+    assert!(world.holds(b"bytes of a member"));
+    assert_eq!(world.parts.store.ids(), [kept_name(JOB, KEPT)], "under one name");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::iter;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::futures::{Fold, Futures, ObjectRef, Pushes, Window};
+use crate::futures::{Edge, Fold, Futures, ObjectRef, Pushes, Window};
 use crate::ids::{ObjectId, RowHash};
 use crate::registry::{TaskContext, TaskError};
 use crate::simulation::dice::Dice;
@@ -43,7 +43,7 @@ pub(super) struct Shuffle {
     keep: bool,
     salt: u64,
     /// When enough was read, and the edge of what maps make is stopped, and no other one: after so many reduces, blocks of streams too, rounds
-    /// of merges, or merges of what was pushed.
+    /// of merges, or merges of what was pushed. There are so many of them, however fast nodes are.
     stop: Option<usize>,
 }
 
@@ -56,8 +56,19 @@ pub(super) struct Sum {
     hash: u128,
 }
 
-/// What comes of it, part by part: of all of them where nothing is stopped.
+/// What a shuffle adds up to, part by part.
 pub(super) type Sums = Vec<Sum>;
+
+/// Where the edge was stopped: the part of each reduce or merge that was there by then, of those that were waited for, and the maps whose rows
+/// are in it.
+pub(super) type StoppedWith = Option<Vec<(u32, Vec<u32>)>>;
+
+/// What comes of it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ShuffleEnd {
+    pub(super) stopped: StoppedWith,
+    pub(super) sums: Sums,
+}
 
 /// Something that is made of a part, of the rows of these maps.
 struct Made {
@@ -75,13 +86,22 @@ impl Shuffle {
         let rows = 1 + dice.below(rows_max);
         let (window, keep, salt) = (1 + dice.below(6) as usize, dice.chance(500), dice.below(1 << 60));
         let mut more = Dice::new(salt);
-        let stop = more.chance(300).then(|| more.below(5) as usize);
+        let most = match shape {
+            // A round takes as many maps as there are in a window, or fewer.
+            Shape::Rounds => u64::from(maps).div_ceil(window as u64) - 1,
+            Shape::Simple | Shape::Streams | Shape::Pushes => u64::from(parts),
+        };
+        let stop = more.chance(300).then(|| more.below(most + 1) as usize);
         Self { shape, maps, parts, rows, window, keep, salt, stop }
     }
 
-    /// Whether it stops an edge.
-    pub(super) fn stops(&self) -> bool {
-        self.stop.is_some()
+    /// For how many reduces or merges it waits at least before it stops its edge; `None`: it does not.
+    pub(super) fn waits_for(&self) -> Option<usize> {
+        self.stop.map(|enough| match self.shape {
+            Shape::Simple | Shape::Streams => enough,
+            Shape::Rounds => enough * self.parts as usize / 2,
+            Shape::Pushes => enough / 2,
+        })
     }
 
     /// What must come of it where nothing is stopped.
@@ -95,22 +115,32 @@ impl Shuffle {
         Sum { part, rows: maps.len() as u64 * self.rows, hash: hash.0, maps }
     }
 
-    /// Whether this may come of it: each row of the maps that it names once, and of all maps and parts where nothing is stopped.
-    pub(super) fn may_make(&self, sums: &[Sum]) -> bool {
-        let Some(enough) = self.stop else { return sums == self.sums() };
-        let once =
-            |sum: &Sum| sum.maps.is_sorted_by(|one, next| one < next) && sum.maps.iter().all(|map| *map < self.maps);
-        let right = |sum: &Sum| once(sum) && *sum == self.sum(sum.part, sum.maps.clone());
-        let parts = sums.is_sorted_by(|one, next| one.part < next.part) && sums.iter().all(|sum| sum.part < self.parts);
-        let wanted = match self.shape {
-            Shape::Simple => {
-                sums.len() >= enough.min(self.parts as usize)
-                    && sums.iter().all(|sum| sum.maps.len() == self.maps as usize)
-            }
-            Shape::Streams => sums.len() >= enough.min(self.parts as usize),
-            Shape::Rounds | Shape::Pushes => true,
+    /// Whether this may come of it. Where nothing is stopped, all rows, once; else the rows of all for which it had waited, which are no fewer
+    /// than it was to wait for, each of them once.
+    pub(super) fn may_make(&self, ShuffleEnd { stopped, sums }: &ShuffleEnd) -> bool {
+        let (Some(least), Some(stopped)) = (self.waits_for(), stopped) else {
+            return self.stop.is_none() && stopped.is_none() && *sums == self.sums();
         };
-        parts && wanted && sums.iter().all(right)
+        let once = |maps: &[u32]| maps.is_sorted_by(|one, next| one < next) && maps.iter().all(|map| *map < self.maps);
+        let whole = |(_, maps): &(u32, Vec<u32>)| self.shape != Shape::Simple || maps.len() == self.maps as usize;
+        let right = |sum: &Sum| sum.part < self.parts && once(&sum.maps);
+        stopped.len() >= least && stopped.iter().all(whole) && sums.iter().all(right) && *sums == self.sums_of(stopped)
+    }
+
+    /// What these add up to, reduces or merges: a part, and the maps whose rows are in it.
+    pub(super) fn sums_of(&self, made: &[(u32, Vec<u32>)]) -> Sums {
+        let mut maps_of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (part, maps) in made {
+            maps_of.entry(*part).or_default().extend(maps);
+        }
+        maps_of.values_mut().for_each(|maps| maps.sort_unstable());
+        maps_of.into_iter().map(|(part, maps)| self.sum(part, maps)).collect()
+    }
+
+    /// Whether it waits for merges, and not for reduces.
+    #[cfg(test)]
+    pub(super) fn merges(&self) -> bool {
+        matches!(self.shape, Shape::Rounds | Shape::Pushes)
     }
 
     fn task(&self, number: u32) -> Part {
@@ -125,22 +155,22 @@ impl Shuffle {
         futures.submit_with(add_up, &(), args, options(Place::Spread))
     }
 
-    async fn run(&self, futures: &Futures) -> Result<Sums, JobError> {
+    async fn run(&self, futures: &Futures) -> Result<ShuffleEnd, JobError> {
         if self.salt.is_multiple_of(2) {
             self.plan(futures).await?;
         }
-        let mut kept = Vec::new();
+        let (mut kept, mut stopped) = (Vec::new(), None);
         let reduces = match self.shape {
-            Shape::Simple | Shape::Streams => self.simple(futures, &mut kept).await?,
-            Shape::Rounds => self.rounds(futures).await?,
-            Shape::Pushes => self.pushes(futures, &mut kept).await?,
+            Shape::Simple | Shape::Streams => self.simple(futures, (&mut kept, &mut stopped)).await?,
+            Shape::Rounds => self.rounds(futures, &mut stopped).await?,
+            Shape::Pushes => self.pushes(futures, (&mut kept, &mut stopped)).await?,
         };
         let mut sums = Vec::new();
         for Made { part, maps, object } in reduces {
             let (rows, hash) = futures.get_value(&object).await?;
             sums.push(Sum { part, maps, rows, hash });
         }
-        Ok(sums)
+        Ok(ShuffleEnd { stopped, sums })
     }
 
     /// What it is going to do, found out apart from the thread of jobs.
@@ -157,11 +187,18 @@ impl Shuffle {
         futures.plan_stage("paused.map", u64::from(self.maps), all * ROW_BYTES as u64)
     }
 
-    /// Those that are there when so many are.
-    async fn first(futures: &Futures, mut made: Vec<Made>, enough: usize) -> Result<Vec<Made>, JobError> {
+    /// Stops an edge when so many of these are there; those that are by then.
+    async fn stop(
+        (futures, edge): (&Futures, Edge),
+        mut made: Vec<Made>,
+        enough: usize,
+        stopped: &mut StoppedWith,
+    ) -> Result<Vec<Made>, JobError> {
         let objects: Vec<_> = made.iter().map(|made| made.object.clone()).collect();
         let (ready, _) = futures.wait(&objects, enough, None).await?;
         made.retain(|made| ready.iter().any(|ready| ready.id() == made.object.id()));
+        edge.stop()?;
+        *stopped = Some(made.iter().map(|made| (made.part, made.maps.clone())).collect());
         Ok(made)
     }
 
@@ -194,7 +231,11 @@ impl Shuffle {
         Ok((blocks, maps))
     }
 
-    async fn simple(&self, futures: &Futures, kept: &mut Vec<ObjectRef>) -> Result<Vec<Made>, JobError> {
+    async fn simple(
+        &self,
+        futures: &Futures,
+        (kept, stopped): (&mut Vec<ObjectRef>, &mut StoppedWith),
+    ) -> Result<Vec<Made>, JobError> {
         let (mut blocks, maps) = self.blocks(futures).await?;
         let shape = EdgeShape { keep: self.keep, ..EdgeShape::new("map -> reduce", self.parts) };
         let edge = futures.edge(shape)?;
@@ -207,12 +248,10 @@ impl Shuffle {
         let reduce = |(part, maps)| Ok(Made { part, maps, object: self.reduce(futures, &[set.part(part)])? });
         let reduces = (0..).zip(maps).map(reduce).collect::<Result<Vec<_>, JobError>>()?;
         let Some(enough) = self.stop else { return edge.close().map(|_| reduces) };
-        let reduces = Self::first(futures, reduces, enough).await?;
-        edge.stop()?;
-        Ok(reduces)
+        Self::stop((futures, edge), reduces, enough, stopped).await
     }
 
-    async fn rounds(&self, futures: &Futures) -> Result<Vec<Made>, JobError> {
+    async fn rounds(&self, futures: &Futures, stopped: &mut StoppedWith) -> Result<Vec<Made>, JobError> {
         let edge = futures.edge(EdgeShape::new("map -> merge", self.parts))?;
         let (mut pending, mut numbers, mut rounds) = (Vec::new(), BTreeMap::new(), 0);
         let mut merged = Vec::new();
@@ -220,8 +259,7 @@ impl Shuffle {
             if self.stop == Some(rounds) {
                 // Before the first member has joined, or with half of what was merged.
                 let enough = merged.len() / 2;
-                merged = Self::first(futures, merged, enough).await?;
-                edge.stop()?;
+                merged = Self::stop((futures, edge), merged, enough, stopped).await?;
                 break;
             }
             while numbers.len() < self.maps as usize && pending.len() < self.window {
@@ -256,7 +294,11 @@ impl Shuffle {
         (0..self.parts).filter(is_merged).map(over).collect()
     }
 
-    async fn pushes(&self, futures: &Futures, kept: &mut Vec<ObjectRef>) -> Result<Vec<Made>, JobError> {
+    async fn pushes(
+        &self,
+        futures: &Futures,
+        (kept, stopped): (&mut Vec<ObjectRef>, &mut StoppedWith),
+    ) -> Result<Vec<Made>, JobError> {
         let nodes = futures.nodes();
         let place = |part: u32| match nodes.get(part as usize % nodes.len().max(1)) {
             Some(shape) => Place::Node { node: shape.node.clone(), soft: true },
@@ -291,8 +333,7 @@ impl Shuffle {
             }
             if self.stop.is_some_and(|enough| merged.len() >= enough) {
                 let enough = merged.len() / 2;
-                merged = Self::first(futures, merged, enough).await?;
-                edge.stop()?;
+                merged = Self::stop((futures, edge), merged, enough, stopped).await?;
                 break;
             }
         }
@@ -314,7 +355,7 @@ fn options(place: Place) -> TaskOptions {
 }
 
 #[program(name = "paused.shuffle")]
-async fn shuffle(futures: Futures, shuffle: Shuffle) -> Result<Sums, JobError> {
+async fn shuffle(futures: Futures, shuffle: Shuffle) -> Result<ShuffleEnd, JobError> {
     shuffle.run(&futures).await
 }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::clock::PausedClock;
 use super::cluster::{Seat, Setup};
-use super::program::{PROGRAM, Shuffle, Sums};
+use super::program::{PROGRAM, Shuffle, ShuffleEnd, Sums};
 use super::{BYTES_MAX, LIVES_FOR, Report, run};
 use crate::client::{Client, ClientError, ClientOptions};
 use crate::election::Ground;
@@ -56,33 +56,68 @@ fn whatever_goes_wrong_each_job_of_real_actors_ends_right_and_nothing_is_left() 
     assert!(sum(|report| report.faults) >= runs, "faults fire");
     assert!(sum(|report| report.replayed) > 0, "they cost work");
     assert!(sum(|report| report.stopped) >= runs / 10, "edges are stopped");
+    assert!(sum(|report| report.cut) >= runs / 20, "before all was read");
+}
+
+/// The least that may come of a shuffle.
+fn least(shuffle: &Shuffle) -> ShuffleEnd {
+    let whole = shuffle.sums();
+    let (Some(waits_for), parts) = (shuffle.waits_for(), whole.len()) else {
+        return ShuffleEnd { stopped: None, sums: whole };
+    };
+    let merges = shuffle.merges();
+    let made = |number: usize| match merges {
+        true => ((number % parts) as u32, vec![(number / parts) as u32]),
+        false => (number as u32, whole[number].maps.clone()),
+    };
+    let stopped: Vec<_> = (0..waits_for).map(made).collect();
+    ShuffleEnd { sums: shuffle.sums_of(&stopped), stopped: Some(stopped) }
 }
 
 #[test]
 fn rows_that_are_lost_or_read_twice_are_found_where_an_edge_is_stopped_too() {
-    let mut stopped = 0;
-    for seed in 0..200 {
+    let (mut stopped, mut waited) = (0, 0);
+    for seed in 0..400 {
         let shuffle = Shuffle::draw(&mut Dice::new(seed), 10_000);
-        stopped += u32::from(shuffle.stops());
-        let wrong = |change: fn(&mut Sums)| {
-            let mut sums = shuffle.sums();
-            change(&mut sums);
-            !shuffle.may_make(&sums)
+        stopped += u32::from(shuffle.waits_for().is_some());
+        let wrong = |change: fn(&mut ShuffleEnd)| {
+            let mut made = least(&shuffle);
+            change(&mut made);
+            !shuffle.may_make(&made)
         };
         assert!(!wrong(|_| {}), "{shuffle:?}");
-        assert!(wrong(|sums| sums[0].rows -= 1), "a row is lost: {shuffle:?}");
-        assert!(wrong(|sums| sums[0].maps.push(0)), "a map is read twice: {shuffle:?}");
-        assert!(wrong(|sums| sums[0].maps.clear()), "rows are of another map: {shuffle:?}");
         assert!(
-            wrong(|sums| {
-                let again = first_of(sums);
-                sums.extend(again);
+            wrong(|made| made.stopped = made.stopped.is_none().then(Vec::new)),
+            "whether it stops is another matter: {shuffle:?}"
+        );
+        if least(&shuffle).sums.is_empty() {
+            continue;
+        }
+        waited += u32::from(shuffle.waits_for().is_some());
+        assert!(wrong(|made| made.sums.clear()), "nothing came of it: {shuffle:?}");
+        assert!(wrong(|made| made.sums[0].rows -= 1), "a row is lost: {shuffle:?}");
+        assert!(wrong(|made| made.sums[0].maps.push(0)), "a map is read twice: {shuffle:?}");
+        assert!(wrong(|made| made.sums[0].maps.clear()), "rows are of another map: {shuffle:?}");
+        assert!(
+            wrong(|made| {
+                let again = first_of(&made.sums);
+                made.sums.extend(again);
             }),
             "a part is read twice: {shuffle:?}"
         );
-        assert!(wrong(|sums| drop(sums.pop())) || shuffle.stops(), "a part is missing: {shuffle:?}");
+        assert!(wrong(|made| drop(made.sums.pop())), "a part is missing: {shuffle:?}");
+        let Some(waited_for) = least(&shuffle).stopped else { continue };
+        let with = |stopped: Vec<_>| ShuffleEnd { sums: shuffle.sums_of(&stopped), stopped: Some(stopped) };
+        let fewer = with(waited_for[1..].to_vec());
+        assert!(!shuffle.may_make(&fewer), "it did not wait: {shuffle:?}");
+        let twice = with([&waited_for[..], &waited_for[..1]].concat());
+        assert!(!shuffle.may_make(&twice), "a merge is read twice: {shuffle:?}");
+        let lost = ShuffleEnd { stopped: Some(waited_for.clone()), ..fewer };
+        assert!(!shuffle.may_make(&lost), "a merge is lost: {shuffle:?}");
+        let nobody = with([&waited_for[..], &[(0, vec![99])]].concat());
+        assert!(!shuffle.may_make(&nobody), "no map made that: {shuffle:?}");
     }
-    assert!((20..120).contains(&stopped), "{stopped}");
+    assert!((60..200).contains(&stopped) && waited > 30, "{stopped}, {waited}");
 }
 
 fn first_of(sums: &Sums) -> Sums {
@@ -234,7 +269,7 @@ fn a_job_goes_on_whose_host_dies_a_while_after_the_server_was_emptied_under_a_lo
             assert!(setup.clock.now() < until, "the job is gone");
             sleep(Duration::from_secs(1)).await;
         };
-        assert!(shuffle.may_make(&rmp_serde::from_slice::<Sums>(&end.result.unwrap()).unwrap()));
+        assert!(shuffle.may_make(&rmp_serde::from_slice::<ShuffleEnd>(&end.result.unwrap()).unwrap()));
         for seat in &mut seats {
             seat.kill().await;
         }
