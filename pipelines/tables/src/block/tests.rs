@@ -1,0 +1,278 @@
+use std::sync::Arc;
+
+use arrow_array::builder::{Int64Builder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::*;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamReader;
+use arrow_schema::{DataType, Field, Schema};
+use proptest::prelude::*;
+
+use super::layout::VERSION;
+use super::*;
+use crate::TableError;
+use crate::samples::{self, Seeded};
+
+/// What is in the stored sample.
+fn sampled() -> RecordBatch {
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    lists.append_value([Some(1), None]);
+    lists.append_null();
+    lists.append_value([]);
+    let columns: [(&str, ArrayRef); 3] = [
+        ("number", Arc::new(Int64Array::from(vec![Some(-1), None, Some(i64::MAX)]))),
+        ("text", Arc::new(StringArray::from(vec![Some("grüße"), Some(""), None]))),
+        ("list", Arc::new(lists.finish())),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+}
+
+#[test]
+fn blocks_of_version_1_are_read_and_written() {
+    let sample = include_bytes!("../../tests/samples/block-1.bin");
+    let layout = Arc::new(Layout::new(&sampled().schema()).unwrap());
+    let (schema, part) = sample.split_at(layout.encode().len());
+    let read = Arc::new(Layout::decode(schema).unwrap());
+    assert_eq!(read.schema(), layout.schema());
+    let batches: Vec<_> = Part::of_bytes(read, Buffer::from(part)).map(Result::unwrap).collect();
+    assert_eq!(batches, [sampled()]);
+    let picks = [0, 1, 2].map(|row| Pick { batch: 0, row });
+    let (_, written) = written(&Gather::new(layout.clone(), &[sampled()]).unwrap(), &picks, &Limits::default());
+    assert!(written == part, "what version 1 is has changed");
+}
+
+/// All messages of these rows, one behind the other, in memory that was not zero before.
+fn written(gather: &Gather, picks: &[Pick], limits: &Limits) -> (Vec<Message>, Vec<u8>) {
+    let messages = gather.messages(picks, limits).unwrap();
+    let mut bytes = Vec::new();
+    for message in &messages {
+        let from = bytes.len();
+        bytes.resize(from + message.bytes() as usize, 0xee);
+        gather.write(message, picks, &mut bytes[from..]);
+    }
+    (messages, bytes)
+}
+
+/// The rows as the library reads them, with all its checks, from a stream of the schema and these messages.
+fn by_library(layout: &Layout, bytes: &[u8]) -> Vec<RecordBatch> {
+    let stream = [&layout.schema_message(), bytes].concat();
+    let batches: Vec<_> = StreamReader::try_new(&stream[..], None).unwrap().map(Result::unwrap).collect();
+    for batch in &batches {
+        batch.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
+    }
+    batches
+}
+
+/// Takes random rows of these batches, with repetitions, and compares what the library reads, and what `Part` does, with the values.
+fn check(seeded: &mut Seeded, batches: &[RecordBatch], limits: &Limits) {
+    let layout = Arc::new(Layout::new(&batches[0].schema()).unwrap());
+    let gather = Gather::new(layout.clone(), batches).unwrap();
+    let rows: Vec<Pick> = (0..)
+        .zip(batches)
+        .flat_map(|(batch, of)| (0..of.num_rows() as u32).map(move |row| Pick { batch, row }))
+        .collect();
+    let picks: Vec<Pick> = match seeded.below(3) {
+        0 => rows,
+        _ if rows.is_empty() => rows,
+        _ => (0..seeded.below(2 * rows.len())).map(|_| seeded.pick(&rows)).collect(),
+    };
+    let (messages, bytes) = written(&gather, &picks, limits);
+    let expected: Vec<_> =
+        picks.iter().map(|pick| samples::row(&batches[pick.batch as usize], pick.row as usize)).collect();
+    let read: Vec<_> = Part::of_bytes(layout.clone(), Buffer::from(bytes.clone())).map(Result::unwrap).collect();
+    for (who, batches) in [("library", by_library(&layout, &bytes)), ("part", read)] {
+        let found: Vec<_> =
+            batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| samples::row(batch, row))).collect();
+        assert_eq!(found, expected, "{who}: {:?}", batches.first().map(|batch| batch.schema()));
+        assert_eq!(batches.len(), messages.len());
+        assert!(batches.iter().all(|batch| batch.schema() == *layout.schema()));
+    }
+    let mut next = 0;
+    for message in &messages {
+        assert_eq!(message.rows().start, next);
+        next = message.rows().end;
+        assert!(message.bytes().is_multiple_of(64));
+        assert!(message.rows().len() <= limits.rows_max);
+        assert!(message.bytes() <= limits.bytes_max || message.rows().len() == 1, "{message:?}");
+    }
+    assert_eq!(next, picks.len());
+    // Bytes follow from rows alone: the plain rows in one batch give the same message.
+    if let ([message], false) = (&messages[..], picks.is_empty()) {
+        let plain = by_library(&layout, &bytes);
+        let again = Gather::new(layout.clone(), &plain).unwrap();
+        let picks: Vec<_> = (0..message.rows().len() as u32).map(|row| Pick { batch: 0, row }).collect();
+        assert!(written(&again, &picks, limits).1 == bytes, "other bytes for the same rows");
+    }
+}
+
+#[test]
+fn every_type_and_encoding_is_read_by_the_library() {
+    let mut seeded = Seeded(1);
+    for of in samples::flat_types() {
+        let types = [
+            of.clone(),
+            DataType::Dictionary(Box::new(DataType::Int32), Box::new(of.clone())),
+            DataType::new_list(of.clone(), true),
+            DataType::FixedSizeList(Arc::new(Field::new("item", of.clone(), true)), 2),
+            DataType::Struct(vec![Field::new("a", of.clone(), true), Field::new("b", of, true)].into()),
+        ];
+        for rows in [0, 1, 7, 70] {
+            let batches = [rows, 3].map(|rows| samples::batch_of(&mut seeded, &types, rows));
+            check(&mut seeded, &batches, &Limits::default());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn random_schemas_nested_two_deep_are_read_by_the_library(seed in any::<u64>()) {
+        let mut seeded = Seeded(seed);
+        let types: Vec<_> = (0..seeded.below(6)).map(|_| samples::data_type(&mut seeded, 2)).collect();
+        let batches: Vec<_> = (0..1 + seeded.below(4))
+            .map(|_| {
+                let rows = seeded.pick(&[0, 1, 5, 40]);
+                samples::batch_of(&mut seeded, &types, rows)
+            })
+            .collect();
+        let limits = Limits { rows_max: seeded.pick(&[1, 3, 64, ROWS_MAX]), bytes_max: seeded.pick(&[1000, 5000, BYTES_MAX]), ..Limits::default() };
+        check(&mut seeded, &batches, &limits);
+    }
+}
+
+#[test]
+fn batches_of_one_table_may_be_encoded_each_in_its_way() {
+    let text = || vec![Some("a"), None, Some("longer than twelve bytes")];
+    let schema = |of: &ArrayRef| Arc::new(Schema::new(vec![Field::new("t", of.data_type().clone(), true)]));
+    let arrays: [ArrayRef; 3] = [
+        Arc::new(StringArray::from(text())),
+        Arc::new(StringViewArray::from(text())),
+        Arc::new(text().into_iter().collect::<DictionaryArray<Int32Type>>()),
+    ];
+    let batches = arrays.map(|array| RecordBatch::try_new(schema(&array), vec![array]).unwrap());
+    check(&mut Seeded(3), &batches, &Limits::default());
+}
+
+#[test]
+fn a_thousand_columns_take_as_many_bytes_as_the_module_says() {
+    let types = vec![DataType::Utf8; 1000];
+    let mut seeded = Seeded(5);
+    let batch = samples::batch_of(&mut seeded, &types, 3);
+    check(&mut seeded, std::slice::from_ref(&batch), &Limits::default());
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout, std::slice::from_ref(&batch)).unwrap();
+    let message = &gather.messages(&[Pick { batch: 0, row: 0 }], &Limits::default()).unwrap()[0];
+    assert!((120_000..260_000).contains(&message.bytes()), "{}", message.bytes());
+}
+
+#[test]
+fn messages_are_filled_and_a_large_row_is_alone() {
+    let text = |bytes: usize| "x".repeat(bytes);
+    let rows: Vec<String> = (0..2000).map(|row| text(if row == 700 { 50_000 } else { 100 + row % 7 })).collect();
+    let array: ArrayRef = Arc::new(StringArray::from(rows));
+    let batch = RecordBatch::try_from_iter([("t", array)]).unwrap();
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+    let picks: Vec<_> = (0..2000).map(|row| Pick { batch: 0, row }).collect();
+    let limits = Limits { bytes_max: 20_000, ..Limits::default() };
+    let (messages, bytes) = written(&gather, &picks, &limits);
+    assert!(messages.iter().all(|message| message.bytes() <= 20_000 || message.rows() == (700..701)), "{messages:?}");
+    assert!(messages.iter().any(|message| message.rows() == (700..701) && message.bytes() > 50_000));
+    assert!(messages.len() < 22, "{} messages for 11 times 20 kB", messages.len());
+    assert_eq!(by_library(&layout, &bytes).iter().map(RecordBatch::num_rows).sum::<usize>(), 2000);
+    let error = gather.messages(&picks, &Limits { row_bytes_max: 40_000, ..limits }).unwrap_err();
+    let TableError::RowTooLarge { batch: 0, row: 700, bytes, bytes_max: 40_000 } = error else { panic!("{error}") };
+    assert!((50_000..51_000).contains(&bytes));
+}
+
+#[test]
+fn elements_without_bytes_are_counted_all_the_same() {
+    // 2^31 elements in two rows, and not one byte.
+    let child: ArrayRef = Arc::new(NullArray::new(1 << 30));
+    let field = Arc::new(Field::new("item", DataType::Null, true));
+    let lists: ArrayRef =
+        Arc::new(ListArray::new(field, arrow_buffer::OffsetBuffer::new(vec![0, 1 << 30].into()), child, None));
+    let batch = RecordBatch::try_from_iter([("l", lists)]).unwrap();
+    let gather = Gather::new(Arc::new(Layout::new(&batch.schema()).unwrap()), &[batch]).unwrap();
+    let messages = gather.messages(&[Pick { batch: 0, row: 0 }; 3], &Limits::default()).unwrap();
+    assert_eq!(messages.iter().map(Message::rows).collect::<Vec<_>>(), [0..1, 1..2, 2..3]);
+}
+
+#[test]
+fn what_is_not_seen_is_zero() {
+    let numbers = PrimitiveArray::<Int32Type>::new(vec![1, 77, 3].into(), Some(vec![true, false, true].into()));
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    lists.append_value([Some(1)]);
+    lists.append_null();
+    lists.append_value([Some(3), None]);
+    let columns: [(&str, ArrayRef); 2] = [("n", Arc::new(numbers)), ("l", Arc::new(lists.finish()))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+    let picks = [0, 1, 2].map(|row| Pick { batch: 0, row });
+    let (_, bytes) = written(&gather, &picks, &Limits::default());
+    let body = &bytes[layout.header_bytes()..];
+    assert!(!body.contains(&0xee), "memory as it was before shows");
+    assert!(!body.contains(&77), "what is under a null shows");
+    let batch = &by_library(&layout, &bytes)[0];
+    assert_eq!(batch.column(0).as_primitive::<Int32Type>().values().as_ref(), [1, 0, 3]);
+}
+
+#[test]
+fn batches_of_other_schemas_are_refused() {
+    let batch = |types: &[DataType]| samples::batch_of(&mut Seeded(1), types, 1);
+    let one = batch(&[DataType::Int64]);
+    let layout = Arc::new(Layout::new(&one.schema()).unwrap());
+    let refused = |other: RecordBatch| Gather::new(layout.clone(), &[one.clone(), other]).unwrap_err().to_string();
+    assert_eq!(refused(batch(&[DataType::Int32])), "column c0 is Int32, not Int64");
+    assert_eq!(refused(batch(&[DataType::Int64, DataType::Int64])), "2 columns, not 1");
+    let union = arrow_schema::UnionFields::from_fields(vec![Field::new("a", DataType::Int32, true)]);
+    let union = Field::new("u", DataType::Union(union, arrow_schema::UnionMode::Dense), true);
+    let nested = Schema::new(vec![Field::new("l", DataType::List(Arc::new(union)), true)]);
+    assert!(Layout::new(&nested).unwrap_err().to_string().starts_with("column l.u is Union"));
+}
+
+#[test]
+fn bytes_that_are_no_block_are_refused() {
+    let batch = samples::batch_of(&mut Seeded(9), &[DataType::Utf8, DataType::Int64], 20);
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+    let picks: Vec<_> = (0..20).map(|row| Pick { batch: 0, row }).collect();
+    let (_, bytes) = written(&gather, &picks, &Limits::default());
+    let read =
+        |bytes: &[u8]| Part::of_bytes(layout.clone(), Buffer::from(bytes.to_vec())).collect::<Result<Vec<_>, _>>();
+    assert_eq!(read(&bytes).unwrap().len(), 1);
+    for end in (1..bytes.len()).step_by(13) {
+        let error = read(&bytes[..end]).unwrap_err();
+        assert!(matches!(error, TableError::NotABlock { at: 0, .. }), "{end}: {error}");
+    }
+    let other = Arc::new(Layout::new(&samples::batch_of(&mut Seeded(9), &[DataType::Utf8], 0).schema()).unwrap());
+    let error = Part::of_bytes(other, Buffer::from(bytes.clone())).next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("2 arrays of 5 buffers, not 1 of 3"), "{error}");
+    // Any byte of a header may be wrong: an answer or an error, never a panic.
+    for at in 0..layout.header_bytes() {
+        for flip in [1, 0x80, 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= flip;
+            let _ = read(&bytes);
+        }
+    }
+}
+
+#[test]
+fn the_schema_of_blocks_has_a_version_and_a_sample() {
+    let mut seeded = Seeded(2);
+    let types: Vec<_> = samples::flat_types();
+    let layout = Layout::new(&samples::batch_of(&mut seeded, &types, 0).schema()).unwrap();
+    let bytes = layout.encode();
+    assert_eq!(Layout::decode(&bytes).unwrap().schema(), layout.schema());
+    let mut other = bytes.clone();
+    other[4] += 1;
+    let error = Layout::decode(&other).unwrap_err();
+    assert!(
+        matches!(error, TableError::BlockVersion { found, expected } if found == VERSION + 1 && expected == VERSION)
+    );
+    assert!(matches!(Layout::decode(&bytes[..5]).unwrap_err(), TableError::NotABlock { at: 0, .. }));
+    assert!(matches!(Layout::decode(b"something else").unwrap_err(), TableError::NotABlock { at: 0, .. }));
+}
