@@ -3,10 +3,11 @@
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
-use twox_hash::XxHash3_64;
+use exobus_store::RowHash;
 
 use super::lists;
 use super::seeds::{Column, Pair};
+use super::xxh3::{hashed, mixed};
 use crate::TableError;
 use crate::plain::{Indirection, plain_type};
 use crate::raw::{ByteRanges, fixed_values};
@@ -22,8 +23,9 @@ impl Pairs {
         Self { a: vec![0; rows], b: vec![0; rows] }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.a.iter().copied().zip(self.b.iter().copied())
+    /// The hash of each row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = RowHash> {
+        self.a.iter().zip(&self.b).map(|(a, b)| RowHash(mixed(*a, *b)))
     }
 
     /// Adds to each row what `of` says of it.
@@ -44,12 +46,6 @@ impl Pairs {
             Some(nulls) => self.add(|row| if nulls.is_valid(row) { value(row) } else { null }),
         }
     }
-}
-
-/// The two hashes of bytes.
-#[inline(always)]
-pub(super) fn hashed(bytes: &[u8], seeds: Pair) -> Pair {
-    seeds.map(|seed| XxHash3_64::oneshot_with_seed(seed, bytes))
 }
 
 impl Column {
@@ -116,8 +112,15 @@ impl Column {
     }
 
     fn add_wide<const WIDTH: usize>(&self, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
-        let (values, seeds) = (&values.as_chunks::<WIDTH>().0[..pairs.a.len()], self.value);
-        pairs.add_values(nulls, self.null, |row| hashed(&values[row], seeds));
+        let (values, seeds) = (values.as_chunks::<WIDTH>().0, self.value);
+        if nulls.is_some_and(|nulls| nulls.null_count() > 0) {
+            return pairs.add_values(nulls, self.null, |row| hashed(&values[row], seeds));
+        }
+        for ((a, b), value) in pairs.a.iter_mut().zip(&mut pairs.b).zip(values) {
+            let [more_a, more_b] = hashed(value, seeds);
+            *a = a.wrapping_add(more_a);
+            *b = b.wrapping_add(more_b);
+        }
     }
 
     fn add_bytes(&self, ranges: &ByteRanges, nulls: Option<&NullBuffer>, pairs: &mut Pairs) {

@@ -3,8 +3,9 @@
 use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray};
 use arrow_schema::DataType;
 
-use super::columns::{Pairs, hashed};
+use super::columns::Pairs;
 use super::seeds::Column;
+use super::xxh3::hashed;
 use crate::TableError;
 use crate::plain::unpacked;
 use crate::raw::{ElementRanges, fixed_values};

@@ -28,11 +28,11 @@
 mod columns;
 mod lists;
 mod seeds;
+mod xxh3;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use exobus_store::RowHash;
-use twox_hash::XxHash3_128;
 
 use self::columns::Pairs;
 use self::seeds::Column;
@@ -59,7 +59,7 @@ impl RowHasher {
     /// # Errors
     /// The batch is of another schema.
     pub fn sum(&self, batch: &RecordBatch) -> Result<RowHash, TableError> {
-        Ok(self.pairs(batch)?.iter().map(mixed).sum())
+        Ok(self.pairs(batch)?.rows().sum())
     }
 
     /// The hash of each row, in their order, behind what is there already.
@@ -67,7 +67,7 @@ impl RowHasher {
     /// # Errors
     /// The batch is of another schema.
     pub fn rows(&self, batch: &RecordBatch, hashes: &mut Vec<RowHash>) -> Result<(), TableError> {
-        hashes.extend(self.pairs(batch)?.iter().map(mixed));
+        hashes.extend(self.pairs(batch)?.rows());
         Ok(())
     }
 
@@ -81,12 +81,6 @@ impl RowHasher {
         }
         Ok(pairs)
     }
-}
-
-/// The hash of a row with these sums.
-#[inline]
-fn mixed((a, b): (u64, u64)) -> RowHash {
-    RowHash(XxHash3_128::oneshot([a.to_le_bytes(), b.to_le_bytes()].as_flattened()))
 }
 
 #[cfg(test)]

@@ -196,6 +196,28 @@ fn encodings_do_not_count() {
 }
 
 #[test]
+fn one_hasher_takes_all_encodings_of_its_schema() {
+    let text = vec![Some("a"), None, Some("longer than twelve bytes")];
+    let plain = batch(vec![Arc::new(StringArray::from(text.clone()))]);
+    let hasher = RowHasher::new(&plain.schema()).unwrap();
+    let others: [ArrayRef; 4] = [
+        Arc::new(LargeStringArray::from(text.clone())),
+        Arc::new(StringViewArray::from(text.clone())),
+        Arc::new(text.iter().copied().collect::<DictionaryArray<Int16Type>>()),
+        Arc::new(LargeBinaryArray::from_iter(text.iter().map(|one| one.map(str::as_bytes)))),
+    ];
+    for other in others {
+        let of = other.data_type().clone();
+        assert_eq!(hasher.sum(&batch(vec![other])).unwrap(), hasher.sum(&plain).unwrap(), "{of}");
+    }
+    let times = |zone: &str| batch(vec![Arc::new(TimestampSecondArray::from(vec![7]).with_timezone(zone))]);
+    let hasher = RowHasher::new(&times("UTC").schema()).unwrap();
+    assert_eq!(hasher.sum(&times("UTC")).unwrap(), hasher.sum(&times("+02:00")).unwrap(), "an instant in any zone");
+    let without = batch(vec![Arc::new(TimestampSecondArray::from(vec![7]))]);
+    assert!(hasher.sum(&without).is_err(), "no instant");
+}
+
+#[test]
 fn layouts_of_lists_do_not_count() {
     for list in [list_of_int32(), list_of_text()] {
         let expected = hashes(&batch(vec![Arc::new(list.clone())]));
