@@ -57,11 +57,6 @@ pub struct Gather {
     columns: Vec<Column>,
 }
 
-/// How often a message is measured again with more rows because it came out small.
-const GROWTHS_MAX: usize = 2;
-/// Rows of the first message that is measured: as yet nobody knows how long rows are.
-const FIRST_ROWS: usize = 1024;
-
 impl Gather {
     /// Of batches whose plain types are those of the layout, in any encoding. Their memory is shared, not copied; of dictionaries and run
     /// ends 8 bytes a row are noted.
@@ -93,7 +88,7 @@ impl Gather {
     /// # Panics
     /// A pick is none of a row of the batches; when it is written, if not here.
     pub fn messages(&self, picks: &[Pick], limits: &Limits) -> Result<Vec<Message>, TableError> {
-        let (mut messages, mut from, mut guess) = (Vec::new(), 0, FIRST_ROWS);
+        let (mut messages, mut from, mut guess) = (Vec::new(), 0, limits.rows_max);
         while from < picks.len() {
             let message = self.message(picks, from, guess, limits)?;
             (from, guess) = (message.rows.end, scaled(message.rows.len(), limits.bytes_max, message.bytes));
@@ -102,33 +97,21 @@ impl Gather {
         Ok(messages)
     }
 
-    /// The message that begins at a row: about `guess` rows, more or fewer as they fit.
+    /// The message that begins at a row: `guess` rows, or fewer as they fit.
     fn message(&self, picks: &[Pick], from: usize, guess: usize, limits: &Limits) -> Result<Message, TableError> {
-        let most = (picks.len() - from).min(limits.rows_max.max(1));
-        let (mut rows, mut growths, mut fits) = (guess.clamp(1, most), 0, None::<Message>);
+        let mut rows = guess.min(limits.rows_max).clamp(1, picks.len() - from);
         loop {
             let message = self.measured(picks, from..from + rows);
             let bytes = message.as_ref().map_or(u64::MAX, |message| message.bytes);
-            if bytes > limits.bytes_max && rows > 1 {
-                if let Some(fits) = fits {
-                    return Ok(fits);
+            let bytes_max = if rows > 1 { limits.bytes_max } else { limits.row_bytes_max.max(limits.bytes_max) };
+            match message.filter(|_| bytes <= bytes_max) {
+                Some(message) => return Ok(message),
+                None if rows > 1 => rows = scaled(rows, limits.bytes_max, bytes).clamp(1, rows - 1),
+                None => {
+                    let Pick { batch, row } = picks[from];
+                    return Err(TableError::RowTooLarge { batch, row, bytes, bytes_max });
                 }
-                rows = scaled(rows, limits.bytes_max, bytes).clamp(1, rows - 1);
-                growths = GROWTHS_MAX;
-                continue;
             }
-            let Some(message) =
-                message.filter(|message| rows != 1 || message.bytes <= limits.row_bytes_max.max(limits.bytes_max))
-            else {
-                let Pick { batch, row } = picks[from];
-                return Err(TableError::RowTooLarge { batch, row, bytes, bytes_max: limits.row_bytes_max });
-            };
-            if rows == most || growths == GROWTHS_MAX || bytes > limits.bytes_max / 2 {
-                return Ok(message);
-            }
-            rows = scaled(rows, limits.bytes_max, bytes).clamp(rows + 1, most);
-            growths += 1;
-            fits = Some(message);
         }
     }
 

@@ -179,7 +179,7 @@ fn messages_are_filled_and_a_large_row_is_alone() {
     let (messages, bytes) = written(&gather, &picks, &limits);
     assert!(messages.iter().all(|message| message.bytes() <= 20_000 || message.rows() == (700..701)), "{messages:?}");
     assert!(messages.iter().any(|message| message.rows() == (700..701) && message.bytes() > 50_000));
-    assert!(messages.len() < 22, "{} messages for 11 times 20 kB", messages.len());
+    assert!(messages.len() < 22, "{} messages for 14 times 20 kB", messages.len());
     assert_eq!(by_library(&layout, &bytes).iter().map(RecordBatch::num_rows).sum::<usize>(), 2000);
     let error = gather.messages(&picks, &Limits { row_bytes_max: 40_000, ..limits }).unwrap_err();
     let TableError::RowTooLarge { batch: 0, row: 700, bytes, bytes_max: 40_000 } = error else { panic!("{error}") };
@@ -202,11 +202,21 @@ fn elements_without_bytes_are_counted_all_the_same() {
 #[test]
 fn what_is_not_seen_is_zero() {
     let numbers = PrimitiveArray::<Int32Type>::new(vec![1, 77, 3].into(), Some(vec![true, false, true].into()));
-    let mut lists = ListBuilder::new(Int64Builder::new());
-    lists.append_value([Some(1)]);
-    lists.append_null();
-    lists.append_value([Some(3), None]);
-    let columns: [(&str, ArrayRef); 2] = [("n", Arc::new(numbers)), ("l", Arc::new(lists.finish()))];
+    let offsets = arrow_buffer::OffsetBuffer::new(vec![0, 1, 3, 5].into());
+    let nulls = || Some(vec![true, false, true].into());
+    let field = Arc::new(Field::new("item", DataType::Int64, true));
+    let elements = Arc::new(Int64Array::from(vec![Some(1), Some(77), Some(77), Some(3), None]));
+    let lists = ListArray::new(field, offsets.clone(), elements, nulls());
+    let text = StringArray::new(offsets, Buffer::from(b"aMMbc"), nulls());
+    let bools = BooleanArray::new(vec![false, true, false].into(), nulls());
+    let fixed = FixedSizeBinaryArray::new(3, Buffer::from(b"aaaMMMccc"), nulls());
+    let columns: [(&str, ArrayRef); 5] = [
+        ("n", Arc::new(numbers)),
+        ("l", Arc::new(lists)),
+        ("t", Arc::new(text)),
+        ("b", Arc::new(bools)),
+        ("f", Arc::new(fixed)),
+    ];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
     let gather = Gather::new(layout.clone(), &[batch]).unwrap();
@@ -215,8 +225,19 @@ fn what_is_not_seen_is_zero() {
     let body = &bytes[layout.header_bytes()..];
     assert!(!body.contains(&0xee), "memory as it was before shows");
     assert!(!body.contains(&77), "what is under a null shows");
+    assert!(!body.contains(&2), "the bool under a null shows");
     let batch = &by_library(&layout, &bytes)[0];
     assert_eq!(batch.column(0).as_primitive::<Int32Type>().values().as_ref(), [1, 0, 3]);
+}
+
+#[test]
+fn headers_of_a_layout_are_all_of_one_length() {
+    for columns in 0..40 {
+        let fields: Vec<_> = (0..columns).map(|at| Field::new(format!("c{at}"), DataType::Int64, true)).collect();
+        let layout = Layout::new(&Schema::new(fields)).unwrap();
+        let (nodes, buffers) = (vec![(7, 1); columns], vec![1 << 40; 2 * columns]);
+        assert_eq!(layout.header(7, &nodes, &buffers).len(), layout.header_bytes(), "{columns} columns");
+    }
 }
 
 #[test]

@@ -176,21 +176,19 @@ fn encodings_do_not_count() {
     assert_eq!(sum(&batch(vec![Arc::new(fixed)])), plain, "of a fixed size");
 
     let empty = |rows, nulls| FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), nulls, rows).unwrap();
-    let keys = Int16Array::from(vec![Some(0), None]);
-    let dictionary = DictionaryArray::new(keys, Arc::new(empty(3, None)));
-    let plain = empty(2, Some(NullBuffer::from(vec![true, false])));
-    assert_eq!(
-        hashes(&batch(vec![Arc::new(dictionary)])),
-        hashes(&batch(vec![Arc::new(plain)])),
-        "values without bytes"
-    );
+    for keys in [vec![Some(0), None], vec![Some(0), Some(2)]] {
+        let plain = empty(2, Some(NullBuffer::from_iter(keys.iter().map(Option::is_some))));
+        let dictionary = DictionaryArray::new(Int16Array::from(keys), Arc::new(empty(3, None)));
+        let [found, expected] = [Arc::new(dictionary) as ArrayRef, Arc::new(plain)].map(|of| hashes(&batch(vec![of])));
+        assert_eq!(found, expected, "values without bytes");
+    }
 
     let numbers = Int64Array::from(vec![Some(5), Some(5), None, None, Some(5), Some(7)]);
     let values = Int64Array::from(vec![Some(5), None, Some(5), Some(7)]);
     let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![2, 4, 5, 6]), &values).unwrap();
     let (numbers, runs) = (batch(vec![Arc::new(numbers)]), batch(vec![Arc::new(runs)]));
     assert_eq!(hashes(&runs), hashes(&numbers), "run ends");
-    for (from, len) in [(1, 4), (3, 3), (0, 1), (5, 1), (2, 0)] {
+    for (from, len) in [(1, 4), (3, 3), (0, 1), (5, 1), (2, 0), (5, 0)] {
         assert_eq!(hashes(&runs.slice(from, len)), hashes(&numbers.slice(from, len)), "run ends from {from}");
     }
 }

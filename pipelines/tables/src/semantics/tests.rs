@@ -4,7 +4,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
-use arrow_buffer::i256;
+use arrow_buffer::{Buffer, i256};
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, TimeUnit};
 use proptest::prelude::*;
 
@@ -168,6 +168,13 @@ proptest! {
             prop_assert_eq!(keys.get(row), plain_keys.get(row), "row {} of {}", row, batch.schema());
         }
     }
+}
+
+#[test]
+fn values_without_bytes_are_as_many_as_there_are_rows() {
+    let values = FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), None, 3).unwrap();
+    let batch = one(DictionaryArray::new(Int8Array::from(vec![0, 2]), Arc::new(values)));
+    check(&batch, &[KeyColumn::rising(0)]);
 }
 
 fn one(array: impl Array + 'static) -> RecordBatch {
