@@ -6,6 +6,7 @@ use arrow_ipc::convert::{IpcSchemaEncoder, try_schema_from_flatbuffer_bytes};
 use arrow_ipc::{FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
+use twox_hash::XxHash3_64;
 
 use super::padded;
 use crate::{TableError, plain};
@@ -93,9 +94,12 @@ impl Layout {
         encapsulated(&in_message(&mut builder, MessageHeader::Schema, schema, 0))
     }
 
-    /// The layout for who reads the blocks: four letters, the version (4 bytes, little-endian), then [`schema_message`](Self::schema_message).
+    /// The layout for who reads the blocks: four letters, the version (4 bytes, little-endian, as all numbers), the xxh3-64 of the rest, then
+    /// [`schema_message`](Self::schema_message).
     pub fn encode(&self) -> Vec<u8> {
-        [&MAGIC[..], &VERSION.to_le_bytes(), &self.schema_message()].concat()
+        let message = self.schema_message();
+        let checksum = XxHash3_64::oneshot(&message).to_le_bytes();
+        [&MAGIC[..], &VERSION.to_le_bytes(), &checksum, &message].concat()
     }
 
     /// What [`encode`](Self::encode) has written.
@@ -104,19 +108,23 @@ impl Layout {
     /// [`TableError::BlockVersion`]: another release wrote it. [`TableError::NotABlock`]: nothing of the kind.
     pub fn decode(bytes: &[u8]) -> Result<Self, TableError> {
         let damaged = |at, what: &str| TableError::NotABlock { at, what: what.to_owned() };
-        let Some((start, message)) = bytes.split_first_chunk::<8>() else {
-            return Err(damaged(0, "fewer than 8 bytes of a schema"));
-        };
-        if start[..4] != MAGIC {
+        let (magic, rest) = bytes.split_first_chunk::<4>().ok_or_else(|| damaged(0, "fewer than 4 bytes"))?;
+        if *magic != MAGIC {
             return Err(damaged(0, "no schema of blocks begins so"));
         }
-        let found = u32::from_le_bytes([start[4], start[5], start[6], start[7]]);
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(|| damaged(4, "no version"))?;
+        let found = u32::from_le_bytes(*version);
         if found != VERSION {
             return Err(TableError::BlockVersion { found, expected: VERSION });
         }
-        let header = message.get(PREFIX_BYTES..).ok_or_else(|| damaged(8, "no schema"))?;
+        let (checksum, message) = rest.split_first_chunk::<8>().ok_or_else(|| damaged(8, "no checksum"))?;
+        // The library takes for granted that a schema makes sense, and panics otherwise.
+        if u64::from_le_bytes(*checksum) != XxHash3_64::oneshot(message) {
+            return Err(damaged(8, "its checksum is another one"));
+        }
+        let header = message.get(PREFIX_BYTES..).ok_or_else(|| damaged(16, "no schema"))?;
         let schema = try_schema_from_flatbuffer_bytes(header)
-            .map_err(|error| TableError::NotABlock { at: 8, what: error.to_string() })?;
+            .map_err(|error| TableError::NotABlock { at: 16, what: error.to_string() })?;
         Self::new(&schema)
     }
 }

@@ -281,6 +281,27 @@ fn bytes_that_are_no_block_are_refused() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn damaged_bytes_are_an_answer_or_an_error(seed in any::<u64>()) {
+        let mut seeded = Seeded(seed);
+        let types: Vec<_> = (0..1 + seeded.below(3)).map(|_| samples::data_type(&mut seeded, 2)).collect();
+        let batch = samples::batch_of(&mut seeded, &types, 9);
+        let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+        let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+        let picks: Vec<_> = (0..9).map(|row| Pick { batch: 0, row }).collect();
+        let (_, mut bytes) = written(&gather, &picks, &Limits::default());
+        for _ in 0..1 + seeded.below(4) {
+            let at = seeded.below(bytes.len());
+            bytes[at] = seeded.next() as u8;
+        }
+        for batch in Part::of_bytes(layout, Buffer::from(bytes)).flatten() {
+            (0..batch.num_rows()).for_each(|row| drop(samples::row(&batch, row)));
+        }
+    }
+}
+
 #[test]
 fn the_schema_of_blocks_has_a_version_and_a_sample() {
     let mut seeded = Seeded(2);
@@ -294,6 +315,12 @@ fn the_schema_of_blocks_has_a_version_and_a_sample() {
     assert!(
         matches!(error, TableError::BlockVersion { found, expected } if found == VERSION + 1 && expected == VERSION)
     );
-    assert!(matches!(Layout::decode(&bytes[..5]).unwrap_err(), TableError::NotABlock { at: 0, .. }));
+    for at in 8..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(matches!(Layout::decode(&damaged).unwrap_err(), TableError::NotABlock { at: 8, .. }), "{at}");
+        assert!(matches!(Layout::decode(&bytes[..at]).unwrap_err(), TableError::NotABlock { at: 8, .. }), "{at}");
+    }
+    assert!(matches!(Layout::decode(&bytes[..5]).unwrap_err(), TableError::NotABlock { at: 4, .. }));
     assert!(matches!(Layout::decode(b"something else").unwrap_err(), TableError::NotABlock { at: 0, .. }));
 }
