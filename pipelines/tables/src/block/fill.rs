@@ -105,11 +105,24 @@ fn set_bit(bits: &mut [u8], at: usize, bit: bool) {
 }
 
 fn validity<P: Picks>(column: &Column, picks: P, valid: &mut [u8]) {
+    let (nulls, mut at) = (&column.nulls.of, 0);
+    if !P::MAY_BE_OF_NONE {
+        let (mut byte, mut bytes) = (0, valid.iter_mut());
+        picks.each(|span| {
+            let is_valid = nulls[span.source()].as_ref().is_none_or(|nulls| nulls.is_valid(span.start as usize));
+            byte |= u8::from(is_valid) << (at % 8);
+            at += 1;
+            if at % 8 == 0 {
+                *bytes.next().expect("a bit for each row") = std::mem::take(&mut byte);
+            }
+        });
+        bytes.for_each(|last| *last = byte);
+        return;
+    }
     valid.fill(0);
-    let mut at = 0;
     picks.each(|span| {
         let len = span.len as usize;
-        match (span.source, span.is_of_a_source().then(|| column.nulls.of[span.source()].as_ref())) {
+        match (span.source, span.is_of_a_source().then(|| nulls[span.source()].as_ref())) {
             (NULL, _) => (),
             (_, Some(Some(nulls))) if len == 1 => set_bit(valid, at, nulls.is_valid(span.start as usize)),
             (_, Some(Some(nulls))) => copy_bits(nulls.inner(), span, valid, at),
@@ -157,8 +170,12 @@ fn fixed<P: Picks>(width: usize, values: &[Buffer], picks: P, valid: &[u8], out:
             });
         }
     }
-    for (byte, valid) in valid.iter().enumerate().filter(|(_, valid)| **valid != u8::MAX) {
-        for at in (0..8).filter(|bit| valid >> bit & 1 == 0).map(|bit| byte * 8 + bit) {
+    for (byte, valid) in valid.iter().enumerate() {
+        let mut nulls = !valid;
+        while nulls != 0 {
+            let at = byte * 8 + nulls.trailing_zeros() as usize;
+            nulls &= nulls - 1;
+            // Behind the last row there are bits, too.
             if let Some(under) = out.get_mut(at * width..(at + 1) * width) {
                 under.fill(0);
             }
@@ -168,19 +185,7 @@ fn fixed<P: Picks>(width: usize, values: &[Buffer], picks: P, valid: &[u8], out:
 
 fn wide<const WIDTH: usize, P: Picks>(values: &[Buffer], picks: P, out: &mut [u8]) {
     let values: Vec<&[[u8; WIDTH]]> = values.iter().map(|values| values.as_slice().as_chunks::<WIDTH>().0).collect();
-    let mut rest = out.as_chunks_mut::<WIDTH>().0;
-    picks.each(|span| {
-        if !P::MAY_BE_OF_NONE {
-            *rest.split_off_first_mut().expect("as much room as was measured") =
-                values[span.source()][span.start as usize];
-            return;
-        }
-        let to = rest.split_off_mut(..span.len as usize).expect("as much room as was measured");
-        match span.is_of_a_source() {
-            true => to.copy_from_slice(&values[span.source()][span.rows()]),
-            false => to.fill([0; WIDTH]),
-        }
-    });
+    picks.copy(&values, [0; WIDTH], out.as_chunks_mut::<WIDTH>().0);
 }
 
 /// Offsets and bytes.

@@ -35,6 +35,8 @@ pub(super) trait Picks: Copy {
     fn each(self, each: impl FnMut(Span));
     /// How many there are.
     fn rows(self) -> u64;
+    /// Copies values of the sources, one for each row; those of none are `filler`.
+    fn copy<T: Copy>(self, sources: &[&[T]], filler: T, out: &mut [T]);
 }
 
 impl Picks for &[Pick] {
@@ -50,6 +52,12 @@ impl Picks for &[Pick] {
     fn rows(self) -> u64 {
         self.len() as u64
     }
+
+    fn copy<T: Copy>(self, sources: &[&[T]], _: T, out: &mut [T]) {
+        for (out, pick) in out.iter_mut().zip(self) {
+            *out = sources[pick.batch as usize][pick.row as usize];
+        }
+    }
 }
 
 impl Picks for &[Span] {
@@ -64,6 +72,16 @@ impl Picks for &[Span] {
 
     fn rows(self) -> u64 {
         self.iter().map(|span| u64::from(span.len)).sum()
+    }
+
+    fn copy<T: Copy>(self, sources: &[&[T]], filler: T, mut out: &mut [T]) {
+        for span in self {
+            let to = out.split_off_mut(..span.len as usize).expect("as much room as was measured");
+            match span.is_of_a_source() {
+                true => to.copy_from_slice(&sources[span.source()][span.rows()]),
+                false => to.fill(filler),
+            }
+        }
     }
 }
 
