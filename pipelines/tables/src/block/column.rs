@@ -14,13 +14,13 @@ use crate::raw::{ByteRanges, ElementRanges, fixed_values};
 pub(super) struct Column {
     /// Dictionaries and run ends on the outside, the outermost first.
     pub(super) levels: Vec<Vec<Option<Indirection>>>,
-    pub(super) nulls: Nulls,
+    pub(super) nulls: NullRows,
     pub(super) values: Values,
 }
 
 /// Which rows are null.
 #[derive(Debug)]
-pub(super) struct Nulls {
+pub(super) struct NullRows {
     pub(super) of: Vec<Option<NullBuffer>>,
     pub(super) any: bool,
 }
@@ -69,7 +69,7 @@ impl Column {
         }
         let of: Vec<_> =
             arrays.iter().map(|array| array.nulls().filter(|nulls| nulls.null_count() > 0).cloned()).collect();
-        let nulls = Nulls { any: of.iter().any(Option::is_some), of };
+        let nulls = NullRows { any: of.iter().any(Option::is_some), of };
         Ok(Self { levels, nulls, values: Values::new(path, data_type, &arrays)? })
     }
 
@@ -91,7 +91,7 @@ impl Column {
     }
 }
 
-impl Nulls {
+impl NullRows {
     /// Whether a row of a source is null.
     #[inline(always)]
     pub(super) fn is_null(&self, source: usize, row: usize) -> bool {
@@ -160,7 +160,7 @@ fn check(path: &str, expected: &DataType, array: &ArrayRef) -> Result<(), TableE
 }
 
 /// The elements of the lists of these rows: rows that are null have none.
-pub(super) fn elements(nulls: &Nulls, ranges: &[ElementRanges], picks: impl Picks) -> Spans {
+pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks) -> Spans {
     let mut spans = Spans::default();
     picks.each(|span| {
         if !span.is_of_a_source() {
@@ -176,7 +176,7 @@ pub(super) fn elements(nulls: &Nulls, ranges: &[ElementRanges], picks: impl Pick
 }
 
 /// The elements of lists of a fixed size, or with a size of one the fields of structs: under a null there are as many, which nobody sees.
-pub(super) fn fixed_elements(size: usize, nulls: &Nulls, picks: impl Picks) -> Spans {
+pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks) -> Spans {
     let (mut spans, size) = (Spans::default(), size as u64);
     picks.each(|span| {
         let source = span.source();

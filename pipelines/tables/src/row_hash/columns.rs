@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 use exobus_store::RowHash;
 
 use super::lists;
-use super::seeds::{Column, Pair};
+use super::seeds::{ColumnSeeds, Pair};
 use super::xxh3::{hashed, mixed};
 use crate::TableError;
 use crate::plain::{Indirection, plain_type};
@@ -48,7 +48,7 @@ impl Pairs {
     }
 }
 
-impl Column {
+impl ColumnSeeds {
     /// Adds the hashes of the values of an array, in any encoding, to those of their rows.
     pub(super) fn add(&self, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
         if let Some(indirection) = Indirection::of(array.as_ref()) {

@@ -4,14 +4,14 @@ use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray};
 use arrow_schema::DataType;
 
 use super::columns::Pairs;
-use super::seeds::Column;
+use super::seeds::ColumnSeeds;
 use super::xxh3::hashed;
 use crate::TableError;
 use crate::plain::unpacked;
 use crate::raw::{ElementRanges, fixed_values};
 
 /// Adds the hashes of lists or maps, in any layout, to those of their rows.
-pub(super) fn add(column: &Column, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
+pub(super) fn add(column: &ColumnSeeds, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
     let (Some((ranges, child)), [element], false) =
         (ElementRanges::of(array.as_ref()), column.children.as_slice(), column.is_struct())
     else {
@@ -81,7 +81,7 @@ impl<'a> FixedElements<'a> {
         Self { width, bytes, shared: None, child }
     }
 
-    fn hashed(&self, column: &Column, place: std::ops::Range<usize>) -> [u64; 2] {
+    fn hashed(&self, column: &ColumnSeeds, place: std::ops::Range<usize>) -> [u64; 2] {
         let of = place.start * self.width..place.end * self.width;
         if let Some(bytes) = &self.shared {
             return hashed(&bytes.as_slice()[of], column.value);

@@ -35,13 +35,13 @@ use arrow_schema::Schema;
 use exobus_store::RowHash;
 
 use self::columns::Pairs;
-use self::seeds::Column;
+use self::seeds::ColumnSeeds;
 use crate::{TableError, plain};
 
 /// Hashes rows of one schema.
 #[derive(Clone, Debug)]
 pub struct RowHasher {
-    columns: Vec<Column>,
+    columns: Vec<ColumnSeeds>,
 }
 
 impl RowHasher {
@@ -51,7 +51,7 @@ impl RowHasher {
     /// [`TableError::Unsupported`].
     pub fn new(schema: &Schema) -> Result<Self, TableError> {
         plain::check_supported(schema.fields())?;
-        Ok(Self { columns: Column::all(schema.fields(), &mut 0) })
+        Ok(Self { columns: ColumnSeeds::all(schema.fields(), &mut 0) })
     }
 
     /// The sum of the hashes of all rows. Takes 16 bytes of memory a row beside those of lists and dictionaries.

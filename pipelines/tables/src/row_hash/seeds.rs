@@ -10,7 +10,7 @@ pub(super) type Pair = [u64; 2];
 
 /// A column and those inside it.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(super) struct ColumnSeeds {
     /// Path of names from the top, for errors.
     pub(super) path: String,
     /// Its type, without encodings.
@@ -22,10 +22,10 @@ pub(super) struct Column {
     /// Seeds of lists that have nulls among their elements.
     pub(super) with_nulls: Pair,
     /// What is inside: the elements of a list, the fields of a struct.
-    pub(super) children: Vec<Column>,
+    pub(super) children: Vec<ColumnSeeds>,
 }
 
-impl Column {
+impl ColumnSeeds {
     /// Those of `fields`, of which the first has the number `next`; afterwards that is the number of the next column behind them.
     pub(super) fn all(fields: &Fields, next: &mut u64) -> Vec<Self> {
         fields.iter().map(|field| Self::one(field.name().clone(), plain_type(field.data_type()), next)).collect()
