@@ -7,6 +7,7 @@ use arrow_array::*;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{DataType, Field, Schema};
+use exobus_store::{Align, CopyId, Parts, RealDisk, RowHash, Store, StoreOptions, SystemClock, WriterOptions};
 use proptest::prelude::*;
 
 use super::layout::VERSION;
@@ -139,6 +140,56 @@ proptest! {
         let limits = Limits { rows_max: seeded.pick(&[1, 3, 64, ROWS_MAX]), bytes_max: seeded.pick(&[1000, 5000, BYTES_MAX]), ..Limits::default() };
         check(&mut seeded, &batches, &limits);
     }
+}
+
+#[test]
+fn every_type_is_read_without_validation_where_it_lies() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions {
+        memory_bytes: 64 << 20,
+        spill_dirs: vec![dir.path().to_owned()],
+        executors: 1,
+        reserve_per_executor_bytes: 1 << 20,
+        ..StoreOptions::default()
+    };
+    let store = Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new())).unwrap();
+    let mut seeded = Seeded(11);
+    let flat = samples::flat_types().into_iter().map(|of| vec![of]);
+    let random: Vec<_> = (0..100).map(|_| (0..3).map(|_| samples::data_type(&mut seeded, 2)).collect()).collect();
+    for (number, types) in (1u128..).zip(flat.chain(random)) {
+        let batch = samples::batch_of(&mut seeded, &types, 50);
+        let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+        let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch)).unwrap();
+        let picks: Vec<_> = (0..50).map(|row| Pick { batch: 0, row: row * 7 % 50 }).collect();
+        let id = CopyId::new(1, number << 32);
+        let mut writer = store.writer(id, WriterOptions { align: Align::SixtyFour, ..WriterOptions::default() });
+        // Two messages or more, and a part before the one that is read.
+        let limits = Limits { rows_max: 30, ..Limits::default() };
+        for _ in 0..2 {
+            write_part(&mut writer, &gather, &picks, RowHash::default(), &limits, &mut vec![0; 1 << 20]).unwrap();
+        }
+        writer.seal().unwrap();
+        let block = store.get(&id, Parts::All).wait().unwrap().part(1);
+        // The arrays keep the part where it is, also when the object is gone.
+        let batches: Vec<_> = Part::new(layout, block).map(Result::unwrap).collect();
+        store.delete(&[id]);
+        let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| samples::row(batch, row)));
+        let expected: Vec<_> = picks.iter().map(|pick| samples::row(&batch, pick.row as usize)).collect();
+        assert_eq!(rows.collect::<Vec<_>>(), expected, "{types:?}");
+        for column in batches.iter().flat_map(RecordBatch::columns) {
+            let data = column.to_data();
+            data.validate_full().unwrap();
+            assert_in_store(&store, &data);
+        }
+    }
+}
+
+/// No buffer is a copy.
+fn assert_in_store(store: &Store, data: &arrow_data::ArrayData) {
+    for buffer in data.buffers().iter().filter(|buffer| !buffer.is_empty()) {
+        assert!(store.place_of(buffer.as_slice()).is_some(), "a copy of {}", data.data_type());
+    }
+    data.child_data().iter().for_each(|child| assert_in_store(store, child));
 }
 
 #[test]
