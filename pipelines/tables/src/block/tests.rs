@@ -261,7 +261,13 @@ fn what_is_not_seen_is_zero() {
     let text = StringArray::new(offsets, Buffer::from(b"aMMbc"), nulls());
     let bools = BooleanArray::new(vec![false, true, false].into(), nulls());
     let fixed = FixedSizeBinaryArray::new(3, Buffer::from(b"aaaMMMccc"), nulls());
-    let columns: [(&str, ArrayRef); 5] = [
+    let inner = || Arc::new(Int64Array::from(vec![1, 77, 3])) as ArrayRef;
+    let structs = StructArray::new(vec![Field::new("x", DataType::Int64, false)].into(), vec![inner()], nulls());
+    let field = Arc::new(Field::new("item", DataType::Int64, false));
+    let pairs = FixedSizeListArray::new(field, 1, inner(), nulls());
+    let columns: [(&str, ArrayRef); 7] = [
+        ("s", Arc::new(structs)),
+        ("p", Arc::new(pairs)),
         ("n", Arc::new(numbers)),
         ("l", Arc::new(lists)),
         ("t", Arc::new(text)),
@@ -278,7 +284,7 @@ fn what_is_not_seen_is_zero() {
     assert!(!body.contains(&77), "what is under a null shows");
     assert!(!body.contains(&2), "the bool under a null shows");
     let batch = &by_library(&layout, &bytes)[0];
-    assert_eq!(batch.column(0).as_primitive::<Int32Type>().values().as_ref(), [1, 0, 3]);
+    assert_eq!(batch.column(2).as_primitive::<Int32Type>().values().as_ref(), [1, 0, 3]);
 }
 
 #[test]
