@@ -7,7 +7,7 @@
 //! [`guide`] goes through it with examples: functions, streams, outputs, nodes and clients of your own, shuffles.
 //!
 //! This crate is the facade and the command line. The parts are [`bus`] (control messages), [`store`] (objects, the byte
-//! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`pipelines`].
+//! budget, spilling), the actors behind [`Node`], [`shuffle`] (strategies and jobs) and [`tables`].
 
 pub mod allocator;
 pub mod cli;
@@ -48,9 +48,9 @@ pub use exobus_actors::{
 #[doc(hidden)]
 pub use exobus_actors::{decode_params, encode_result, futures};
 pub use exobus_bus as bus;
-pub use exobus_pipelines as pipelines;
 pub use exobus_shuffle as shuffle;
 pub use exobus_store as store;
+pub use exobus_tables as tables;
 
 pub use node_main::node_main;
 

@@ -9,11 +9,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("exobus-macros", &[]),
     ("exobus-actors", &["exobus-bus", "exobus-macros", "exobus-store"]),
     ("exobus-shuffle", &["exobus-actors", "exobus-store"]),
-    ("exobus-pipelines", &["exobus-shuffle"]),
-    ("exobus", &["exobus-actors", "exobus-bus", "exobus-pipelines", "exobus-shuffle", "exobus-store"]),
+    ("exobus-tables", &["exobus-store"]),
+    ("exobus", &["exobus-actors", "exobus-bus", "exobus-shuffle", "exobus-store", "exobus-tables"]),
     (
         "exobus-integration",
-        &["exobus", "exobus-actors", "exobus-bus", "exobus-pipelines", "exobus-shuffle", "exobus-store"],
+        &["exobus", "exobus-actors", "exobus-bus", "exobus-shuffle", "exobus-store", "exobus-tables"],
     ),
     ("xtask", &[]),
 ];
@@ -25,6 +25,14 @@ const HOMES: &[(&str, &[&str])] = &[
     ("async-nats", &["exobus-bus"]),
     ("sled", &["exobus-store"]),
     ("redb", &["exobus-bus"]),
+    ("arrow-array", &["exobus-tables"]),
+    ("arrow-buffer", &["exobus-tables"]),
+    ("arrow-data", &["exobus-tables"]),
+    ("arrow-ipc", &["exobus-tables"]),
+    ("arrow-row", &["exobus-tables"]),
+    ("arrow-schema", &["exobus-tables"]),
+    ("arrow-select", &["exobus-tables"]),
+    ("flatbuffers", &["exobus-tables"]),
     ("clap", &["exobus", "xtask"]),
     ("indicatif", &["exobus"]),
     ("config", &["exobus"]),
@@ -74,4 +82,33 @@ fn libraries_stay_where_they_belong() {
             assert!(homes.contains(&user.as_str()), "{user} must not depend on {library}; it lives in {homes:?}");
         }
     }
+}
+
+/// Libraries whose types stand in the signatures of other libraries: with two versions of one in a build, what one library gives
+/// another does not take. `deny.toml` has the same list.
+fn comes_once(library: &str) -> bool {
+    library.starts_with("arrow-") || ["arrow", "flatbuffers", "object_store", "parquet"].contains(&library)
+}
+
+#[test]
+fn arrow_and_its_kin_come_in_one_version() {
+    let lock: toml::Value = include_str!("../Cargo.lock").parse::<toml::Table>().unwrap().into();
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in lock["package"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        if comes_once(name) {
+            versions.entry(name).or_default().push(package["version"].as_str().unwrap());
+        }
+    }
+    assert!(versions.contains_key("arrow-array"), "no Arrow in Cargo.lock: {versions:?}");
+    for (library, versions) in &versions {
+        assert_eq!(versions.len(), 1, "{library} comes in versions {versions:?}");
+        assert!(
+            include_str!("../deny.toml").contains(&format!("crate = \"{library}\", deny-multiple-versions = true")),
+            "deny.toml would let a second version of {library} in"
+        );
+    }
+    let arrows: Vec<_> =
+        versions.iter().filter(|(library, _)| library.starts_with("arrow")).map(|(_, v)| v[0]).collect();
+    assert!(arrows.windows(2).all(|pair| pair[0] == pair[1]), "crates of Arrow are of one release: {versions:?}");
 }

@@ -61,7 +61,7 @@ pub(crate) fn state_of<'a>(
 }
 
 /// The crates of exobus: their functions are no code of users.
-const BUILT_IN: [&str; 4] = ["exobus", "exobus_actors", "exobus_pipelines", "exobus_shuffle"];
+const BUILT_IN: [&str; 4] = ["exobus", "exobus_actors", "exobus_shuffle", "exobus_tables"];
 
 /// A task function as the registry keeps it.
 pub struct Function {

@@ -1,1 +1,0 @@
-//! exobus: datasets and queries.

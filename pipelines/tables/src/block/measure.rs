@@ -1,0 +1,101 @@
+//! How long the buffers of a message will be.
+
+use super::column::{Column, Values, elements, fixed_elements};
+use super::picks::{NULL, Picks, Span};
+
+/// Arrays (length and nulls) and buffers (bytes) of a message, in the order of the format.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measure {
+    pub(super) nodes: Vec<(u64, u64)>,
+    pub(super) buffers: Vec<u64>,
+}
+
+/// More elements or bytes than the offsets of a column can count.
+pub(super) struct TooMany;
+
+impl Measure {
+    /// Adds a column of which these rows are written.
+    pub(super) fn add<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), TooMany> {
+        match column.levels.len() {
+            0 => self.add_plain(column, picks),
+            levels => {
+                let mut spans = column.inward(0, picks);
+                for level in 1..levels {
+                    spans = column.inward(level, spans.as_slice());
+                }
+                self.add_plain(column, spans.as_slice())
+            }
+        }
+    }
+
+    fn add_plain<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), TooMany> {
+        let rows = picks.rows();
+        if matches!(column.values, Values::Null) {
+            self.nodes.push((rows, rows));
+            return Ok(());
+        }
+        let nulls = nulls(column, picks);
+        self.nodes.push((rows, nulls));
+        self.buffers.push(if nulls > 0 { rows.div_ceil(8) } else { 0 });
+        match &column.values {
+            Values::Null => (),
+            Values::Bits(_) => self.buffers.push(rows.div_ceil(8)),
+            Values::Fixed(width, _) => self.buffers.push(rows * *width as u64),
+            Values::Bytes { wide, ranges } => {
+                let mut bytes = 0;
+                picks.each(|span| {
+                    if span.is_of_a_source() {
+                        let source = span.source();
+                        for row in span.rows().filter(|row| nulls == 0 || !column.nulls.is_null(source, *row)) {
+                            bytes += ranges[source].bytes_of(row) as u64;
+                        }
+                    }
+                });
+                self.buffers.extend([offsets(rows, *wide, bytes)?, bytes]);
+            }
+            Values::Lists { wide, ranges, child } => {
+                let spans = elements(&column.nulls, ranges, picks);
+                self.buffers.push(offsets(rows, *wide, spans.as_slice().rows())?);
+                self.add(child, spans.as_slice())?;
+            }
+            Values::FixedLists(size, child) => {
+                self.add(child, fixed_elements(*size, &column.nulls, picks).as_slice())?;
+            }
+            Values::Struct(children) => match nulls > 0 || P::MAY_BE_OF_NONE {
+                true => {
+                    let spans = fixed_elements(1, &column.nulls, picks);
+                    children.iter().try_for_each(|child| self.add(child, spans.as_slice()))?;
+                }
+                false => children.iter().try_for_each(|child| self.add(child, picks))?,
+            },
+        }
+        Ok(())
+    }
+}
+
+/// How many of the rows are null.
+fn nulls<P: Picks>(column: &Column, picks: P) -> u64 {
+    let mut nulls = 0;
+    if column.nulls.any || P::MAY_BE_OF_NONE {
+        picks.each(|span| nulls += nulls_of(column, span));
+    }
+    nulls
+}
+
+#[inline(always)]
+fn nulls_of(column: &Column, span: Span) -> u64 {
+    match span.source {
+        NULL => u64::from(span.len),
+        _ if !span.is_of_a_source() || !column.nulls.any => 0,
+        _ => span.rows().map(|row| u64::from(column.nulls.is_null(span.source(), row))).sum(),
+    }
+}
+
+/// Bytes of the offsets of so many rows that count up to `last`.
+fn offsets(rows: u64, wide: bool, last: u64) -> Result<u64, TooMany> {
+    match wide {
+        true => Ok((rows + 1) * 8),
+        false if last <= i32::MAX as u64 => Ok((rows + 1) * 4),
+        false => Err(TooMany),
+    }
+}

@@ -1,0 +1,132 @@
+//! Which rows are taken, and which elements of nested columns follow from that.
+
+/// A row: which batch, and which row of it, both from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// The batch.
+    pub batch: u32,
+    /// Its row.
+    pub row: u32,
+}
+
+/// Consecutive rows of one source of a column, or rows of none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Which source; [`FILLER`] or [`NULL`].
+    pub(super) source: u32,
+    /// How many.
+    pub(super) len: u32,
+    /// The first.
+    pub(super) start: u64,
+}
+
+/// In place of a source: rows that nobody sees, under a null of what is around them. They are zeros, not nulls, since their column may have none.
+pub(super) const FILLER: u32 = u32::MAX;
+/// In place of a source: nulls.
+pub(super) const NULL: u32 = u32::MAX - 1;
+/// Sources, so that the two above are none.
+pub(super) const SOURCES_MAX: usize = NULL as usize;
+
+/// Rows of a column, in the order in which they are written.
+pub(super) trait Picks: Copy {
+    /// Whether there may be rows of no source.
+    const MAY_BE_OF_NONE: bool;
+    /// Calls `each` for all of them, in their order.
+    fn each(self, each: impl FnMut(Span));
+    /// How many there are.
+    fn rows(self) -> u64;
+    /// Copies values of the sources, one for each row; those of none are `filler`.
+    fn copy<T: Copy>(self, sources: &[&[T]], filler: T, out: &mut [T]);
+}
+
+impl Picks for &[Pick] {
+    const MAY_BE_OF_NONE: bool = false;
+
+    #[inline(always)]
+    fn each(self, mut each: impl FnMut(Span)) {
+        for pick in self {
+            each(Span { source: pick.batch, len: 1, start: u64::from(pick.row) });
+        }
+    }
+
+    fn rows(self) -> u64 {
+        self.len() as u64
+    }
+
+    fn copy<T: Copy>(self, sources: &[&[T]], _: T, out: &mut [T]) {
+        for (out, pick) in out.iter_mut().zip(self) {
+            *out = sources[pick.batch as usize][pick.row as usize];
+        }
+    }
+}
+
+impl Picks for &[Span] {
+    const MAY_BE_OF_NONE: bool = true;
+
+    #[inline(always)]
+    fn each(self, mut each: impl FnMut(Span)) {
+        for span in self {
+            each(*span);
+        }
+    }
+
+    fn rows(self) -> u64 {
+        self.iter().map(|span| u64::from(span.len)).sum()
+    }
+
+    fn copy<T: Copy>(self, sources: &[&[T]], filler: T, mut out: &mut [T]) {
+        for span in self {
+            let to = out.split_off_mut(..span.len as usize).expect("as much room as was measured");
+            match span.is_of_a_source() {
+                true => to.copy_from_slice(&sources[span.source()][span.rows()]),
+                false => to.fill(filler),
+            }
+        }
+    }
+}
+
+impl Span {
+    /// The rows of it, one by one.
+    #[inline(always)]
+    pub(super) fn rows(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+
+    /// Whether its rows are of a source.
+    #[inline(always)]
+    pub(super) fn is_of_a_source(self) -> bool {
+        self.source < NULL
+    }
+
+    #[inline(always)]
+    pub(super) fn source(self) -> usize {
+        self.source as usize
+    }
+}
+
+/// Spans that are put together one behind the other; those that touch become one.
+#[derive(Debug, Default)]
+pub(super) struct Spans(Vec<Span>);
+
+impl Spans {
+    pub(super) fn push(&mut self, source: u32, start: u64, mut len: u64) {
+        let mut start = start;
+        if let Some(last) = self.0.last_mut()
+            && last.source == source
+            && (source >= NULL || last.start + u64::from(last.len) == start)
+        {
+            let more = len.min(u64::from(u32::MAX - last.len));
+            last.len += more as u32;
+            (start, len) = (start + more, len - more);
+        }
+        while len > 0 {
+            let some = len.min(u64::from(u32::MAX));
+            self.0.push(Span { source, len: some as u32, start });
+            (start, len) = (start + some, len - some);
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[Span] {
+        &self.0
+    }
+}

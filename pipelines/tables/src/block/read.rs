@@ -1,0 +1,190 @@
+//! Reading messages where they lie.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_data::UnsafeFlag;
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_ipc::{FieldNode, Message, MetadataVersion, root_as_message};
+use arrow_schema::DataType;
+use exobus_store::Block;
+use flatbuffers::VectorIter;
+
+use super::ALIGNMENT;
+use super::layout::{CONTINUATION, Layout, PREFIX_BYTES};
+use crate::TableError;
+
+/// The messages of a part, one batch after the other: arrays whose memory is that of the block, which they keep where it is. Who keeps more than
+/// a while of a batch copies what it keeps, or all of the part stays in memory.
+#[derive(Debug)]
+pub struct Part {
+    layout: Arc<Layout>,
+    bytes: Buffer,
+    at: usize,
+    trusted: UnsafeFlag,
+}
+
+impl Part {
+    /// Of one part that a [`Gather`](super::Gather) of this layout wrote. A block of several parts has gaps between them: take
+    /// [`Block::part`] of each.
+    pub fn new(layout: Arc<Layout>, block: Block) -> Self {
+        let (bytes, trusted) = trusted(block);
+        Self { layout, bytes, at: 0, trusted }
+    }
+
+    /// Of bytes of which nobody says that they are as they were written: arrays are validated, and copied where they are not aligned.
+    pub fn of_bytes(layout: Arc<Layout>, bytes: Buffer) -> Self {
+        Self { layout, bytes, at: 0, trusted: UnsafeFlag::new() }
+    }
+
+    fn read(&mut self) -> Result<RecordBatch, TableError> {
+        let at = self.at;
+        let damaged = |what: &str| TableError::NotABlock { at, what: what.to_owned() };
+        let rest = &self.bytes.as_slice()[at..];
+        let prefix = rest.first_chunk::<PREFIX_BYTES>().ok_or_else(|| damaged("it ends within a message"))?;
+        if prefix[..4] != CONTINUATION {
+            return Err(damaged("no message begins here"));
+        }
+        let header_bytes = u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]) as usize;
+        let body_at = PREFIX_BYTES.saturating_add(header_bytes);
+        let header = rest.get(PREFIX_BYTES..body_at).ok_or_else(|| damaged("it ends within a header"))?;
+        let message = root_as_message(header).map_err(|error| damaged(&error.to_string()))?;
+        let body_bytes = usize::try_from(message.bodyLength()).map_err(|_| damaged("a body of less than nothing"))?;
+        let end = body_at.checked_add(body_bytes).filter(|end| *end <= rest.len());
+        let end = end.ok_or_else(|| damaged("it ends within a body"))?;
+        check(&self.layout, &message, body_at, body_bytes).map_err(|what| damaged(&what))?;
+        let is_aligned = (rest.as_ptr() as usize).is_multiple_of(ALIGNMENT);
+        if self.trusted.get() && !is_aligned {
+            return Err(damaged("it is not aligned: the object's parts have to be"));
+        }
+        let body = self.bytes.slice_with_length(at + body_at, body_bytes);
+        let batch = message.header_as_record_batch().ok_or_else(|| damaged("no record batch"))?;
+        let (schema, none) = (self.layout.schema().clone(), HashMap::<i64, ArrayRef>::new());
+        let decoder = RecordBatchDecoder::try_new(&body, batch, schema, &none, &MetadataVersion::V5)?
+            .with_require_alignment(self.trusted.get())
+            .with_skip_validation(self.trusted.clone());
+        let batch = decoder.read_record_batch()?;
+        self.at += end;
+        Ok(batch)
+    }
+}
+
+impl Iterator for Part {
+    type Item = Result<RecordBatch, TableError>;
+
+    /// The next batch. After an error there is none.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.bytes.len() {
+            return None;
+        }
+        let batch = self.read();
+        if batch.is_err() {
+            self.at = self.bytes.len();
+        }
+        Some(batch)
+    }
+}
+
+/// Whether the header is one that a [`Gather`](super::Gather) of this layout writes: what the library's decoder takes for granted, panics without, or, where
+/// it does not validate, reads memory by.
+fn check(layout: &Layout, message: &Message<'_>, body_at: usize, body_bytes: usize) -> Result<(), String> {
+    let batch = message.header_as_record_batch().ok_or("no record batch")?;
+    if message.version() != MetadataVersion::V5 || !body_at.is_multiple_of(ALIGNMENT) {
+        return Err(format!("version {:?}, {body_at} bytes before the body", message.version()));
+    }
+    if batch.compression().is_some() {
+        return Err("compressed".to_owned());
+    }
+    let (nodes, buffers) = (batch.nodes().ok_or("no arrays")?, batch.buffers().ok_or("no buffers")?);
+    if (nodes.len(), buffers.len()) != (layout.nodes(), layout.buffers()) {
+        let [found, expected] = [(nodes.len(), buffers.len()), (layout.nodes(), layout.buffers())];
+        return Err(format!("{} arrays of {} buffers, not {} of {}", found.0, found.1, expected.0, expected.1));
+    }
+    let mut shape = Shape { nodes: nodes.iter(), buffers: buffers.iter(), next: 0 };
+    let is_right = layout.schema().fields().iter().all(|field| shape.has(field.data_type(), Some(batch.length())));
+    match is_right && shape.next == body_bytes as i64 {
+        true => Ok(()),
+        false => Err(format!(
+            "arrays and buffers that do not fit each other, {} rows and a body of {body_bytes} bytes",
+            batch.length()
+        )),
+    }
+}
+
+/// Arrays and buffers of a header, as they are compared with a type.
+struct Shape<'a> {
+    nodes: VectorIter<'a, FieldNode>,
+    buffers: VectorIter<'a, arrow_ipc::Buffer>,
+    /// Where the next buffer begins.
+    next: i64,
+}
+
+impl Shape<'_> {
+    /// Whether the next array is of this type, and of this length where one is given.
+    fn has(&mut self, data_type: &DataType, expected: Option<i64>) -> bool {
+        let Some(node) = self.nodes.next() else { return false };
+        let (len, nulls) = (node.length(), node.null_count());
+        if expected.is_some_and(|expected| expected != len) || nulls < 0 || nulls > len {
+            return false;
+        }
+        let wide = matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_));
+        let offsets = len.checked_add(1).and_then(|ends| ends.checked_mul(if wide { 8 } else { 4 }));
+        let validity = if nulls > 0 { len.checked_add(7).map(|bits| bits / 8) } else { Some(0) };
+        match data_type {
+            DataType::Null => nulls == len,
+            _ if !self.buffer(validity) => false,
+            DataType::Boolean => self.buffer(len.checked_add(7).map(|bits| bits / 8)),
+            DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
+                self.buffer(offsets) && self.some_buffer()
+            }
+            DataType::List(of) | DataType::LargeList(of) | DataType::Map(of, _) => {
+                self.buffer(offsets) && self.has(of.data_type(), None)
+            }
+            DataType::FixedSizeList(of, size) => {
+                len.checked_mul(i64::from(*size)).is_some_and(|elements| self.has(of.data_type(), Some(elements)))
+            }
+            DataType::Struct(fields) => fields.iter().all(|field| self.has(field.data_type(), Some(len))),
+            DataType::FixedSizeBinary(width) => self.buffer(len.checked_mul(i64::from(*width))),
+            number => number.primitive_width().is_some_and(|width| self.buffer(len.checked_mul(width as i64))),
+        }
+    }
+
+    /// Whether the next buffer has so many bytes, behind the one before it.
+    fn buffer(&mut self, bytes: Option<i64>) -> bool {
+        let expected = bytes.is_some() && bytes == self.buffers.clone().next().map(arrow_ipc::Buffer::length);
+        expected && self.some_buffer()
+    }
+
+    fn some_buffer(&mut self) -> bool {
+        let Some(buffer) = self.buffers.next().filter(|buffer| buffer.offset() == self.next && buffer.length() >= 0)
+        else {
+            return false;
+        };
+        let end = self.next.checked_add(buffer.length()).and_then(|end| end.checked_add(ALIGNMENT as i64 - 1));
+        self.next = end.map_or(i64::MAX, |end| end / ALIGNMENT as i64 * ALIGNMENT as i64);
+        end.is_some()
+    }
+}
+
+/// The bytes of a block as a buffer of Arrow, and the word that what is in them needs no validation.
+#[allow(unsafe_code, reason = "blocks are read in place, and are this program's own")]
+fn trusted(block: Block) -> (Buffer, UnsafeFlag) {
+    if block.is_empty() {
+        return (Buffer::from(Vec::<u8>::new()), UnsafeFlag::new());
+    }
+    // Of a block only the address is used behind a panic.
+    let block = Arc::new(AssertUnwindSafe(block));
+    let (bytes, mut trusted) = (NonNull::from(&block[..]), UnsafeFlag::new());
+    // SAFETY: the bytes of a block are neither changed nor moved nor freed while the block lives, and the buffer keeps it. They were written by a
+    // `Gather` (by this program, in this process or another node of its cluster, whose token it has proven to know), which writes valid arrays, and
+    // were compared with their checksum whenever they came back from disk or from a node; so offsets lie within their buffers and text is UTF-8, as the
+    // arrays were from which they were taken. What the header says is checked before it is used.
+    unsafe {
+        trusted.set(true);
+        (Buffer::from_custom_allocation(bytes.cast(), bytes.len(), block), trusted)
+    }
+}

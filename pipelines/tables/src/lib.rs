@@ -1,0 +1,26 @@
+//! Tables: rows of Arrow in objects, what their values mean, and the hash that proves that none was lost.
+//!
+//! - [`semantics`]: what null, NaN, -0.0, time zones and overflow mean, in one place for all that orders, compares or sums values
+//!   (`docs/semantics.md` in words);
+//! - [`row_hash`]: the hash of a row (law 1), the same for any encoding, batch border, format and node;
+//! - [`block`]: how rows lie in the part of an object: messages of Arrow IPC, gathered straight into memory of the store and read there
+//!   without a copy;
+//! - [`plain`]: types without their encodings. Dictionaries, run ends and views are ways to write values down, not other values.
+//!
+//! All of Arrow's types are known but unions, which have neither an order nor one layout.
+
+#[cfg(target_endian = "big")]
+compile_error!("blocks and hashes are little-endian, as the bytes of Arrow are on this kind of machine");
+
+pub mod block;
+mod error;
+pub mod plain;
+mod raw;
+pub mod row_hash;
+pub mod semantics;
+
+pub use error::TableError;
+pub use row_hash::RowHasher;
+
+#[cfg(test)]
+mod samples;

@@ -1,0 +1,147 @@
+//! Arrays as bytes.
+
+use arrow_array::{Array, cast::AsArray, downcast_primitive_array};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+
+/// The values of an array of a fixed width (numbers, times, intervals, decimals): so many bytes a row, whatever is under nulls.
+/// `None`: it is another type.
+pub(crate) fn fixed_values(array: &dyn Array) -> Option<(usize, Buffer)> {
+    let width = array.data_type().primitive_width()?;
+    let values = downcast_primitive_array!(array => array.values().inner().clone(), _ => return None);
+    Some((width, values.slice_with_length(0, width * array.len())))
+}
+
+/// Where the bytes of each row of a column of bytes or text are.
+#[derive(Clone, Debug)]
+pub(crate) enum ByteRanges {
+    Small(OffsetBuffer<i32>, Buffer),
+    Large(OffsetBuffer<i64>, Buffer),
+    View(ScalarBuffer<u128>, Vec<Buffer>),
+    Fixed(usize, Buffer),
+}
+
+impl ByteRanges {
+    /// Of binary and text of any layout, `FixedSizeBinary` too; `None`: it is another type.
+    pub(crate) fn of(array: &dyn Array) -> Option<Self> {
+        Some(match array.data_type() {
+            DataType::Utf8 => {
+                let array = array.as_string::<i32>();
+                Self::Small(array.offsets().clone(), array.values().clone())
+            }
+            DataType::Binary => {
+                let array = array.as_binary::<i32>();
+                Self::Small(array.offsets().clone(), array.values().clone())
+            }
+            DataType::LargeUtf8 => {
+                let array = array.as_string::<i64>();
+                Self::Large(array.offsets().clone(), array.values().clone())
+            }
+            DataType::LargeBinary => {
+                let array = array.as_binary::<i64>();
+                Self::Large(array.offsets().clone(), array.values().clone())
+            }
+            DataType::Utf8View => {
+                let array = array.as_string_view();
+                Self::View(array.views().clone(), array.data_buffers().to_vec())
+            }
+            DataType::BinaryView => {
+                let array = array.as_binary_view();
+                Self::View(array.views().clone(), array.data_buffers().to_vec())
+            }
+            DataType::FixedSizeBinary(width) => {
+                let width = *width as usize;
+                Self::Fixed(width, array.as_fixed_size_binary().values().slice_with_length(0, width * array.len()))
+            }
+            _ => return None,
+        })
+    }
+
+    /// The bytes of a row, whatever is under nulls.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> &[u8] {
+        match self {
+            Self::Small(offsets, values) => &values.as_slice()[offsets[row] as usize..offsets[row + 1] as usize],
+            Self::Large(offsets, values) => &values.as_slice()[offsets[row] as usize..offsets[row + 1] as usize],
+            Self::View(views, buffers) => {
+                let (views, len) = (views.inner().as_slice(), views[row] as u32 as usize);
+                match len {
+                    0..=12 => &views[row * 16 + 4..row * 16 + 4 + len],
+                    _ => {
+                        let view = u128::from_le_bytes(views[row * 16..row * 16 + 16].try_into().expect("16 bytes"));
+                        let (buffer, from) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
+                        &buffers[buffer].as_slice()[from..from + len]
+                    }
+                }
+            }
+            Self::Fixed(width, values) => &values.as_slice()[row * width..(row + 1) * width],
+        }
+    }
+}
+
+impl ByteRanges {
+    /// How many bytes a row has.
+    #[inline]
+    pub(crate) fn bytes_of(&self, row: usize) -> usize {
+        match self {
+            Self::Small(offsets, _) => (offsets[row + 1] - offsets[row]) as usize,
+            Self::Large(offsets, _) => (offsets[row + 1] - offsets[row]) as usize,
+            Self::View(views, _) => views[row] as u32 as usize,
+            Self::Fixed(width, _) => *width,
+        }
+    }
+}
+
+/// Where the elements of each row of a column of lists are in its child.
+#[derive(Clone, Debug)]
+pub(crate) enum ElementRanges {
+    Small(OffsetBuffer<i32>),
+    Large(OffsetBuffer<i64>),
+    SmallView(ScalarBuffer<i32>, ScalarBuffer<i32>),
+    LargeView(ScalarBuffer<i64>, ScalarBuffer<i64>),
+    Fixed(usize),
+}
+
+impl ElementRanges {
+    /// Of lists and maps of any layout, and their child; `None`: it is another type.
+    pub(crate) fn of(array: &dyn Array) -> Option<(Self, arrow_array::ArrayRef)> {
+        Some(match array.data_type() {
+            DataType::List(_) => {
+                let array = array.as_list::<i32>();
+                (Self::Small(array.offsets().clone()), array.values().clone())
+            }
+            DataType::LargeList(_) => {
+                let array = array.as_list::<i64>();
+                (Self::Large(array.offsets().clone()), array.values().clone())
+            }
+            DataType::ListView(_) => {
+                let array = array.as_list_view::<i32>();
+                (Self::SmallView(array.offsets().clone(), array.sizes().clone()), array.values().clone())
+            }
+            DataType::LargeListView(_) => {
+                let array = array.as_list_view::<i64>();
+                (Self::LargeView(array.offsets().clone(), array.sizes().clone()), array.values().clone())
+            }
+            DataType::FixedSizeList(_, size) => {
+                (Self::Fixed(*size as usize), array.as_fixed_size_list().values().clone())
+            }
+            DataType::Map(_, _) => {
+                let array = array.as_map();
+                (Self::Small(array.offsets().clone()), std::sync::Arc::new(array.entries().clone()))
+            }
+            _ => return None,
+        })
+    }
+
+    /// First element and number of elements of a row, whatever is under nulls.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> (usize, usize) {
+        match self {
+            Self::Small(offsets) => (offsets[row] as usize, (offsets[row + 1] - offsets[row]) as usize),
+            Self::Large(offsets) => (offsets[row] as usize, (offsets[row + 1] - offsets[row]) as usize),
+            Self::SmallView(offsets, sizes) => (offsets[row] as usize, sizes[row] as usize),
+            Self::LargeView(offsets, sizes) => (offsets[row] as usize, sizes[row] as usize),
+            Self::Fixed(size) => (row * size, *size),
+        }
+    }
+}

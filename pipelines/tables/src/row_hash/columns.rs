@@ -1,0 +1,163 @@
+//! Hashing column by column: each adds the two hashes of its values to those of their rows.
+
+use arrow_array::{Array, ArrayRef, cast::AsArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+use exobus_store::RowHash;
+
+use super::lists;
+use super::seeds::{ColumnSeeds, Pair};
+use super::xxh3::{hashed, mixed};
+use crate::TableError;
+use crate::plain::{Indirection, plain_type};
+use crate::raw::{ByteRanges, fixed_values};
+
+/// The two sums of each row.
+pub(super) struct Pairs {
+    pub(super) a: Vec<u64>,
+    pub(super) b: Vec<u64>,
+}
+
+impl Pairs {
+    pub(super) fn zeros(rows: usize) -> Self {
+        Self { a: vec![0; rows], b: vec![0; rows] }
+    }
+
+    /// The hash of each row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = RowHash> {
+        self.a.iter().zip(&self.b).map(|(a, b)| RowHash(mixed(*a, *b)))
+    }
+
+    /// Adds to each row what `of` says of it.
+    #[inline(always)]
+    fn add(&mut self, mut of: impl FnMut(usize) -> Pair) {
+        for (row, (a, b)) in self.a.iter_mut().zip(&mut self.b).enumerate() {
+            let [more_a, more_b] = of(row);
+            *a = a.wrapping_add(more_a);
+            *b = b.wrapping_add(more_b);
+        }
+    }
+
+    /// Adds `value` to each row that is not null, and `null` to each that is.
+    #[inline(always)]
+    pub(super) fn add_values(&mut self, nulls: Option<&NullBuffer>, null: Pair, mut value: impl FnMut(usize) -> Pair) {
+        match nulls.filter(|nulls| nulls.null_count() > 0) {
+            None => self.add(value),
+            Some(nulls) => self.add(|row| if nulls.is_valid(row) { value(row) } else { null }),
+        }
+    }
+}
+
+impl ColumnSeeds {
+    /// Adds the hashes of the values of an array, in any encoding, to those of their rows.
+    pub(super) fn add(&self, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
+        if let Some(indirection) = Indirection::of(array.as_ref()) {
+            return self.add_indirect(indirection, pairs);
+        }
+        let nulls = array.nulls();
+        if let Some((width, values)) = fixed_values(array.as_ref()) {
+            self.check(array)?;
+            self.add_fixed(width, values.as_slice(), nulls, pairs);
+            return Ok(());
+        }
+        if let Some(ranges) = ByteRanges::of(array.as_ref()) {
+            self.check(array)?;
+            self.add_bytes(&ranges, nulls, pairs);
+            return Ok(());
+        }
+        match array.data_type() {
+            DataType::Null => {
+                self.check(array)?;
+                pairs.add(|_| self.null);
+            }
+            DataType::Boolean => {
+                self.check(array)?;
+                let values = array.as_boolean().values();
+                let hashes = [hashed(&[0], self.value), hashed(&[1], self.value)];
+                pairs.add_values(nulls, self.null, |row| hashes[usize::from(values.value(row))]);
+            }
+            DataType::Struct(fields) if self.is_struct() && fields.len() == self.children.len() => {
+                self.add_struct(array, pairs)?;
+            }
+            _ => lists::add(self, array, pairs)?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_struct(&self) -> bool {
+        matches!(self.data_type, DataType::Struct(_))
+    }
+
+    /// Refuses an array of another type.
+    pub(super) fn check(&self, array: &ArrayRef) -> Result<(), TableError> {
+        let found = plain_type(array.data_type());
+        match family(&found) == family(&self.data_type) {
+            true => Ok(()),
+            false => {
+                Err(TableError::TypeDiffers { column: self.path.clone(), expected: self.data_type.clone(), found })
+            }
+        }
+    }
+
+    fn add_fixed(&self, width: usize, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
+        match width {
+            1 => self.add_wide::<1>(values, nulls, pairs),
+            2 => self.add_wide::<2>(values, nulls, pairs),
+            4 => self.add_wide::<4>(values, nulls, pairs),
+            8 => self.add_wide::<8>(values, nulls, pairs),
+            16 => self.add_wide::<16>(values, nulls, pairs),
+            32 => self.add_wide::<32>(values, nulls, pairs),
+            other => unreachable!("no value of Arrow is {other} bytes wide"),
+        }
+    }
+
+    fn add_wide<const WIDTH: usize>(&self, values: &[u8], nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
+        let (values, seeds) = (values.as_chunks::<WIDTH>().0, self.value);
+        if nulls.is_some_and(|nulls| nulls.null_count() > 0) {
+            return pairs.add_values(nulls, self.null, |row| hashed(&values[row], seeds));
+        }
+        for ((a, b), value) in pairs.a.iter_mut().zip(&mut pairs.b).zip(values) {
+            let [more_a, more_b] = hashed(value, seeds);
+            *a = a.wrapping_add(more_a);
+            *b = b.wrapping_add(more_b);
+        }
+    }
+
+    fn add_bytes(&self, ranges: &ByteRanges, nulls: Option<&NullBuffer>, pairs: &mut Pairs) {
+        pairs.add_values(nulls, self.null, |row| hashed(ranges.get(row), self.value));
+    }
+
+    /// A dictionary or run ends: each value is hashed once, unless there are more of them than rows.
+    fn add_indirect(&self, indirection: Indirection, pairs: &mut Pairs) -> Result<(), TableError> {
+        if indirection.values.len() > indirection.places.len() {
+            return self.add(&indirection.taken()?, pairs);
+        }
+        let mut known = Pairs::zeros(indirection.values.len());
+        self.add(&indirection.values, &mut known)?;
+        let place = |row: usize| indirection.places[row] as usize;
+        pairs.add_values(indirection.nulls.as_ref(), self.null, |row| [known.a[place(row)], known.b[place(row)]]);
+        Ok(())
+    }
+
+    fn add_struct(&self, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
+        let (array, nulls) = (array.as_struct(), array.nulls());
+        let fields = self.children.iter().zip(array.columns());
+        if nulls.is_none_or(|nulls| nulls.null_count() == 0) {
+            return fields.into_iter().try_for_each(|(child, column)| child.add(column, pairs));
+        }
+        let mut inner = Pairs::zeros(array.len());
+        fields.into_iter().try_for_each(|(child, column)| child.add(column, &mut inner))?;
+        pairs.add_values(nulls, self.null, |row| [inner.a[row], inner.b[row]]);
+        Ok(())
+    }
+}
+
+/// The type of which hashes are: layouts that hold the same values are one.
+fn family(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
+        // Instants: a zone says how they are shown.
+        DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some("".into())),
+        other => other.clone(),
+    }
+}

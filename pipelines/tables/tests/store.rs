@@ -1,0 +1,126 @@
+//! Parts of tables in a real store: in memory, and when there is none and they go to disk.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use exobus_store::{Align, CopyId, Parts, RealDisk, Store, StoreOptions, SystemClock, WriterOptions};
+use exobus_tables::block::{Gather, Layout, Limits, Part, Pick, write_part};
+use exobus_tables::{RowHasher, TableError};
+
+const MIB: u64 = 1 << 20;
+
+fn store(memory_bytes: u64, dir: &tempfile::TempDir) -> Store {
+    let options = StoreOptions {
+        memory_bytes,
+        spill_dirs: vec![dir.path().to_owned()],
+        executors: 1,
+        reserve_per_executor_bytes: 2 * MIB,
+        io_threads: 2,
+        ..StoreOptions::default()
+    };
+    Store::open(options, Arc::new(RealDisk::new()), Arc::new(SystemClock::new())).unwrap()
+}
+
+/// Some 110 bytes a row.
+fn batch(rows: i64) -> RecordBatch {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..rows).map(|row| (row % 5 != 0).then_some(row))));
+    let text = |row: i64| format!("{row:0>100}");
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(text)));
+    RecordBatch::try_from_iter_with_nullable([("n", numbers, true), ("t", texts, true)]).unwrap()
+}
+
+/// Which part each row goes to: parts 0 to 6 of 7, part 3 gets none.
+fn partitions(rows: i64) -> Vec<Vec<Pick>> {
+    let mut parts = vec![Vec::new(); 7];
+    for row in 0..rows {
+        let part = match row * 31 % 7 {
+            3 => 4,
+            other => other,
+        };
+        parts[part as usize].push(Pick { batch: 0, row: row as u32 });
+    }
+    parts
+}
+
+/// Writes all parts, reads each back where it lies, and compares rows and hashes with those that were given. No array is a copy.
+fn round_trip(store: &Store, rows: i64, align: Align) -> Result<(), TableError> {
+    let batch = batch(rows);
+    let layout = Arc::new(Layout::new(&batch.schema())?);
+    let gather = Gather::new(layout.clone(), std::slice::from_ref(&batch))?;
+    let hasher = RowHasher::new(&batch.schema())?;
+    let mut hashes = Vec::new();
+    hasher.rows(&batch, &mut hashes)?;
+    let id = CopyId::new(1, 7 << 32);
+    let mut writer = store.writer(id, WriterOptions { align, ..WriterOptions::default() });
+    let mut scratch = vec![0xee; MIB as usize];
+    for picks in partitions(rows) {
+        let hash = picks.iter().map(|pick| hashes[pick.row as usize]).sum();
+        write_part(&mut writer, &gather, &picks, hash, &Limits::default(), &mut scratch)?;
+    }
+    let meta = writer.seal()?;
+    assert_eq!(meta.row_hash, hasher.sum(&batch)?);
+    for (part, picks) in (0..).zip(partitions(rows)) {
+        let block = store.get(&id, Parts::one(part)).wait()?;
+        let header = block.header();
+        assert_eq!(header.rows, picks.len() as u64);
+        let (mut next, mut sum) = (0, exobus_store::RowHash::default());
+        for read in Part::new(layout.clone(), block) {
+            let read = read?;
+            sum += hasher.sum(&read)?;
+            for row in 0..read.num_rows() {
+                let expected = batch.slice(picks[next].row as usize, 1);
+                assert_eq!(read.slice(row, 1).columns(), expected.columns(), "part {part}");
+                next += 1;
+            }
+            for column in read.columns() {
+                let data = column.to_data();
+                data.validate_full().unwrap();
+                for buffer in data.buffers().iter().filter(|buffer| !buffer.is_empty()) {
+                    assert!(store.place_of(buffer.as_slice()).is_some(), "a copy of an array");
+                }
+            }
+        }
+        assert_eq!((next, sum), (picks.len(), header.row_hash), "part {part}");
+    }
+    Ok(())
+}
+
+#[test]
+fn parts_are_read_where_they_lie_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(64 * MIB, &dir);
+    round_trip(&store, 30_000, Align::SixtyFour).unwrap();
+    assert_eq!(store.stats().spilled_bytes, 0);
+}
+
+#[test]
+fn parts_that_find_no_memory_go_to_disk_and_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(16 * MIB, &dir);
+    round_trip(&store, 300_000, Align::SixtyFour).unwrap();
+    assert!(
+        store.stats().written_through_bytes > 0 && store.stats().spilled_bytes > 0,
+        "nothing went to disk: {:?}",
+        store.stats()
+    );
+}
+
+#[test]
+fn parts_that_are_not_aligned_are_refused_rather_than_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(64 * MIB, &dir);
+    let mut writer = store.writer(CopyId::new(1, 7 << 32), WriterOptions::default());
+    let batch = batch(10);
+    let layout = Arc::new(Layout::new(&batch.schema()).unwrap());
+    let gather = Gather::new(layout.clone(), &[batch]).unwrap();
+    writer.begin_part(Some(1)).unwrap();
+    writer.write(b"x").unwrap();
+    writer.end_part(1, Default::default());
+    let picks = [Pick { batch: 0, row: 3 }];
+    write_part(&mut writer, &gather, &picks, Default::default(), &Limits::default(), &mut [0; 4096]).unwrap();
+    let id = writer.id();
+    writer.seal().unwrap();
+    let block = store.get(&id, Parts::All).wait().unwrap().part(1);
+    let error = Part::new(layout, block).next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("not aligned"), "{error}");
+}
