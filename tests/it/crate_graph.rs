@@ -92,7 +92,7 @@ fn comes_once(library: &str) -> bool {
 
 #[test]
 fn arrow_and_its_kin_come_in_one_version() {
-    let lock: toml::Value = include_str!("../Cargo.lock").parse::<toml::Table>().unwrap().into();
+    let lock: toml::Value = include_str!("../../Cargo.lock").parse::<toml::Table>().unwrap().into();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in lock["package"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
@@ -104,7 +104,7 @@ fn arrow_and_its_kin_come_in_one_version() {
     for (library, versions) in &versions {
         assert_eq!(versions.len(), 1, "{library} comes in versions {versions:?}");
         assert!(
-            include_str!("../deny.toml").contains(&format!("crate = \"{library}\", deny-multiple-versions = true")),
+            include_str!("../../deny.toml").contains(&format!("crate = \"{library}\", deny-multiple-versions = true")),
             "deny.toml would let a second version of {library} in"
         );
     }

@@ -8,6 +8,7 @@ mod dev;
 mod explain;
 mod fencing;
 mod formats;
+#[cfg(feature = "fuzzing")]
 mod fuzz;
 mod isolation;
 mod jobs;

@@ -152,8 +152,8 @@ impl<'a> TaskContext<'a> {
             Returns::Many(n) => n as usize,
             Returns::Stream => 1,
         };
-        let args_bytes = parts.args.iter().map(argument_bytes).sum();
         let given: Vec<_> = parts.args.iter().map(argument_output).collect();
+        let args_bytes = given.iter().flatten().map(|given| given.bytes).sum();
         parts.account.begins_with(parts.memory.outside.as_ref().map_or(0, Grant::bytes));
         Self {
             parts,
@@ -540,14 +540,6 @@ impl Made {
             Self::Sealed(output) => Ok(output),
             Self::Failed => Err(TaskError::fatal("an output could not be sealed")),
         }
-    }
-}
-
-fn argument_bytes(argument: &Argument) -> u64 {
-    match argument {
-        Argument::Whole(blocks) => blocks.iter().flat_map(|block| block.parts()).map(|part| part.bytes).sum(),
-        Argument::Stream(readers) => readers.iter().map(ObjectReader::remaining).sum(),
-        Argument::InPlace(_) => 0,
     }
 }
 
