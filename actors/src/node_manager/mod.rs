@@ -13,6 +13,7 @@ mod losses;
 mod pushed;
 mod remote;
 mod sets;
+mod spared;
 mod staging;
 mod state;
 mod suspicions;
@@ -34,6 +35,7 @@ pub(crate) use losses::{lost, with_losses};
 pub(crate) use pushed::{Look, Pushed, PushedCall, Take};
 #[cfg(feature = "simulation")]
 pub(crate) use sets::{Arguments, Piece};
+pub(crate) use spared::{Spared, Unneeded};
 pub use staging::Prepared;
 pub(crate) use staging::Stager;
 #[cfg(feature = "simulation")]

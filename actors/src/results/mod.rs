@@ -40,7 +40,6 @@ mod records;
 pub mod request;
 mod restart;
 mod service;
-mod spared;
 mod sweep;
 
 pub(crate) use adopting::Adopting;
@@ -49,7 +48,6 @@ pub(crate) use keeper::{Keeper, KeeperParts, discard, kept_by};
 pub(crate) use records::ResultRecords;
 pub use request::{LENGTH_MAX, VERB};
 pub(crate) use service::{Results, ResultsBase, ResultsParts};
-pub(crate) use spared::{Spared, Unneeded};
 
 use std::time::Duration;
 

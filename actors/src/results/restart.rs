@@ -9,10 +9,10 @@ use tracing::{info, warn};
 
 use super::record::{ResultRecord, kept_name, replacing_name};
 use super::records::{RecordsError, Scanned};
-use super::spared::Unneeded;
 use super::{ResultsBase, holder};
 use crate::causes;
 use crate::ids::{JobId, NodeId, ObjectId};
+use crate::node_manager::Unneeded;
 
 /// A member of a result that is here, as its record says.
 struct KeptHere {

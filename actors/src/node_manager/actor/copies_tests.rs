@@ -9,10 +9,10 @@ use tokio::task::LocalSet;
 use super::test_world::{JOB, World};
 use crate::ids::{Attempt, CopyId, CopyNumber, JobId, NodeId, ObjectId, SetId};
 use crate::node_manager::Report;
+use crate::node_manager::{Spared, Unneeded};
 use crate::protocol::copies::Whereabouts;
 use crate::protocol::node_manager::NodeMsg;
 use crate::protocol::owner::OwnerMsg;
-use crate::results::{Spared, Unneeded};
 use crate::task::{FailureKind, LocatedArg, LocatedSource, Output, Parts, Returns, TaskFailure, TaskFigures, TaskSpec};
 
 const TASK: u128 = 5;

@@ -13,11 +13,11 @@ use twox_hash::XxHash3_128;
 
 use super::super::record::{MemberRecord, RECORD_VERSION, replacing_name};
 use super::super::records::tests::SetForward;
-use super::super::spared::Unneeded;
 use super::super::sweep::UNNAMED_FOR;
 use super::*;
 use crate::event::NodeState;
 use crate::ids::Incarnation;
+use crate::node_manager::Unneeded;
 use crate::protocol::membership::{Figures, Health, Member};
 use crate::protocol::results::KeptMember;
 use crate::shell::{self, PostOptions};

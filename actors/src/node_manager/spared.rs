@@ -86,7 +86,7 @@ impl Spared {
     }
 
     /// This one is spared no more. What is to be freed now.
-    pub(super) fn spare_no_more(&self, job: JobId) -> Vec<Unneeded> {
+    pub(crate) fn spare_no_more(&self, job: JobId) -> Vec<Unneeded> {
         let mut state = self.0.write();
         if let Which::These(jobs) = &mut state.which {
             jobs.remove(&job);
@@ -95,7 +95,7 @@ impl Spared {
     }
 
     /// Those whose records could not be read, and whose they are.
-    pub(super) fn unread(&self) -> Vec<(JobId, Arc<str>)> {
+    pub(crate) fn unread(&self) -> Vec<(JobId, Arc<str>)> {
         match &self.0.read().which {
             Which::All => Vec::new(),
             Which::These(jobs) => jobs.iter().map(|(job, tenant)| (*job, tenant.clone())).collect(),
