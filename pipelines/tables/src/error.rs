@@ -76,6 +76,16 @@ pub enum TableError {
         /// The one that this release writes and reads.
         expected: u32,
     },
+    /// A message of a block was written for another schema.
+    #[error("the block at byte {at} was written for the schema {found}, not for {expected}, which it is read with")]
+    LayoutDiffers {
+        /// Where in the part.
+        at: usize,
+        /// The hash of the schema that it was written for.
+        found: String,
+        /// The hash of the schema that it is read with.
+        expected: String,
+    },
     /// Bytes that are no block.
     #[error("not a block, at byte {at}: {what}")]
     NotABlock {
@@ -103,6 +113,6 @@ pub enum TableError {
 impl TableError {
     /// Whether the data or the request is to blame, rather than this program or its store.
     pub fn is_of_the_input(&self) -> bool {
-        !matches!(self, Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. })
+        !matches!(self, Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. } | Self::LayoutDiffers { .. })
     }
 }

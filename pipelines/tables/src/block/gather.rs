@@ -99,7 +99,7 @@ impl Gather {
 
     /// The message that begins at a row: `guess` rows, or fewer as they fit.
     fn message(&self, picks: &[Pick], from: usize, guess: usize, limits: &Limits) -> Result<Message, TableError> {
-        let mut rows = guess.min(limits.rows_max).clamp(1, picks.len() - from);
+        let mut rows = guess.min(limits.rows_max).min(ROWS_MAX).clamp(1, picks.len() - from);
         loop {
             let message = self.measured(picks, from..from + rows);
             let bytes = message.as_ref().map_or(u64::MAX, |message| message.bytes);
