@@ -248,11 +248,12 @@ fn messages_are_filled_and_a_large_row_is_alone() {
 
 #[test]
 fn elements_without_bytes_are_counted_all_the_same() {
-    // 2^31 elements in two rows, and not one byte.
-    let child: ArrayRef = Arc::new(NullArray::new(1 << 30));
+    // More elements in two rows than a message may have, and not one byte.
+    let elements = (1 << 25) + 1;
+    let child: ArrayRef = Arc::new(NullArray::new(elements));
     let field = Arc::new(Field::new("item", DataType::Null, true));
     let lists: ArrayRef =
-        Arc::new(ListArray::new(field, arrow_buffer::OffsetBuffer::new(vec![0, 1 << 30].into()), child, None));
+        Arc::new(ListArray::new(field, arrow_buffer::OffsetBuffer::new(vec![0, elements as i32].into()), child, None));
     let batch = RecordBatch::try_from_iter([("l", lists)]).unwrap();
     let gather = Gather::new(Arc::new(Layout::new(&batch.schema()).unwrap()), &[batch]).unwrap();
     let messages = gather.messages(&[Pick { batch: 0, row: 0 }; 3], &Limits::default()).unwrap();
@@ -412,6 +413,25 @@ fn offsets_that_leave_their_buffer_or_fall_are_refused_although_they_are_trusted
             assert!(matches!(error, TableError::NotABlock { at: 0, .. }), "{offset} {value}: {error}");
         }
     }
+}
+
+#[test]
+fn nulls_in_columns_without_any_and_columns_in_another_order_are_refused() {
+    let values = StringArray::from(vec![Some("a"), None]);
+    let dictionary = DictionaryArray::<Int32Type>::new(vec![0, 0, 1].into(), Arc::new(values));
+    let schema = Arc::new(Schema::new(vec![Field::new("c", dictionary.data_type().clone(), false)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(dictionary)]).unwrap();
+    let gather = Gather::new(Arc::new(Layout::new(&schema).unwrap()), &[batch]).unwrap();
+    let picks = [0, 1, 2].map(|row| Pick { batch: 0, row });
+    let error = gather.messages(&picks, &Limits::default()).unwrap_err();
+    assert!(matches!(&error, TableError::NullInColumn { column, batch: 0, row: 2 } if column == "c"), "{error}");
+    let number = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+    let [ab, ba] = [["a", "b"], ["b", "a"]]
+        .map(|names| RecordBatch::try_from_iter(names.map(|name| (name, number()))).unwrap());
+    let error = Gather::new(Arc::new(Layout::new(&ab.schema()).unwrap()), std::slice::from_ref(&ba)).unwrap_err();
+    assert!(matches!(error, TableError::NameDiffers { .. }), "{error}");
+    let error = crate::RowHasher::new(&ab.schema()).unwrap().sum(&ba).unwrap_err();
+    assert!(matches!(error, TableError::NameDiffers { .. }), "{error}");
 }
 
 proptest! {
