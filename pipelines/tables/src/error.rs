@@ -67,7 +67,9 @@ pub enum TableError {
         elements_max: u64,
     },
     /// A null in a column that says that it has none.
-    #[error("row {row} of batch {batch} has a null in column {column}, whose field says that there is none: make the field nullable")]
+    #[error(
+        "row {row} of batch {batch} has a null in column {column}, whose field says that there is none: make the field nullable"
+    )]
     NullInColumn {
         /// Path of names from the top, with dots.
         column: String,

@@ -313,7 +313,10 @@ pub(crate) fn batch(seed: u64, rows: usize) -> RecordBatch {
 
 /// Columns of these types.
 pub(crate) fn batch_of(seeded: &mut Seeded, types: &[DataType], rows: usize) -> RecordBatch {
-    let fields = types.iter().enumerate().map(|(at, of)| Field::new(format!("c{at}"), of.clone(), at % 4 != 3 || plain_type(of) == DataType::Null));
+    let fields = types
+        .iter()
+        .enumerate()
+        .map(|(at, of)| Field::new(format!("c{at}"), of.clone(), at % 4 != 3 || plain_type(of) == DataType::Null));
     let schema =
         Schema::new(fields.collect::<Fields>()).with_metadata([("written".to_owned(), "by a test".to_owned())].into());
     let columns = schema.fields().iter().map(|field| column(seeded, field, rows)).collect();

@@ -129,9 +129,10 @@ impl Values {
                 let entries = arrays.iter().map(|array| array.as_map().entries());
                 let renamed = |entries: &StructArray| {
                     let DataType::Struct(names) = field.data_type() else { unreachable!("entries are structs") };
-                    let fields = names.iter().zip(entries.fields()).map(|(name, field)| {
-                        Arc::new(field.as_ref().clone().with_name(name.name()))
-                    });
+                    let fields = names
+                        .iter()
+                        .zip(entries.fields())
+                        .map(|(name, field)| Arc::new(field.as_ref().clone().with_name(name.name())));
                     let (columns, nulls) = (entries.columns().to_vec(), entries.nulls().cloned());
                     Ok(Arc::new(StructArray::try_new(fields.collect(), columns, nulls)?) as ArrayRef)
                 };

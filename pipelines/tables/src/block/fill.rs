@@ -84,7 +84,9 @@ impl<'a> Body<'a> {
                 }
                 self.add(child, elements(&column.nulls, ranges, picks).expect(MEASURED).as_slice());
             }
-            Values::FixedLists(size, child) => self.add(child, fixed_elements(*size, &column.nulls, picks).expect(MEASURED).as_slice()),
+            Values::FixedLists(size, child) => {
+                self.add(child, fixed_elements(*size, &column.nulls, picks).expect(MEASURED).as_slice())
+            }
             Values::Struct(children) => match nulls > 0 || P::MAY_BE_OF_NONE {
                 true => {
                     let spans = fixed_elements(1, &column.nulls, picks).expect(MEASURED);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow_ipc::convert::{IpcSchemaEncoder, try_schema_from_flatbuffer_bytes};
-use arrow_ipc::{FieldNode, KeyValue, KeyValueArgs, Message, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
+use arrow_ipc::{
+    FieldNode, KeyValue, KeyValueArgs, Message, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
+};
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
 use twox_hash::XxHash3_64;
@@ -108,7 +110,8 @@ impl Layout {
         let mut pairs = message.custom_metadata().into_iter().flatten();
         let mark = pairs.find(|pair| pair.key() == Some(MARK)).and_then(|pair| pair.value());
         let parts = mark.and_then(|mark| mark.split_at_checked(VERSION_DIGITS));
-        let Some((Ok(found), layout)) = parts.map(|(version, layout)| (u32::from_str_radix(version, 16), layout)) else {
+        let Some((Ok(found), layout)) = parts.map(|(version, layout)| (u32::from_str_radix(version, 16), layout))
+        else {
             return Err(TableError::NotABlock { at, what: "it does not say of which layout it is".to_owned() });
         };
         if found != VERSION {
@@ -117,9 +120,7 @@ impl Layout {
         let expected = &self.mark[VERSION_DIGITS..];
         match layout == expected {
             true => Ok(()),
-            false => {
-                Err(TableError::LayoutDiffers { at, found: layout.to_owned(), expected: expected.to_owned() })
-            }
+            false => Err(TableError::LayoutDiffers { at, found: layout.to_owned(), expected: expected.to_owned() }),
         }
     }
 

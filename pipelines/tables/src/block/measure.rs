@@ -1,7 +1,7 @@
 //! How long the buffers of a message will be.
 
-use super::column::{Column, Values, elements, fixed_elements};
 use super::ALIGNMENT;
+use super::column::{Column, Values, elements, fixed_elements};
 use super::picks::{NULL, Picks, Span};
 
 /// Arrays (length and nulls) and buffers (bytes) of a message, in the order of the format.

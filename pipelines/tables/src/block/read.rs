@@ -14,8 +14,8 @@ use arrow_schema::DataType;
 use exobus_store::Block;
 use flatbuffers::VectorIter;
 
-use super::{ALIGNMENT, ROWS_MAX};
 use super::layout::{CONTINUATION, Layout, PREFIX_BYTES};
+use super::{ALIGNMENT, ROWS_MAX};
 use crate::TableError;
 
 /// The messages of a part, one batch after the other: arrays whose memory is that of the block, which they keep where it is. Who keeps more than

@@ -426,8 +426,8 @@ fn nulls_in_columns_without_any_and_columns_in_another_order_are_refused() {
     let error = gather.messages(&picks, &Limits::default()).unwrap_err();
     assert!(matches!(&error, TableError::NullInColumn { column, batch: 0, row: 2 } if column == "c"), "{error}");
     let number = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;
-    let [ab, ba] = [["a", "b"], ["b", "a"]]
-        .map(|names| RecordBatch::try_from_iter(names.map(|name| (name, number()))).unwrap());
+    let [ab, ba] =
+        [["a", "b"], ["b", "a"]].map(|names| RecordBatch::try_from_iter(names.map(|name| (name, number()))).unwrap());
     let error = Gather::new(Arc::new(Layout::new(&ab.schema()).unwrap()), std::slice::from_ref(&ba)).unwrap_err();
     assert!(matches!(error, TableError::NameDiffers { .. }), "{error}");
     let error = crate::RowHasher::new(&ab.schema()).unwrap().sum(&ba).unwrap_err();

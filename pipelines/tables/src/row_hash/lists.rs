@@ -9,9 +9,9 @@ use twox_hash::XxHash3_64 as Hasher;
 use super::columns::Pairs;
 use super::seeds::ColumnSeeds;
 use super::xxh3::hashed;
-use crate::{ELEMENTS_MAX, TableError};
 use crate::plain::unpacked;
 use crate::raw::{ElementRanges, fixed_values};
+use crate::{ELEMENTS_MAX, TableError};
 
 /// So many elements are hashed at a time, or those of one row.
 const RUN: usize = 64 << 10;
@@ -120,8 +120,10 @@ fn add_long(
 
 /// Between which elements all those of rows that are not null lie.
 fn bounds(ranges: &ElementRanges, array: &dyn Array, begin: usize) -> (usize, usize) {
-    let rows =
-        (0..array.len()).filter(|row| array.is_valid(*row)).map(|row| ranges.get(begin + row)).filter(|(_, len)| *len > 0);
+    let rows = (0..array.len())
+        .filter(|row| array.is_valid(*row))
+        .map(|row| ranges.get(begin + row))
+        .filter(|(_, len)| *len > 0);
     let (first, end) = rows.fold((usize::MAX, 0), |(first, end), (from, len)| (first.min(from), end.max(from + len)));
     (first.min(end), end)
 }
