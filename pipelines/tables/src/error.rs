@@ -48,6 +48,36 @@ pub enum TableError {
         /// What it is.
         found: DataType,
     },
+    /// Another column, or another field of a struct, stands where one was said to stand.
+    #[error("column {found} stands where column {expected} belongs")]
+    NameDiffers {
+        /// Path of names from the top, with dots, as was said.
+        expected: String,
+        /// The last name of the path, as it is.
+        found: String,
+    },
+    /// A list has more elements than are looked at.
+    #[error("a list of column {column} has {elements} elements; it may have {elements_max}")]
+    TooManyElements {
+        /// Path of names from the top, with dots.
+        column: String,
+        /// How many.
+        elements: u64,
+        /// How many it may have.
+        elements_max: u64,
+    },
+    /// A null in a column that says that it has none.
+    #[error(
+        "row {row} of batch {batch} has a null in column {column}, whose field says that there is none: make the field nullable"
+    )]
+    NullInColumn {
+        /// Path of names from the top, with dots.
+        column: String,
+        /// Which of the batches that rows are taken from, from 0.
+        batch: u32,
+        /// Which row of it, from 0.
+        row: u32,
+    },
     /// A batch has another number of columns than was said.
     #[error("{found} columns, not {expected}")]
     ColumnsDiffer {
@@ -76,6 +106,16 @@ pub enum TableError {
         /// The one that this release writes and reads.
         expected: u32,
     },
+    /// A message of a block was written for another schema.
+    #[error("the block at byte {at} was written for the schema {found}, not for {expected}, which it is read with")]
+    LayoutDiffers {
+        /// Where in the part.
+        at: usize,
+        /// The hash of the schema that it was written for.
+        found: String,
+        /// The hash of the schema that it is read with.
+        expected: String,
+    },
     /// Bytes that are no block.
     #[error("not a block, at byte {at}: {what}")]
     NotABlock {
@@ -103,6 +143,6 @@ pub enum TableError {
 impl TableError {
     /// Whether the data or the request is to blame, rather than this program or its store.
     pub fn is_of_the_input(&self) -> bool {
-        !matches!(self, Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. })
+        !matches!(self, Self::Store(_) | Self::Arrow(_) | Self::NotABlock { .. } | Self::LayoutDiffers { .. })
     }
 }

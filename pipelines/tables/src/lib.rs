@@ -19,6 +19,10 @@ mod raw;
 pub mod row_hash;
 pub mod semantics;
 
+/// Most elements that a list, and all lists of a message together, may have in one column, however few bytes they take: a file of some bytes can say that it has
+/// billions of nulls in a list.
+pub const ELEMENTS_MAX: u64 = 1 << 26;
+
 pub use error::TableError;
 pub use row_hash::RowHasher;
 

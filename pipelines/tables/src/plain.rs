@@ -6,8 +6,9 @@
 //! | `Utf8View`, `BinaryView` | `Utf8`, `Binary` |
 //! | `ListView`, `LargeListView` | `List`, `LargeList` |
 //!
-//! inside other types, too. All else is plain. Names, nullability and metadata of fields are kept; a field is nullable, too, where only the
-//! values of its run ends or of its dictionary may be null.
+//! inside other types, too. All else is plain. Names, nullability and metadata of fields are kept; a field is nullable, too, where the
+//! field of the values of its run ends is, at whichever level. A dictionary does not say whether its values may be null: there the field's word counts, and a null
+//! among the values of a field that says it has none is refused where rows are taken from it.
 
 use std::sync::Arc;
 
@@ -36,10 +37,18 @@ pub fn plain_type(data_type: &DataType) -> DataType {
 
 /// The field with a plain type.
 pub fn plain_field(field: &FieldRef) -> FieldRef {
-    let nullable =
-        field.is_nullable() || matches!(field.data_type(), DataType::RunEndEncoded(_, values) if values.is_nullable());
+    let nullable = field.is_nullable() || has_nullable_runs(field.data_type());
     let plain = Field::new(field.name(), plain_type(field.data_type()), nullable);
     Arc::new(plain.with_metadata(field.metadata().clone()))
+}
+
+/// Whether run ends on the outside say that their values may be null.
+fn has_nullable_runs(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => has_nullable_runs(values),
+        DataType::RunEndEncoded(_, values) => values.is_nullable() || has_nullable_runs(values.data_type()),
+        _ => false,
+    }
 }
 
 fn plain_fields(fields: &Fields) -> Fields {
@@ -88,15 +97,33 @@ fn supported(column: &str, data_type: &DataType) -> Result<(), TableError> {
     }
 }
 
-/// Where the rows of an array are in another one.
+/// Refuses fields with other names, or in another order, than was said. Elements of lists and entries of maps have no names that count.
+pub(crate) fn check_names(path: &str, expected: &Fields, found: &Fields) -> Result<(), TableError> {
+    let differ = expected.iter().zip(found).find(|(expected, found)| expected.name() != found.name());
+    differ.map_or(Ok(()), |(expected, found)| {
+        let path = if path.is_empty() { expected.name().clone() } else { format!("{path}.{}", expected.name()) };
+        Err(TableError::NameDiffers { expected: path, found: found.name().clone() })
+    })
+}
+
+/// Where the rows of an array are in another one. Keys and run ends are looked up where they lie: nothing is noted for a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Indirection {
-    /// For each row its place in `values`; any where it is null.
-    pub(crate) places: Vec<u64>,
+    places: Places,
+    /// How many rows.
+    len: usize,
     /// Which rows are null here; those of `values` may be, too.
     pub(crate) nulls: Option<NullBuffer>,
     /// What the places are in.
     pub(crate) values: ArrayRef,
+}
+
+#[derive(Clone, Debug)]
+enum Places {
+    /// Keys of so many bytes each, little-endian, and the last place: what stands under a null may be anything.
+    Keys(usize, Buffer, usize),
+    /// Ends of runs of so many bytes each, and where the first row is.
+    Runs(usize, Buffer, usize),
 }
 
 impl Indirection {
@@ -105,11 +132,11 @@ impl Indirection {
         downcast_dictionary_array!(
             array => {
                 let keys = array.keys();
-                let last = array.values().len().saturating_sub(1) as u64;
-                // What stands under a null may be anything.
-                let places = (0..keys.len()).map(|row| array.key(row).map_or(0, |key| key as u64).min(last)).collect();
+                let bytes = keys.values().inner().clone();
+                let width = keys.data_type().primitive_width().expect("keys are integers");
+                let places = Places::Keys(width, bytes, array.values().len().saturating_sub(1));
                 let nulls = keys.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-                Some(Self { places, nulls, values: Arc::clone(array.values()) })
+                Some(Self { places, len: keys.len(), nulls, values: Arc::clone(array.values()) })
             },
             DataType::RunEndEncoded(_, _) => Some(Self::of_runs(array)),
             _ => None
@@ -119,27 +146,45 @@ impl Indirection {
     fn of_runs(array: &dyn Array) -> Self {
         downcast_run_array!(
             array => {
-                let mut places = Vec::with_capacity(array.len());
-                let (offset, len) = (array.run_ends().offset(), array.run_ends().len());
-                // Of an empty slice the first run may be any.
-                let first = if len == 0 { usize::MAX } else { array.get_start_physical_index() };
-                for (run, end) in array.run_ends().values().iter().enumerate().skip(first) {
-                    let end = (*end as usize - offset).min(len);
-                    places.resize(end, run as u64);
-                    if end == len {
-                        break;
-                    }
-                }
-                Self { places, nulls: None, values: Arc::clone(array.values()) }
+                let ends = array.run_ends();
+                let bytes = ends.inner().inner().clone();
+                let width = bytes.len() / ends.inner().len().max(1);
+                let places = Places::Runs(width, bytes, ends.offset());
+                Self { places, len: ends.len(), nulls: None, values: Arc::clone(array.values()) }
             },
             other => unreachable!("{other} has no run ends")
         )
     }
 
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The place of a row in `values`; any where it is null.
+    #[inline]
+    pub(crate) fn place(&self, row: usize) -> usize {
+        match &self.places {
+            Places::Keys(width, keys, last) => number(*width, keys, row).min(*last),
+            Places::Runs(width, ends, first) => {
+                let (mut low, mut high) = (0, ends.len() / width);
+                while low < high {
+                    let middle = (low + high) / 2;
+                    match number(*width, ends, middle) <= first + row {
+                        true => low = middle + 1,
+                        false => high = middle,
+                    }
+                }
+                low
+            }
+        }
+    }
+
     /// The rows as an array of the values' type.
     pub(crate) fn taken(self) -> Result<ArrayRef, TableError> {
-        let rows = self.places.len();
-        let places = UInt64Array::new(self.places.into(), self.nulls);
+        let rows = self.len;
+        let places: Vec<u64> = (0..rows).map(|row| self.place(row) as u64).collect();
+        let places = UInt64Array::new(places.into(), self.nulls);
         if let DataType::FixedSizeBinary(0) = self.values.data_type() {
             // Of values without bytes the library takes none, however many are asked for (arrow-select 59.3).
             let is_valid = |place: Option<u64>| place.is_some_and(|place| self.values.is_valid(place as usize));
@@ -147,6 +192,18 @@ impl Indirection {
             return Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), Some(nulls), rows)?));
         }
         Ok(take(self.values.as_ref(), &places, None)?)
+    }
+}
+
+/// The number at `at` of some of so many bytes each, none of which is below zero.
+#[inline]
+fn number(width: usize, numbers: &Buffer, at: usize) -> usize {
+    let bytes = &numbers.as_slice()[at * width..(at + 1) * width];
+    match *bytes {
+        [one] => usize::from(one),
+        [a, b] => usize::from(u16::from_le_bytes([a, b])),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
+        _ => u64::from_le_bytes(bytes.try_into().expect("keys and ends have 1, 2, 4 or 8 bytes")) as usize,
     }
 }
 

@@ -10,7 +10,7 @@ use arrow_data::ArrayData;
 use arrow_schema::*;
 
 use crate::plain::Indirection;
-use crate::plain::plain_schema;
+use crate::plain::{plain_schema, plain_type};
 
 /// Numbers that follow from a seed (splitmix64).
 pub(crate) struct Seeded(pub(crate) u64);
@@ -84,7 +84,11 @@ pub(crate) fn flat_types() -> Vec<DataType> {
 
 /// Some type, nested so deep at most.
 pub(crate) fn data_type(seeded: &mut Seeded, depth: usize) -> DataType {
-    let of = |seeded: &mut Seeded, name: &str| Arc::new(Field::new(name, data_type(seeded, depth - 1), true));
+    let of = |seeded: &mut Seeded, name: &str| {
+        let of = data_type(seeded, depth - 1);
+        let nullable = plain_type(&of) == DataType::Null || !seeded.one_in(4);
+        Arc::new(Field::new(name, of, nullable))
+    };
     let flat = seeded.pick(&flat_types());
     match seeded.below(if depth > 0 { 14 } else { 6 }) {
         0 => DataType::Dictionary(
@@ -135,6 +139,23 @@ fn texts(seeded: &mut Seeded, rows: usize) -> Vec<Option<String>> {
             valid(row).then_some(word)
         })
         .collect()
+}
+
+/// Rows of a field, without nulls where it says that it has none.
+fn column(seeded: &mut Seeded, field: &Field, rows: usize) -> ArrayRef {
+    let array = array(seeded, field.data_type(), rows);
+    if field.is_nullable() { array } else { make_array(dense(array.to_data())) }
+}
+
+/// The same without nulls of its own, nor in its dictionary or run ends.
+fn dense(data: ArrayData) -> ArrayData {
+    use DataType::*;
+    let is_encoded = matches!(data.data_type(), Dictionary(..) | RunEndEncoded(..));
+    let mut inside = data.child_data().to_vec();
+    if is_encoded && let Some(values) = inside.last_mut() {
+        *values = dense(values.clone());
+    }
+    data.into_builder().nulls(None).child_data(inside).build().unwrap()
 }
 
 /// Rows of a type, seen through a slice.
@@ -218,42 +239,42 @@ fn unsliced(seeded: &mut Seeded, data_type: &DataType, rows: usize) -> ArrayRef 
                 (Map(..), Struct(fields)) => {
                     // Entries are never null, nor keys.
                     let keys = without_nulls(&array(seeded, fields[0].data_type(), total));
-                    let values = array(seeded, fields[1].data_type(), total);
+                    let values = column(seeded, &fields[1], total);
                     let entries = StructArray::new(fields.clone(), vec![keys, values], None);
                     Arc::new(MapArray::new(field.clone(), offsets, entries, nulls, false))
                 }
                 _ => {
-                    let values = array(seeded, field.data_type(), total);
+                    let values = column(seeded, field, total);
                     Arc::new(ListArray::new(field.clone(), offsets, values, nulls))
                 }
             }
         }
         LargeList(field) => {
             let lens: Vec<usize> = (0..rows).map(|_| seeded.below(4)).collect();
-            let values = array(seeded, field.data_type(), lens.iter().sum());
+            let values = column(seeded, field, lens.iter().sum());
             Arc::new(LargeListArray::new(field.clone(), OffsetBuffer::from_lengths(lens), values, nulls(seeded, rows)))
         }
         ListView(field) => {
             let total = 5 + seeded.below(10);
-            let values = array(seeded, field.data_type(), total);
+            let values = column(seeded, field, total);
             let (offsets, sizes): (Vec<i32>, Vec<i32>) =
                 (0..rows).map(|_| (seeded.below(total - 3) as i32, seeded.below(4) as i32)).unzip();
             Arc::new(ListViewArray::new(field.clone(), offsets.into(), sizes.into(), values, nulls(seeded, rows)))
         }
         LargeListView(field) => {
             let total = 5 + seeded.below(10);
-            let values = array(seeded, field.data_type(), total);
+            let values = column(seeded, field, total);
             let (offsets, sizes): (Vec<i64>, Vec<i64>) =
                 (0..rows).map(|_| (seeded.below(total - 3) as i64, seeded.below(4) as i64)).unzip();
             Arc::new(LargeListViewArray::new(field.clone(), offsets.into(), sizes.into(), values, nulls(seeded, rows)))
         }
         FixedSizeList(field, size) => {
-            let values = array(seeded, field.data_type(), rows * *size as usize);
+            let values = column(seeded, field, rows * *size as usize);
             let nulls = nulls(seeded, rows);
             Arc::new(FixedSizeListArray::try_new_with_length(field.clone(), *size, values, nulls, rows).unwrap())
         }
         Struct(fields) => {
-            let columns: Vec<_> = fields.iter().map(|field| array(seeded, field.data_type(), rows)).collect();
+            let columns: Vec<_> = fields.iter().map(|field| column(seeded, field, rows)).collect();
             let nulls = nulls(seeded, rows);
             Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, rows).unwrap())
         }
@@ -280,7 +301,7 @@ fn unsliced(seeded: &mut Seeded, data_type: &DataType, rows: usize) -> ArrayRef 
 }
 
 fn without_nulls(keys: &ArrayRef) -> ArrayRef {
-    make_array(keys.to_data().into_builder().nulls(None).build().unwrap())
+    make_array(dense(keys.to_data()))
 }
 
 /// Up to five columns of any type, nested two deep, with so many rows.
@@ -292,10 +313,13 @@ pub(crate) fn batch(seed: u64, rows: usize) -> RecordBatch {
 
 /// Columns of these types.
 pub(crate) fn batch_of(seeded: &mut Seeded, types: &[DataType], rows: usize) -> RecordBatch {
-    let fields = types.iter().enumerate().map(|(at, of)| Field::new(format!("c{at}"), of.clone(), true));
+    let fields = types
+        .iter()
+        .enumerate()
+        .map(|(at, of)| Field::new(format!("c{at}"), of.clone(), at % 4 != 3 || plain_type(of) == DataType::Null));
     let schema =
         Schema::new(fields.collect::<Fields>()).with_metadata([("written".to_owned(), "by a test".to_owned())].into());
-    let columns = types.iter().map(|of| array(seeded, of, rows)).collect();
+    let columns = schema.fields().iter().map(|field| column(seeded, field, rows)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).unwrap()
 }
@@ -312,10 +336,11 @@ pub(crate) enum Value {
 /// The value of a row of an array of any type and encoding.
 pub(crate) fn value(array: &dyn Array, row: usize) -> Value {
     use DataType::*;
-    if let Some(Indirection { places, nulls, values }) = Indirection::of(array) {
-        return match nulls.is_some_and(|nulls| nulls.is_null(row)) {
+    if let Some(indirection) = Indirection::of(array) {
+        let Indirection { nulls, values, .. } = &indirection;
+        return match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             true => Value::Null,
-            false => value(values.as_ref(), places[row] as usize),
+            false => value(values.as_ref(), indirection.place(row)),
         };
     }
     if array.is_null(row) || *array.data_type() == Null {

@@ -1,17 +1,21 @@
 //! A column as rows are taken from it: the arrays of all batches, resolved once into what the loops need.
 
-use arrow_array::{Array, ArrayRef, cast::AsArray};
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, StructArray, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow_schema::{DataType, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef};
 
 use super::picks::{FILLER, NULL, Picks, Spans};
 use crate::TableError;
-use crate::plain::{Indirection, plain_type};
+use crate::plain::{Indirection, check_names, plain_type};
 use crate::raw::{ByteRanges, ElementRanges, fixed_values};
 
 /// One column of all batches. Vectors have an entry for each batch.
 #[derive(Debug)]
 pub(super) struct Column {
+    /// The path of names, where the field says that there are no nulls.
+    pub(super) required: Option<String>,
     /// Dictionaries and run ends on the outside, the outermost first.
     pub(super) levels: Vec<Vec<Option<Indirection>>>,
     pub(super) nulls: NullRows,
@@ -49,8 +53,9 @@ pub(super) enum Values {
 }
 
 impl Column {
-    /// The column of this path and plain type, of these arrays in any encoding.
-    pub(super) fn new(path: &str, data_type: &DataType, mut arrays: Vec<ArrayRef>) -> Result<Self, TableError> {
+    /// The column of this path and plain field, of these arrays in any encoding.
+    pub(super) fn new(path: &str, field: &Field, mut arrays: Vec<ArrayRef>) -> Result<Self, TableError> {
+        let data_type = field.data_type();
         let mut levels = Vec::new();
         loop {
             let level: Vec<_> = arrays.iter().map(|array| Indirection::of(array.as_ref())).collect();
@@ -70,7 +75,8 @@ impl Column {
         let of: Vec<_> =
             arrays.iter().map(|array| array.nulls().filter(|nulls| nulls.null_count() > 0).cloned()).collect();
         let nulls = NullRows { any: of.iter().any(Option::is_some), of };
-        Ok(Self { levels, nulls, values: Values::new(path, data_type, &arrays)? })
+        let required = (!field.is_nullable()).then(|| path.to_owned());
+        Ok(Self { required, levels, nulls, values: Values::new(path, data_type, &arrays)? })
     }
 
     /// The same rows one level further in.
@@ -83,7 +89,7 @@ impl Column {
             for row in span.rows() {
                 match indirection.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     true => spans.push(NULL, 0, 1),
-                    false => spans.push(span.source, indirection.places[row], 1),
+                    false => spans.push(span.source, indirection.place(row) as u64, 1),
                 }
             }
         });
@@ -102,7 +108,7 @@ impl NullRows {
 impl Values {
     fn new(path: &str, data_type: &DataType, arrays: &[ArrayRef]) -> Result<Self, TableError> {
         let inner = |field: &FieldRef, children: Vec<ArrayRef>| {
-            Column::new(&format!("{path}.{}", field.name()), field.data_type(), children)
+            Column::new(&format!("{path}.{}", field.name()), field, children)
         };
         Ok(match data_type {
             DataType::Null => Self::Null,
@@ -118,7 +124,24 @@ impl Values {
                 let of = |array: &ArrayRef| ByteRanges::of(array.as_ref()).expect("the type was checked");
                 Self::Bytes { wide, ranges: arrays.iter().map(of).collect() }
             }
-            DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
+            DataType::Map(field, _) => {
+                // Who writes a map names its entries, keys and values as he likes.
+                let entries = arrays.iter().map(|array| array.as_map().entries());
+                let renamed = |entries: &StructArray| {
+                    let DataType::Struct(names) = field.data_type() else { unreachable!("entries are structs") };
+                    let fields = names
+                        .iter()
+                        .zip(entries.fields())
+                        .map(|(name, field)| Arc::new(field.as_ref().clone().with_name(name.name())));
+                    let (columns, nulls) = (entries.columns().to_vec(), entries.nulls().cloned());
+                    Ok(Arc::new(StructArray::try_new(fields.collect(), columns, nulls)?) as ArrayRef)
+                };
+                let children = entries.map(renamed).collect::<Result<_, TableError>>()?;
+                let of = |array: &ArrayRef| ElementRanges::of(array.as_ref()).expect("the type was checked").0;
+                let ranges = arrays.iter().map(of).collect();
+                Self::Lists { wide: false, ranges, child: Box::new(inner(field, children)?) }
+            }
+            DataType::List(field) | DataType::LargeList(field) => {
                 let of = |array: &ArrayRef| ElementRanges::of(array.as_ref()).expect("the type was checked");
                 let (ranges, children) = arrays.iter().map(of).unzip();
                 let wide = matches!(data_type, DataType::LargeList(_));
@@ -129,6 +152,7 @@ impl Values {
                 Self::FixedLists(*size as usize, Box::new(inner(field, children)?))
             }
             DataType::Struct(fields) => {
+                arrays.iter().try_for_each(|array| check_names(path, fields, array.as_struct().fields()))?;
                 let of = |at: usize| arrays.iter().map(|array| array.as_struct().column(at).clone()).collect();
                 let columns = fields.iter().enumerate().map(|(at, field)| inner(field, of(at)));
                 Self::Struct(columns.collect::<Result<_, _>>()?)
@@ -159,8 +183,8 @@ fn check(path: &str, expected: &DataType, array: &ArrayRef) -> Result<(), TableE
     }
 }
 
-/// The elements of the lists of these rows: rows that are null have none.
-pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks) -> Spans {
+/// The elements of the lists of these rows: rows that are null have none. `None`: too many.
+pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks) -> Option<Spans> {
     let mut spans = Spans::default();
     picks.each(|span| {
         if !span.is_of_a_source() {
@@ -172,19 +196,20 @@ pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl P
             spans.push(span.source, start as u64, len as u64);
         }
     });
-    spans
+    spans.not_too_many()
 }
 
 /// The elements of lists of a fixed size, or with a size of one the fields of structs: under a null there are as many, which nobody sees.
-pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks) -> Spans {
+/// `None`: too many.
+pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks) -> Option<Spans> {
     let (mut spans, size) = (Spans::default(), size as u64);
     picks.each(|span| {
         let source = span.source();
         if !span.is_of_a_source() {
-            return spans.push(FILLER, 0, size * u64::from(span.len));
+            return spans.push(FILLER, 0, size.saturating_mul(u64::from(span.len)));
         }
         if !nulls.any || nulls.of[source].is_none() {
-            return spans.push(span.source, span.start * size, size * u64::from(span.len));
+            return spans.push(span.source, span.start * size, size.saturating_mul(u64::from(span.len)));
         }
         for row in span.rows() {
             match nulls.is_null(source, row) {
@@ -193,5 +218,5 @@ pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks) -
             }
         }
     });
-    spans
+    spans.not_too_many()
 }

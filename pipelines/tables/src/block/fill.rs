@@ -8,6 +8,9 @@ use super::padded;
 use super::picks::{FILLER, NULL, Picks, Span};
 use crate::raw::ByteRanges;
 
+/// Why there are not too many elements.
+const MEASURED: &str = "as many elements as were measured";
+
 /// The body of a message, written from its beginning.
 pub(super) struct Body<'a> {
     /// What is left of it.
@@ -79,12 +82,14 @@ impl<'a> Body<'a> {
                         ends(len, picks, valid, offsets.as_chunks_mut::<4>().0, |end| (end as u32).to_le_bytes());
                     }
                 }
-                self.add(child, elements(&column.nulls, ranges, picks).as_slice());
+                self.add(child, elements(&column.nulls, ranges, picks).expect(MEASURED).as_slice());
             }
-            Values::FixedLists(size, child) => self.add(child, fixed_elements(*size, &column.nulls, picks).as_slice()),
+            Values::FixedLists(size, child) => {
+                self.add(child, fixed_elements(*size, &column.nulls, picks).expect(MEASURED).as_slice())
+            }
             Values::Struct(children) => match nulls > 0 || P::MAY_BE_OF_NONE {
                 true => {
-                    let spans = fixed_elements(1, &column.nulls, picks);
+                    let spans = fixed_elements(1, &column.nulls, picks).expect(MEASURED);
                     children.iter().for_each(|child| self.add(child, spans.as_slice()));
                 }
                 false => children.iter().for_each(|child| self.add(child, picks)),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow_ipc::convert::{IpcSchemaEncoder, try_schema_from_flatbuffer_bytes};
-use arrow_ipc::{FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
+use arrow_ipc::{
+    FieldNode, KeyValue, KeyValueArgs, Message, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder,
+};
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
 use twox_hash::XxHash3_64;
@@ -20,6 +22,11 @@ pub(super) const PREFIX_BYTES: usize = 8;
 /// The marker.
 pub(super) const CONTINUATION: [u8; 4] = [0xff; 4];
 
+/// The name under which a message's header says of which version and layout it is.
+const MARK: &str = "exobus.layout";
+/// Digits of the version in front of those of the layout.
+const VERSION_DIGITS: usize = 8;
+
 /// The schema of blocks, and what follows from it.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -27,6 +34,7 @@ pub struct Layout {
     nodes: usize,
     buffers: usize,
     header_bytes: usize,
+    mark: String,
 }
 
 impl Layout {
@@ -39,7 +47,8 @@ impl Layout {
         let schema = Arc::new(plain::plain_schema(schema));
         let (mut nodes, mut buffers) = (0, 0);
         count(schema.fields(), &mut nodes, &mut buffers);
-        let mut layout = Self { schema, nodes, buffers, header_bytes: 0 };
+        let mut layout = Self { schema, nodes, buffers, header_bytes: 0, mark: String::new() };
+        layout.mark = layout.marked();
         layout.header_bytes = layout.header(0, &vec![(0, 0); nodes], &vec![0; buffers]).len();
         Ok(layout)
     }
@@ -83,15 +92,43 @@ impl Layout {
         batch.add_nodes(nodes);
         batch.add_buffers(buffers);
         let batch = batch.finish().as_union_value();
-        let message = in_message(&mut builder, MessageHeader::RecordBatch, batch, offset);
+        let message = in_message(&mut builder, MessageHeader::RecordBatch, batch, offset, Some(&self.mark));
         encapsulated(&message)
+    }
+
+    /// What a message says of its layout: the version and the xxh3-64 of version and schema, in hexadecimal digits, so that it has one length.
+    fn marked(&self) -> String {
+        let of = [&VERSION.to_le_bytes()[..], &self.schema_message()].concat();
+        format!("{VERSION:0VERSION_DIGITS$x}{:016x}", XxHash3_64::oneshot(&of))
+    }
+
+    /// Refuses a message, which begins at this byte of its part, that was written for another layout or by another release.
+    ///
+    /// # Errors
+    /// [`TableError::BlockVersion`], [`TableError::LayoutDiffers`]; [`TableError::NotABlock`]: it does not say of which layout it is.
+    pub(super) fn check_mark(&self, message: &Message<'_>, at: usize) -> Result<(), TableError> {
+        let mut pairs = message.custom_metadata().into_iter().flatten();
+        let mark = pairs.find(|pair| pair.key() == Some(MARK)).and_then(|pair| pair.value());
+        let parts = mark.and_then(|mark| mark.split_at_checked(VERSION_DIGITS));
+        let Some((Ok(found), layout)) = parts.map(|(version, layout)| (u32::from_str_radix(version, 16), layout))
+        else {
+            return Err(TableError::NotABlock { at, what: "it does not say of which layout it is".to_owned() });
+        };
+        if found != VERSION {
+            return Err(TableError::BlockVersion { found, expected: VERSION });
+        }
+        let expected = &self.mark[VERSION_DIGITS..];
+        match layout == expected {
+            true => Ok(()),
+            false => Err(TableError::LayoutDiffers { at, found: layout.to_owned(), expected: expected.to_owned() }),
+        }
     }
 
     /// The schema as the message that stands before record batches in a stream of Arrow's IPC format, a multiple of 64 bytes.
     pub fn schema_message(&self) -> Vec<u8> {
         let mut builder = FlatBufferBuilder::new();
         let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut builder, &self.schema).as_union_value();
-        encapsulated(&in_message(&mut builder, MessageHeader::Schema, schema, 0))
+        encapsulated(&in_message(&mut builder, MessageHeader::Schema, schema, 0, None))
     }
 
     /// The layout for who reads the blocks: four letters, the version (4 bytes, little-endian, as all numbers), the xxh3-64 of the rest, then
@@ -154,12 +191,21 @@ fn in_message(
     kind: MessageHeader,
     header: flatbuffers::WIPOffset<flatbuffers::UnionWIPOffset>,
     body_bytes: u64,
+    mark: Option<&str>,
 ) -> Vec<u8> {
+    let mark = mark.map(|mark| {
+        let (key, value) = (builder.create_string(MARK), builder.create_string(mark));
+        let pair = KeyValue::create(builder, &KeyValueArgs { key: Some(key), value: Some(value) });
+        builder.create_vector(&[pair])
+    });
     let mut message = MessageBuilder::new(builder);
     message.add_version(MetadataVersion::V5);
     message.add_header_type(kind);
     message.add_bodyLength(body_bytes as i64);
     message.add_header(header);
+    if let Some(mark) = mark {
+        message.add_custom_metadata(mark);
+    }
     let message = message.finish();
     builder.finish(message, None);
     builder.finished_data().to_vec()

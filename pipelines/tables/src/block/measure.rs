@@ -1,5 +1,6 @@
 //! How long the buffers of a message will be.
 
+use super::ALIGNMENT;
 use super::column::{Column, Values, elements, fixed_elements};
 use super::picks::{NULL, Picks, Span};
 
@@ -8,14 +9,40 @@ use super::picks::{NULL, Picks, Span};
 pub(super) struct Measure {
     pub(super) nodes: Vec<(u64, u64)>,
     pub(super) buffers: Vec<u64>,
+    /// Bytes of the message so far, and how many are too many.
+    bytes: u64,
+    bytes_max: u64,
 }
 
-/// More elements or bytes than the offsets of a column can count.
-pub(super) struct TooMany;
+/// Why rows are no message.
+pub(super) enum Refused {
+    /// More elements or bytes than the offsets of a column can count or a message may have.
+    TooMany,
+    /// A null in the column of this path, which says that it has none.
+    Null(String),
+}
 
 impl Measure {
+    /// Of a message with a header of so many bytes; it is measured no further when it has more than `bytes_max`.
+    pub(super) fn new(header_bytes: u64, bytes_max: u64) -> Self {
+        Self { bytes: header_bytes, bytes_max, ..Self::default() }
+    }
+
+    /// Length of the message.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn buffer(&mut self, bytes: u64) -> Result<(), Refused> {
+        let padded = bytes.checked_next_multiple_of(ALIGNMENT as u64);
+        let whole = padded.and_then(|padded| self.bytes.checked_add(padded)).filter(|whole| *whole <= self.bytes_max);
+        self.bytes = whole.ok_or(Refused::TooMany)?;
+        self.buffers.push(bytes);
+        Ok(())
+    }
+
     /// Adds a column of which these rows are written.
-    pub(super) fn add<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), TooMany> {
+    pub(super) fn add<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), Refused> {
         match column.levels.len() {
             0 => self.add_plain(column, picks),
             levels => {
@@ -28,7 +55,7 @@ impl Measure {
         }
     }
 
-    fn add_plain<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), TooMany> {
+    fn add_plain<P: Picks>(&mut self, column: &Column, picks: P) -> Result<(), Refused> {
         let rows = picks.rows();
         if matches!(column.values, Values::Null) {
             self.nodes.push((rows, rows));
@@ -36,11 +63,14 @@ impl Measure {
         }
         let nulls = nulls(column, picks);
         self.nodes.push((rows, nulls));
-        self.buffers.push(if nulls > 0 { rows.div_ceil(8) } else { 0 });
+        if let (Some(path), 1..) = (&column.required, nulls) {
+            return Err(Refused::Null(path.clone()));
+        }
+        self.buffer(if nulls > 0 { rows.div_ceil(8) } else { 0 })?;
         match &column.values {
             Values::Null => (),
-            Values::Bits(_) => self.buffers.push(rows.div_ceil(8)),
-            Values::Fixed(width, _) => self.buffers.push(rows * *width as u64),
+            Values::Bits(_) => self.buffer(rows.div_ceil(8))?,
+            Values::Fixed(width, _) => self.buffer(rows.checked_mul(*width as u64).ok_or(Refused::TooMany)?)?,
             Values::Bytes { wide, ranges } => {
                 let mut bytes = 0;
                 picks.each(|span| {
@@ -51,19 +81,21 @@ impl Measure {
                         }
                     }
                 });
-                self.buffers.extend([offsets(rows, *wide, bytes)?, bytes]);
+                self.buffer(offsets(rows, *wide, bytes)?)?;
+                self.buffer(bytes)?;
             }
             Values::Lists { wide, ranges, child } => {
-                let spans = elements(&column.nulls, ranges, picks);
-                self.buffers.push(offsets(rows, *wide, spans.as_slice().rows())?);
+                let spans = elements(&column.nulls, ranges, picks).ok_or(Refused::TooMany)?;
+                self.buffer(offsets(rows, *wide, spans.as_slice().rows())?)?;
                 self.add(child, spans.as_slice())?;
             }
             Values::FixedLists(size, child) => {
-                self.add(child, fixed_elements(*size, &column.nulls, picks).as_slice())?;
+                let spans = fixed_elements(*size, &column.nulls, picks).ok_or(Refused::TooMany)?;
+                self.add(child, spans.as_slice())?;
             }
             Values::Struct(children) => match nulls > 0 || P::MAY_BE_OF_NONE {
                 true => {
-                    let spans = fixed_elements(1, &column.nulls, picks);
+                    let spans = fixed_elements(1, &column.nulls, picks).ok_or(Refused::TooMany)?;
                     children.iter().try_for_each(|child| self.add(child, spans.as_slice()))?;
                 }
                 false => children.iter().try_for_each(|child| self.add(child, picks))?,
@@ -92,10 +124,10 @@ fn nulls_of(column: &Column, span: Span) -> u64 {
 }
 
 /// Bytes of the offsets of so many rows that count up to `last`.
-fn offsets(rows: u64, wide: bool, last: u64) -> Result<u64, TooMany> {
+fn offsets(rows: u64, wide: bool, last: u64) -> Result<u64, Refused> {
     match wide {
         true => Ok((rows + 1) * 8),
         false if last <= i32::MAX as u64 => Ok((rows + 1) * 4),
-        false => Err(TooMany),
+        false => Err(Refused::TooMany),
     }
 }

@@ -7,6 +7,7 @@
 //! Promises, which [`read`](Part) relies on:
 //! - Messages and buffers begin at multiples of [`ALIGNMENT`] bytes of the part; where parts do of their object
 //!   ([`Align::SixtyFour`](exobus_store::Align)), arrays are read where they lie.
+//! - The header of each message says of which version and schema it is, as metadata of the message that readers of Arrow pass over.
 //! - No dictionaries, run ends, views or compression inside. No unions.
 //! - At most [`ROWS_MAX`] rows and [`BYTES_MAX`] bytes in a message; a row that is larger is alone in its message, one that is larger than who writes
 //!   allows is refused.

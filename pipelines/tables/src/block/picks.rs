@@ -1,5 +1,7 @@
 //! Which rows are taken, and which elements of nested columns follow from that.
 
+use crate::ELEMENTS_MAX;
+
 /// A row: which batch, and which row of it, both from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
@@ -106,12 +108,20 @@ impl Span {
 
 /// Spans that are put together one behind the other; those that touch become one.
 #[derive(Debug, Default)]
-pub(super) struct Spans(Vec<Span>);
+pub(super) struct Spans {
+    spans: Vec<Span>,
+    /// How many there are, also those that were too many to be noted.
+    rows: u64,
+}
 
 impl Spans {
     pub(super) fn push(&mut self, source: u32, start: u64, mut len: u64) {
         let mut start = start;
-        if let Some(last) = self.0.last_mut()
+        self.rows = self.rows.saturating_add(len);
+        if self.rows > ELEMENTS_MAX {
+            return;
+        }
+        if let Some(last) = self.spans.last_mut()
             && last.source == source
             && (source >= NULL || last.start + u64::from(last.len) == start)
         {
@@ -121,12 +131,17 @@ impl Spans {
         }
         while len > 0 {
             let some = len.min(u64::from(u32::MAX));
-            self.0.push(Span { source, len: some as u32, start });
+            self.spans.push(Span { source, len: some as u32, start });
             (start, len) = (start + some, len - some);
         }
     }
 
+    /// `None`: more than [`ELEMENTS_MAX`].
+    pub(super) fn not_too_many(self) -> Option<Self> {
+        (self.rows <= ELEMENTS_MAX).then_some(self)
+    }
+
     pub(super) fn as_slice(&self) -> &[Span] {
-        &self.0
+        &self.spans
     }
 }

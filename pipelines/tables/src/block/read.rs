@@ -14,8 +14,8 @@ use arrow_schema::DataType;
 use exobus_store::Block;
 use flatbuffers::VectorIter;
 
-use super::ALIGNMENT;
 use super::layout::{CONTINUATION, Layout, PREFIX_BYTES};
+use super::{ALIGNMENT, ROWS_MAX};
 use crate::TableError;
 
 /// The messages of a part, one batch after the other: arrays whose memory is that of the block, which they keep where it is. Who keeps more than
@@ -25,20 +25,35 @@ pub struct Part {
     layout: Arc<Layout>,
     bytes: Buffer,
     at: usize,
+    /// Whether arrays that are not aligned are refused rather than copied.
+    is_in_place: bool,
     trusted: UnsafeFlag,
 }
 
 impl Part {
-    /// Of one part that a [`Gather`](super::Gather) of this layout wrote. A block of several parts has gaps between them: take
-    /// [`Block::part`] of each.
-    pub fn new(layout: Arc<Layout>, block: Block) -> Self {
-        let (bytes, trusted) = trusted(block);
-        Self { layout, bytes, at: 0, trusted }
+    /// Of one part that a [`Gather`](super::Gather) wrote, which is believed that text is UTF-8 and that nulls are as many as it says; all else is checked. A
+    /// block of several parts has gaps between them: take [`Block::part`] of each.
+    ///
+    /// # Safety
+    /// A `Gather` of this program wrote the part: in this process or on another node of its cluster, in no code of a user. Objects that were `put`, and what
+    /// functions of users wrote, are read with [`of_block`](Self::of_block).
+    #[allow(unsafe_code, reason = "parts of this program's own tasks are read without validation")]
+    pub unsafe fn new(layout: Arc<Layout>, block: Block) -> Self {
+        let mut trusted = UnsafeFlag::new();
+        // SAFETY: it is the caller's promise that a `Gather` wrote the part, which writes valid arrays, as those are from which it takes rows; that it is of
+        // this layout, and that offsets lie within their buffers, is checked before an array is made.
+        unsafe { trusted.set(true) };
+        Self { layout, bytes: shared(block), at: 0, is_in_place: true, trusted }
+    }
+
+    /// Of one part that anybody may have written: arrays are validated, and read where they lie.
+    pub fn of_block(layout: Arc<Layout>, block: Block) -> Self {
+        Self { layout, bytes: shared(block), at: 0, is_in_place: true, trusted: UnsafeFlag::new() }
     }
 
     /// Of bytes of which nobody says that they are as they were written: arrays are validated, and copied where they are not aligned.
     pub fn of_bytes(layout: Arc<Layout>, bytes: Buffer) -> Self {
-        Self { layout, bytes, at: 0, trusted: UnsafeFlag::new() }
+        Self { layout, bytes, at: 0, is_in_place: false, trusted: UnsafeFlag::new() }
     }
 
     fn read(&mut self) -> Result<RecordBatch, TableError> {
@@ -56,16 +71,17 @@ impl Part {
         let body_bytes = usize::try_from(message.bodyLength()).map_err(|_| damaged("a body of less than nothing"))?;
         let end = body_at.checked_add(body_bytes).filter(|end| *end <= rest.len());
         let end = end.ok_or_else(|| damaged("it ends within a body"))?;
-        check(&self.layout, &message, body_at, body_bytes).map_err(|what| damaged(&what))?;
+        self.layout.check_mark(&message, at)?;
+        check(&self.layout, &message, body_at, &rest[body_at..end]).map_err(|what| damaged(&what))?;
         let is_aligned = (rest.as_ptr() as usize).is_multiple_of(ALIGNMENT);
-        if self.trusted.get() && !is_aligned {
+        if self.is_in_place && !is_aligned {
             return Err(damaged("it is not aligned: the object's parts have to be"));
         }
         let body = self.bytes.slice_with_length(at + body_at, body_bytes);
         let batch = message.header_as_record_batch().ok_or_else(|| damaged("no record batch"))?;
         let (schema, none) = (self.layout.schema().clone(), HashMap::<i64, ArrayRef>::new());
         let decoder = RecordBatchDecoder::try_new(&body, batch, schema, &none, &MetadataVersion::V5)?
-            .with_require_alignment(self.trusted.get())
+            .with_require_alignment(self.is_in_place)
             .with_skip_validation(self.trusted.clone());
         let batch = decoder.read_record_batch()?;
         self.at += end;
@@ -91,7 +107,7 @@ impl Iterator for Part {
 
 /// Whether the header is one that a [`Gather`](super::Gather) of this layout writes: what the library's decoder takes for granted, panics without, or, where
 /// it does not validate, reads memory by.
-fn check(layout: &Layout, message: &Message<'_>, body_at: usize, body_bytes: usize) -> Result<(), String> {
+fn check(layout: &Layout, message: &Message<'_>, body_at: usize, body: &[u8]) -> Result<(), String> {
     let batch = message.header_as_record_batch().ok_or("no record batch")?;
     if message.version() != MetadataVersion::V5 || !body_at.is_multiple_of(ALIGNMENT) {
         return Err(format!("version {:?}, {body_at} bytes before the body", message.version()));
@@ -104,19 +120,24 @@ fn check(layout: &Layout, message: &Message<'_>, body_at: usize, body_bytes: usi
         let [found, expected] = [(nodes.len(), buffers.len()), (layout.nodes(), layout.buffers())];
         return Err(format!("{} arrays of {} buffers, not {} of {}", found.0, found.1, expected.0, expected.1));
     }
-    let mut shape = Shape { nodes: nodes.iter(), buffers: buffers.iter(), next: 0 };
+    if !(0..=ROWS_MAX as i64).contains(&batch.length()) {
+        return Err(format!("{} rows", batch.length()));
+    }
+    let mut shape = Shape { body, nodes: nodes.iter(), buffers: buffers.iter(), next: 0 };
     let is_right = layout.schema().fields().iter().all(|field| shape.has(field.data_type(), Some(batch.length())));
-    match is_right && shape.next == body_bytes as i64 {
+    match is_right && shape.next == body.len() as i64 {
         true => Ok(()),
         false => Err(format!(
-            "arrays and buffers that do not fit each other, {} rows and a body of {body_bytes} bytes",
-            batch.length()
+            "arrays, buffers and offsets that do not fit each other, {} rows and a body of {} bytes",
+            batch.length(),
+            body.len()
         )),
     }
 }
 
-/// Arrays and buffers of a header, as they are compared with a type.
+/// Arrays and buffers of a header, and the offsets in its body, as they are compared with a type.
 struct Shape<'a> {
+    body: &'a [u8],
     nodes: VectorIter<'a, FieldNode>,
     buffers: VectorIter<'a, arrow_ipc::Buffer>,
     /// Where the next buffer begins.
@@ -128,7 +149,7 @@ impl Shape<'_> {
     fn has(&mut self, data_type: &DataType, expected: Option<i64>) -> bool {
         let Some(node) = self.nodes.next() else { return false };
         let (len, nulls) = (node.length(), node.null_count());
-        if expected.is_some_and(|expected| expected != len) || nulls < 0 || nulls > len {
+        if expected.is_some_and(|expected| expected != len) || len < 0 || nulls < 0 || nulls > len {
             return false;
         }
         let wide = matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_));
@@ -139,10 +160,10 @@ impl Shape<'_> {
             _ if !self.buffer(validity) => false,
             DataType::Boolean => self.buffer(len.checked_add(7).map(|bits| bits / 8)),
             DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
-                self.buffer(offsets) && self.some_buffer()
+                self.offsets(offsets, wide).is_some_and(|last| self.buffer(Some(last)))
             }
             DataType::List(of) | DataType::LargeList(of) | DataType::Map(of, _) => {
-                self.buffer(offsets) && self.has(of.data_type(), None)
+                self.offsets(offsets, wide).is_some_and(|last| self.has(of.data_type(), Some(last)))
             }
             DataType::FixedSizeList(of, size) => {
                 len.checked_mul(i64::from(*size)).is_some_and(|elements| self.has(of.data_type(), Some(elements)))
@@ -159,6 +180,19 @@ impl Shape<'_> {
         expected && self.some_buffer()
     }
 
+    /// The last offset in the next buffer, which has so many bytes; `None` where it has others, or offsets do not rise from zero.
+    fn offsets(&mut self, bytes: Option<i64>, wide: bool) -> Option<i64> {
+        let from = usize::try_from(self.next).ok()?;
+        if !self.buffer(bytes) {
+            return None;
+        }
+        let offsets = self.body.get(from..)?.get(..usize::try_from(bytes?).ok()?)?;
+        match wide {
+            true => last_offset(offsets.as_chunks::<8>().0, |offset| i64::from_le_bytes(*offset)),
+            false => last_offset(offsets.as_chunks::<4>().0, |offset| i64::from(i32::from_le_bytes(*offset))),
+        }
+    }
+
     fn some_buffer(&mut self) -> bool {
         let Some(buffer) = self.buffers.next().filter(|buffer| buffer.offset() == self.next && buffer.length() >= 0)
         else {
@@ -170,21 +204,23 @@ impl Shape<'_> {
     }
 }
 
-/// The bytes of a block as a buffer of Arrow, and the word that what is in them needs no validation.
-#[allow(unsafe_code, reason = "blocks are read in place, and are this program's own")]
-fn trusted(block: Block) -> (Buffer, UnsafeFlag) {
+/// The last of some offsets; `None` where the first is not zero or one is less than that before it.
+fn last_offset<T>(offsets: &[T], of: impl Fn(&T) -> i64) -> Option<i64> {
+    // Without an early end, so that it is done several offsets at a time.
+    let rise = offsets.windows(2).fold(true, |rise, pair| rise & (of(&pair[0]) <= of(&pair[1])));
+    let first = offsets.first().map(&of)?;
+    offsets.last().map(of).filter(|_| rise && first == 0)
+}
+
+/// The bytes of a block as a buffer of Arrow.
+#[allow(unsafe_code, reason = "blocks are read in place")]
+fn shared(block: Block) -> Buffer {
     if block.is_empty() {
-        return (Buffer::from(Vec::<u8>::new()), UnsafeFlag::new());
+        return Buffer::from(Vec::<u8>::new());
     }
     // Of a block only the address is used behind a panic.
     let block = Arc::new(AssertUnwindSafe(block));
-    let (bytes, mut trusted) = (NonNull::from(&block[..]), UnsafeFlag::new());
-    // SAFETY: the bytes of a block are neither changed nor moved nor freed while the block lives, and the buffer keeps it. They were written by a
-    // `Gather` (by this program, in this process or another node of its cluster, whose token it has proven to know), which writes valid arrays, and
-    // were compared with their checksum whenever they came back from disk or from a node; so offsets lie within their buffers and text is UTF-8, as the
-    // arrays were from which they were taken. What the header says is checked before it is used.
-    unsafe {
-        trusted.set(true);
-        (Buffer::from_custom_allocation(bytes.cast(), bytes.len(), block), trusted)
-    }
+    let bytes = NonNull::from(&block[..]);
+    // SAFETY: the bytes of a block are neither changed nor moved nor freed while the block lives, and the buffer keeps it.
+    unsafe { Buffer::from_custom_allocation(bytes.cast(), bytes.len(), block) }
 }

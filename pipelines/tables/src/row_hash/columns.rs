@@ -2,14 +2,14 @@
 
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_buffer::NullBuffer;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Fields};
 use exobus_store::RowHash;
 
 use super::lists;
 use super::seeds::{ColumnSeeds, Pair};
 use super::xxh3::{hashed, mixed};
 use crate::TableError;
-use crate::plain::{Indirection, plain_type};
+use crate::plain::{Indirection, check_names, plain_type};
 use crate::raw::{ByteRanges, fixed_values};
 
 /// The two sums of each row.
@@ -26,6 +26,24 @@ impl Pairs {
     /// The hash of each row.
     pub(super) fn rows(&self) -> impl Iterator<Item = RowHash> {
         self.a.iter().zip(&self.b).map(|(a, b)| RowHash(mixed(*a, *b)))
+    }
+
+    /// The same for `rows` rows from `first` on, which both closures number from 0.
+    #[inline(always)]
+    pub(super) fn add_values_from(
+        &mut self,
+        first: usize,
+        rows: usize,
+        nulls: Option<&NullBuffer>,
+        null: Pair,
+        mut value: impl FnMut(usize) -> Pair,
+    ) {
+        let (a, b) = (&mut self.a[first..first + rows], &mut self.b[first..first + rows]);
+        for (row, (a, b)) in a.iter_mut().zip(b).enumerate() {
+            let [more_a, more_b] = if nulls.is_none_or(|nulls| nulls.is_valid(row)) { value(row) } else { null };
+            *a = a.wrapping_add(more_a);
+            *b = b.wrapping_add(more_b);
+        }
     }
 
     /// Adds to each row what `of` says of it.
@@ -77,6 +95,7 @@ impl ColumnSeeds {
                 pairs.add_values(nulls, self.null, |row| hashes[usize::from(values.value(row))]);
             }
             DataType::Struct(fields) if self.is_struct() && fields.len() == self.children.len() => {
+                self.check_names(fields)?;
                 self.add_struct(array, pairs)?;
             }
             _ => lists::add(self, array, pairs)?,
@@ -86,6 +105,14 @@ impl ColumnSeeds {
 
     pub(super) fn is_struct(&self) -> bool {
         matches!(self.data_type, DataType::Struct(_))
+    }
+
+    /// Refuses a struct whose fields have other names, or stand in another order. Who writes maps names their entries as he likes.
+    fn check_names(&self, found: &Fields) -> Result<(), TableError> {
+        match &self.data_type {
+            DataType::Struct(expected) if !self.is_entries => check_names(&self.path, expected, found),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses an array of another type.
@@ -129,12 +156,12 @@ impl ColumnSeeds {
 
     /// A dictionary or run ends: each value is hashed once, unless there are more of them than rows.
     fn add_indirect(&self, indirection: Indirection, pairs: &mut Pairs) -> Result<(), TableError> {
-        if indirection.values.len() > indirection.places.len() {
+        if indirection.values.len() > indirection.len() {
             return self.add(&indirection.taken()?, pairs);
         }
         let mut known = Pairs::zeros(indirection.values.len());
         self.add(&indirection.values, &mut known)?;
-        let place = |row: usize| indirection.places[row] as usize;
+        let place = |row: usize| indirection.place(row);
         pairs.add_values(indirection.nulls.as_ref(), self.null, |row| [known.a[place(row)], known.b[place(row)]]);
         Ok(())
     }

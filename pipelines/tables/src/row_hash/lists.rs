@@ -1,14 +1,20 @@
 //! Lists: of values that have a width, hashed as the bytes that lie there; of others, by the hashes of their elements.
 
+use std::hash::Hasher as _;
+
 use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray};
 use arrow_schema::DataType;
+use twox_hash::XxHash3_64 as Hasher;
 
 use super::columns::Pairs;
 use super::seeds::ColumnSeeds;
 use super::xxh3::hashed;
-use crate::TableError;
 use crate::plain::unpacked;
 use crate::raw::{ElementRanges, fixed_values};
+use crate::{ELEMENTS_MAX, TableError};
+
+/// So many elements are hashed at a time, or those of one row.
+const RUN: usize = 64 << 10;
 
 /// Adds the hashes of lists or maps, in any layout, to those of their rows.
 pub(super) fn add(column: &ColumnSeeds, array: &ArrayRef, pairs: &mut Pairs) -> Result<(), TableError> {
@@ -19,41 +25,105 @@ pub(super) fn add(column: &ColumnSeeds, array: &ArrayRef, pairs: &mut Pairs) -> 
         return Err(TableError::TypeDiffers { column: column.path.clone(), expected, found });
     };
     let is_fixed = element.data_type == DataType::Boolean || element.data_type.primitive_width().is_some();
+    let (len_of, mut row) = (|row: usize| if array.is_valid(row) { ranges.get(row).1 } else { 0 }, 0);
+    while row < array.len() {
+        if len_of(row) as u64 > ELEMENTS_MAX {
+            let (column, elements) = (column.path.clone(), len_of(row) as u64);
+            return Err(TableError::TooManyElements { column, elements, elements_max: ELEMENTS_MAX });
+        }
+        let end = run(&ranges, array.as_ref(), row);
+        match !is_fixed && len_of(row) > RUN {
+            true => add_long(column, element, &child, ranges.get(row), row, pairs)?,
+            false => add_run(column, (array, &ranges), &child, row..end, pairs)?,
+        }
+        row = end;
+    }
+    Ok(())
+}
+
+/// Where the run of rows ends that begins at a row: so many whose elements lie within [`RUN`] of each other, but one at least.
+fn run(ranges: &ElementRanges, array: &dyn Array, row: usize) -> usize {
+    let (mut first, mut last) = (usize::MAX, 0);
+    let fits = |row: &usize| {
+        let (from, len) = ranges.get(*row);
+        if array.is_valid(*row) && len > 0 {
+            (first, last) = (first.min(from), last.max(from + len));
+        }
+        last.saturating_sub(first) <= RUN
+    };
+    let more = (row..array.len()).take_while(fits).count();
+    row + more.max(1)
+}
+
+/// Adds the hashes of some rows whose elements lie close to each other.
+fn add_run(
+    column: &ColumnSeeds,
+    (array, ranges): (&ArrayRef, &ElementRanges),
+    child: &ArrayRef,
+    rows: std::ops::Range<usize>,
+    pairs: &mut Pairs,
+) -> Result<(), TableError> {
+    let (array, begin) = (array.slice(rows.start, rows.len()), rows.start);
+    let element = &column.children[0];
     // Elements that no row has (before and behind a slice) are not touched.
-    let (first, end) = bounds(&ranges, array.as_ref());
+    let (first, end) = bounds(ranges, array.as_ref(), begin);
     let child = child.slice(first, end - first);
     let place = |row: usize| {
-        let (from, len) = ranges.get(row);
+        let (from, len) = ranges.get(begin + row);
         // Of an empty list any place is allowed.
         let from = from.clamp(first, end) - first;
         from..from + len
     };
-    if is_fixed {
+    let mut bytes = Vec::new();
+    if element.data_type == DataType::Boolean || element.data_type.primitive_width().is_some() {
         let child = unpacked(&child)?;
         element.check(&child)?;
-        let bytes = FixedElements::of(&child);
-        pairs.add_values(array.nulls(), column.null, |row| bytes.hashed(column, place(row)));
+        let elements = FixedElements::of(&child);
+        let value = |row| elements.hashed(column, place(row), &mut bytes);
+        pairs.add_values_from(begin, array.len(), array.nulls(), column.null, value);
         return Ok(());
     }
     let mut elements = Pairs::zeros(child.len());
     element.add(&child, &mut elements)?;
-    let mut bytes = Vec::new();
     let mut of = |hashes: &[u64], seeds| {
         bytes.clear();
         hashes.iter().for_each(|hash| bytes.extend_from_slice(&hash.to_le_bytes()));
         hashed(&bytes, seeds)
     };
-    pairs.add_values(array.nulls(), column.null, |row| {
+    pairs.add_values_from(begin, array.len(), array.nulls(), column.null, |row| {
         let place = place(row);
         [of(&elements.a[place.clone()], column.value)[0], of(&elements.b[place], column.value)[1]]
     });
     Ok(())
 }
 
+/// Adds the hashes of a row of more elements than a run has: some of them at a time.
+fn add_long(
+    column: &ColumnSeeds,
+    element: &ColumnSeeds,
+    child: &ArrayRef,
+    (from, len): (usize, usize),
+    row: usize,
+    pairs: &mut Pairs,
+) -> Result<(), TableError> {
+    let [mut a, mut b] = column.value.map(Hasher::with_seed);
+    for at in (from..from + len).step_by(RUN) {
+        let some = child.slice(at, RUN.min(from + len - at));
+        let mut elements = Pairs::zeros(some.len());
+        element.add(&some, &mut elements)?;
+        elements.a.iter().for_each(|hash| a.write(&hash.to_le_bytes()));
+        elements.b.iter().for_each(|hash| b.write(&hash.to_le_bytes()));
+    }
+    pairs.add_values_from(row, 1, None, column.null, |_| [a.finish(), b.finish()]);
+    Ok(())
+}
+
 /// Between which elements all those of rows that are not null lie.
-fn bounds(ranges: &ElementRanges, array: &dyn Array) -> (usize, usize) {
-    let rows =
-        (0..array.len()).filter(|row| array.is_valid(*row)).map(|row| ranges.get(row)).filter(|(_, len)| *len > 0);
+fn bounds(ranges: &ElementRanges, array: &dyn Array, begin: usize) -> (usize, usize) {
+    let rows = (0..array.len())
+        .filter(|row| array.is_valid(*row))
+        .map(|row| ranges.get(begin + row))
+        .filter(|(_, len)| *len > 0);
     let (first, end) = rows.fold((usize::MAX, 0), |(first, end), (from, len)| (first.min(from), end.max(from + len)));
     (first.min(end), end)
 }
@@ -81,18 +151,19 @@ impl<'a> FixedElements<'a> {
         Self { width, bytes, shared: None, child }
     }
 
-    fn hashed(&self, column: &ColumnSeeds, place: std::ops::Range<usize>) -> [u64; 2] {
+    fn hashed(&self, column: &ColumnSeeds, place: std::ops::Range<usize>, scratch: &mut Vec<u8>) -> [u64; 2] {
         let of = place.start * self.width..place.end * self.width;
         if let Some(bytes) = &self.shared {
             return hashed(&bytes.as_slice()[of], column.value);
         }
-        let mut bytes = self.bytes[of].to_vec();
-        let validity = place.clone().map(|at| u8::from(self.child.is_valid(at)));
+        let validity = place.map(|at| u8::from(self.child.is_valid(at)));
         if validity.clone().all(|valid| valid == 1) {
-            return hashed(&bytes, column.value);
+            return hashed(&self.bytes[of], column.value);
         }
-        bytes.extend(validity);
-        hashed(&bytes, column.with_nulls)
+        scratch.clear();
+        scratch.extend_from_slice(&self.bytes[of]);
+        scratch.extend(validity);
+        hashed(scratch, column.with_nulls)
     }
 }
 

@@ -31,7 +31,7 @@ mod seeds;
 mod xxh3;
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{Fields, Schema};
 use exobus_store::RowHash;
 
 use self::columns::Pairs;
@@ -41,20 +41,21 @@ use crate::{TableError, plain};
 /// Hashes rows of one schema.
 #[derive(Clone, Debug)]
 pub struct RowHasher {
+    fields: Fields,
     columns: Vec<ColumnSeeds>,
 }
 
 impl RowHasher {
-    /// For batches whose plain types are those of this schema.
+    /// For batches whose names and plain types are those of this schema.
     ///
     /// # Errors
     /// [`TableError::Unsupported`].
     pub fn new(schema: &Schema) -> Result<Self, TableError> {
         plain::check_supported(schema.fields())?;
-        Ok(Self { columns: ColumnSeeds::all(schema.fields(), &mut 0) })
+        Ok(Self { fields: schema.fields().clone(), columns: ColumnSeeds::all(schema.fields(), &mut 0) })
     }
 
-    /// The sum of the hashes of all rows. Takes 16 bytes of memory a row beside those of lists and dictionaries.
+    /// The sum of the hashes of all rows. Takes 16 bytes of memory a row, and as many for each value of a dictionary; lists are hashed some elements at a time.
     ///
     /// # Errors
     /// The batch is of another schema.
@@ -75,6 +76,7 @@ impl RowHasher {
         if batch.num_columns() != self.columns.len() {
             return Err(TableError::ColumnsDiffer { expected: self.columns.len(), found: batch.num_columns() });
         }
+        plain::check_names("", &self.fields, batch.schema_ref().fields())?;
         let mut pairs = Pairs::zeros(batch.num_rows());
         for (column, array) in self.columns.iter().zip(batch.columns()) {
             column.add(array, &mut pairs)?;

@@ -315,3 +315,15 @@ fn bits_under_nulls_do_not_count() {
     let of = |under| sum(&batch(vec![Arc::new(values(under)), Arc::new(lists(under))]));
     assert_eq!(of(5), of(6));
 }
+
+#[test]
+fn lists_of_more_elements_than_are_hashed_at_a_time_hash_as_their_slices_do() {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for row in 0..3000 {
+        (0..50).for_each(|at| lists.values().append_value(format!("{row} {at}")));
+        lists.append(row % 7 != 0);
+    }
+    let whole = batch(vec![Arc::new(lists.finish())]);
+    let slices = (0..3000).step_by(100).flat_map(|from| hashes(&whole.slice(from, 100)));
+    assert!(hashes(&whole) == slices.collect::<Vec<_>>(), "150 000 elements");
+}

@@ -58,7 +58,7 @@ fn resolved(array: &dyn Array, row: usize) -> Option<(ArrayRef, usize)> {
         return None;
     }
     match Indirection::of(array) {
-        Some(Indirection { places, values, .. }) => resolved(values.as_ref(), places[row] as usize),
+        Some(of) => resolved(of.values.as_ref(), of.place(row)),
         None => Some((make_array(array.to_data()), row)),
     }
 }
