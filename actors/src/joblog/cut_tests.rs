@@ -131,6 +131,20 @@ impl World {
         }
     }
 
+    /// With a log that is cut, since no disk has room, behind a record of its own of which it does not know: the answer was lost.
+    async fn cut_behind_a_record_of_its_own() -> (Self, Cut) {
+        let mut world = Self::on(&Bus::in_process(), QUOTA_BYTES).await;
+        world.note(learned()).await;
+        world.faults.set(Faults { drop_answer: 1.0, ..Faults::default() });
+        world.log.add(learned());
+        sleep(Duration::from_secs(30)).await;
+        world.faults.set(Faults { disk_full: true, ..Faults::default() });
+        world.noted += 1;
+        let (_, cut) = world.until_cut().await;
+        world.faults.set(Faults::default());
+        (world, cut)
+    }
+
     /// Notes until the next entry does not go into the log any more.
     async fn until_full(&mut self) {
         loop {
@@ -341,15 +355,7 @@ async fn a_server_that_stores_nothing_is_told_of_the_cut_when_it_does() {
 #[tokio::test(start_paused = true)]
 async fn a_record_of_its_own_of_which_it_does_not_know_is_nobody_elses() {
     let test = async {
-        let mut world = World::on(&Bus::in_process(), QUOTA_BYTES).await;
-        world.note(learned()).await;
-        world.faults.set(Faults { drop_answer: 1.0, ..Faults::default() });
-        world.log.add(learned());
-        sleep(Duration::from_secs(30)).await;
-        world.faults.set(Faults { disk_full: true, ..Faults::default() });
-        world.noted += 1;
-        world.until_cut().await;
-        world.faults.set(Faults::default());
+        let (mut world, _) = World::cut_behind_a_record_of_its_own().await;
         assert_eq!(world.note(Entry::End(Err(JobError::Cancelled))).await, []);
         assert!(refused(&world.logs, 7).await.contains("cancelled"));
     };
@@ -389,15 +395,7 @@ async fn whoever_would_note_its_cut_after_another_run_has_begun_is_taken_over() 
 #[tokio::test(start_paused = true)]
 async fn a_cut_is_noted_after_a_record_of_its_own_of_which_it_does_not_know() {
     let test = async {
-        let mut world = World::on(&Bus::in_process(), QUOTA_BYTES).await;
-        world.note(learned()).await;
-        world.faults.set(Faults { drop_answer: 1.0, ..Faults::default() });
-        world.log.add(learned());
-        sleep(Duration::from_secs(30)).await;
-        world.faults.set(Faults { disk_full: true, ..Faults::default() });
-        world.noted += 1;
-        let (_, cut) = world.until_cut().await;
-        world.faults.set(Faults::default());
+        let (world, cut) = World::cut_behind_a_record_of_its_own().await;
         // It learns of its record, and notes the cut when it looks next; one try may be under way.
         sleep(4 * LOOKS_WITHIN).await;
         assert_eq!(world.records(7).await, [Entry::Cut(cut)]);

@@ -22,10 +22,10 @@ use self::counting::Counted;
 use super::core::{NodeCore, NodeCounts, NodeEffect};
 use super::event::{FiguresTaken, NodeEvent, StagingDone};
 use super::executor::{ExecutorLink, Work};
+use super::spared::{Spared, Unneeded};
 use super::staging::{Prepared, Stager};
 use crate::event::NodeFigures;
 use crate::ids::{CopyId, JobId, NodeId};
-use crate::node_manager::{Spared, Unneeded};
 use crate::printing::Printing;
 use crate::protocol;
 use crate::protocol::node_manager::NodeMsg;
@@ -187,19 +187,12 @@ impl NodeManager {
     }
 
     /// Frees copies of a job, or parts of them; later, if they may be members of a result.
-    fn free(&self, mut freed: Unneeded) {
-        if self.scheduler.is_some() {
-            let (Unneeded::Copies(copies) | Unneeded::Parts(copies, _)) = &freed;
-            let Some(job) = copies.first().map(|copy| JobId::from_u128(copy.group)) else { return };
-            match self.spared.keep_back(job, freed) {
-                Some(now) => freed = now,
-                None => return,
-            }
-        }
-        match freed {
-            Unneeded::Copies(copies) => self.store.delete(&copies),
-            Unneeded::Parts(copies, parts) => self.store.release_parts(&copies, parts),
-        }
+    fn free(&self, freed: Unneeded) {
+        let freed = match self.scheduler {
+            Some(_) => self.spared.keep_back(freed),
+            None => Some(freed),
+        };
+        freed.into_iter().for_each(|freed| freed.free(&self.store));
     }
 
     fn act(&mut self, effect: NodeEffect<Prepared>, scope: &mut Scope<'_, Self>) {

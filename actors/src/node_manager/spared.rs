@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use exobus_store::Parts;
+use exobus_store::{Parts, Store};
 use parking_lot::RwLock;
 
 use crate::ids::{CopyId, JobId};
@@ -40,6 +40,22 @@ pub(crate) enum Unneeded {
     Parts(Vec<CopyId>, Parts),
 }
 
+impl Unneeded {
+    /// Of which job; `None`: it is nothing.
+    fn job(&self) -> Option<JobId> {
+        let (Self::Copies(copies) | Self::Parts(copies, _)) = self;
+        copies.first().map(|copy| JobId::from_u128(copy.group))
+    }
+
+    /// Frees it.
+    pub(crate) fn free(self, store: &Store) {
+        match self {
+            Self::Copies(copies) => store.delete(&copies),
+            Self::Parts(copies, parts) => store.release_parts(&copies, parts),
+        }
+    }
+}
+
 impl Sparing {
     fn spares(&self, job: JobId) -> bool {
         match &self.which {
@@ -65,7 +81,8 @@ impl Spared {
     }
 
     /// Takes what an Owner frees, to be freed later; given back: to be freed now.
-    pub(crate) fn keep_back(&self, job: JobId, freed: Unneeded) -> Option<Unneeded> {
+    pub(crate) fn keep_back(&self, freed: Unneeded) -> Option<Unneeded> {
+        let job = freed.job()?;
         if !self.spares(job) {
             return Some(freed);
         }
@@ -126,13 +143,13 @@ mod tests {
         let copy = |job: JobId, number| CopyId::new(job.group(), number);
         let copies = |job, number| Unneeded::Copies(vec![copy(job, number)]);
         let parts = Unneeded::Parts(vec![copy(job, 2)], Parts::one(3));
-        assert_eq!(spared.keep_back(job, copies(job, 1)), None);
-        assert_eq!(spared.keep_back(job, parts.clone()), None);
-        assert_eq!(spared.keep_back(other, copies(other, 1)), None);
+        assert_eq!(spared.keep_back(copies(job, 1)), None);
+        assert_eq!(spared.keep_back(parts.clone()), None);
+        assert_eq!(spared.keep_back(copies(other, 1)), None);
         assert_eq!(spared.spare(BTreeMap::from([(job, "t".into())])), [copies(other, 1)]);
-        assert_eq!(spared.keep_back(other, copies(other, 2)), Some(copies(other, 2)));
+        assert_eq!(spared.keep_back(copies(other, 2)), Some(copies(other, 2)));
         assert_eq!(spared.spare_no_more(job), [copies(job, 1), parts.clone()]);
-        assert_eq!(spared.keep_back(job, parts.clone()), Some(parts));
+        assert_eq!(spared.keep_back(parts.clone()), Some(parts));
         assert_eq!(spared.spare_no_more(job), []);
     }
 }

@@ -94,12 +94,7 @@ impl ResultsBase {
 
     /// Frees what was not to be freed before.
     fn free_now(&self, freed: Vec<Unneeded>) {
-        for freed in freed {
-            match freed {
-                Unneeded::Copies(copies) => self.store.delete(&copies),
-                Unneeded::Parts(copies, parts) => self.store.release_parts(&copies, parts),
-            }
-        }
+        freed.into_iter().for_each(|freed| freed.free(&self.store));
     }
 }
 

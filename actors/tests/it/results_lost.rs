@@ -1,7 +1,5 @@
 //! Results whose node dies while they are kept, whose record another release wrote, and tickets whose time is over.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,10 +20,9 @@ use exobus_actors::transfer::{PeerName, TransferError};
 use exobus_bus::chaos::{Chaos, Direction, Faults};
 use exobus_bus::codec;
 use exobus_bus::kv::{Kv, KvConfig};
-use exobus_store::disk::{Disk, DiskFile};
+use exobus_store::disk::{Disk, FaultyDisk};
 use exobus_store::{Clock, RealDisk, SystemClock};
-use parking_lot::{Condvar, Mutex};
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
 
 use crate::harness::{Cluster, until, until_async};
 use crate::results::{TENANT, content, host_that_keeps_nothing, keeps, read, result_bytes, run, started, stopped};
@@ -100,142 +97,25 @@ async fn what_a_node_kept_that_dies_before_the_job_has_ended_is_kept_anew_by_ano
     assert!(read(&client, job, 0).await.unwrap() == all);
 }
 
-/// The real disk; who writes may have to wait at a gate, and it tells of each that does.
-struct GatedDisk {
-    inside: RealDisk,
-    gate: Arc<Gate>,
-}
-
-struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-    waits: mpsc::UnboundedSender<()>,
-}
-
-impl Gate {
-    fn set(&self, open: bool) {
-        *self.open.lock() = open;
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut open = self.open.lock();
-        if !*open {
-            let _ = self.waits.send(());
-        }
-        self.opened.wait_while(&mut open, |open| !*open);
-    }
-}
-
-struct GatedFile {
-    inside: Arc<dyn DiskFile>,
-    gate: Arc<Gate>,
-}
-
-impl GatedDisk {
-    fn gated(&self, inside: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(GatedFile { inside, gate: self.gate.clone() })
-    }
-}
-
-impl Disk for GatedDisk {
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inside.create_dir(dir)
-    }
-
-    fn create(&self, path: &Path, bytes_hint: u64) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.gated(self.inside.create(path, bytes_hint)?))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.inside.open(path)
-    }
-
-    fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.gated(self.inside.reopen(path)?))
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inside.remove(path)
-    }
-
-    fn remove_dir(&self, dir: &Path, last: &[&str]) -> io::Result<()> {
-        self.inside.remove_dir(dir, last)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.inside.list(dir)
-    }
-
-    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.inside.read_small(path)
-    }
-
-    fn write_small(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        self.inside.write_small(path, content)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        self.inside.lock(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> u64 {
-        self.inside.free_bytes(dir)
-    }
-
-    fn index_dir(&self, dir: &Path) -> Option<PathBuf> {
-        self.inside.index_dir(dir)
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn write_at(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.gate.pass();
-        self.inside.write_at(offset, buffers)
-    }
-
-    fn read_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.inside.read_at(offset, buffers)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inside.sync()
-    }
-
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.inside.truncate(bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inside.len()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inside.is_direct()
-    }
-}
-
 /// Who waits for its answer does not wait for longer than the node is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_node_was_about_to_keep_when_it_died_is_kept_by_another_one() {
     let cluster = Cluster::new();
-    let (waits, mut waiting) = mpsc::unbounded_channel();
-    let gate = Arc::new(Gate { open: Mutex::new(true), opened: Condvar::new(), waits });
-    let disk = GatedDisk { inside: RealDisk::new(), gate: gate.clone() };
-    let (host, holder, chaos) = host_and_holder(&cluster, Some(Arc::new(disk))).await;
-    let (mut changes, cut, closed) = (Changes(host.changes()), chaos.clone(), gate.clone());
+    let disk = FaultyDisk::new(Arc::new(RealDisk::new()));
+    let (host, holder, chaos) = host_and_holder(&cluster, Some(Arc::new(disk.clone()))).await;
+    let (mut changes, cut, held) = (Changes(host.changes()), chaos.clone(), disk.clone());
     let running = run(&host, async move |futures: Futures| {
         let made = made_on_n2(&futures, 2_000_000).await?;
-        closed.set(false);
+        held.hold_writes();
         futures.keep_result("rows", &made)?;
-        waiting.recv().await.unwrap();
+        tokio::task::spawn_blocking(move || held.wait_for_a_held_write()).await.unwrap();
         cut.cut(Direction::Both, None);
         changes.until(NodeState::Dead).await;
         Ok::<_, JobError>(())
     });
     // Longer than it takes to see that a node is dead, and not as long as a disk may take.
     let ended = tokio::time::timeout(Duration::from_secs(30), running).await;
-    gate.set(true);
+    disk.heal();
     chaos.heal();
     stopped(holder).await;
     let (job, outcome, end) = ended.expect("nobody waits for a node that is dead");

@@ -155,18 +155,24 @@ pub(super) async fn shuffle(futures: &Futures, maps: u32, partitions: u32) -> Re
     futures.plan_stage("shuffle.reduce", u64::from(partitions), sizes.input_bytes)?;
     let shuffled = strategy.run(futures, &Tiny { partitions }, maps as usize, &plan).await?;
     futures.wait_all(&shuffled.outputs).await?;
-    for output in &shuffled.outputs {
-        let rows: u64 = futures.get_value(output).await?;
-        if rows != u64::from(maps) {
-            return Err(JobError::program(format!("a partition has {rows} rows of {maps}")));
-        }
-    }
+    each_has(futures, &shuffled.outputs, maps).await?;
     Ok(figures([
         ("maps", f64::from(maps)),
         ("partitions", f64::from(partitions)),
         ("maps_per_round", plan.maps_per_round as f64),
         ("seconds", (clock.now() - started).as_secs_f64()),
     ]))
+}
+
+/// Each partition has a row of each map.
+async fn each_has(futures: &Futures, partitions: &[ObjectRef], maps: u32) -> Result<(), JobError> {
+    for partition in partitions {
+        let rows: u64 = futures.get_value(partition).await?;
+        if rows != u64::from(maps) {
+            return Err(JobError::program(format!("a partition has {rows} rows of {maps}")));
+        }
+    }
+    Ok(())
 }
 
 /// How small shuffles go.
@@ -231,11 +237,5 @@ async fn one(futures: &Futures, first_map: u64, way: Way) -> Result<(), JobError
     let reduces = (0..SIDE).map(|part| job.reduce(futures, part, &[set.part(part)], Place::Anywhere));
     let reduces = reduces.collect::<Result<Vec<_>, _>>()?;
     drop(set);
-    for reduced in &reduces {
-        let rows: u64 = futures.get_value(reduced).await?;
-        if rows != u64::from(SIDE) {
-            return Err(JobError::program(format!("a partition has {rows} rows of {SIDE}")));
-        }
-    }
-    Ok(())
+    each_has(futures, &reduces, SIDE).await
 }

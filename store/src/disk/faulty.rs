@@ -1,4 +1,4 @@
-//! A disk around a disk that fails when told: for tests of everything above.
+//! A disk around a disk that fails, or hangs, when told: for tests of everything above.
 //!
 //! With no faults set it behaves exactly as the one inside.
 
@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::{Disk, DiskFile};
 
@@ -52,17 +52,41 @@ struct Plan {
     buffered: bool,
 }
 
+/// Where writes wait while they are held.
+#[derive(Default)]
+struct Hold {
+    /// Whether they are held, and how many wait.
+    state: Mutex<(bool, u64)>,
+    changed: Condvar,
+}
+
+impl Hold {
+    fn set(&self, held: bool) {
+        self.state.lock().0 = held;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.1 += 1;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |(held, _)| *held);
+        state.1 -= 1;
+    }
+}
+
 /// See the module.
 #[derive(Clone)]
 pub struct FaultyDisk {
     inside: Arc<dyn Disk>,
     plan: Arc<Mutex<Plan>>,
+    hold: Arc<Hold>,
 }
 
 impl FaultyDisk {
     /// No faults yet.
     pub fn new(inside: Arc<dyn Disk>) -> FaultyDisk {
-        FaultyDisk { inside, plan: Arc::default() }
+        FaultyDisk { inside, plan: Arc::default(), hold: Arc::default() }
     }
 
     /// The `nth` request of this kind from now on (0: the next) fails so.
@@ -88,12 +112,29 @@ impl FaultyDisk {
         self.plan.lock().buffered = true;
     }
 
+    /// Writes wait from now on, until [`FaultyDisk::heal`].
+    pub fn hold_writes(&self) {
+        self.hold.set(true);
+    }
+
+    /// Waits until a write is held.
+    pub fn wait_for_a_held_write(&self) {
+        let mut state = self.hold.state.lock();
+        self.hold.changed.wait_while(&mut state, |(held, waiting)| !*held || *waiting == 0);
+    }
+
     /// No faults any more.
     pub fn heal(&self) {
+        self.hold.set(false);
         let mut plan = self.plan.lock();
         plan.once.clear();
         plan.always.clear();
         plan.capacity = None;
+    }
+
+    fn file(&self, path: &Path, inside: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        let (plan, hold) = (self.plan.clone(), self.hold.clone());
+        Arc::new(FaultyFile { inside, path: path.to_owned(), plan, hold })
     }
 
     /// How many faults were met so far.
@@ -141,18 +182,15 @@ impl Disk for FaultyDisk {
         if let Some(Fault::Errno(errno)) = fault {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        let inside = self.inside.create(path, bytes_hint)?;
-        Ok(Arc::new(FaultyFile { inside, path: path.to_owned(), plan: self.plan.clone() }))
+        Ok(self.file(path, self.inside.create(path, bytes_hint)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let inside = self.inside.open(path)?;
-        Ok(Arc::new(FaultyFile { inside, path: path.to_owned(), plan: self.plan.clone() }))
+        Ok(self.file(path, self.inside.open(path)?))
     }
 
     fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let inside = self.inside.reopen(path)?;
-        Ok(Arc::new(FaultyFile { inside, path: path.to_owned(), plan: self.plan.clone() }))
+        Ok(self.file(path, self.inside.reopen(path)?))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -192,10 +230,12 @@ struct FaultyFile {
     inside: Arc<dyn DiskFile>,
     path: PathBuf,
     plan: Arc<Mutex<Plan>>,
+    hold: Arc<Hold>,
 }
 
 impl DiskFile for FaultyFile {
     fn write_at(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.hold.pass();
         let bytes = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let fault = self.plan.lock().next(Op::Write, &self.path, bytes);
         let changed = match fault {

@@ -1,129 +1,11 @@
 //! Memory beside the region: asked for, granted or denied, and the region that gives way.
 
-use std::{
-    io::{self, IoSlice, IoSliceMut},
-    path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex},
-};
+use std::sync::Arc;
 
-use exobus_store::disk::{Disk, DiskFile, MemoryDisk};
+use exobus_store::disk::{FaultyDisk, MemoryDisk};
 use exobus_store::{Class, Parts, StageItem, StageRequest, StagedItem, Store, StoreError, SystemClock, WriterOptions};
 
 use crate::harness::{Fixture, MIB, bytes, copy, fixture, open, options, put, write};
-
-/// A disk of which the first write waits until it is let go on.
-struct StuckDisk {
-    inside: Arc<dyn Disk>,
-    stuck: Arc<Stuck>,
-}
-
-#[derive(Default)]
-struct Stuck {
-    /// Whether it may go on, and how many writes have come.
-    state: Mutex<(bool, u64)>,
-    changed: Condvar,
-}
-
-impl Stuck {
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.1 += 1;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(state, |(goes, _)| !*goes).unwrap());
-    }
-
-    fn wait_for_a_write(&self) {
-        drop(self.changed.wait_while(self.state.lock().unwrap(), |(_, came)| *came == 0).unwrap());
-    }
-
-    fn let_go(&self) {
-        self.state.lock().unwrap().0 = true;
-        self.changed.notify_all();
-    }
-}
-
-struct StuckFile {
-    inside: Arc<dyn DiskFile>,
-    stuck: Arc<Stuck>,
-}
-
-impl Disk for StuckDisk {
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inside.create_dir(dir)
-    }
-
-    fn create(&self, path: &Path, bytes_hint: u64) -> io::Result<Arc<dyn DiskFile>> {
-        let inside = self.inside.create(path, bytes_hint)?;
-        Ok(Arc::new(StuckFile { inside, stuck: self.stuck.clone() }))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.inside.open(path)
-    }
-
-    fn reopen(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.inside.reopen(path)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inside.remove(path)
-    }
-
-    fn remove_dir(&self, dir: &Path, last: &[&str]) -> io::Result<()> {
-        self.inside.remove_dir(dir, last)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.inside.list(dir)
-    }
-
-    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.inside.read_small(path)
-    }
-
-    fn write_small(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        self.inside.write_small(path, content)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        self.inside.lock(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> u64 {
-        self.inside.free_bytes(dir)
-    }
-
-    fn index_dir(&self, dir: &Path) -> Option<PathBuf> {
-        self.inside.index_dir(dir)
-    }
-}
-
-impl DiskFile for StuckFile {
-    fn write_at(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.stuck.pass();
-        self.inside.write_at(offset, buffers)
-    }
-
-    fn read_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.inside.read_at(offset, buffers)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inside.sync()
-    }
-
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.inside.truncate(bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inside.len()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inside.is_direct()
-    }
-}
 
 fn fill(store: &Store, blocks: u64) {
     for seed in 0..blocks {
@@ -204,17 +86,17 @@ fn more_than_the_machine_has_is_denied_with_both_sizes_though_the_region_has_add
 
 #[test]
 fn an_answer_does_not_wait_for_a_disk_that_hangs() {
-    let stuck = Arc::new(Stuck::default());
-    let disk = StuckDisk { inside: Arc::new(MemoryDisk::new()), stuck: stuck.clone() };
+    let disk = FaultyDisk::new(Arc::new(MemoryDisk::new()));
+    disk.hold_writes();
     let options = options(16 * MIB, vec!["/spill".into()]);
-    let store = Store::open(options, Arc::new(disk), Arc::new(SystemClock::new())).unwrap();
+    let store = Store::open(options, Arc::new(disk.clone()), Arc::new(SystemClock::new())).unwrap();
     fill(&store, 15);
-    stuck.wait_for_a_write();
+    disk.wait_for_a_held_write();
     // The disk would make room, and does not.
     let error = store.outside(8 * MIB).unwrap_err();
     assert!(matches!(error, StoreError::Denied { .. }), "{error}");
     assert_eq!(store.stats().waiting, 0, "nobody waits for it any more");
-    stuck.let_go();
+    disk.heal();
     store.wait_until_idle();
     assert!(store.outside(8 * MIB).is_ok(), "and now it has");
 }

@@ -173,9 +173,10 @@ impl OwnerState {
             Some(task) if index <= self.tasks[task].outputs() => {
                 self.do_without_other_attempts(task, attempt.makes());
                 let missing = |object: Index| !self.objects[object].is_here();
-                let awaited = self.tasks[task].is_revived() && self.object_of(id.output(index)).is_some_and(missing);
+                let revived = self.tasks[task].is_revived();
+                let awaited = revived && self.object_of(id.output(index)).is_some_and(missing);
                 self.seal(task, index, output, (node, attempt.makes()));
-                if self.tasks[task].is_revived() {
+                if revived {
                     self.tasks[task].rare.change(|rare| rare.announced = index + 1);
                 }
                 if awaited {

@@ -363,12 +363,7 @@ impl OwnerState {
             return;
         }
         let id = entry.id;
-        // Of a stream that is read the first one is referenced.
-        let mut outputs =
-            std::iter::once(super::tables::marker(id)).chain((0..entry.outputs()).rev().map(|index| id.output(index)));
-        let referenced =
-            |object: ObjectId| self.object_of(object).is_some_and(|object| self.objects[object].uses.is_referenced());
-        if !outputs.any(referenced) {
+        if !self.entries_of(task).any(|object| self.objects[object].uses.is_referenced()) {
             self.cancel(id);
         }
     }

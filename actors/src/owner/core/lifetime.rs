@@ -9,8 +9,13 @@ use super::state::Effect;
 use super::tables::{ArgEntry, EntrySource, OwnerState, marker};
 use super::task::{State, Task};
 use crate::arena::Index;
-use crate::ids::CopyNumber;
+use crate::ids::{CopyNumber, ObjectId};
 use crate::task::{Arg, JobError, Output, Returns, Source};
+
+/// Nobody can make again what the program had put into the store.
+pub(super) fn put_is_lost(object: ObjectId) -> JobError {
+    JobError::Store { message: format!("object {object}, which the program put into the store, is lost") }
+}
 
 impl OwnerState {
     pub(super) fn resolve_args(&self, args: &[Arg]) -> Result<Box<[ArgEntry]>, JobError> {
@@ -170,10 +175,7 @@ impl OwnerState {
         let object = &self.objects[object];
         match object.task {
             Some(task) => self.tasks[task].failure().cloned(),
-            None => {
-                let message = format!("object {}, which the program put into the store, is gone", object.id);
-                Some(JobError::Store { message })
-            }
+            None => Some(put_is_lost(object.id)),
         }
     }
 
@@ -195,15 +197,24 @@ impl OwnerState {
         self.wanted.push(task);
     }
 
+    /// The outputs of a task that are known, from the last one on.
+    fn outputs_of(&self, task: Index) -> impl Iterator<Item = Index> + '_ {
+        let entry = &self.tasks[task];
+        (0..entry.outputs()).rev().filter_map(|index| self.object_of(entry.id.output(index)))
+    }
+
+    /// What stands for a task in the table of objects: its outputs, behind what stands for it as a whole, where that has an entry.
+    pub(super) fn entries_of(&self, task: Index) -> impl Iterator<Item = Index> + '_ {
+        let entry = &self.tasks[task];
+        let has_marker = self.options[entry.options as usize].options.returns != Returns::One;
+        let whole = has_marker.then(|| marker(entry.id)).and_then(|marker| self.object_of(marker));
+        whole.into_iter().chain(self.outputs_of(task))
+    }
+
     /// Whether nothing was done about an output of the task that is not there; from now on something is.
     fn want_outputs(&mut self, task: Index) -> bool {
-        let (id, mut gone) = (self.tasks[task].id, false);
-        for index in 0..self.tasks[task].outputs() {
-            if let Some(object) = self.object_of(id.output(index)) {
-                gone |= self.objects[object].want();
-            }
-        }
-        gone
+        let outputs: SmallVec<[Index; 2]> = self.outputs_of(task).collect();
+        outputs.into_iter().fold(false, |gone, object| gone | self.objects[object].want())
     }
 
     /// Somebody needs a value of this task: if it was freed or lost, the task runs again (law 2).
@@ -318,7 +329,7 @@ impl OwnerState {
         }
         let task = object.task;
         if object.is_here() {
-            self.free_value(index);
+            self.let_value_go(index);
         } else {
             // Should the last copy come back, nobody needs it.
             object.forget_last();
@@ -410,16 +421,13 @@ impl OwnerState {
         if !entry.state().is_over() {
             return;
         }
-        let (id, state, outputs, numbers) = (entry.id, entry.state(), entry.outputs(), entry.numbers());
-        let counted = entry.is_counted();
+        let (id, state, numbers, counted) = (entry.id, entry.state(), entry.numbers(), entry.is_counted());
         let mut unused = SmallVec::<[Index; 2]>::new();
-        let whole = (self.options[entry.options as usize].options.returns != Returns::One).then(|| marker(id));
-        for output in (0..outputs).map(|index| id.output(index)).chain(whole) {
-            let Some(index) = self.object_of(output) else { continue };
-            if self.objects[index].uses.any() {
+        for object in self.entries_of(task) {
+            if self.objects[object].uses.any() {
                 return;
             }
-            unused.push(index);
+            unused.push(object);
         }
         for object in unused {
             self.remove_object(object);
@@ -468,10 +476,8 @@ impl OwnerState {
                 self.observe(&error);
                 self.effects.push(Effect::Streamed { tracker, item: Err(error.clone()) });
             }
-            let id = self.tasks[task].id;
-            let outputs = (0..self.tasks[task].outputs()).filter_map(|index| self.object_of(id.output(index)));
             let mut awaited = false;
-            for object in outputs.collect::<SmallVec<[Index; 2]>>() {
+            for object in self.outputs_of(task).collect::<SmallVec<[Index; 2]>>() {
                 if error == JobError::Cancelled && self.objects[object].was_made() {
                     awaited |= self.is_awaited(object);
                 } else {

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::edge::EdgeEntry;
+use super::lifetime::put_is_lost;
 use super::object::Object;
 use super::placement::NodeIndex;
 use super::rare::Waiter;
@@ -226,10 +227,8 @@ impl OwnerState {
         for object in gone {
             let put = |entry: &&Object| entry.task.is_none() && entry.uses.is_referenced();
             if let Some(entry) = self.objects.get(object).filter(put) {
-                let id = entry.id;
-                self.effects.push(Effect::Fail(JobError::Store {
-                    message: format!("object {id}, which the program put into the store, is lost"),
-                }));
+                let error = put_is_lost(entry.id);
+                self.effects.push(Effect::Fail(error));
             }
         }
     }

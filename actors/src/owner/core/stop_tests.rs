@@ -44,6 +44,18 @@ fn stream_and_reader(world: &mut World, args: &[Arg]) -> (TaskId, TaskId) {
     (stream, reader)
 }
 
+/// An edge that a map fills, and the argument of who reads its only part.
+fn read_edge(world: &mut World, map_at: &str) -> (EdgeId, TaskId, SetId, Arg) {
+    let input = EdgeId::from_u128(8);
+    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
+    let map = world.submit_with("map", &[], at(map_at));
+    world.owner.join_edge(input, map.output(0));
+    let set = SetId::of_members(input, &[map.output(0)]);
+    world.owner.make_set(set, &[map.output(0)], Some(input));
+    world.complete_with(map, &[output(100, 10)], &[]);
+    (input, map, set, Arg { source: Source::Set(set), parts: Parts::one(0) })
+}
+
 fn let_go(world: &mut World, stream: TaskId) {
     (0..2).for_each(|index| world.owner.release_object(stream.output(index)));
     world.owner.release_stream(stream);
@@ -95,14 +107,8 @@ fn a_stop_ends_a_stream_when_the_last_output_that_is_there_is_released() {
 #[test]
 fn a_reader_of_a_stopped_edge_whose_outputs_were_read_makes_them_again_and_what_it_reads_is_whole() {
     let mut world = World::new(&[("a", 2), ("b", 2)]);
-    let input = EdgeId::from_u128(8);
-    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
-    let map = world.submit_with("map", &[], at("a"));
-    world.owner.join_edge(input, map.output(0));
-    let set = SetId::of_members(input, &[map.output(0)]);
-    world.owner.make_set(set, &[map.output(0)], Some(input));
-    world.complete_with(map, &[output(100, 10)], &[]);
-    let (stream, reader) = stream_and_reader(&mut world, &[Arg { source: Source::Set(set), parts: Parts::one(0) }]);
+    let (input, map, set, column) = read_edge(&mut world, "a");
+    let (stream, reader) = stream_and_reader(&mut world, &[column]);
     world.release(map);
     world.owner.release_set(set);
     world.owner.unread(input, 0..1);
@@ -222,36 +228,58 @@ fn what_is_lost_again_after_a_stream_without_an_end_has_passed_it_is_made_by_ano
     assert_eq!((&world.resolved[&2], &world.resolved[&3], &world.failed), (&Ok(()), &Ok(()), &None));
 }
 
+/// A stream that reads an edge was cancelled, and another task has read that in its place; then what the stream had made is lost and awaited,
+/// by tracker 2, and it is under way again.
+struct Replaced {
+    input: EdgeId,
+    map: TaskId,
+    set: SetId,
+    stream: TaskId,
+    other: TaskId,
+}
+
+impl Replaced {
+    fn new(world: &mut World) -> Self {
+        let (input, map, set, column) = read_edge(world, "b");
+        let (stream, _) = stream_and_reader(world, &[column]);
+        world.owner.cancel(stream);
+        let other = world.submit("other", &[column]);
+        world.complete_with(other, &[output(10, 1)], &read());
+        world.crash(&node("a"), false);
+        world.owner.track(stream.output(1), 2);
+        world.settle();
+        let replaced = Self { input, map, set, stream, other };
+        replaced.map_completes(world);
+        replaced
+    }
+
+    /// What the stream reads is made again, where it has to be.
+    fn map_completes(&self, world: &mut World) {
+        if world.runs(self.map) {
+            world.complete_with(self.map, &[output(100, 10)], &[]);
+        }
+    }
+
+    /// Nothing is read any more, and what was is counted once.
+    fn balances(self, world: &mut World) {
+        world.release(self.map);
+        world.owner.release_set(self.set);
+        world.owner.release_edge(self.input);
+        world.owner.stop_edges(Some(EDGE));
+        let_go(world, self.stream);
+        world.release(self.other);
+        assert_eq!((world.owner.close(), &world.failed), (Ok(()), &None));
+    }
+}
+
 #[test]
 fn what_a_cancelled_stream_reads_when_it_ends_again_is_counted_nowhere() {
     let mut world = World::new(&[("a", 2), ("b", 2)]);
-    let input = EdgeId::from_u128(8);
-    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
-    let map = world.submit_with("map", &[], at("b"));
-    world.owner.join_edge(input, map.output(0));
-    let set = SetId::of_members(input, &[map.output(0)]);
-    world.owner.make_set(set, &[map.output(0)], Some(input));
-    world.complete_with(map, &[output(100, 10)], &[]);
-    let column = Arg { source: Source::Set(set), parts: Parts::one(0) };
-    let (stream, _) = stream_and_reader(&mut world, &[column]);
-    world.owner.cancel(stream);
-    let other = world.submit("other", &[column]);
-    world.complete_with(other, &[output(10, 1)], &read());
-    world.crash(&node("a"), false);
-    world.owner.track(stream.output(1), 2);
-    world.settle();
-    if world.runs(map) {
-        world.complete_with(map, &[output(100, 10)], &[]);
-    }
+    let replaced = Replaced::new(&mut world);
+    let stream = replaced.stream;
     (0..2).for_each(|index| announce(&mut world, stream, index));
     assert!(!world.runs(stream));
-    world.release(map);
-    world.owner.release_set(set);
-    world.owner.release_edge(input);
-    world.owner.stop_edges(Some(EDGE));
-    let_go(&mut world, stream);
-    world.release(other);
-    assert_eq!((world.owner.close(), &world.failed), (Ok(()), &None));
+    replaced.balances(&mut world);
 }
 
 #[test]
@@ -298,18 +326,6 @@ fn what_the_program_put_is_there_for_who_read_it_and_runs_again() {
     world.release(reader);
     assert!(world.freed.contains(&(node("a"), put)));
     assert_eq!((world.owner.close(), world.owner.sizes()), (Ok(()), (0, 0, 0)));
-}
-
-/// An edge that a map fills, and the argument of who reads its only part.
-fn read_edge(world: &mut World, map_at: &str) -> (EdgeId, TaskId, SetId, Arg) {
-    let input = EdgeId::from_u128(8);
-    world.owner.open_edge(input, EdgeShape::new("map -> stream", 1));
-    let map = world.submit_with("map", &[], at(map_at));
-    world.owner.join_edge(input, map.output(0));
-    let set = SetId::of_members(input, &[map.output(0)]);
-    world.owner.make_set(set, &[map.output(0)], Some(input));
-    world.complete_with(map, &[output(100, 10)], &[]);
-    (input, map, set, Arg { source: Source::Set(set), parts: Parts::one(0) })
 }
 
 #[test]
@@ -404,17 +420,8 @@ fn a_future_that_was_dropped_keeps_no_cancelled_stream_under_way() {
 #[test]
 fn a_cancelled_stream_that_ends_while_something_it_had_made_is_gone_again_counts_nowhere_and_makes_it_for_who_asks() {
     let mut world = World::new(&[("a", 2), ("b", 2)]);
-    let (input, map, set, column) = read_edge(&mut world, "b");
-    let (stream, _) = stream_and_reader(&mut world, &[column]);
-    world.owner.cancel(stream);
-    let other = world.submit("other", &[column]);
-    world.complete_with(other, &[output(10, 1)], &read());
-    world.crash(&node("a"), false);
-    world.owner.track(stream.output(1), 2);
-    world.settle();
-    if world.runs(map) {
-        world.complete_with(map, &[output(100, 10)], &[]);
-    }
+    let replaced = Replaced::new(&mut world);
+    let stream = replaced.stream;
     announce(&mut world, stream, 0);
     world.unreadable(stream.output(0));
     announce(&mut world, stream, 1);
@@ -423,18 +430,10 @@ fn a_cancelled_stream_that_ends_while_something_it_had_made_is_gone_again_counts
     assert!(!world.runs(stream), "nobody waits for it");
     world.owner.track(stream.output(0), 3);
     world.settle();
-    if world.runs(map) {
-        world.complete_with(map, &[output(100, 10)], &[]);
-    }
+    replaced.map_completes(&mut world);
     announce(&mut world, stream, 0);
     assert_eq!((&world.resolved[&2], &world.resolved[&3]), (&Ok(()), &Ok(())));
-    world.release(map);
-    world.owner.release_set(set);
-    world.owner.release_edge(input);
-    world.owner.stop_edges(Some(EDGE));
-    let_go(&mut world, stream);
-    world.release(other);
-    assert_eq!((world.owner.close(), &world.failed), (Ok(()), &None));
+    replaced.balances(&mut world);
 }
 
 /// The program has put an object on node a, which a task on node b has read, and refers to it no more.
@@ -457,7 +456,7 @@ fn what_the_program_put_is_an_error_for_who_would_read_it_again_when_it_is_lost_
     world.crash(&node("b"), false);
     world.owner.track(reader.output(0), 1);
     world.settle();
-    let gone = format!("object {put}, which the program put into the store, is gone");
+    let gone = format!("object {put}, which the program put into the store, is lost");
     assert_eq!(world.resolved[&1], Err(JobError::Store { message: gone.clone() }));
     let members = [put];
     assert!(world.owner.object_of(put).is_some());

@@ -411,7 +411,7 @@ async fn records_that_cannot_be_read_are_asked_for_while_something_of_their_jobs
     parts.name_again(&here).await.unwrap();
     assert_eq!(parts.spared.unread(), [(left, TENANT.into())], "of the others nothing is here");
     let freed = Unneeded::Copies(vec![its_copy]);
-    assert_eq!(parts.spared.keep_back(left, freed), None);
+    assert_eq!(parts.spared.keep_back(freed), None);
     parts.look_at_unread(&here).await;
     assert!(parts.spared.spares(left));
     // Its record can be read, and names something else.
