@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, process::Command};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("exobus-bus", &[]),
     ("exobus-store", &[]),
-    ("exobus-files", &[]),
+    // Whose folders are: jobs are named by the store.
+    ("exobus-files", &["exobus-store"]),
     ("exobus-macros", &[]),
     ("exobus-actors", &["exobus-bus", "exobus-macros", "exobus-store"]),
     ("exobus-shuffle", &["exobus-actors", "exobus-store"]),

@@ -7,10 +7,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{FileError, FileSystem, registry};
+use crate::paths::{self, PathBytes};
+use crate::{Access, FileError, FileSystem, ReadFile, registry};
 
 /// The name of a file or a folder: the path of a local one, which need not be a text, or a URL, `scheme://...`. A path that looks like
 /// a URL is written with `./` before it.
@@ -94,6 +94,14 @@ impl Location {
         registry::system_of(self)
     }
 
+    /// Opens the file to be read.
+    ///
+    /// # Errors
+    /// [`FileError::UnknownScheme`]; those of [`FileSystem::open`].
+    pub fn open(&self, access: Access) -> Result<Arc<dyn ReadFile>, FileError> {
+        self.system()?.open(self, access)
+    }
+
     /// For people.
     pub fn display(&self) -> Cow<'_, str> {
         self.0.to_string_lossy()
@@ -139,6 +147,13 @@ pub fn is_hidden(name: &OsStr) -> bool {
     matches!(name.as_bytes().first(), Some(b'.' | b'_'))
 }
 
+/// As it was written, whether it is a path or not: for what is [checked](Location::to_path_buf) or shown as one.
+impl AsRef<Path> for Location {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
 impl From<&Path> for Location {
     fn from(path: &Path) -> Self {
         Self::new(path)
@@ -148,6 +163,18 @@ impl From<&Path> for Location {
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
         Self::new(path)
+    }
+}
+
+impl From<&PathBuf> for Location {
+    fn from(path: &PathBuf) -> Self {
+        Self::new(path)
+    }
+}
+
+impl From<&Location> for Location {
+    fn from(location: &Location) -> Self {
+        location.clone()
     }
 }
 
@@ -171,34 +198,13 @@ impl fmt::Debug for Location {
 
 impl Serialize for Location {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0.to_str() {
-            Some(text) => to.serialize_str(text),
-            None => to.serialize_bytes(self.0.as_bytes()),
-        }
+        paths::write(self.as_ref(), to)
     }
 }
 
 impl<'de> Deserialize<'de> for Location {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Name;
-
-        impl Visitor<'_> for Name {
-            type Value = Location;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a path or a URL, as text or as bytes")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Location, E> {
-                Ok(Location(text.into()))
-            }
-
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Location, E> {
-                Ok(Location(OsStr::from_bytes(bytes).into()))
-            }
-        }
-
-        from.deserialize_any(Name)
+        Ok(Self(PathBytes::deserialize(from)?.0.into_os_string()))
     }
 }
 
