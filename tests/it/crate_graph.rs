@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Whose folders are: jobs are named by the store.
     ("exobus-files", &["exobus-store"]),
     ("exobus-macros", &[]),
-    ("exobus-actors", &["exobus-bus", "exobus-macros", "exobus-store"]),
+    ("exobus-actors", &["exobus-bus", "exobus-files", "exobus-macros", "exobus-store"]),
     ("exobus-shuffle", &["exobus-actors", "exobus-store"]),
     ("exobus-tables", &["exobus-store"]),
     ("exobus", &["exobus-actors", "exobus-bus", "exobus-shuffle", "exobus-store", "exobus-tables"]),
