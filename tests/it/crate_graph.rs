@@ -29,7 +29,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("arrow-buffer", &["exobus-tables"]),
     ("arrow-data", &["exobus-tables"]),
     ("arrow-ipc", &["exobus-tables"]),
-    ("arrow-row", &["exobus-tables"]),
     ("arrow-schema", &["exobus-tables"]),
     ("arrow-select", &["exobus-tables"]),
     ("flatbuffers", &["exobus-tables"]),

@@ -36,6 +36,12 @@ impl<'a> Body<'a> {
         buffer
     }
 
+    /// When all columns were written: that nothing is left of what was measured.
+    pub(super) fn end(self) {
+        let left = (self.rest.len(), self.nodes.len(), self.buffers.len());
+        assert_eq!(left, (0, 0, 0), "bytes, arrays and buffers that were measured and not written");
+    }
+
     /// Writes a column of which these rows are taken.
     pub(super) fn add<P: Picks>(&mut self, column: &Column, picks: P) {
         match column.levels.len() {
