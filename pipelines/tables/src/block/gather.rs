@@ -154,7 +154,8 @@ impl Gather {
             from = message.rows.end;
             // A large row says nothing of those behind it.
             if message.bytes <= limits.bytes_max {
-                guess = scaled(message.rows.len(), limits.bytes_max, message.bytes);
+                let rows = message.rows.len();
+                guess = scaled(rows, limits.bytes_max, message.bytes).min(rows * GROWTH);
             }
             messages.push(message);
         }
@@ -207,6 +208,8 @@ impl Gather {
 
     fn measured<'a>(&'a self, picks: &'a [Pick], rows: Range<usize>, limits: &Limits) -> Result<Message<'a>, Refused> {
         let bytes_max = if rows.len() > 1 { limits.bytes_max.saturating_mul(STOP as u64) } else { u64::MAX };
+        #[cfg(test)]
+        MEASURED.with(|measured| measured.set(measured.get() + rows.len()));
         let mut measure = Measure::new(self.layout.header_bytes() as u64, bytes_max);
         measure.nodes.reserve(self.layout.nodes());
         measure.buffers.reserve(self.layout.buffers());
@@ -216,6 +219,12 @@ impl Gather {
         let bytes = measure.bytes();
         Ok(Message { gather: self, picks, rows, measure, bytes })
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many rows were measured, each as often as it was.
+    pub(super) static MEASURED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// The columns of batches that were checked.

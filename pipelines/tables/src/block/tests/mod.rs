@@ -15,6 +15,8 @@ use super::*;
 use crate::TableError;
 use crate::samples::{self, Seeded};
 
+mod gather;
+
 /// What is in the stored sample.
 fn sampled() -> RecordBatch {
     let mut lists = ListBuilder::new(Int64Builder::new());
@@ -31,7 +33,7 @@ fn sampled() -> RecordBatch {
 
 #[test]
 fn blocks_of_version_1_are_read_and_written() {
-    let sample = include_bytes!("../../tests/samples/block-1.bin");
+    let sample = include_bytes!("../../../tests/samples/block-1.bin");
     let layout = Arc::new(Layout::new(&sampled().schema()).unwrap());
     let (schema, part) = sample.split_at(layout.encode().len());
     let read = Arc::new(Layout::decode(schema).unwrap());
@@ -90,6 +92,9 @@ fn check(seeded: &mut Seeded, batches: &[RecordBatch], limits: &Limits) {
         assert_eq!(batches.len(), messages.len());
         assert!(batches.iter().all(|batch| batch.schema() == *layout.schema()));
     }
+    let made: Vec<_> = messages.iter().map(|message| message.batch().unwrap()).collect();
+    let made: Vec<_> = made.iter().flat_map(|of| (0..of.num_rows()).map(|row| samples::row(of, row))).collect();
+    assert_eq!(made, expected, "batches of messages");
     let mut next = 0;
     for message in &messages {
         assert_eq!(message.rows().start, next);
