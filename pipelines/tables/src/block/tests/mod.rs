@@ -468,6 +468,30 @@ proptest! {
 }
 
 #[test]
+fn damaged_schemas_parts_and_sums_are_answers_or_errors() {
+    use crate::fuzzing::{layout, layouts, part, parts, sums};
+    let mut seeded = Seeded(4);
+    let mut damaged = |run: fn(&[u8]), seeds: &[Vec<u8>], from: usize| {
+        for seed in seeds {
+            run(seed);
+            for _ in 0..3000 {
+                let mut bytes = seed.clone();
+                for _ in 0..1 + seeded.below(3) {
+                    let at = from + seeded.below(bytes.len() - from);
+                    bytes[at] = if seeded.below(2) == 0 { seeded.next() as u8 } else { seeded.below(12) as u8 };
+                }
+                run(&bytes);
+            }
+        }
+    };
+    damaged(layout, &layouts(), 0);
+    // Without what stands before the message, which then has a checksum that fits.
+    damaged(layout, &layouts().into_iter().map(|bytes| bytes[16..].to_vec()).collect::<Vec<_>>(), 0);
+    damaged(part, &parts(), 1);
+    damaged(sums, &[include_bytes!("../../../tests/samples/exact-sum-1.bin").to_vec()], 0);
+}
+
+#[test]
 fn the_schema_of_blocks_has_a_version_and_a_sample() {
     let mut seeded = Seeded(2);
     let types: Vec<_> = samples::flat_types();

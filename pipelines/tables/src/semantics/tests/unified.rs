@@ -225,7 +225,7 @@ fn batches_of_several_files_are_rows_of_one_schema() {
     };
     let lists = |name: &str, values: ArrayRef| -> ArrayRef {
         let field = Arc::new(Field::new(name, values.data_type().clone(), true));
-        Arc::new(ListArray::new(field, OffsetBuffer::new(vec![0, 2, 2].into()), values, None))
+        Arc::new(ListArray::new(field, OffsetBuffer::new(vec![0, 1, 2].into()), values, None))
     };
     let structs = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
         let fields: Fields =
@@ -260,7 +260,11 @@ fn batches_of_several_files_are_rows_of_one_schema() {
     let mut unified = UnifiedSchema::new("0", &batches[0].schema()).unwrap();
     (1..3).for_each(|at| unified.add(&at.to_string(), &batches[at].schema()).unwrap());
     let of_all = unified.schema();
+    let last = batches.each_ref().map(|batch| conformed(&batch.slice(1, 1), &of_all).unwrap());
     let batches = batches.map(|batch| conformed(&batch, &of_all).unwrap());
+    for (last, batch) in last.iter().zip(&batches) {
+        assert_eq!(samples::row(last, 0), samples::row(batch, 1), "of a slice");
+    }
     let rows = |batch: &RecordBatch, columns: &[&str]| -> Vec<Vec<Value>> {
         let value = |name: &&str, row| samples::value(batch.column_by_name(name).unwrap().as_ref(), row);
         (0..2).map(|row| columns.iter().map(|name| value(name, row)).collect()).collect()
