@@ -37,7 +37,7 @@ impl Order {
 pub(super) struct Cells {
     /// What is on the way from a row to its value, from the outside.
     levels: Vec<Level>,
-    values: Values,
+    values: CellValues,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ enum Level {
 }
 
 #[derive(Debug)]
-enum Values {
+enum CellValues {
     Null,
     Bits(BooleanBuffer),
     /// So many bytes each, in the order of the machine.
@@ -83,7 +83,7 @@ impl Cells {
                 array = array.as_struct().column(at).clone();
             }
         }
-        Self { levels, values: Values::of(&array, data_type) }
+        Self { levels, values: CellValues::of(&array, data_type) }
     }
 
     /// Where the value of a row is; `None`: it is null.
@@ -104,9 +104,9 @@ impl Cells {
     pub(super) fn bytes(&self, rows: Range<usize>, path: &Path<'_>) -> Result<u64, TableError> {
         let count = rows.len() as u64;
         match (&self.values, self.levels.is_empty()) {
-            (Values::Null, _) => Ok(count),
-            (Values::Bits(_), true) => Ok(2 * count),
-            (Values::Numbers(_, width, _) | Values::Fixed(width, _), true) => Ok((1 + *width as u64) * count),
+            (CellValues::Null, _) => Ok(count),
+            (CellValues::Bits(_), true) => Ok(2 * count),
+            (CellValues::Numbers(_, width, _) | CellValues::Fixed(width, _), true) => Ok((1 + *width as u64) * count),
             _ => {
                 let bytes = |row| self.place(row).map_or(Ok(0), |row| self.bytes_of(row, path));
                 Ok(count + rows.map(bytes).sum::<Result<u64, TableError>>()?)
@@ -117,23 +117,23 @@ impl Cells {
     /// How many bytes the value at a place takes but for the first one.
     fn bytes_of(&self, row: usize, path: &Path<'_>) -> Result<u64, TableError> {
         Ok(match &self.values {
-            Values::Null => 0,
-            Values::Bits(_) => 1,
-            Values::Numbers(_, width, _) | Values::Fixed(width, _) => *width as u64,
-            Values::Bytes(ranges) => {
+            CellValues::Null => 0,
+            CellValues::Bits(_) => 1,
+            CellValues::Numbers(_, width, _) | CellValues::Fixed(width, _) => *width as u64,
+            CellValues::Bytes(ranges) => {
                 let bytes = ranges.get(row);
                 (bytes.len() + bytes.iter().filter(|byte| **byte == 0).count()) as u64 + 2
             }
-            Values::Lists(ranges, elements) => {
+            CellValues::Lists(ranges, elements) => {
                 let (from, len) = ranges.get(row);
                 few(len, path)?;
                 1 + len as u64 + elements.bytes(from..from + len, path)?
             }
-            Values::FixedLists(size, elements) => {
+            CellValues::FixedLists(size, elements) => {
                 few(*size, path)?;
                 elements.bytes(row * size..(row + 1) * size, path)?
             }
-            Values::Struct(fields) => {
+            CellValues::Struct(fields) => {
                 fields.iter().map(|field| field.bytes(row..row + 1, path)).sum::<Result<u64, TableError>>()?
             }
         })
@@ -141,17 +141,17 @@ impl Cells {
 
     /// Writes the value of a row.
     pub(super) fn write(&self, row: usize, order: Order, out: &mut Vec<u8>) {
-        let Some(row) = self.place(row).filter(|_| !matches!(self.values, Values::Null)) else {
+        let Some(row) = self.place(row).filter(|_| !matches!(self.values, CellValues::Null)) else {
             return out.push(order.null);
         };
         out.push(VALUE);
         match &self.values {
-            Values::Null => unreachable!("all of them are null"),
-            Values::Bits(bits) => out.push(u8::from(bits.value(row)) ^ order.turned),
-            Values::Numbers(kind, width, bytes) => number(*kind, *width, bytes, row, order, out),
-            Values::Fixed(width, bytes) => turned(&bytes[row * width..(row + 1) * width], order, out),
-            Values::Bytes(ranges) => text(ranges.get(row), order, out),
-            Values::Lists(ranges, elements) => {
+            CellValues::Null => unreachable!("all of them are null"),
+            CellValues::Bits(bits) => out.push(u8::from(bits.value(row)) ^ order.turned),
+            CellValues::Numbers(kind, width, bytes) => number(*kind, *width, bytes, row, order, out),
+            CellValues::Fixed(width, bytes) => turned(&bytes[row * width..(row + 1) * width], order, out),
+            CellValues::Bytes(ranges) => text(ranges.get(row), order, out),
+            CellValues::Lists(ranges, elements) => {
                 let (from, len) = ranges.get(row);
                 for element in from..from + len {
                     out.push(MORE ^ order.turned);
@@ -159,10 +159,10 @@ impl Cells {
                 }
                 out.push(END ^ order.turned);
             }
-            Values::FixedLists(size, elements) => {
+            CellValues::FixedLists(size, elements) => {
                 (row * size..(row + 1) * size).for_each(|element| elements.write(element, order, out));
             }
-            Values::Struct(fields) => fields.iter().for_each(|field| field.write(row, order, out)),
+            CellValues::Struct(fields) => fields.iter().for_each(|field| field.write(row, order, out)),
         }
     }
 }
@@ -178,7 +178,7 @@ fn few(elements: usize, path: &Path<'_>) -> Result<(), TableError> {
     }
 }
 
-impl Values {
+impl CellValues {
     fn of(array: &ArrayRef, data_type: &DataType) -> Self {
         let ranges = || ElementRanges::of(array.as_ref()).expect("the type was checked");
         match data_type {

@@ -65,11 +65,11 @@ impl KeyColumn {
 pub struct KeyEncoder {
     /// How many columns the schema has.
     width: usize,
-    columns: Vec<Column>,
+    columns: Vec<EncodedColumn>,
 }
 
 #[derive(Clone, Debug)]
-struct Column {
+struct EncodedColumn {
     /// Number in the schema, and of each field on the way down.
     path: Vec<usize>,
     /// Name and type of the column of the schema that it is in.
@@ -93,7 +93,7 @@ impl KeyEncoder {
             check_order(&key.column, &data_type)?;
             let top = schema.field(path[0]);
             let order = Order::new(key.descending, key.nulls == Nulls::First);
-            Ok(Column { path, top: (top.name().clone(), top.data_type().clone()), data_type, order })
+            Ok(EncodedColumn { path, top: (top.name().clone(), top.data_type().clone()), data_type, order })
         };
         let columns = key.iter().map(column).collect::<Result<_, TableError>>()?;
         Ok(Self { width: schema.fields().len(), columns })
@@ -143,7 +143,7 @@ impl KeyEncoder {
         if batch.num_columns() != self.width {
             return Err(TableError::ColumnsDiffer { expected: self.width, found: batch.num_columns() });
         }
-        let cells = |column: &Column| {
+        let cells = |column: &EncodedColumn| {
             let (name, data_type) = &column.top;
             let found = batch.schema_ref().field(column.path[0]);
             if found.name() != name {

@@ -50,7 +50,7 @@ impl ExactSum {
     /// [`TableError::Unsupported`]: neither integers nor decimals. [`TableError::ScaleDiffers`]: decimals of another scale than this sum has.
     pub fn add(&mut self, column: &str, array: &ArrayRef) -> Result<(), TableError> {
         self.check(column, scale(column, array.data_type())?)?;
-        let values = Values::of(array);
+        let values = Summands::of(array);
         match values.is_narrow() {
             // A row has 64 bits at most: all rows of an array do not overflow 128.
             true => {
@@ -78,7 +78,7 @@ impl ExactSum {
         for group in &groups[..array.len()] {
             sums[*group as usize].check(column, scale)?;
         }
-        let values = Values::of(array);
+        let values = Summands::of(array);
         for (row, group) in groups[..array.len()].iter().enumerate() {
             if let Some(value) = values.wide(row) {
                 sums[*group as usize].add_value(value);
@@ -210,14 +210,14 @@ fn scale(column: &str, data_type: &DataType) -> Result<i8, TableError> {
 }
 
 /// The numbers of an array in any encoding, looked up where they lie.
-struct Values {
+struct Summands {
     /// Dictionaries and run ends, the outermost first.
     levels: Vec<Indirection>,
     array: ArrayRef,
     numbers: WholeNumbers,
 }
 
-impl Values {
+impl Summands {
     fn of(array: &ArrayRef) -> Self {
         let (mut array, mut levels) = (array.clone(), Vec::new());
         while let Some(indirection) = Indirection::of(array.as_ref()) {

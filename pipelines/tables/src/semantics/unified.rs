@@ -21,7 +21,7 @@ pub fn unified(column: &str, left: &DataType, right: &DataType) -> Result<DataTy
 /// types has the type that holds them all.
 #[derive(Clone, Debug)]
 pub struct UnifiedSchema {
-    columns: Vec<Column>,
+    columns: Vec<UnifiedColumn>,
     /// Numbers of columns by their names.
     numbers: HashMap<String, usize>,
     /// Names that lower case makes of these, to find those that differ by case alone.
@@ -32,7 +32,7 @@ pub struct UnifiedSchema {
 }
 
 #[derive(Clone, Debug)]
-struct Column {
+struct UnifiedColumn {
     field: FieldRef,
     /// Which file its type is from.
     place: Arc<str>,
@@ -101,12 +101,12 @@ impl UnifiedSchema {
             return Err(alike(other.field.name(), &other.place, field.name(), place));
         }
         self.numbers.insert(field.name().clone(), number);
-        self.columns.push(Column { field, place: place.clone() });
+        self.columns.push(UnifiedColumn { field, place: place.clone() });
         Ok(())
     }
 }
 
-impl Column {
+impl UnifiedColumn {
     fn add(&mut self, field: &Field, place: &Arc<str>) -> Result<(), TableError> {
         let path = Path::new(None, self.field.name());
         let one = one_field(&path, &self.field, field).map_err(|refused| refused.at(&self.place, place))?;
@@ -128,14 +128,14 @@ fn alike(left: &str, left_place: &str, right: &str, right_place: &str) -> TableE
 }
 
 /// Why two types have none that holds both.
-struct Refused {
+struct Mismatch {
     column: String,
     left: DataType,
     right: DataType,
     why: &'static str,
 }
 
-impl Refused {
+impl Mismatch {
     fn at(self, left_place: &str, right_place: &str) -> TableError {
         let Self { column, left, right, why } = self;
         let (left_place, right_place) = (left_place.to_owned(), right_place.to_owned());
@@ -151,7 +151,7 @@ fn nullable(field: &FieldRef, nullable: bool) -> FieldRef {
 }
 
 /// The field of both, which has the name and the metadata of the left one.
-fn one_field(path: &Path<'_>, left: &FieldRef, right: &Field) -> Result<FieldRef, Refused> {
+fn one_field(path: &Path<'_>, left: &FieldRef, right: &Field) -> Result<FieldRef, Mismatch> {
     if left.data_type() == right.data_type() {
         return Ok(nullable(left, right.is_nullable()));
     }
@@ -163,7 +163,7 @@ fn one_field(path: &Path<'_>, left: &FieldRef, right: &Field) -> Result<FieldRef
     Ok(Arc::new(left.as_ref().clone().with_data_type(of).with_nullable(is_nullable)))
 }
 
-fn one_type(path: &Path<'_>, left: &DataType, right: &DataType) -> Result<DataType, Refused> {
+fn one_type(path: &Path<'_>, left: &DataType, right: &DataType) -> Result<DataType, Mismatch> {
     use DataType::*;
     if left == right {
         return Ok(left.clone());
@@ -171,7 +171,7 @@ fn one_type(path: &Path<'_>, left: &DataType, right: &DataType) -> Result<DataTy
     let (left, right) = (unencoded(left), unencoded(right));
     let element =
         |one: &FieldRef, other: &FieldRef| one_field(&Path::new(Some(path), one.name()), &plain_field(one), other);
-    let refused = |why| Err(Refused { column: path.to_string(), left: left.clone(), right: right.clone(), why });
+    let refused = |why| Err(Mismatch { column: path.to_string(), left: left.clone(), right: right.clone(), why });
     Ok(match (left, right) {
         (Null, other) | (other, Null) => plain_type(other),
         (Utf8 | Utf8View, Utf8 | Utf8View) => Utf8,
@@ -227,7 +227,7 @@ fn finer(one: TimeUnit, other: TimeUnit) -> TimeUnit {
 }
 
 /// Keys with keys and values with values, whatever they are called.
-fn entries(path: &Path<'_>, left: &FieldRef, right: &FieldRef) -> Result<FieldRef, Refused> {
+fn entries(path: &Path<'_>, left: &FieldRef, right: &FieldRef) -> Result<FieldRef, Mismatch> {
     let (DataType::Struct(one), DataType::Struct(other)) = (left.data_type(), right.data_type()) else {
         unreachable!("entries of maps are structs");
     };
@@ -240,10 +240,10 @@ fn entries(path: &Path<'_>, left: &FieldRef, right: &FieldRef) -> Result<FieldRe
 }
 
 /// By name: those of the left one, then those that the right one alone has.
-fn fields(path: &Path<'_>, left: &Fields, right: &Fields) -> Result<Fields, Refused> {
+fn fields(path: &Path<'_>, left: &Fields, right: &Fields) -> Result<Fields, Mismatch> {
     let refused = |why| {
         let (left, right) = (DataType::Struct(left.clone()), DataType::Struct(right.clone()));
-        Err(Refused { column: path.to_string(), left, right, why })
+        Err(Mismatch { column: path.to_string(), left, right, why })
     };
     if has_alike(left) || has_alike(right) {
         return refused("two fields have one name, or names that differ by case alone");

@@ -150,6 +150,16 @@ fn numbers_become_those_of_the_type_or_an_error_with_the_value() {
     let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1 << 40]));
     let error = conform(far, DataType::Timestamp(TimeUnit::Nanosecond, None)).unwrap_err();
     assert_eq!(error, "column c, row 0: 1099511627776 is no value of Timestamp(ns)");
+    let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![-2, 3]));
+    let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![-2000, 3000]));
+    let in_millis = conform(seconds, DataType::Timestamp(TimeUnit::Millisecond, None)).unwrap();
+    assert!(in_millis.as_ref() == millis.as_ref());
+    let times: ArrayRef = Arc::new(Time32MillisecondArray::from(vec![7]));
+    let micros: ArrayRef = Arc::new(Time64MicrosecondArray::from(vec![7000]));
+    assert!(conform(times, DataType::Time64(TimeUnit::Microsecond)).unwrap().as_ref() == micros.as_ref());
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![-1]));
+    let in_millis: ArrayRef = Arc::new(Date64Array::from(vec![-86_400_000]));
+    assert!(conform(days, DataType::Date64).unwrap().as_ref() == in_millis.as_ref());
 }
 
 fn schema(fields: Vec<Field>) -> Schema {
