@@ -106,10 +106,18 @@ fn values_of_every_pair_of_types_that_unify_come_back_from_the_type_of_both() {
             let array = samples::array(&mut seeded, &left, 40);
             let batch = RecordBatch::try_new(schema(&left), vec![array.clone()]).unwrap();
             for row in 0..40 {
-                // A random number may have more digits than its decimal, or lie beyond the years of nanoseconds: that is an error.
-                let Ok(of_both) = conformed(&batch.slice(row, 1), &schema(&of_both)) else { continue };
+                let of_both = match conformed(&batch.slice(row, 1), &schema(&of_both)) {
+                    // A random number may have more digits than its decimal, or lie beyond the years of nanoseconds.
+                    Err(TableError::NotOfType { .. }) if !left.is_integer() && !left.is_floating() => continue,
+                    other => other.unwrap(),
+                };
                 check_schema(&schema(&plain_type(of_both.schema().field(0).data_type())), &of_both.schema()).unwrap();
-                let Ok(back) = conformed(&of_both, &schema(&left)) else { continue };
+                let back = match conformed(&of_both, &schema(&left)) {
+                    // No decimal becomes an integer again, no float an integer or a shorter date.
+                    Err(TableError::TypeDiffers { .. }) => continue,
+                    Err(TableError::NotOfType { .. }) if left.is_decimal() => continue,
+                    other => other.unwrap(),
+                };
                 assert_eq!(meaning(back.column(0), 0), meaning(&array, row), "{left} and {right}");
                 back_again += 1;
             }
