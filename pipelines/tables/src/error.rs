@@ -135,7 +135,7 @@ pub enum TableError {
         batch: u32,
         /// Which row of it, from 0.
         row: u32,
-        /// How many bytes a message with this row alone has; `u64::MAX`: more than offsets of its columns can count.
+        /// How many bytes a message with this row alone has; `u64::MAX`: more than offsets of its columns can count, or than may be noted on the way.
         bytes: u64,
         /// How many it may have.
         bytes_max: u64,
@@ -226,7 +226,7 @@ pub enum TableError {
 /// What a row takes that was measured, or that was given up.
 fn bytes_of(bytes: u64) -> String {
     match bytes {
-        u64::MAX => "more than a block can count".to_owned(),
+        u64::MAX => "more than can be gathered".to_owned(),
         bytes => format!("{bytes} bytes"),
     }
 }

@@ -90,9 +90,18 @@ impl Column {
         self.values.replace(source, other.values);
     }
 
+    /// The same rows behind all dictionaries and run ends. `None`: more than `most` spans.
+    pub(super) fn behind(&self, picks: impl Picks, most: usize) -> Option<Spans> {
+        let mut spans = self.inward(0, picks, most)?;
+        for level in 1..self.levels.len() {
+            spans = self.inward(level, spans.as_slice(), most)?;
+        }
+        Some(spans)
+    }
+
     /// The same rows one level further in.
-    pub(super) fn inward(&self, level: usize, picks: impl Picks) -> Spans {
-        let mut spans = Spans::default();
+    fn inward(&self, level: usize, picks: impl Picks, most: usize) -> Option<Spans> {
+        let mut spans = Spans::new(most);
         picks.each(|span| {
             let Some(indirection) = self.levels[level].get(span.source()).and_then(Option::as_ref) else {
                 return spans.push(span.source, span.start, u64::from(span.len));
@@ -104,7 +113,7 @@ impl Column {
                 }
             }
         });
-        spans
+        spans.not_too_many()
     }
 }
 
@@ -180,9 +189,9 @@ impl Values {
     }
 }
 
-/// The elements of the lists of these rows: rows that are null have none. `None`: too many.
-pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks) -> Option<Spans> {
-    let mut spans = Spans::default();
+/// The elements of the lists of these rows: rows that are null have none. `None`: too many, or more than `most` spans.
+pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl Picks, most: usize) -> Option<Spans> {
+    let mut spans = Spans::new(most);
     picks.each(|span| {
         if !span.is_of_a_source() {
             return;
@@ -197,9 +206,9 @@ pub(super) fn elements(nulls: &NullRows, ranges: &[ElementRanges], picks: impl P
 }
 
 /// The elements of lists of a fixed size, or with a size of one the fields of structs: under a null there are as many, which nobody sees.
-/// `None`: too many.
-pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks) -> Option<Spans> {
-    let (mut spans, size) = (Spans::default(), size as u64);
+/// `None`: too many, or more than `most` spans.
+pub(super) fn fixed_elements(size: usize, nulls: &NullRows, picks: impl Picks, most: usize) -> Option<Spans> {
+    let (mut spans, size) = (Spans::new(most), size as u64);
     picks.each(|span| {
         let source = span.source();
         if !span.is_of_a_source() {

@@ -11,7 +11,7 @@ use super::column::Column;
 use super::fill::Body;
 use super::layout::Layout;
 use super::measure::{Measure, Refused};
-use super::picks::{Pick, SOURCES_MAX};
+use super::picks::{Pick, SOURCES_MAX, Span};
 use super::read::gathered;
 use super::{BYTES_MAX, ROWS_MAX};
 use crate::TableError;
@@ -21,6 +21,8 @@ use crate::semantics::check_schema;
 const ROWS_GUESSED: usize = 256;
 /// So many times more rows are measured than were, at most: what is noted while a message is measured and written is bounded by some times what is in it.
 const GROWTH: usize = 8;
+/// Of the elements of a nested column takes what is noted so many times the bytes of a message at most.
+const NOTED: u64 = 4;
 /// Rows are no longer measured when they take so many times what a message may.
 const STOP: usize = 4;
 
@@ -138,6 +140,10 @@ impl Gather {
 
     /// Cuts rows into messages, in their order. No rows are no message.
     ///
+    /// While a message is measured or written, elements of lists behind dictionaries, run ends and structs with nulls take memory beside it: 16 bytes where they do not lie
+    /// one behind the other, at each level of nesting 4 times `bytes_max` (of a message of one row `row_bytes_max`) at most, or twice that while it grows. Messages of more are cut
+    /// into smaller ones; such a row alone is too large.
+    ///
     /// # Errors
     /// [`TableError::RowTooLarge`], [`TableError::NullInColumn`].
     ///
@@ -207,10 +213,14 @@ impl Gather {
     }
 
     fn measured<'a>(&'a self, picks: &'a [Pick], rows: Range<usize>, limits: &Limits) -> Result<Message<'a>, Refused> {
-        let bytes_max = if rows.len() > 1 { limits.bytes_max.saturating_mul(STOP as u64) } else { u64::MAX };
+        let (bytes_max, most) = match rows.len() {
+            2.. => (limits.bytes_max.saturating_mul(STOP as u64), limits.bytes_max),
+            _ => (u64::MAX, limits.row_bytes_max.max(limits.bytes_max)),
+        };
+        let spans_max = usize::try_from(most.saturating_mul(NOTED) / size_of::<Span>() as u64).unwrap_or(usize::MAX);
         #[cfg(test)]
         MEASURED.with(|measured| measured.set(measured.get() + rows.len()));
-        let mut measure = Measure::new(self.layout.header_bytes() as u64, bytes_max);
+        let mut measure = Measure::new(self.layout.header_bytes() as u64, bytes_max, spans_max.max(ROWS_MAX));
         measure.nodes.reserve(self.layout.nodes());
         measure.buffers.reserve(self.layout.buffers());
         for column in &self.columns {

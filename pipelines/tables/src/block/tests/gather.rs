@@ -82,8 +82,29 @@ fn a_row_of_more_elements_than_can_be_counted_is_refused_in_words() {
     let batch = RecordBatch::try_from_iter([("l", lists)]).unwrap();
     let gather = Gather::new(Arc::new(Layout::new(&batch.schema()).unwrap()), &[batch]).unwrap();
     let error = gather.messages(&[Pick { batch: 0, row: 0 }], &Limits::default()).unwrap_err();
-    let expected = "row 0 of batch 0 takes more than a block can count; a row may take 2147483647 bytes";
+    let expected = "row 0 of batch 0 takes more than can be gathered; a row may take 2147483647 bytes";
     assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn what_is_noted_of_elements_is_bounded_by_the_messages() {
+    // Elements of a bit in the message, each looked up in a dictionary: 16 bytes on the way.
+    let elements = 1_000_000;
+    let mut seeded = Seeded(6);
+    let keys = Int8Array::from_iter_values((0..3 * elements).map(|_| seeded.below(2) as i8));
+    let bits: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(BooleanArray::from(vec![false, true]))));
+    let field = Arc::new(Field::new("item", bits.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths([elements as usize; 3]);
+    let lists: ArrayRef = Arc::new(ListArray::new(field, offsets, bits, None));
+    let batch = RecordBatch::try_from_iter([("c", lists)]).unwrap();
+    let gather = Gather::new(Arc::new(Layout::new(&batch.schema()).unwrap()), &[batch]).unwrap();
+    let picks = [0, 1, 2].map(|row| Pick { batch: 0, row });
+    let limits = |bytes_max, row_bytes_max| Limits { bytes_max, row_bytes_max, ..Limits::default() };
+    assert_eq!(gather.messages(&picks, &limits(16 << 20, 16 << 20)).unwrap().len(), 1, "48 MB");
+    let messages = gather.messages(&picks, &limits(1 << 20, 16 << 20)).unwrap();
+    assert!(messages.iter().map(Message::rows).eq([0..1, 1..2, 2..3]), "{messages:?}");
+    let error = gather.messages(&picks, &limits(1 << 20, 1 << 20)).unwrap_err();
+    assert!(matches!(error, TableError::RowTooLarge { row: 0, bytes: u64::MAX, .. }), "{error}");
 }
 
 /// How often a row is measured on average until all rows of the batch are cut into messages.
