@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, process::Command};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("exobus-bus", &[]),
     ("exobus-store", &[]),
+    ("exobus-files", &[]),
     ("exobus-macros", &[]),
     ("exobus-actors", &["exobus-bus", "exobus-macros", "exobus-store"]),
     ("exobus-shuffle", &["exobus-actors", "exobus-store"]),
