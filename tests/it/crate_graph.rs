@@ -33,7 +33,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("arrow-row", &["exobus-tables"]),
     ("arrow-schema", &["exobus-tables"]),
     ("arrow-select", &["exobus-tables"]),
-    ("csv-core", &["exobus-shuffle", "exobus-tables"]),
     ("flate2", &["exobus-tables"]),
     ("flatbuffers", &["exobus-tables"]),
     ("lz4_flex", &["exobus-tables"]),

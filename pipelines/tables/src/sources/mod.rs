@@ -1,6 +1,7 @@
 //! Files of tables, cut into splits and read within memory that is asked for.
 //!
 //! - [`parquet`]: row groups, decoded page by page;
+//! - [`text`]: CSV and TSV, also packed; [`parse_schema`]: schemas as people write them;
 //! - [`InputFile`]: a file as it was listed; [`MemoryBudget`]: what is asked for before memory is taken;
 //! - [`SourceBatch`]: bounded rows with their place.
 //!
@@ -11,12 +12,19 @@ mod batches;
 mod error;
 mod input;
 mod memory;
+mod names;
 pub mod parquet;
+mod schema_text;
+pub mod text;
 
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
 pub use error::{Place, SourceError};
 pub use input::InputFile;
 pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudget};
+pub use names::{check_names, column_index};
+pub use schema_text::{NamedTypes, parse_schema, print_column, print_schema, print_type};
+
+use names::nearest;
 
 /// A piece of a file that one task reads: it follows from the file alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
