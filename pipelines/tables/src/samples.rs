@@ -395,3 +395,43 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
     message.write(&mut bytes);
     Part::of_bytes(layout, Buffer::from(bytes)).next().unwrap().unwrap()
 }
+
+/// A file in memory.
+#[derive(Debug)]
+pub(crate) struct MemoryFile {
+    location: exobus_files::Location,
+    bytes: Vec<u8>,
+}
+
+impl MemoryFile {
+    /// A file of that name, with these bytes, to be read.
+    pub(crate) fn input(name: &str, bytes: Vec<u8>) -> crate::sources::InputFile {
+        let file: Arc<dyn exobus_files::ReadFile> =
+            Arc::new(Self { location: std::path::Path::new(name).into(), bytes });
+        let status = file.status().unwrap();
+        crate::sources::InputFile::new(file, status).unwrap()
+    }
+}
+
+impl exobus_files::ReadFile for MemoryFile {
+    fn location(&self) -> &exobus_files::Location {
+        &self.location
+    }
+
+    fn status(&self) -> Result<exobus_files::FileStatus, exobus_files::FileError> {
+        let bytes = self.bytes.len() as u64;
+        Ok(exobus_files::FileStatus { bytes, version: exobus_files::Version::of(&[]) })
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8], needed: usize) -> Result<usize, exobus_files::FileError> {
+        let end = offset + needed as u64;
+        let range = self.bytes.get(offset as usize..end as usize);
+        let ended = || exobus_files::FileError::EndedEarly {
+            path: self.location.to_path_buf(),
+            offset: self.bytes.len() as u64,
+            expected: end,
+        };
+        buffer[..needed].copy_from_slice(range.ok_or_else(ended)?);
+        Ok(needed)
+    }
+}

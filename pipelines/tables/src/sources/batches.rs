@@ -1,0 +1,144 @@
+//! Batches as sources give them: cut to a bound, with the place of their rows and the memory that they have.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+
+use super::memory::Reservation;
+
+/// Most rows of a batch.
+pub const BATCH_ROWS_MAX: usize = 64 << 10;
+/// Most bytes of the values of a batch that has more than one row.
+pub const BATCH_BYTES_MAX: u64 = 8 << 20;
+
+/// Rows that stand one behind the other in a split. Its columns may be views, which point to what was read; [`plain_schema`](crate::plain::plain_schema) of its schema is that of
+/// the source.
+#[derive(Clone, Debug)]
+pub struct SourceBatch {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// Which split of the file, from 0.
+    pub split: usize,
+    /// Which row of the split the first one is, from 0.
+    pub first_row: u64,
+    memory: Arc<Reservation>,
+}
+
+impl SourceBatch {
+    /// Bytes that it and the batches which were decoded with it have in common, beside those that their pages have.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+}
+
+/// Cuts rows into batches within the bounds; `memory` is given back when the last of them is dropped.
+pub(super) fn cut(batch: &RecordBatch, split: usize, first_row: u64, memory: Reservation) -> Vec<SourceBatch> {
+    let memory = Arc::new(memory);
+    let mut ranges = Vec::new();
+    cut_range(batch, 0..batch.num_rows(), &mut ranges);
+    let of_range = |range: Range<usize>| SourceBatch {
+        first_row: first_row + range.start as u64,
+        batch: batch.slice(range.start, range.len()),
+        split,
+        memory: Arc::clone(&memory),
+    };
+    ranges.into_iter().map(of_range).collect()
+}
+
+/// Halves a range until it is within the bounds.
+fn cut_range(batch: &RecordBatch, range: Range<usize>, ranges: &mut Vec<Range<usize>>) {
+    if range.is_empty() {
+        return;
+    }
+    let fits = range.len() <= BATCH_ROWS_MAX && value_bytes(batch, range.clone()) <= BATCH_BYTES_MAX;
+    if fits || range.len() == 1 {
+        ranges.push(range);
+        return;
+    }
+    let middle = range.start + range.len() / 2;
+    cut_range(batch, range.start..middle, ranges);
+    cut_range(batch, middle..range.end, ranges);
+}
+
+/// Bytes that the values of rows have in plain types.
+pub(super) fn value_bytes(batch: &RecordBatch, range: Range<usize>) -> u64 {
+    batch.columns().iter().map(|column| array_bytes(column.as_ref(), range.clone())).sum()
+}
+
+fn array_bytes(array: &dyn Array, range: Range<usize>) -> u64 {
+    use DataType::*;
+    let rows = range.len() as u64;
+    let within = |from: i64, to: i64| from.max(0) as usize..to.max(0) as usize;
+    rows.div_ceil(8)
+        + match array.data_type() {
+            Null => 0,
+            Boolean => rows.div_ceil(8),
+            Utf8View => {
+                rows * 4 + array.as_string_view().slice(range.start, range.len()).lengths().map(u64::from).sum::<u64>()
+            }
+            BinaryView => {
+                rows * 4 + array.as_binary_view().slice(range.start, range.len()).lengths().map(u64::from).sum::<u64>()
+            }
+            Utf8 => {
+                let ends = array.as_string::<i32>().value_offsets();
+                rows * 4 + (ends[range.end] - ends[range.start]) as u64
+            }
+            Binary => {
+                let ends = array.as_binary::<i32>().value_offsets();
+                rows * 4 + (ends[range.end] - ends[range.start]) as u64
+            }
+            LargeUtf8 => {
+                let ends = array.as_string::<i64>().value_offsets();
+                rows * 8 + (ends[range.end] - ends[range.start]) as u64
+            }
+            LargeBinary => {
+                let ends = array.as_binary::<i64>().value_offsets();
+                rows * 8 + (ends[range.end] - ends[range.start]) as u64
+            }
+            FixedSizeBinary(width) => rows * *width as u64,
+            List(_) => {
+                let list = array.as_list::<i32>();
+                let ends = list.value_offsets();
+                let of = within(ends[range.start].into(), ends[range.end].into());
+                rows * 4 + array_bytes(list.values().as_ref(), of)
+            }
+            LargeList(_) => {
+                let list = array.as_list::<i64>();
+                let ends = list.value_offsets();
+                rows * 8 + array_bytes(list.values().as_ref(), within(ends[range.start], ends[range.end]))
+            }
+            Map(..) => {
+                let map = array.as_map();
+                let ends = map.value_offsets();
+                let of = within(ends[range.start].into(), ends[range.end].into());
+                rows * 4 + array_bytes(map.entries(), of)
+            }
+            FixedSizeList(_, size) => {
+                let (list, size) = (array.as_fixed_size_list(), *size as usize);
+                array_bytes(list.values().as_ref(), range.start * size..range.end * size)
+            }
+            Struct(_) => {
+                let columns = array.as_struct().columns().iter();
+                columns.map(|column| array_bytes(column.as_ref(), range.clone())).sum()
+            }
+            other => match other.primitive_width() {
+                Some(width) => rows * width as u64,
+                // Dictionaries, run ends, list views: as much as they have, in proportion.
+                None => (array.get_buffer_memory_size() as u64).saturating_mul(rows) / (array.len().max(1) as u64),
+            },
+        }
+}
+
+/// Bytes that arrays have themselves: of views without what they point to, unless `with_texts`.
+pub(super) fn own_bytes(data: &ArrayData, with_texts: bool) -> u64 {
+    let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
+    let buffers = if is_view && !with_texts { 1 } else { usize::MAX };
+    let own: usize = data.buffers().iter().take(buffers).map(|buffer| buffer.capacity()).sum();
+    let nulls = data.nulls().map_or(0, |nulls| nulls.buffer().capacity());
+    let inside: u64 = data.child_data().iter().map(|child| own_bytes(child, with_texts)).sum();
+    (own + nulls) as u64 + inside
+}

@@ -1,0 +1,175 @@
+//! What can go wrong with files of tables.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use exobus_files::FileError;
+
+use super::memory::MemoryDenied;
+use crate::TableError;
+
+/// Where in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At that byte of it, from 0.
+    Byte(u64),
+    /// Around its end, where formats have their directory.
+    Footer,
+    /// In a row group or a batch, from 0, and in that column where it is known.
+    Group(usize, Option<Arc<str>>),
+    /// In a page of a column of a row group, which begins at that byte of the file.
+    Page(usize, Arc<str>, u64),
+    /// In that line, from 1.
+    Line(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Byte(byte) => write!(f, "byte {byte}"),
+            Self::Footer => write!(f, "its footer"),
+            Self::Group(group, None) => write!(f, "row group {group}"),
+            Self::Group(group, Some(column)) => write!(f, "row group {group}, column {column}"),
+            Self::Page(group, column, byte) => write!(f, "row group {group}, column {column}, page at byte {byte}"),
+            Self::Line(line) => write!(f, "line {line}"),
+        }
+    }
+}
+
+/// Why a file could not be read as a table.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The disk, or who answers for it; or the file was changed since it was listed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// There is no memory for what the file holds there. Nothing is wrong with the file as far as is known.
+    #[error("{file}, {place}: {what} takes {} bytes of memory, which were denied: give more memory", denied.wanted)]
+    Memory {
+        /// The file.
+        file: Arc<str>,
+        /// Where.
+        place: Place,
+        /// What the memory is for.
+        what: &'static str,
+        /// How many bytes were asked for.
+        denied: MemoryDenied,
+    },
+    /// It is not a file of that format at all.
+    #[error("{file} is not a file of format {format}: {what}")]
+    OtherFormat {
+        /// The file.
+        file: Arc<str>,
+        /// The format it was read as.
+        format: &'static str,
+        /// What it lacks, and what to do.
+        what: String,
+    },
+    /// It is encrypted, as a whole or some of its columns.
+    #[error("{file} is encrypted, which exobus does not read: decrypt it with the program that wrote it")]
+    Encrypted {
+        /// The file.
+        file: Arc<str>,
+    },
+    /// Bytes that the format does not allow there.
+    #[error("{file} is damaged at {place}: {what}")]
+    Damaged {
+        /// The file.
+        file: Arc<str>,
+        /// Where.
+        place: Place,
+        /// What is wrong.
+        what: String,
+    },
+    /// The format allows it, and this release does not read it.
+    #[error("{file}, {place}: {what}")]
+    NotRead {
+        /// The file.
+        file: Arc<str>,
+        /// Where.
+        place: Place,
+        /// What it is, and what to do.
+        what: String,
+    },
+    /// Rows of text that are not as its dialect has them.
+    #[error("{file}, line {line}: {what}")]
+    Text {
+        /// The file.
+        file: Arc<str>,
+        /// The line where the row begins, from 1.
+        line: u64,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A value of text that is none of its column's type.
+    #[error(
+        "{file}, line {line}, column {column}: {value:?} is no {expected}; to read the column as text, say --schema \"{schema}\""
+    )]
+    Misfit {
+        /// The file.
+        file: Arc<str>,
+        /// The line where the row begins, from 1.
+        line: u64,
+        /// Name of the column.
+        column: String,
+        /// The value, cut where it is long.
+        value: String,
+        /// The type of the column, as `--schema` writes it.
+        expected: String,
+        /// The text for `--schema` that would let the value in.
+        schema: String,
+    },
+    /// The names of columns.
+    #[error("{file}: {what}")]
+    Names {
+        /// The file.
+        file: Arc<str>,
+        /// What is wrong with them, and what to do.
+        what: String,
+    },
+    /// A column that was asked for is not there.
+    #[error("{file} has no column {column}{}", nearest.as_ref().map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())]
+    NoColumn {
+        /// The file.
+        file: Arc<str>,
+        /// What was asked for.
+        column: String,
+        /// The name that is most like it, if any is.
+        nearest: Option<String>,
+    },
+    /// Text that is no schema.
+    #[error("--schema, at {at:?}: {what}")]
+    Schema {
+        /// The rest of the text from where it is wrong.
+        at: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A type that the format cannot hold.
+    #[error("column {column} is {data_type}, which {format} cannot hold: {what}")]
+    NoSuchType {
+        /// Path of names from the top, with dots.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+        /// The format.
+        format: &'static str,
+        /// What to do.
+        what: &'static str,
+    },
+    /// What tables say to it.
+    #[error("{file}: {error}")]
+    Table {
+        /// The file.
+        file: Arc<str>,
+        /// What is wrong.
+        error: TableError,
+    },
+}
+
+impl SourceError {
+    /// Whether the file or the request is to blame, rather than memory or the disk.
+    pub fn is_of_the_input(&self) -> bool {
+        !matches!(self, Self::File(_) | Self::Memory { .. })
+    }
+}

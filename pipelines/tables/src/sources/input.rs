@@ -1,0 +1,78 @@
+//! A file as readers see it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use exobus_files::{Access, FileStatus, FileSystem, ReadFile};
+
+use super::SourceError;
+
+/// A file of a table, as it was when it was listed.
+#[derive(Clone)]
+pub struct InputFile {
+    name: Arc<str>,
+    file: Arc<dyn ReadFile>,
+    status: FileStatus,
+}
+
+impl InputFile {
+    /// An open file, with the length and version that it was listed with.
+    ///
+    /// # Errors
+    /// It is another one by now; what the file system says.
+    pub fn new(file: Arc<dyn ReadFile>, listed: FileStatus) -> Result<Self, SourceError> {
+        file.check(listed)?;
+        let name = file.location().to_string().into();
+        Ok(Self { name, file, status: listed })
+    }
+
+    /// Opens a file and takes it as it is now.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open(files: &dyn FileSystem, location: &exobus_files::Location) -> Result<Self, SourceError> {
+        // Pages and lines begin anywhere, so the page cache serves what is read twice.
+        let file = files.open(location, Access::Cached)?;
+        let status = file.status()?;
+        Self::new(file, status)
+    }
+
+    /// What errors call it.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> u64 {
+        self.status.bytes
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// What the file system says; a file that ends before the range does.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), SourceError> {
+        let needed = bytes.len();
+        self.file.read_at(offset, bytes, needed)?;
+        Ok(())
+    }
+
+    /// Sees that the file is the one that was listed: whoever has read all that it wants asks at last (law 9).
+    ///
+    /// # Errors
+    /// [`FileError::Changed`](exobus_files::FileError::Changed); what the file system says.
+    pub fn check(&self) -> Result<(), SourceError> {
+        Ok(self.file.check(self.status)?)
+    }
+}
+
+impl fmt::Debug for InputFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InputFile({}, {} bytes)", self.name, self.len())
+    }
+}

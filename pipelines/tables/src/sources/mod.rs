@@ -1,0 +1,38 @@
+//! Files of tables, cut into splits and read within memory that is asked for.
+//!
+//! - [`parquet`]: row groups, decoded page by page;
+//! - [`text`]: CSV and TSV, also packed; [`parse_schema`]: schemas as people write them;
+//! - [`InputFile`]: a file as it was listed; [`MemoryBudget`]: what is asked for before memory is taken;
+//! - [`SourceBatch`]: bounded rows with their place.
+//!
+//! Promises, of every format: splits follow from the input alone; rows of a split come in the order of the file, in bounded batches; damaged or
+//! unexpected input is an error with file and place, never a panic, and never more memory than was granted.
+
+mod batches;
+mod error;
+mod input;
+mod memory;
+mod names;
+pub mod parquet;
+mod schema_text;
+pub mod text;
+
+pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
+pub use error::{Place, SourceError};
+pub use input::InputFile;
+pub use memory::{FixedBudget, MemoryBudget, MemoryDenied, Reservation, StoreBudget};
+pub use names::{check_names, column_index};
+pub use schema_text::{NamedTypes, parse_schema, print_column, print_schema, print_type};
+
+use names::nearest;
+
+/// A piece of a file that one task reads: it follows from the file alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Which of the file's, from 0.
+    pub index: usize,
+    /// Bytes of the file that are in it.
+    pub bytes: u64,
+    /// How many rows it has, where the file says so.
+    pub rows: Option<u64>,
+}

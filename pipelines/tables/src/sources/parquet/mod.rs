@@ -1,0 +1,212 @@
+//! Parquet: a footer that is looked over before it is believed, and row groups whose columns are read page by page.
+//!
+//! Promises:
+//! - What a file says about sizes is asked for before it is taken ([`MemoryBudget`]): a footer, a page, what a page unpacks to, a batch. A page is in memory for as long as
+//!   arrays point to it; a column chunk never is as a whole. A denial is an error with the bytes that were wanted.
+//! - A page inflates to just what its header says, or is damaged; its CRC is checked where it has one.
+//! - Damaged files are errors with row group, column and page. Without CRCs, and most writers write none, wrong values that are values go unseen, as in every reader.
+//! - Splits are the row groups. Statistics are given out for leaving out what cannot match; nothing here follows from them.
+//!
+//! What is not read: encrypted files (also where only some columns are), data in other files, Brotli and LZO.
+
+mod delta;
+mod footer;
+mod guard;
+mod inflate;
+mod page_header;
+mod pages;
+mod rows;
+mod thrift;
+mod types;
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatchReader, UInt64Array};
+use arrow_schema::{Schema, SchemaRef};
+
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
+use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::column::page::{PageIterator, PageReader};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+use self::guard::guarded;
+use self::rows::RowGroupRows;
+use super::memory::{MemoryBudget, Reservation};
+use super::{InputFile, Place, SourceBatch, SourceError, Split};
+use crate::plain::{check_supported, plain_field, plain_type};
+
+/// A file of which the footer was read.
+pub struct ParquetFile {
+    file: InputFile,
+    metadata: ParquetMetaData,
+    footer_begin: u64,
+    schema: SchemaRef,
+    /// How the library decodes each column of the table.
+    levels: Vec<FieldLevels>,
+    /// For the metadata.
+    _memory: Reservation,
+}
+
+/// Smallest and largest values of a column in each row group, as who wrote the file says.
+#[derive(Clone, Debug)]
+pub struct RowGroupStatistics {
+    /// No value is smaller; null where nobody said.
+    pub least: ArrayRef,
+    /// No value is larger; null where nobody said.
+    pub greatest: ArrayRef,
+    /// How many nulls there are; null where nobody said.
+    pub nulls: UInt64Array,
+}
+
+impl ParquetFile {
+    /// Reads the footer of a file.
+    ///
+    /// # Errors
+    /// What is wrong with the file, with its place; memory that was denied.
+    pub fn open(file: InputFile, budget: &Arc<dyn MemoryBudget>) -> Result<Self, SourceError> {
+        let footer::Footer { metadata, begin, memory } = footer::read(&file, budget)?;
+        let damaged = |what| SourceError::Damaged { file: file.name().clone(), place: Place::Footer, what };
+        let parquet = metadata.file_metadata().schema_descr();
+        let wanted = types::schema(metadata.file_metadata()).map_err(damaged)?;
+        let decoded = types::decoded(wanted.fields());
+        let mut fields = Vec::with_capacity(decoded.len());
+        let mut levels = Vec::with_capacity(decoded.len());
+        for (root, field) in wanted.fields().iter().enumerate() {
+            let with = |hint| {
+                let levels = guarded(|| {
+                    let levels = parquet_to_arrow_field_levels(parquet, ProjectionMask::roots(parquet, [root]), hint)?;
+                    let reader =
+                        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &NoPages(&metadata), 1, None)?;
+                    Ok((reader.schema().fields().first().cloned(), levels))
+                });
+                match levels.map_err(damaged)? {
+                    (Some(field), levels) => Ok((field, levels)),
+                    (None, _) => Err(damaged(format!("column {} has nothing in it", field.name()))),
+                }
+            };
+            let (mut read, mut of_root) = with(Some(&decoded))?;
+            if plain_type(read.data_type()) != *field.data_type() {
+                (read, of_root) = with(None)?;
+            }
+            fields.push(plain_field(&Arc::new(read.as_ref().clone().with_metadata(field.metadata().clone()))));
+            levels.push(of_root);
+        }
+        let schema = Arc::new(Schema::new_with_metadata(fields, wanted.metadata().clone()));
+        check_supported(schema.fields()).map_err(|error| SourceError::Table { file: file.name().clone(), error })?;
+        Ok(Self { file, metadata, footer_begin: begin, schema, levels, _memory: memory })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &InputFile {
+        &self.file
+    }
+
+    /// Names and plain types of its columns, and its metadata.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What the footer says, as the library has it: nobody vouches for it.
+    pub fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+
+    /// A split for each row group.
+    ///
+    /// # Errors
+    /// [`SourceError::Damaged`]: a row group has fewer than no rows or bytes.
+    pub fn splits(&self) -> Result<Vec<Split>, SourceError> {
+        let groups = 0..self.metadata.num_row_groups();
+        groups
+            .map(|index| {
+                let rows = self.rows_of(index)?;
+                let stored = self.metadata.row_group(index).compressed_size();
+                let bytes = u64::try_from(stored).map_err(|_| self.damaged(index, "it has fewer than no bytes"))?;
+                Ok(Split { index, bytes, rows: Some(rows) })
+            })
+            .collect()
+    }
+
+    fn rows_of(&self, group: usize) -> Result<u64, SourceError> {
+        u64::try_from(self.metadata.row_group(group).num_rows())
+            .map_err(|_| self.damaged(group, "it has fewer than no rows"))
+    }
+
+    fn damaged(&self, group: usize, what: &str) -> SourceError {
+        SourceError::Damaged { file: self.file.name().clone(), place: Place::Group(group, None), what: what.to_owned() }
+    }
+
+    /// The rows of a split: those columns of [`schema`](Self::schema), in that order; all of them where none are said. Bounded batches, in the order of the file.
+    ///
+    /// # Errors
+    /// Those of reading; each batch may be one, and is the last one then.
+    ///
+    /// # Panics
+    /// There is no such split, or no such column.
+    pub fn read(
+        self: &Arc<Self>,
+        split: usize,
+        columns: Option<&[usize]>,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<impl Iterator<Item = Result<SourceBatch, SourceError>> + Send + use<>, SourceError> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        RowGroupRows::new(self, split, columns.unwrap_or(&all), budget)
+    }
+
+    /// What the footer says about the values of a column, by row group; `None`: nothing, or the column has others inside.
+    ///
+    /// # Panics
+    /// There is no such column.
+    pub fn statistics(&self, column: usize) -> Option<RowGroupStatistics> {
+        let parquet = self.metadata.file_metadata().schema_descr();
+        let name = self.schema.field(column).name();
+        guarded(|| {
+            let of = StatisticsConverter::try_new(name, &self.schema, parquet)?;
+            let groups = self.metadata.row_groups();
+            Ok(RowGroupStatistics {
+                least: of.row_group_mins(groups)?,
+                greatest: of.row_group_maxes(groups)?,
+                nulls: of.row_group_null_counts(groups)?,
+            })
+        })
+        .ok()
+    }
+}
+
+/// A row group without pages, of which the library makes a reader that says which types it would give.
+struct NoPages<'a>(&'a ParquetMetaData);
+
+struct Nothing;
+
+impl Iterator for Nothing {
+    type Item = Result<Box<dyn PageReader>, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        None
+    }
+}
+
+impl PageIterator for Nothing {}
+
+impl RowGroups for NoPages<'_> {
+    fn num_rows(&self) -> usize {
+        0
+    }
+
+    fn column_chunks(&self, _: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
+        Ok(Box::new(Nothing))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(std::iter::empty())
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,470 @@
+//! Pages of one column of a row group, read one at a time, each asked for before it is inflated.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, Type as PhysicalType};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::ParquetError;
+use parquet::schema::types::ColumnDescPtr;
+
+use super::super::memory::{MemoryBudget, Reservation};
+use super::super::{InputFile, Place, SourceError};
+use super::page_header::{PageHeader, PageKind};
+use super::thrift::Wrong;
+use super::{delta, inflate};
+use crate::ELEMENTS_MAX;
+
+/// Most bytes of the header of a page, which may have the smallest and largest value in it.
+const HEADER_MAX: u64 = 16 << 20;
+/// Most bytes of a decimal in a dictionary.
+const DECIMAL_BYTES_MAX: u32 = 32;
+
+/// Where the pages of a column lie, and what its decoder makes of them.
+pub(super) struct ColumnChunk {
+    pub(super) file: InputFile,
+    pub(super) group: usize,
+    /// Path of names, with dots.
+    pub(super) column: Arc<str>,
+    pub(super) descriptor: ColumnDescPtr,
+    pub(super) codec: Compression,
+    /// Bytes of the file, half open.
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    /// Values, nulls too, that the footer says there are.
+    pub(super) values: u64,
+    /// Rows of the row group.
+    pub(super) rows: u64,
+    /// Whether its decoder copies its values instead of pointing to them in the page.
+    pub(super) copies: bool,
+    pub(super) budget: Arc<dyn MemoryBudget>,
+    pub(super) unpacked: Arc<Unpacking>,
+}
+
+/// Memory of what decoders make of pages, where rows alone do not tell how much it is: shared by who reads pages and who takes batches.
+pub(super) struct Unpacking {
+    memory: Mutex<(Reservation, u64)>,
+    /// Whether a page had an encoding whose texts the library checks as one, so that each has to be looked at again.
+    joined_texts: AtomicBool,
+    /// Why reading pages failed: the library passes on texts only.
+    failure: Mutex<Option<SourceError>>,
+}
+
+impl Unpacking {
+    pub(super) fn new(budget: &Arc<dyn MemoryBudget>) -> Self {
+        Self {
+            memory: Mutex::new((Reservation::none(budget), 0)),
+            joined_texts: AtomicBool::new(false),
+            failure: Mutex::default(),
+        }
+    }
+
+    fn page(&self, bytes: u64) -> Result<(), super::super::memory::MemoryDenied> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = memory.0.bytes() + bytes;
+        memory.0.resize(all)?;
+        memory.1 = bytes;
+        Ok(())
+    }
+
+    /// A batch was taken: what is left is of the last page, whose values may come in the next one.
+    pub(super) fn batch_taken(&self) {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = memory.1.min(memory.0.bytes());
+        // Smaller is never denied.
+        let _ = memory.0.resize(last);
+    }
+
+    /// Keeps why reading failed, for who asks the library for rows.
+    pub(super) fn fail(&self, error: SourceError) -> ParquetError {
+        let text = error.to_string();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        ParquetError::General(text)
+    }
+
+    /// Why reading pages failed, if it did.
+    pub(super) fn failure(&self) -> Option<SourceError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn has_joined_texts(&self) -> bool {
+        self.joined_texts.load(Ordering::Relaxed)
+    }
+}
+
+/// The bytes of a page, with the memory that they have for as long as arrays point to them.
+struct GrantedPage {
+    bytes: Vec<u8>,
+    _memory: Reservation,
+}
+
+impl AsRef<[u8]> for GrantedPage {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads the pages of a column.
+pub(super) struct ColumnPages {
+    chunk: ColumnChunk,
+    /// What was read of the file, of which the first bytes are used, and the memory for it.
+    window: Vec<u8>,
+    used: usize,
+    memory: Reservation,
+    window_bytes: u64,
+    /// Where the next header or page is.
+    at: u64,
+    next: Option<PageHeader>,
+    /// Values of the pages so far.
+    seen: u64,
+    /// What the dictionary takes beside its page.
+    dictionary: Option<Reservation>,
+}
+
+impl ColumnPages {
+    /// Reads headers with so many bytes at a time.
+    pub(super) fn new(chunk: ColumnChunk, window_bytes: u64) -> Self {
+        let (memory, at) = (Reservation::none(&chunk.budget), chunk.begin);
+        Self { chunk, window: Vec::new(), used: 0, memory, window_bytes, at, next: None, seen: 0, dictionary: None }
+    }
+
+    fn place(&self) -> Place {
+        Place::Page(self.chunk.group, self.chunk.column.clone(), self.at)
+    }
+
+    fn damaged(&self, what: impl Into<String>) -> SourceError {
+        SourceError::Damaged { file: self.chunk.file.name().clone(), place: self.place(), what: what.into() }
+    }
+
+    fn reserve(&self, bytes: u64, what: &'static str) -> Result<Reservation, SourceError> {
+        Reservation::of(&self.chunk.budget, bytes).map_err(|denied| self.denied(denied, what))
+    }
+
+    fn denied(&self, denied: super::super::memory::MemoryDenied, what: &'static str) -> SourceError {
+        SourceError::Memory { file: self.chunk.file.name().clone(), place: self.place(), what, denied }
+    }
+
+    /// Reads so many bytes, or as many as there are, from `at` on.
+    fn fill(&mut self, bytes: u64) -> Result<(), SourceError> {
+        let bytes = bytes.min(self.chunk.end - self.at);
+        (self.window, self.used) = (Vec::new(), 0);
+        if let Err(denied) = self.memory.resize(bytes) {
+            return Err(self.denied(denied, "a piece of the file"));
+        }
+        self.window = vec![0; bytes as usize];
+        self.chunk.file.read_at(self.at, &mut self.window)
+    }
+
+    /// Goes on by so many bytes, which are in the chunk.
+    fn advance(&mut self, bytes: u64) {
+        self.at += bytes;
+        self.used = self.window.len().min(self.used.saturating_add(bytes as usize));
+    }
+
+    /// What was read and not used.
+    fn ahead(&self) -> &[u8] {
+        &self.window[self.used..]
+    }
+
+    /// The header of the next page; `None`: there is none.
+    fn header(&mut self) -> Result<Option<&PageHeader>, SourceError> {
+        while self.next.is_none() {
+            if self.seen >= self.chunk.values {
+                return Ok(None);
+            }
+            if self.at >= self.chunk.end {
+                let (seen, values) = (self.seen, self.chunk.values);
+                return Err(self.damaged(format!("its pages have {seen} values, where the footer says {values}")));
+            }
+            let (header, bytes) = self.read_header()?;
+            self.advance(bytes);
+            if u64::from(header.stored_bytes) > self.chunk.end - self.at {
+                return Err(
+                    self.damaged(format!("its header says {} bytes, more than the column has", header.stored_bytes))
+                );
+            }
+            match header.kind {
+                // A decoder takes a page without values for the end.
+                PageKind::Other | PageKind::Data { values: 0, .. } | PageKind::DataV2 { values: 0, .. } => {
+                    self.advance(u64::from(header.stored_bytes));
+                }
+                _ => self.next = Some(header),
+            }
+        }
+        Ok(self.next.as_ref())
+    }
+
+    fn read_header(&mut self) -> Result<(PageHeader, u64), SourceError> {
+        let mut wanted = self.window_bytes;
+        loop {
+            match PageHeader::read(self.ahead()) {
+                Ok((header, bytes)) => return Ok((header, bytes as u64)),
+                Err(Wrong::Short) => {
+                    let has = self.ahead().len() as u64;
+                    if has >= HEADER_MAX || has >= self.chunk.end - self.at {
+                        return Err(self.damaged(Wrong::Short.to_string()));
+                    }
+                    wanted = wanted.max(has * 2);
+                    self.fill(wanted)?;
+                }
+                Err(wrong) => return Err(self.damaged(wrong.to_string())),
+            }
+        }
+    }
+
+    /// Takes the next bytes of the chunk, which are all in it.
+    fn take(&mut self, bytes: &mut [u8]) -> Result<(), SourceError> {
+        let has = self.ahead().len().min(bytes.len());
+        bytes[..has].copy_from_slice(&self.ahead()[..has]);
+        if has < bytes.len() {
+            self.chunk.file.read_at(self.at + has as u64, &mut bytes[has..])?;
+        }
+        self.advance(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Reads and inflates the page behind a header.
+    fn body(&mut self, header: &PageHeader) -> Result<GrantedPage, SourceError> {
+        let levels = match header.kind {
+            PageKind::DataV2 { definition_bytes, repetition_bytes, .. } => {
+                (definition_bytes + repetition_bytes) as usize
+            }
+            _ => 0,
+        };
+        let inflates = match header.kind {
+            PageKind::DataV2 { inflates, .. } => inflates,
+            _ => true,
+        };
+        let codec = if inflates { self.chunk.codec } else { Compression::UNCOMPRESSED };
+        let memory = self.reserve(u64::from(header.bytes), "a page")?;
+        let mut bytes = vec![0; header.bytes as usize];
+        if codec == Compression::UNCOMPRESSED {
+            if header.bytes != header.stored_bytes {
+                let (stored, said) = (header.stored_bytes, header.bytes);
+                return Err(
+                    self.damaged(format!("{stored} bytes that are not compressed, where its header says {said}"))
+                );
+            }
+            self.check_crc_of(header, |pages| pages.take(&mut bytes).map(|()| crc32fast::hash(&bytes)))?;
+        } else {
+            let _stored_memory = self.reserve(u64::from(header.stored_bytes), "a compressed page")?;
+            let mut stored = vec![0; header.stored_bytes as usize];
+            self.check_crc_of(header, |pages| pages.take(&mut stored).map(|()| crc32fast::hash(&stored)))?;
+            bytes[..levels].copy_from_slice(&stored[..levels]);
+            let (stored, page) = (&stored[levels..], &mut bytes[levels..]);
+            if !(stored.is_empty() && page.is_empty()) {
+                inflate::inflate(codec, stored, page).map_err(|what| self.damaged(what))?;
+            }
+        }
+        Ok(GrantedPage { bytes, _memory: memory })
+    }
+
+    fn check_crc_of(
+        &mut self,
+        header: &PageHeader,
+        read: impl FnOnce(&mut Self) -> Result<u32, SourceError>,
+    ) -> Result<(), SourceError> {
+        let crc = read(self)?;
+        match header.crc {
+            Some(said) if said != crc => {
+                Err(self.damaged(format!("its bytes have the CRC {crc:08x}, not {said:08x} as its header says")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn next_page(&mut self) -> Result<Option<Page>, SourceError> {
+        self.header()?;
+        let Some(header) = self.next.take() else { return Ok(None) };
+        let page = self.body(&header)?;
+        match header.kind {
+            PageKind::Dictionary { values, .. } => self.check_dictionary(values, &page.bytes)?,
+            PageKind::Data { values, encoding, .. } => {
+                let levels = self.levels_of(&header.kind, &page.bytes)?;
+                self.check_values(values, encoding, &page.bytes[levels..])?;
+            }
+            PageKind::DataV2 { values, encoding, definition_bytes, repetition_bytes, .. } => {
+                let levels = (definition_bytes + repetition_bytes) as usize;
+                self.check_values(values, encoding, &page.bytes[levels..])?;
+            }
+            PageKind::Other => (),
+        }
+        Ok(Some(page_of(header.kind, Bytes::from_owner(page))))
+    }
+
+    /// How many bytes of a page of the first version are levels.
+    fn levels_of(&self, kind: &PageKind, page: &[u8]) -> Result<usize, SourceError> {
+        let PageKind::Data { values, definitions, repetitions, .. } = kind else { return Ok(0) };
+        let descriptor = &self.chunk.descriptor;
+        let mut at = 0;
+        for (level_max, encoding) in
+            [(descriptor.max_rep_level(), repetitions), (descriptor.max_def_level(), definitions)]
+        {
+            if level_max == 0 {
+                continue;
+            }
+            #[allow(deprecated, reason = "levels of old files are packed bits")]
+            let bytes = match encoding {
+                Encoding::RLE => {
+                    let head = page.get(at..at + 4).ok_or_else(|| self.damaged("it ends within its levels"))?;
+                    4 + u64::from(u32::from_le_bytes([head[0], head[1], head[2], head[3]]))
+                }
+                Encoding::BIT_PACKED => {
+                    let bits = u64::from(u16::BITS - (level_max as u16).leading_zeros());
+                    (u64::from(*values) * bits).div_ceil(8)
+                }
+                other => return Err(self.damaged(format!("its levels are of the encoding {other}"))),
+            };
+            let end = at as u64 + bytes;
+            if end > page.len() as u64 {
+                return Err(self.damaged("it ends within its levels"));
+            }
+            at = end as usize;
+        }
+        Ok(at)
+    }
+
+    /// Looks at a page of data before the library does, and asks for the memory of what is made of it.
+    fn check_values(&mut self, values: u32, encoding: Encoding, bytes: &[u8]) -> Result<(), SourceError> {
+        let repeats = self.chunk.descriptor.max_rep_level() > 0;
+        self.seen += u64::from(values);
+        if !repeats && self.seen > self.chunk.rows {
+            return Err(
+                self.damaged(format!("its pages have more than the {} values of the row group", self.chunk.rows))
+            );
+        }
+        if u64::from(values) > ELEMENTS_MAX {
+            return Err(self.damaged(format!("it says that it has {values} values; it may have {ELEMENTS_MAX}")));
+        }
+        let mut unpacked = 0;
+        if repeats {
+            unpacked += u64::from(values) * value_bytes(&self.chunk.descriptor);
+        }
+        let texts = match encoding {
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => Some(delta::lengths(bytes, u64::from(values)).map(|texts| (texts, 4))),
+            Encoding::DELTA_BYTE_ARRAY => Some(delta::prefixed(bytes, u64::from(values)).map(|texts| (texts, 8))),
+            _ => None,
+        };
+        if let Some(texts) = texts {
+            self.chunk.unpacked.joined_texts.store(true, Ordering::Relaxed);
+            let (texts, of_value) = texts.map_err(|what| self.damaged(format!("it has {what}")))?;
+            // Buffers grow by doubling.
+            unpacked += texts.bytes.saturating_mul(2) + u64::from(values) * of_value;
+        } else if self.chunk.copies && self.chunk.descriptor.physical_type() == PhysicalType::BYTE_ARRAY {
+            unpacked += 2 * bytes.len() as u64;
+        }
+        self.chunk.unpacked.page(unpacked).map_err(|denied| self.denied(denied, "what a page unpacks to"))
+    }
+
+    fn check_dictionary(&mut self, values: u32, bytes: &[u8]) -> Result<(), SourceError> {
+        let least = match self.chunk.descriptor.physical_type() {
+            PhysicalType::BOOLEAN => 1,
+            PhysicalType::INT32 | PhysicalType::FLOAT | PhysicalType::BYTE_ARRAY => 4,
+            PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
+            PhysicalType::INT96 => 12,
+            PhysicalType::FIXED_LEN_BYTE_ARRAY => u64::from(self.chunk.descriptor.type_length().max(0) as u32),
+        };
+        if u64::from(values) * least > bytes.len() as u64 {
+            return Err(self.damaged(format!("a dictionary of {values} values in {} bytes", bytes.len())));
+        }
+        if self.chunk.copies && self.chunk.descriptor.physical_type() == PhysicalType::BYTE_ARRAY {
+            let mut rest = bytes;
+            while let Some((head, behind)) = rest.split_first_chunk::<4>() {
+                let len = u32::from_le_bytes(*head);
+                if len > DECIMAL_BYTES_MAX {
+                    return Err(self.damaged(format!("a decimal of {len} bytes")));
+                }
+                rest = behind.get(len as usize..).unwrap_or_default();
+            }
+        }
+        let decoded = u64::from(values) * 32 + bytes.len() as u64;
+        self.dictionary = Some(self.reserve(decoded, "a dictionary")?);
+        Ok(())
+    }
+}
+
+/// Most bytes that a value, null or not, takes while a batch is made of it: levels, growing buffers, and a copy where its type is made another.
+pub(super) fn value_bytes(descriptor: &ColumnDescPtr) -> u64 {
+    let width = match descriptor.physical_type() {
+        PhysicalType::BYTE_ARRAY => 32,
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => u64::from(descriptor.type_length().max(0) as u32).max(8),
+        PhysicalType::INT96 => 12,
+        _ => 8,
+    };
+    let levels = 8 * (1 + descriptor.max_def_level().max(0) as u64 + descriptor.max_rep_level().max(0) as u64);
+    3 * width + levels
+}
+
+fn page_of(kind: PageKind, buf: Bytes) -> Page {
+    match kind {
+        PageKind::Dictionary { values, encoding, sorted } => {
+            Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: sorted }
+        }
+        PageKind::DataV2 { values, nulls, rows, encoding, definition_bytes, repetition_bytes, .. } => {
+            Page::DataPageV2 {
+                buf,
+                num_values: values,
+                encoding,
+                num_nulls: nulls,
+                num_rows: rows,
+                def_levels_byte_len: definition_bytes,
+                rep_levels_byte_len: repetition_bytes,
+                is_compressed: false,
+                statistics: None,
+            }
+        }
+        PageKind::Data { values, encoding, definitions, repetitions } => Page::DataPage {
+            buf,
+            num_values: values,
+            encoding,
+            def_level_encoding: definitions,
+            rep_level_encoding: repetitions,
+            statistics: None,
+        },
+        PageKind::Other => unreachable!("such pages are passed over"),
+    }
+}
+
+impl PageReader for ColumnPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        self.next_page().map_err(|error| self.chunk.unpacked.fail(error))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        let header = match self.header() {
+            Ok(header) => header.cloned(),
+            Err(error) => return Err(self.chunk.unpacked.fail(error)),
+        };
+        Ok(header.map(|header| match &header.kind {
+            PageKind::Data { values, .. } => {
+                PageMetadata { num_rows: None, num_levels: Some(*values as usize), is_dict: false }
+            }
+            PageKind::DataV2 { values, rows, .. } => {
+                PageMetadata { num_rows: Some(*rows as usize), num_levels: Some(*values as usize), is_dict: false }
+            }
+            _ => PageMetadata { num_rows: None, num_levels: None, is_dict: true },
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        if let Err(error) = self.header() {
+            return Err(self.chunk.unpacked.fail(error));
+        }
+        if let Some(header) = self.next.take() {
+            if let PageKind::Data { values, .. } | PageKind::DataV2 { values, .. } = header.kind {
+                self.seen += u64::from(values);
+            }
+            self.advance(u64::from(header.stored_bytes));
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for ColumnPages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}

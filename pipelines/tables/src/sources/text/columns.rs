@@ -1,0 +1,123 @@
+//! Columns built from fields of text.
+
+use std::sync::Arc;
+
+use arrow_array::builder::*;
+use arrow_array::types::*;
+use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray};
+use arrow_schema::{DataType, TimeUnit};
+
+use super::values;
+
+/// Why a field is none of its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Its text is no value of the type.
+    Misfit,
+    /// It is text, and not UTF-8.
+    NotUtf8,
+}
+
+/// A column that grows by a field at a time.
+pub(super) trait TextColumn: Send {
+    /// Puts a field behind the others; `None`: null.
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused>;
+
+    /// Takes all that is there as an array.
+    fn finish(&mut self) -> ArrayRef;
+}
+
+/// A column of that type; `None`: text is not read as that.
+pub(super) fn column(data_type: &DataType) -> Option<Box<dyn TextColumn>> {
+    use DataType::*;
+    Some(match data_type {
+        Boolean => Box::new(Booleans(BooleanBuilder::new())),
+        Int8 => number::<Int8Type>(data_type, |text| values::integer(text)?.try_into().ok()),
+        Int16 => number::<Int16Type>(data_type, |text| values::integer(text)?.try_into().ok()),
+        Int32 => number::<Int32Type>(data_type, |text| values::integer(text)?.try_into().ok()),
+        Int64 => number::<Int64Type>(data_type, values::integer),
+        UInt8 => number::<UInt8Type>(data_type, |text| values::unsigned(text)?.try_into().ok()),
+        UInt16 => number::<UInt16Type>(data_type, |text| values::unsigned(text)?.try_into().ok()),
+        UInt32 => number::<UInt32Type>(data_type, |text| values::unsigned(text)?.try_into().ok()),
+        UInt64 => number::<UInt64Type>(data_type, values::unsigned),
+        Float32 => number::<Float32Type>(data_type, values::float32),
+        Float64 => number::<Float64Type>(data_type, values::float),
+        Date32 => number::<Date32Type>(data_type, values::date),
+        Decimal128(digits, scale) => {
+            let (digits, scale) = (*digits, *scale);
+            number::<Decimal128Type>(data_type, move |text| values::decimal(text, digits, scale)?.to_i128())
+        }
+        Decimal256(digits, scale) => {
+            let (digits, scale) = (*digits, *scale);
+            number::<Decimal256Type>(data_type, move |text| values::decimal(text, digits, scale))
+        }
+        Timestamp(unit, zone) => {
+            let (unit, has_zone) = (*unit, zone.is_some());
+            let read = move |text: &[u8]| values::timestamp(text, unit, has_zone);
+            match unit {
+                TimeUnit::Second => number::<TimestampSecondType>(data_type, read),
+                TimeUnit::Millisecond => number::<TimestampMillisecondType>(data_type, read),
+                TimeUnit::Microsecond => number::<TimestampMicrosecondType>(data_type, read),
+                TimeUnit::Nanosecond => number::<TimestampNanosecondType>(data_type, read),
+            }
+        }
+        Utf8 => Box::new(Texts(StringBuilder::new())),
+        _ => return None,
+    })
+}
+
+struct Booleans(BooleanBuilder);
+
+impl TextColumn for Booleans {
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused> {
+        let value = text.map(|text| values::boolean(text).ok_or(Refused::Misfit)).transpose()?;
+        self.0.append_option(value);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+struct Texts(StringBuilder);
+
+impl TextColumn for Texts {
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused> {
+        let value = text.map(|text| std::str::from_utf8(text).map_err(|_| Refused::NotUtf8)).transpose()?;
+        self.0.append_option(value);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+struct Numbers<T: ArrowPrimitiveType, F> {
+    values: PrimitiveBuilder<T>,
+    data_type: DataType,
+    read: F,
+}
+
+fn number<T: ArrowPrimitiveType>(
+    data_type: &DataType,
+    read: impl Fn(&[u8]) -> Option<T::Native> + Send + 'static,
+) -> Box<dyn TextColumn> {
+    let (values, data_type) = (PrimitiveBuilder::<T>::new(), data_type.clone());
+    Box::new(Numbers { values, data_type, read })
+}
+
+impl<T: ArrowPrimitiveType, F: Fn(&[u8]) -> Option<T::Native> + Send> TextColumn for Numbers<T, F> {
+    fn push(&mut self, text: Option<&[u8]>) -> Result<(), Refused> {
+        let value = text.map(|text| (self.read)(text).ok_or(Refused::Misfit)).transpose()?;
+        self.values.append_option(value);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let array: PrimitiveArray<T> = self.values.finish();
+        // Decimals and zones have their width only until here.
+        Arc::new(array.with_data_type(self.data_type.clone()))
+    }
+}
