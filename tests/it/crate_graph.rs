@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("exobus-macros", &[]),
     ("exobus-actors", &["exobus-bus", "exobus-files", "exobus-macros", "exobus-store"]),
     ("exobus-shuffle", &["exobus-actors", "exobus-files", "exobus-store"]),
-    ("exobus-tables", &["exobus-files", "exobus-store"]),
+    ("exobus-tables", &["exobus-actors", "exobus-files", "exobus-shuffle", "exobus-store"]),
     ("exobus", &["exobus-actors", "exobus-bus", "exobus-files", "exobus-shuffle", "exobus-store", "exobus-tables"]),
     (
         "exobus-integration",

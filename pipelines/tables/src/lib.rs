@@ -17,10 +17,12 @@ pub mod block;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+pub mod jobs;
 pub mod plain;
 mod raw;
 pub mod row_hash;
 pub mod semantics;
+pub mod sinks;
 pub mod sources;
 
 /// Most elements that a list, and all lists of a message together, may have in one column, however few bytes they take: a file of some bytes can say that it has

@@ -2,7 +2,7 @@
 
 pub mod aggregate;
 pub(crate) mod inputs;
-pub(crate) mod outputs;
+pub mod outputs;
 pub mod pieces;
 pub mod random_shuffle;
 pub mod sort;

@@ -87,7 +87,7 @@ fn attempt_name(context: &TaskContext<'_>) -> String {
 }
 
 /// Begins a file of a task in the folder `output`. `bytes_hint`: how long it will be, where that is known, else 0.
-pub(crate) fn create_file(
+pub fn create_file(
     context: &TaskContext<'_>,
     (output, name): (&Path, &str),
     buffers: Vec<IoBuffer>,
@@ -109,7 +109,7 @@ pub(crate) fn create_file(
 }
 
 /// Ends a file of a task, with so many rows in it.
-pub(crate) fn finish_file(
+pub fn finish_file(
     context: &mut TaskContext<'_>,
     output: &Path,
     file: OutputFile,
@@ -127,7 +127,7 @@ pub(crate) fn finish_file(
 /// The output folder of a program, from the claim to the commit. What the job has not committed when it is over goes from it then, and not
 /// before: as long as the job is not over, another run of it may go on with what is there.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     futures: Futures,
     path: PathBuf,
     program: &'static str,
@@ -154,7 +154,7 @@ fn withdraw(job: JobId, output: &Path, lock: Option<ClaimLock>) {
 
 impl Output {
     /// Claims `path` for the job.
-    pub(crate) async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
+    pub async fn claim(futures: &Futures, path: &Path, program: &'static str) -> Result<Self, JobError> {
         let output = Self { futures: futures.clone(), path: path.to_owned(), program };
         let lock = Rc::<RefCell<Option<ClaimLock>>>::default();
         let (job, folder, locked) = (futures.job(), output.path.clone(), lock.clone());
@@ -185,7 +185,7 @@ impl Output {
     }
 
     /// Gives the files of these outputs of reduces their names: the last thing that a job does.
-    pub(crate) async fn commit(self, reduced: &[ObjectRef], schema: Schema) -> Result<(), JobError> {
+    pub async fn commit(self, reduced: &[ObjectRef], schema: Schema) -> Result<(), JobError> {
         let files = self.futures.set(reduced)?;
         let params = CommitParams { output: self.path.clone(), program: self.program.to_owned(), schema };
         self.futures.ready(&self.futures.submit(commit, &params, &[files.arg()])?).await
@@ -197,7 +197,7 @@ impl Output {
 ///
 /// # Errors
 /// It did not, and there is no room.
-pub(crate) fn output_buffers(context: &mut TaskContext<'_>, bytes: u64) -> Result<Vec<IoBuffer>, TaskError> {
+pub fn output_buffers(context: &mut TaskContext<'_>, bytes: u64) -> Result<Vec<IoBuffer>, TaskError> {
     let mut buffer = || -> Result<IoBuffer, TaskError> { Ok(Box::new(context.scratch(bytes)?)) };
     Ok(vec![buffer()?, buffer()?])
 }

@@ -20,6 +20,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Fields, Schema};
+use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use super::cells::{Cells, Order};
@@ -31,7 +32,7 @@ use crate::plain::{Path, plain_type, unencoded};
 pub const KEY_VERSION: u32 = 1;
 
 /// Where nulls stand, whichever the direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Nulls {
     /// Before all values.
     First,
@@ -41,7 +42,7 @@ pub enum Nulls {
 }
 
 /// A column of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyColumn {
     /// Its name, or the path of names to a field of structs, with dots. A column whose own name has dots is found first.
     pub column: String,

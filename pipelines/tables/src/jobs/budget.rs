@@ -1,0 +1,101 @@
+//! Memory of a task beside the store, as decoders and writers ask for it, and how a task fails over tables.
+
+use std::sync::Arc;
+
+use exobus_actors::registry::{Outside, TaskContext, TaskError};
+use exobus_store::StoreError;
+use parking_lot::Mutex;
+
+use crate::TableError;
+use crate::sinks::SinkError;
+use crate::sources::{MemoryBudget, MemoryDenied, SourceError};
+
+/// Bytes by which a task asks for more.
+const STEP: u64 = 4 << 20;
+
+/// What a task was granted beside the store, handed out to what decodes and writes there. What was given back stays with the task until its end.
+pub(super) struct TaskBudget(Mutex<State>);
+
+struct State {
+    used: u64,
+    granted: Outside,
+    /// Why more was not granted, the last time.
+    denied: Option<StoreError>,
+}
+
+impl TaskBudget {
+    /// Of so many bytes to begin with: those of [`TaskOptions::outside_bytes`](exobus_actors::task::TaskOptions).
+    pub(super) fn new(context: &mut TaskContext<'_>, bytes: u64) -> Result<Arc<Self>, TaskError> {
+        Ok(Arc::new(Self(Mutex::new(State { used: 0, granted: context.outside(bytes)?, denied: None }))))
+    }
+
+    /// As what decoders and writers take.
+    pub(super) fn shared(self: &Arc<Self>) -> Arc<dyn MemoryBudget> {
+        self.clone()
+    }
+
+    /// The failure of a task that was denied so much: it begins again with more.
+    fn failure(&self, text: String) -> TaskError {
+        self.0.lock().denied.take().map_or(TaskError::Failed(text), TaskError::Store)
+    }
+
+    /// How the task fails that could not read.
+    pub(super) fn of_source(&self, error: SourceError) -> TaskError {
+        match error {
+            SourceError::File(error) => error.into(),
+            SourceError::Memory { .. } => self.failure(error.to_string()),
+            error if error.is_of_the_input() => TaskError::data(error),
+            error => TaskError::fatal(error),
+        }
+    }
+
+    /// How the task fails that could not write. `file`: what went wrong with its file.
+    pub(super) fn of_sink(&self, error: SinkError, file: Option<exobus_files::FileError>) -> TaskError {
+        match (file, error) {
+            (Some(file), _) | (None, SinkError::File(file)) => file.into(),
+            (None, SinkError::Memory { what, denied }) => self.failure(SinkError::Memory { what, denied }.to_string()),
+            (None, SinkError::Table(error)) => of_table(error),
+            (None, error) => TaskError::fatal(error),
+        }
+    }
+
+    /// How the task fails that has no room for what it puts in order.
+    pub(super) fn of_rows(&self, denied: MemoryDenied) -> TaskError {
+        self.failure(format!("rows that are put in order take memory: {denied}"))
+    }
+}
+
+/// How a task fails for this.
+pub(super) fn of_table(error: TableError) -> TaskError {
+    match error {
+        TableError::Store(error) => TaskError::Store(error),
+        TableError::NoColumn { .. } | TableError::NoOrder { .. } | TableError::Unsupported { .. } => {
+            TaskError::request(error)
+        }
+        error if error.is_of_the_input() => TaskError::data(error),
+        error => TaskError::fatal(error),
+    }
+}
+
+impl MemoryBudget for TaskBudget {
+    fn take(&self, bytes: u64) -> Result<(), MemoryDenied> {
+        let mut state = self.0.lock();
+        let denied = MemoryDenied { wanted: bytes };
+        let used = state.used.checked_add(bytes).ok_or(denied)?;
+        if used > state.granted.bytes() {
+            let more = used.checked_next_multiple_of(STEP).ok_or(denied)?;
+            if let Err(error) = state.granted.resize(more) {
+                state.denied = Some(error);
+                return Err(denied);
+            }
+        }
+        state.used = used;
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let mut state = self.0.lock();
+        assert!(state.used >= bytes, "{bytes} bytes were given back of {} that were taken", state.used);
+        state.used -= bytes;
+    }
+}

@@ -1,0 +1,6 @@
+//! Jobs over tables, on the strategies of [`exobus_shuffle`].
+
+mod budget;
+mod described;
+mod ordered;
+pub mod sort;

@@ -1,0 +1,349 @@
+//! The program of a sort of a table: which tasks, in which order, and what is checked.
+
+use std::path::PathBuf;
+
+use ::futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use exobus_actors::futures::{Futures, ObjectRef};
+use exobus_actors::ids::{JobId, RowHash};
+use exobus_actors::program;
+use exobus_actors::task::{Arg, JobError, Output, Place, TaskOptions};
+use exobus_files::{Schema, part_name};
+use exobus_shuffle::cuts::Cuts;
+use exobus_shuffle::jobs::outputs;
+use exobus_shuffle::strategies::auto;
+use exobus_shuffle::{Job, Plan, Sizes, Strategy};
+use exobus_store::Align;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::tasks::{
+    MESSAGE_BYTES, MapParams, MergeParams, Piece, ReduceParams, Reduced, SampleParams, map, merge, reduce, sample,
+};
+use crate::jobs::described::{DescribeParams, Described, LOOK_BYTES, describe};
+use crate::semantics::KeyColumn;
+use crate::sinks::ParquetOptions;
+
+/// Bytes of the values of a file, about, unless the user says how many files there shall be.
+const FILE_BYTES: u64 = 64 << 20;
+/// Splits that keys are sampled from, at most: those at even distances.
+const SAMPLED_SPLITS: usize = 32;
+/// Keys that are sampled for each file.
+const KEYS_PER_FILE: u64 = 200;
+/// A map reads about this much at most, in one split or several.
+const MAP_BYTES_MAX: u64 = 64 << 20;
+/// What a map has in memory, so many times its values: decoded, in the object that it makes, and on their way.
+const MAP_TIMES: u64 = 4;
+/// A split has at most this share of the memory of a node.
+const SPLIT_SHARE_OF_MEMORY: u64 = 8;
+/// What a row takes while it is put in order: its key, and where it is.
+const ROW_BYTES: u64 = 96;
+
+/// What a sort of a table is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortTable {
+    /// Files, or folders of them.
+    #[serde(with = "exobus_actors::paths")]
+    pub inputs: Vec<PathBuf>,
+    /// A folder, empty or not there yet.
+    #[serde(with = "exobus_actors::paths")]
+    pub output: PathBuf,
+    /// What is compared, the first column first.
+    pub key: Vec<KeyColumn>,
+    /// How many files; `None`: as many as the input asks for.
+    pub files: Option<u32>,
+    /// How files are written.
+    #[serde(default)]
+    pub options: ParquetOptions,
+    /// Which strategy; `None`: the one that is estimated to be the fastest.
+    pub strategy: Option<Strategy>,
+    /// Whether a folder is read that a job has claimed and not committed.
+    #[serde(default)]
+    pub partial: bool,
+}
+
+/// What a sort of a table has done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortedTable {
+    /// Rows sorted.
+    pub rows: u64,
+    /// Bytes of the input files.
+    pub input_bytes: u64,
+    /// Bytes of the output files.
+    pub output_bytes: u64,
+    /// Hash of the rows that were read.
+    pub row_hash_in: RowHash,
+    /// Hash of the rows that were written.
+    pub row_hash_out: RowHash,
+    /// Which strategy ran.
+    pub strategy: Strategy,
+    /// How many maps there were.
+    pub maps: u64,
+    /// How many files were written.
+    pub files: u64,
+    /// Bytes that the Owner's tables took at the end.
+    pub owner_bytes: u64,
+}
+
+/// A sort as strategies run it.
+struct TableSort {
+    params: SortTable,
+    layout: ObjectRef,
+    cuts: ObjectRef,
+    /// What each map reads.
+    maps: Vec<Vec<Piece>>,
+    plan: Plan,
+    /// Rows of a partition, about.
+    partition_rows: u64,
+}
+
+impl Job for TableSort {
+    fn name(&self) -> &'static str {
+        "table.sort"
+    }
+
+    fn map(&self, futures: &Futures, index: usize, place: Place) -> Result<ObjectRef, JobError> {
+        let pieces = self.maps[index].clone();
+        let splits = pieces.iter().flat_map(|piece| &piece.file.splits[piece.splits.clone()]);
+        let outside_bytes =
+            LOOK_BYTES + splits.map(|split| split.value_bytes * 3 / 2 + split.rows * ROW_BYTES).sum::<u64>();
+        let params = MapParams {
+            pieces: pieces.iter().map(Piece::alone).collect(),
+            key: self.params.key.clone(),
+            outside_bytes,
+        };
+        let scratch_bytes = vec![MESSAGE_BYTES];
+        let options =
+            TaskOptions { place, scratch_bytes, outside_bytes, align: Align::SixtyFour, ..TaskOptions::default() };
+        futures.submit_with(map, &params, &[self.layout.arg(), self.cuts.arg()], options)
+    }
+
+    fn merge(
+        &self,
+        futures: &Futures,
+        blocks: &[Arg],
+        pieces: &[u32],
+        place: Place,
+    ) -> Result<Vec<ObjectRef>, JobError> {
+        let params = MergeParams { pieces: pieces.to_vec(), key: self.params.key.clone() };
+        let scratch_bytes = vec![MESSAGE_BYTES];
+        let options = TaskOptions { place, scratch_bytes, align: Align::SixtyFour, ..TaskOptions::default() };
+        futures.submit_many(merge, &params, &self.args(blocks), pieces.len() as u32, options)
+    }
+
+    fn reduce(&self, futures: &Futures, partition: u32, columns: &[Arg], place: Place) -> Result<ObjectRef, JobError> {
+        let buffer_bytes = self.plan.output_buffer_bytes;
+        let group_bytes = self.params.options.group_bytes.min(self.plan.input_bytes / u64::from(self.plan.partitions));
+        let outside_bytes = LOOK_BYTES + self.partition_rows * ROW_BYTES + group_bytes + group_bytes / 4;
+        let params = ReduceParams {
+            directory: self.params.output.clone(),
+            name: format!("{}.parquet", part_name(partition as usize, self.plan.partitions as usize)),
+            key: self.params.key.clone(),
+            options: self.params.options.clone(),
+            buffer_bytes,
+            outside_bytes,
+        };
+        let scratch_bytes = vec![buffer_bytes; 2];
+        let options = TaskOptions { place, scratch_bytes, outside_bytes, ..TaskOptions::default() };
+        futures.submit_with(reduce, &params, &self.args(columns), options)
+    }
+}
+
+impl TableSort {
+    fn args(&self, blocks: &[Arg]) -> Vec<Arg> {
+        std::iter::once(self.layout.arg()).chain(blocks.iter().cloned()).collect()
+    }
+}
+
+fn give_back(job: JobId, params: SortTable) {
+    outputs::give_back(job, &params.output);
+}
+
+/// Sorts a table.
+///
+/// # Errors
+/// Files that are no table, or not one; a column that is not there; too little memory; a full disk; a folder that cannot be used; rows that got lost: each names the file, column or
+/// edge.
+#[program(name = "table.sort", version = 1, give_back = give_back)]
+pub async fn sort(futures: Futures, params: SortTable) -> Result<SortedTable, JobError> {
+    let looking = DescribeParams { inputs: params.inputs.clone(), partial: params.partial, key: params.key.clone() };
+    let options = TaskOptions { outside_bytes: LOOK_BYTES, ..TaskOptions::default() };
+    let described = futures.submit_with(describe, &looking, &[], options)?;
+    let described: Described = futures.get_value(&described).await?;
+    let output = outputs::Output::claim(&futures, &params.output, "table.sort").await?;
+    let (value_bytes, rows) = (described.value_bytes(), described.rows());
+    let sizes = Sizes::of(&futures.nodes(), value_bytes);
+    let maps = maps(&described, sizes)?;
+    let partitions = params.files.map_or_else(|| (value_bytes.div_ceil(FILE_BYTES)).max(1), u64::from);
+    let chunk_bytes = value_bytes.div_ceil(maps.len().max(1) as u64).max(1);
+    let partitions =
+        u32::try_from(partitions).map_err(|_| JobError::program(format!("{partitions} files are too many")))?;
+    let plan = Plan::of_chunks(sizes, Some(partitions), chunk_bytes).map_err(JobError::program)?;
+    let strategy = params.strategy.unwrap_or_else(|| auto::choose(sizes, maps.len(), &plan));
+    futures.plan_stage("table.sort.map", maps.len() as u64, value_bytes)?;
+    futures.plan_stage("table.sort.reduce", u64::from(partitions), value_bytes)?;
+
+    let layout = futures.put(&described.layout)?;
+    let cuts = sampled_cuts(&futures, &described, &params, &layout, partitions).await?;
+    let input_bytes = described.files.iter().map(|file| file.status.bytes).sum();
+    drop(described);
+    let job = TableSort {
+        layout,
+        cuts: futures.put_value(&cuts)?,
+        maps,
+        plan,
+        partition_rows: rows.div_ceil(u64::from(partitions)),
+        params,
+    };
+    let shuffled = strategy.run(&futures, &job, job.maps.len(), &plan).await?;
+    let (reduced, read) = (shuffled.outputs, shuffled.mapped);
+    futures.wait_all(&reduced).await?;
+    drop(shuffled.kept);
+    let (mut written, mut output_bytes) = (Output { bytes: read.bytes, ..Output::default() }, 0);
+    let mut tokens = stream::iter(reduced.iter().map(|output| futures.get_value::<Reduced>(output))).buffered(64);
+    while let Some(Reduced { token, row_hash }) = tokens.try_next().await? {
+        output_bytes += token.bytes;
+        written.add(Output { bytes: 0, rows: token.rows, row_hash });
+    }
+    drop(tokens);
+    if read != written || read.rows != rows {
+        let (edge, (wrote, hash)) = ("input -> output".to_owned(), (written.rows, written.row_hash));
+        let detail = format!(
+            "input files say {rows} rows; read {} rows, hash {}; wrote {wrote} rows, hash {hash}",
+            read.rows, read.row_hash
+        );
+        return Err(JobError::Conservation { edge, detail });
+    }
+    output.commit(&reduced, Schema::columns("parquet", Vec::new(), ',', false)).await?;
+    Ok(SortedTable {
+        rows,
+        input_bytes,
+        output_bytes,
+        row_hash_in: read.row_hash,
+        row_hash_out: written.row_hash,
+        strategy,
+        maps: job.maps.len() as u64,
+        files: reduced.len() as u64,
+        owner_bytes: futures.owner_bytes().await?,
+    })
+}
+
+/// What each map reads: splits that follow each other, as many as a map takes at a time.
+///
+/// # Errors
+/// The memory is too small for one of them.
+fn maps(described: &Described, sizes: Sizes) -> Result<Vec<Vec<Piece>>, JobError> {
+    let executors = u64::from(sizes.executors_per_node.max(1));
+    let largest = described.splits().map(|split| split.value_bytes).max().unwrap_or(0);
+    if largest * SPLIT_SHARE_OF_MEMORY > sizes.memory_bytes {
+        return Err(JobError::program(format!(
+            "{} bytes of memory per node are too little for a row group of {largest} bytes, {} are the least that works",
+            sizes.memory_bytes,
+            largest * SPLIT_SHARE_OF_MEMORY
+        )));
+    }
+    let map_bytes = (sizes.memory_bytes / (2 * executors * MAP_TIMES)).min(MAP_BYTES_MAX);
+    let (mut maps, mut open, mut open_bytes, mut before) = (Vec::new(), Vec::<Piece>::new(), 0, 0);
+    for file in &described.files {
+        for (split, described) in file.splits.iter().enumerate() {
+            if open_bytes > 0 && open_bytes + described.value_bytes > map_bytes {
+                maps.push(std::mem::take(&mut open));
+                open_bytes = 0;
+            }
+            open_bytes += described.value_bytes;
+            match open.last_mut().filter(|piece| piece.file.path == file.path && piece.splits.end == split) {
+                Some(piece) => piece.splits.end += 1,
+                None => open.push(Piece { file: file.clone(), splits: split..split + 1, before }),
+            }
+            before += 1;
+        }
+    }
+    if !open.is_empty() {
+        maps.push(open);
+    }
+    Ok(maps)
+}
+
+/// Cuts from keys of some splits: which follows from the input alone.
+async fn sampled_cuts(
+    futures: &Futures,
+    described: &Described,
+    params: &SortTable,
+    layout: &ObjectRef,
+    partitions: u32,
+) -> Result<Cuts, JobError> {
+    let splits: Vec<(usize, usize)> = (0..)
+        .zip(&described.files)
+        .flat_map(|(file, of)| (0..of.splits.len()).map(move |split| (file, split)))
+        .collect();
+    if partitions == 1 || splits.is_empty() {
+        return Cuts::from_sample(Vec::new(), 1).map_err(JobError::program);
+    }
+    let count = splits.len().min(SAMPLED_SPLITS);
+    let chosen = (0..count).map(|at| splits[at * splits.len() / count]);
+    let pieces: Vec<Piece> = chosen
+        .map(|(file, split)| Piece { file: described.files[file].clone(), splits: split..split + 1, before: 0 })
+        .collect();
+    let seen: u64 = pieces.iter().map(|piece| piece.file.splits[piece.splits.start].rows).sum();
+    let step = (seen / (u64::from(partitions) * KEYS_PER_FILE)).max(1);
+    let tasks = pieces.iter().map(|piece| {
+        let split = piece.file.splits[piece.splits.start];
+        let outside_bytes = LOOK_BYTES + split.value_bytes;
+        let params = SampleParams { pieces: vec![piece.alone()], key: params.key.clone(), step, outside_bytes };
+        let options = TaskOptions { outside_bytes, ..TaskOptions::default() };
+        futures.submit_with(sample, &params, &[layout.arg()], options)
+    });
+    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let mut keys = Vec::new();
+    for task in &tasks {
+        let sampled: Vec<ByteBuf> = futures.get_value(task).await?;
+        keys.extend(sampled.into_iter().map(ByteBuf::into_vec));
+    }
+    Cuts::from_sample(keys, partitions as usize).map_err(JobError::program)
+}
+
+#[cfg(test)]
+mod tests {
+    use exobus_files::{FileStatus, Version};
+
+    use super::*;
+    use crate::jobs::described::{DescribedFile, DescribedSplit};
+
+    fn described(files: &[&[u64]]) -> Described {
+        let file = |(number, splits): (usize, &&[u64])| DescribedFile {
+            path: format!("{number}").into(),
+            status: FileStatus { bytes: 1, version: Version::of(&[]) },
+            splits: splits.iter().map(|bytes| DescribedSplit { value_bytes: *bytes, rows: bytes / 10 }).collect(),
+        };
+        Described { layout: ByteBuf::new(), files: files.iter().enumerate().map(file).collect() }
+    }
+
+    #[test]
+    fn a_map_reads_splits_that_follow_each_other_and_each_is_read_once_in_its_place() {
+        let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: 16_000 };
+        let table = described(&[&[400, 400, 400], &[], &[100], &[2_000], &[10, 10]]);
+        let maps = maps(&table, sizes).unwrap();
+        let read: Vec<Vec<(String, std::ops::Range<usize>, u32)>> = maps
+            .iter()
+            .map(|pieces| {
+                let piece = |piece: &Piece| (piece.file.path.display().to_string(), piece.splits.clone(), piece.before);
+                pieces.iter().map(piece).collect()
+            })
+            .collect();
+        assert_eq!(
+            read,
+            [
+                vec![("0".to_owned(), 0..2, 0)],
+                vec![("0".to_owned(), 2..3, 2), ("2".to_owned(), 0..1, 3)],
+                vec![("3".to_owned(), 0..1, 4)],
+                vec![("4".to_owned(), 0..2, 5)],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_memory_that_is_too_small_for_a_row_group_is_refused_with_what_would_do() {
+        let sizes = Sizes { input_bytes: 0, nodes: 1, executors_per_node: 2, memory_bytes: 16_000 };
+        let error = maps(&described(&[&[2_001]]), sizes).unwrap_err().to_string();
+        assert!(error.contains("row group of 2001 bytes, 16008 are the least that works"), "{error}");
+    }
+}

@@ -1,0 +1,356 @@
+//! The tasks of a sort of a table.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use exobus_actors::ids::RowHash;
+use exobus_actors::registry::{TaskContext, TaskError};
+use exobus_actors::task;
+use exobus_actors::task::Output;
+use exobus_files::{FileError, OutputFile, Token};
+use exobus_shuffle::cuts::Cuts;
+use exobus_shuffle::jobs::{outputs, pieces};
+use exobus_store::{Block, ObjectWriter};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use crate::block::{Gather, Layout, Limits, Part, Pick, write_part};
+use crate::jobs::budget::{TaskBudget, of_table};
+use crate::jobs::described::{DescribedFile, open};
+use crate::jobs::ordered::{Ordered, places};
+use crate::semantics::{KeyColumn, KeyEncoder, conformed};
+use crate::sinks::{ParquetOptions, ParquetSink};
+use crate::{RowHasher, TableError};
+
+/// Rows that are gathered for the file at a time. Pages of it end where they do.
+const ROWS_AT_ONCE: usize = 8192;
+/// Bytes of the largest message of a part, and of the largest row.
+pub(super) const MESSAGE_BYTES: u64 = 8 << 20;
+
+/// What all tasks know of the table: their first argument.
+struct Table {
+    /// Of its rows on their way.
+    layout: Arc<Layout>,
+    /// Of its rows, without the column of places.
+    schema: SchemaRef,
+    hasher: RowHasher,
+    encoder: KeyEncoder,
+}
+
+impl Table {
+    fn of(context: &TaskContext<'_>, key: &[KeyColumn]) -> Result<Self, TaskError> {
+        let layout = Arc::new(Layout::decode(&context.block(0)).map_err(of_table)?);
+        let all = layout.schema();
+        let fields = all.fields().iter().take(all.fields().len() - 1).cloned().collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new_with_metadata(fields, all.metadata().clone()));
+        let hasher = RowHasher::new(&schema).map_err(of_table)?;
+        Ok(Self { hasher, encoder: KeyEncoder::new(all, key).map_err(of_table)?, schema, layout })
+    }
+
+    /// The batch without the column of places.
+    fn values(&self, batch: &RecordBatch) -> Result<RecordBatch, TaskError> {
+        let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
+        batch.project(&columns).map_err(TaskError::fatal)
+    }
+
+    /// A batch of the table with the places of its rows, the first of which has this one.
+    fn placed(&self, batch: &RecordBatch, first: u64) -> Result<RecordBatch, TaskError> {
+        let batch = conformed(batch, &self.schema).map_err(of_table)?;
+        let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
+        let mut fields = batch.schema_ref().fields().to_vec();
+        columns.push(Arc::new(places(first, batch.num_rows())));
+        fields.extend(self.layout.schema().fields().last().cloned());
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(TaskError::fatal)
+    }
+}
+
+/// Splits of a file that follow each other, and how many there are before them in all files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Piece {
+    pub(super) file: DescribedFile,
+    pub(super) splits: Range<usize>,
+    pub(super) before: u32,
+}
+
+impl Piece {
+    /// Without the splits of the file that are not in it: what a task is told is no larger than what it reads.
+    pub(super) fn alone(&self) -> Self {
+        let mut file = self.file.clone();
+        file.splits.clear();
+        Self { file, splits: self.splits.clone(), before: self.before }
+    }
+}
+
+/// What `sample` is told. Its only argument is the layout.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SampleParams {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) key: Vec<KeyColumn>,
+    /// How many rows stand between one that is taken and the next.
+    pub(super) step: u64,
+    pub(super) outside_bytes: u64,
+}
+
+/// Keys of every so many rows of some splits.
+#[task(name = "table.sort.sample", deterministic = true)]
+pub(super) fn sample(context: &mut TaskContext<'_>, params: SampleParams) -> Result<Vec<ByteBuf>, TaskError> {
+    let budget = TaskBudget::new(context, params.outside_bytes)?;
+    let table = Table::of(context, &params.key)?;
+    let schema = projected(&table.schema, &params.key);
+    let encoder = KeyEncoder::new(&schema, &params.key).map_err(of_table)?;
+    let mut sampled = Vec::new();
+    for piece in &params.pieces {
+        context.check_path(&piece.file.path)?;
+        let file = open(&piece.file.path, piece.file.status, &budget)?;
+        let here = file.schema().fields().iter().enumerate();
+        let columns: Vec<usize> =
+            here.filter(|(_, field)| schema.column_with_name(field.name()).is_some()).map(|(at, _)| at).collect();
+        for split in piece.splits.clone() {
+            let batches =
+                file.read(split, Some(&columns), &budget.shared()).map_err(|error| budget.of_source(error))?;
+            for batch in batches {
+                context.check_cancelled()?;
+                let batch = batch.map_err(|error| budget.of_source(error))?;
+                let rows = batch.batch.num_rows() as u64;
+                let from = batch.first_row.next_multiple_of(params.step) - batch.first_row;
+                for row in (from..rows).step_by(params.step as usize) {
+                    let row = conformed(&batch.batch.slice(row as usize, 1), &schema).map_err(of_table)?;
+                    let keys = encoder.encode(&row).map_err(of_table)?;
+                    sampled.push(ByteBuf::from(keys.get(0)));
+                }
+            }
+        }
+    }
+    Ok(sampled)
+}
+
+/// The columns of the table that the key is made of, in their order.
+fn projected(schema: &SchemaRef, key: &[KeyColumn]) -> SchemaRef {
+    let is_of_key = |name: &str| {
+        let within = |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        key.iter().any(|key| key.column == name || within(&key.column))
+    };
+    let fields = schema.fields().iter().filter(|field| is_of_key(field.name())).cloned().collect::<Vec<_>>();
+    Arc::new(Schema::new(fields))
+}
+
+/// What `map` is told. Its arguments are the layout and the cuts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MapParams {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) key: Vec<KeyColumn>,
+    pub(super) outside_bytes: u64,
+}
+
+/// Rows of some splits, in order, as an object with a part for each partition.
+#[task(name = "table.sort.map", deterministic = true)]
+pub(super) fn map(context: &mut TaskContext<'_>, params: MapParams) -> Result<(), TaskError> {
+    let budget = TaskBudget::new(context, params.outside_bytes)?;
+    let table = Table::of(context, &params.key)?;
+    let cuts: Cuts = rmp_serde::from_slice(&context.block(1)).map_err(TaskError::fatal)?;
+    let (mut ordered, mut hashes, mut sources) = (Ordered::new(&table.encoder, &budget), Vec::new(), Vec::new());
+    let mut read_bytes = 0;
+    for piece in &params.pieces {
+        context.check_path(&piece.file.path)?;
+        let file = open(&piece.file.path, piece.file.status, &budget)?;
+        for split in piece.splits.clone() {
+            let first = u64::from(piece.before + (split - piece.splits.start) as u32) << 32;
+            for batch in file.read(split, None, &budget.shared()).map_err(|error| budget.of_source(error))? {
+                context.check_cancelled()?;
+                let batch = batch.map_err(|error| budget.of_source(error))?;
+                let placed = table.placed(&batch.batch, first + batch.first_row)?;
+                let mut of_batch = Vec::new();
+                table.hasher.rows(&table.values(&placed)?, &mut of_batch).map_err(of_table)?;
+                hashes.push(of_batch);
+                ordered.add(placed)?;
+                sources.push(batch);
+            }
+            read_bytes += file.splits().map_err(|error| budget.of_source(error))?[split].bytes;
+        }
+        file.file().check().map_err(|error| budget.of_source(error))?;
+    }
+    ordered.sort();
+    let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
+    let mut scratch = context.scratch(MESSAGE_BYTES)?;
+    let writer = context.output()?;
+    let mut from = 0;
+    for partition in 0..cuts.partitions() {
+        let to = ordered.end_of(from, |key| cuts.partition_of(key) <= partition);
+        let picks = ordered.picks(from..to);
+        let hash = |pick: &Pick| hashes[pick.batch as usize][pick.row as usize];
+        let row_hash = picks.iter().map(hash).sum();
+        write_part(writer, &gather, &picks, row_hash, &Limits::default(), &mut scratch).map_err(of_table)?;
+        from = to;
+    }
+    context.read_outside(read_bytes);
+    Ok(())
+}
+
+/// What `merge` is told. Its arguments are the layout and what is merged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MergeParams {
+    pub(super) pieces: Vec<u32>,
+    pub(super) key: Vec<KeyColumn>,
+}
+
+/// Parts in order, merged part by part into one object for each piece.
+#[task(name = "table.sort.merge", deterministic = true)]
+pub(super) fn merge(context: &mut TaskContext<'_>, params: MergeParams) -> Result<(), TaskError> {
+    let budget = TaskBudget::new(context, 0)?;
+    let table = Table::of(context, &params.key)?;
+    let args = arguments(context);
+    let mut read = Output::default();
+    let mut scratch = context.scratch(MESSAGE_BYTES)?;
+    for (piece, parts) in pieces::ranges(&params.pieces) {
+        let bytes = pieces::bytes(args.iter().flatten().map(Block::parts), &parts);
+        for part in parts {
+            context.check_cancelled()?;
+            let mut ordered = Ordered::new(&table.encoder, &budget);
+            let blocks = args.iter().flatten().map(|block| block.part(part));
+            let merged = add_parts(&table, blocks, &mut ordered)?;
+            ordered.sort();
+            let gather = Gather::new(table.layout.clone(), ordered.batches()).map_err(of_table)?;
+            let writer: &mut ObjectWriter = context.output_at_sized(piece, bytes)?;
+            let picks = ordered.picks(0..ordered.len());
+            write_part(writer, &gather, &picks, merged.row_hash, &Limits::default(), &mut scratch).map_err(of_table)?;
+            read.add(merged);
+        }
+        context.seal_output(piece)?;
+    }
+    account(context, &args, read);
+    Ok(())
+}
+
+/// What is merged or reduced, by argument.
+fn arguments(context: &TaskContext<'_>) -> Vec<Vec<Block>> {
+    (1..context.args()).map(|arg| context.blocks(arg)).collect()
+}
+
+/// Adds the rows of parts; what they are, by their own hash.
+fn add_parts(
+    table: &Table,
+    parts: impl Iterator<Item = Block>,
+    ordered: &mut Ordered<'_>,
+) -> Result<Output, TaskError> {
+    let mut read = Output::default();
+    for part in parts.filter(|part| !part.is_empty()) {
+        read.bytes += part.len() as u64;
+        for batch in rows_of(table, part) {
+            let batch = batch.map_err(of_table)?;
+            read.rows += batch.num_rows() as u64;
+            read.row_hash += table.hasher.sum(&table.values(&batch)?).map_err(of_table)?;
+            ordered.add(batch)?;
+        }
+    }
+    Ok(read)
+}
+
+#[allow(unsafe_code, reason = "parts of these tasks are read without validation")]
+fn rows_of(table: &Table, part: Block) -> impl Iterator<Item = Result<RecordBatch, TableError>> {
+    // SAFETY: all but the first argument of the tasks that merge and reduce are outputs of those that map and merge, which write with a `Gather` and run in the node.
+    unsafe { Part::new(table.layout.clone(), part) }
+}
+
+/// Says what was read of each argument. Rows of all of them were read together: what the last one brought is the rest when what was sealed in the others is taken off.
+fn account(context: &mut TaskContext<'_>, args: &[Vec<Block>], mut read: Output) {
+    for (number, blocks) in args.iter().enumerate().take(args.len().saturating_sub(1)) {
+        let mut sealed = Output::default();
+        for header in blocks.iter().map(Block::header) {
+            sealed.add(Output { bytes: header.bytes, rows: header.rows, row_hash: header.row_hash });
+        }
+        read.bytes = read.bytes.wrapping_sub(sealed.bytes);
+        read.rows = read.rows.wrapping_sub(sealed.rows);
+        read.row_hash = RowHash(read.row_hash.0.wrapping_sub(sealed.row_hash.0));
+        context.consumed(1 + number, sealed.bytes, sealed.rows, sealed.row_hash);
+    }
+    context.consumed(args.len(), read.bytes, read.rows, read.row_hash);
+}
+
+/// What `reduce` is told. Its arguments are the layout and one part of everything that is left to merge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ReduceParams {
+    #[serde(with = "exobus_actors::paths")]
+    pub(super) directory: PathBuf,
+    pub(super) name: String,
+    pub(super) key: Vec<KeyColumn>,
+    pub(super) options: ParquetOptions,
+    pub(super) buffer_bytes: u64,
+    pub(super) outside_bytes: u64,
+}
+
+/// What `reduce` made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Reduced {
+    pub(super) token: Token,
+    pub(super) row_hash: RowHash,
+}
+
+/// Parts in order, merged into a file.
+#[task(name = "table.sort.reduce", deterministic = true)]
+pub(super) fn reduce(context: &mut TaskContext<'_>, params: ReduceParams) -> Result<Reduced, TaskError> {
+    let buffers = outputs::output_buffers(context, params.buffer_bytes)?;
+    let budget = TaskBudget::new(context, params.outside_bytes)?;
+    let table = Table::of(context, &params.key)?;
+    let args = arguments(context);
+    let mut ordered = Ordered::new(&table.encoder, &budget);
+    // Hashed is what is written: what was read is compared with that.
+    for part in args.iter().flatten().filter(|part| !part.is_empty()) {
+        for batch in rows_of(&table, part.clone()) {
+            ordered.add(batch.map_err(of_table)?)?;
+        }
+    }
+    ordered.sort();
+    let output = outputs::create_file(context, (&params.directory, &params.name), buffers, 0)?;
+    let file = Writing { output, failure: None };
+    let shared = budget.shared();
+    let mut sink = ParquetSink::new(file, &table.schema, &params.key, &params.options, &shared)
+        .map_err(|error| budget.of_sink(error, None))?;
+    let layout = Arc::new(Layout::new(&table.schema).map_err(of_table)?);
+    let values = ordered.batches().iter().map(|batch| table.values(batch)).collect::<Result<Vec<_>, _>>()?;
+    let gather = Gather::new(layout, &values).map_err(of_table)?;
+    for from in (0..ordered.len()).step_by(ROWS_AT_ONCE) {
+        context.check_cancelled()?;
+        let picks = ordered.picks(from..ordered.len().min(from + ROWS_AT_ONCE));
+        for message in gather.messages(&picks, &Limits::default()).map_err(of_table)? {
+            let batch = message.batch().map_err(of_table)?;
+            if let Err(error) = sink.write(&batch, message.bytes()) {
+                let failure = sink.out().failure.take();
+                return Err(budget.of_sink(error, failure));
+            }
+        }
+    }
+    let (file, rows, row_hash) = sink.finish().map_err(|error| budget.of_sink(error, None))?;
+    if let Some(failure) = file.failure {
+        return Err(failure.into());
+    }
+    let token = outputs::finish_file(context, &params.directory, file.output, rows)?;
+    let bytes = args.iter().flatten().map(|block| block.header().bytes).sum();
+    account(context, &args, Output { bytes, rows, row_hash });
+    Ok(Reduced { token, row_hash })
+}
+
+/// The file of a reduce; keeps what went wrong, which an I/O error cannot say.
+struct Writing {
+    output: OutputFile,
+    failure: Option<FileError>,
+}
+
+impl io::Write for Writing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.output.write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(failure) => {
+                self.failure = Some(failure);
+                Err(io::Error::other("the file cannot be written"))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
