@@ -8,6 +8,11 @@ use exobus_shuffle::{
     strategies::Strategy,
 };
 
+use exobus_tables::{
+    semantics::KeyColumn,
+    sinks::{Compression, parquet::GROUP_ROWS},
+};
+
 use super::{PlaceArgs, size};
 use crate::{
     config::MemoryBudget,
@@ -59,15 +64,25 @@ pub struct JobArgs {
 /// `exobus sort`
 #[derive(Debug, Clone, Args)]
 pub struct SortArgs {
-    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files
+    /// Files of 100-byte records (the first 10 bytes are the key), or folders of such files; with --key, files of Parquet
     #[arg(required_unless_present = "generate", conflicts_with = "generate")]
     pub input: Vec<PathBuf>,
-    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty. A part that would be far larger
-    /// than the others is written as several files, part-00000-000, part-00000-001, ...
+    /// Folder for part-00000, part-00001, ... in key order; made if missing, must be empty. A part of records that would be far
+    /// larger than the others is written as several files, part-00000-000, part-00000-001, ...
     #[arg(long, short, value_name = "DIR", required_unless_present = "generate")]
     pub output: Option<PathBuf>,
-    /// Where one part ends and the next begins
-    #[arg(long, value_enum, default_value_t = CutsName::Sampled)]
+    /// Columns that a table is sorted by, the first decides first: user,ts:desc,name:nulls-first
+    #[arg(long, value_name = "COLUMN[:desc][:nulls-first]", value_delimiter = ',', conflicts_with = "generate")]
+    pub key: Vec<KeyColumn>,
+    /// How the files of a table are compressed: none, snappy, lz4, zstd or zstd:LEVEL
+    #[arg(long, value_name = "NAME", default_value = "snappy", requires = "key")]
+    pub compression: Compression,
+    /// Rows of a row group of a table, at most
+    #[arg(long, value_name = "ROWS", default_value_t = GROUP_ROWS, requires = "key",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub row_group_rows: u64,
+    /// Where one part of records ends and the next begins
+    #[arg(long, value_enum, default_value_t = CutsName::Sampled, conflicts_with = "key")]
     pub cuts: CutsName,
     /// What every job takes
     #[command(flatten)]

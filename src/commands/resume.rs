@@ -16,7 +16,9 @@ use exobus_store::{Clock, SystemClock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{generate::failure as file_failure, keyed, session::Session, sort};
+use exobus_tables::jobs::sort::SortTable;
+
+use super::{generate::failure as file_failure, keyed, session::Session, sort, tables};
 use crate::{
     cli::ResumeArgs,
     exit::{Exit, Failure, OrExit},
@@ -166,6 +168,10 @@ fn go_on(args: &ResumeArgs, stopped: Stopped) -> Result<Exit, Failure> {
     if name == "sort" {
         let params: SortParams = params(&stopped.spec)?;
         return sort::again(Session::again(args, stopped)?, params, args.json);
+    }
+    if name == "table.sort" {
+        let params: SortTable = params(&stopped.spec)?;
+        return tables::again(Session::again(args, stopped)?, params, args.json);
     }
     match name {
         WordCount::NAME => keyed_again::<WordCount>(args, stopped, keyed::COUNTED),

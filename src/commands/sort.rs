@@ -20,6 +20,14 @@ use crate::{
 
 /// Sorts and prints the summary.
 pub fn run(args: &SortArgs) -> Result<Exit, Failure> {
+    if !args.key.is_empty() {
+        return super::tables::sort_by_key(args);
+    }
+    let is_parquet = |path: &&std::path::PathBuf| path.extension().is_some_and(|extension| extension == "parquet");
+    if let Some(table) = args.input.iter().find(is_parquet) {
+        let text = format!("{}: a table is sorted by columns: say which, --key COLUMN", table.display());
+        return Err(Failure::text(Exit::Usage, text));
+    }
     let mut session = Session::open(&args.job)?;
     if args.generate.is_some() {
         session = session.unlogged();

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use exobus_actors::protocol::host::JobEnd;
 use exobus_shuffle::{jobs::sort::SortReport, keyed::KeyedReport};
+use exobus_tables::jobs::sort::SortedTable;
 use serde::Serialize;
 
 use super::text;
@@ -81,6 +82,20 @@ impl JobSummary {
         }
     }
 
+    /// Of a sort of a table.
+    pub fn of_table(report: &SortedTable, end: &JobEnd, place: &Place, seconds: f64) -> Self {
+        Self {
+            rows: report.rows,
+            row_hash_in: report.row_hash_in.to_string(),
+            row_hash_out: report.row_hash_out.to_string(),
+            strategy: report.strategy.name().to_owned(),
+            partitions: report.files as u32,
+            files: report.files,
+            owner_bytes: end.owner_bytes.max(report.owner_bytes),
+            ..Self::of_nodes(end, place, seconds, report.input_bytes)
+        }
+    }
+
     /// What the nodes say; the rest is empty.
     fn of_nodes(end: &JobEnd, place: &Place, seconds: f64, bytes: u64) -> Self {
         Self {
@@ -106,11 +121,20 @@ impl JobSummary {
 
     /// Three lines for people; `output` says where the files are.
     pub fn for_people(&self, place: &Place, output: &str) -> String {
+        self.sorted(place, output, ["records", "record"])
+    }
+
+    /// The same of a sort of a table.
+    pub fn of_rows_for_people(&self, place: &Place, output: &str) -> String {
+        self.sorted(place, output, ["rows", "row"])
+    }
+
+    fn sorted(&self, place: &Place, output: &str, [rows, row]: [&str; 2]) -> String {
         self.three_lines(
             place,
-            &format!("sorted {} records", text::count(self.rows)),
+            &format!("sorted {} {rows}", text::count(self.rows)),
             &format!("{} in {output}", self.files()),
-            &format!("every record exactly once: hash {} of what was read and of what was written", self.row_hash_out),
+            &format!("every {row} exactly once: hash {} of what was read and of what was written", self.row_hash_out),
         )
     }
 
