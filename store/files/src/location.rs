@@ -240,6 +240,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_made_absolute_and_a_url_is_already() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Location::from("in/x").absolute().unwrap().as_path(), Some(&*here.join("in/x")));
+        for name in ["/in/x", "s3://bucket/../x"] {
+            assert_eq!(Location::from(name).absolute().unwrap(), Location::from(name));
+        }
+    }
+
+    #[test]
     fn names_in_folders_are_joined_and_found_again() {
         for (folder, joined) in [
             ("", "x"),
