@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::ALIGNMENT;
+use crate::ALIGNMENT;
 
 /// Zeroed memory of its own whose address is a multiple of [`ALIGNMENT`].
 #[derive(Debug)]

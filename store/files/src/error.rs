@@ -1,11 +1,12 @@
 //! What can go wrong with a file. Every error names the file; where it has one, the offset.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use exobus_actors::ids::JobId;
+use exobus_store::JobId;
 
-use super::folder::{Claim, Standing};
+use crate::Location;
+use crate::folder::{Claim, Standing};
 
 /// A failure of a file.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +58,12 @@ pub enum FileError {
         path: PathBuf,
         /// The format: "gzip".
         format: &'static str,
+    },
+    /// A file is not the one that was listed: somebody has written to it, or put another one in its place.
+    #[error("{}: it was changed after it had been listed: start again when nobody writes to it", path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
     },
     /// An output is there already.
     #[error("{}: exists already", path.display())]
@@ -163,6 +170,16 @@ pub enum FileError {
         /// What was needed.
         expected: &'static str,
     },
+    /// A URL has a scheme that no file system is registered for.
+    #[error("{}: there are no files of scheme {scheme} here; known are paths and {known}", path.display())]
+    UnknownScheme {
+        /// The URL.
+        path: PathBuf,
+        /// Its scheme.
+        scheme: String,
+        /// The schemes that are known, with commas between them.
+        known: String,
+    },
 }
 
 /// Whether this process, or the system, has run out of descriptors, threads or memory: others give some back.
@@ -174,8 +191,8 @@ fn is_shortage(error: &io::Error) -> bool {
 
 impl FileError {
     /// Wraps an error of the system; a full disk becomes [`FileError::DiskFull`].
-    pub(crate) fn io(path: &Path, operation: &'static str, offset: u64, source: io::Error) -> FileError {
-        let path = path.to_path_buf();
+    pub fn io(file: impl Into<Location>, operation: &'static str, offset: u64, source: io::Error) -> FileError {
+        let path = file.into().to_path_buf();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FileError::DiskFull { path, offset },
             io::ErrorKind::AlreadyExists => FileError::Exists { path },
@@ -197,7 +214,13 @@ impl FileError {
 
     /// Whether what is in a file is at fault.
     pub fn is_about_data(&self) -> bool {
-        matches!(self, FileError::Truncated { .. } | FileError::EndedEarly { .. } | FileError::Compressed { .. })
+        matches!(
+            self,
+            FileError::Truncated { .. }
+                | FileError::EndedEarly { .. }
+                | FileError::Changed { .. }
+                | FileError::Compressed { .. }
+        )
     }
 
     /// Whether the same call may succeed later, with nobody changing its arguments.
