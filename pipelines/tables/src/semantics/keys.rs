@@ -222,6 +222,12 @@ impl KeyRows {
         &self.bytes[from as usize..self.ends[row] as usize]
     }
 
+    /// Takes memory for so many more rows and bytes of keys at once, where several batches are to be added.
+    pub fn reserve(&mut self, rows: usize, key_bytes: usize) {
+        self.ends.reserve_exact(rows);
+        self.bytes.reserve_exact(key_bytes);
+    }
+
     /// Forgets all keys and keeps their memory for others.
     pub fn clear(&mut self) {
         self.bytes.clear();
