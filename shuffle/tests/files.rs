@@ -249,14 +249,14 @@ fn records_are_made_sorted_and_validated_where_nothing_can_be_renamed() {
     let files = MemoryFiles::default();
     exobus_files::register("memory", Arc::new(files.clone()));
     let (input, output) = ("memory://bucket/in", "memory://bucket/sorted");
-    let generated = generate_dir(Path::new(input), Mode::default(), 0, 120_001, 3, 2).unwrap();
+    let generated = generate_dir(Path::new(input), Mode::default(), 0, 300_001, 3, 2).unwrap();
     assert_eq!(files.count(), (4, 0), "three files and the manifest, and no upload is left");
-    assert_eq!(sort_on_a_node(input, output), Ok(120_001));
+    assert_eq!(sort_on_a_node(input, output), Ok(300_001));
     let sorted = list_inputs(&[output.into()], false).unwrap();
     assert!(sorted.iter().all(|file| file.path.starts_with(output)) && sorted.len() == 3, "{sorted:?}");
     let summary = validate_files(&sorted, 2).unwrap();
     assert!(summary.is_ordered());
-    assert_eq!((summary.records, summary.checksum), (120_001, generated.checksum));
+    assert_eq!((summary.records, summary.checksum), (300_001, generated.checksum));
     assert_eq!(files.count(), (8, 0));
 
     let error = sort_on_a_node(input, output).unwrap_err();

@@ -54,6 +54,12 @@ pub enum TableError {
         /// Which file that is from.
         right_place: String,
     },
+    /// A column whose name is empty: nobody can say which one is meant.
+    #[error("a column in {place} has no name: give it one")]
+    NoName {
+        /// Which file it is in.
+        place: String,
+    },
     /// There is no column of this name.
     #[error("no column {column}{}", nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoColumn {

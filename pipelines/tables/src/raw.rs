@@ -135,6 +135,20 @@ impl ByteRanges {
 }
 
 impl ByteRanges {
+    /// The bytes of all rows, where these lie one behind the other, and of nothing else.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Self::Small(offsets, values) => {
+                Some(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
+            }
+            Self::Large(offsets, values) => {
+                Some(&values.as_slice()[offsets[0] as usize..offsets[offsets.len() - 1] as usize])
+            }
+            Self::View(..) => None,
+            Self::Fixed(_, values) => Some(values.as_slice()),
+        }
+    }
+
     /// How many bytes a row has.
     #[inline]
     pub(crate) fn bytes_of(&self, row: usize) -> usize {

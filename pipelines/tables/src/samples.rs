@@ -132,7 +132,8 @@ fn bytes(seeded: &mut Seeded, count: usize) -> Vec<u8> {
 }
 
 fn texts(seeded: &mut Seeded, rows: usize) -> Vec<Option<String>> {
-    const WORDS: [&str; 6] = ["", "a", "grüße", "exactly 12 b", "longer than twelve bytes", "\u{1f980}"];
+    const WORDS: [&str; 8] =
+        ["", "a", "a\0", "a\0\u{1}", "grüße", "exactly 12 b", "longer than twelve bytes", "\u{1f980}"];
     let nulls = nulls(seeded, rows);
     let valid = |row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
     (0..rows)

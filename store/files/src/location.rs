@@ -5,12 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::paths::{self, PathBytes};
-use crate::{Access, FileError, FileSystem, ReadFile, registry};
 
 /// The name of a file or a folder: the path of a local one, which need not be a text, or a URL, `scheme://...`. A path that looks like
 /// a URL is written with `./` before it.
@@ -86,22 +84,6 @@ impl Location {
         }
     }
 
-    /// The file system that has it.
-    ///
-    /// # Errors
-    /// [`FileError::UnknownScheme`].
-    pub fn system(&self) -> Result<Arc<dyn FileSystem>, FileError> {
-        registry::system_of(self)
-    }
-
-    /// Opens the file to be read.
-    ///
-    /// # Errors
-    /// [`FileError::UnknownScheme`]; those of [`FileSystem::open`].
-    pub fn open(&self, access: Access) -> Result<Arc<dyn ReadFile>, FileError> {
-        self.system()?.open(self, access)
-    }
-
     /// For people.
     pub fn display(&self) -> Cow<'_, str> {
         self.0.to_string_lossy()
@@ -147,7 +129,7 @@ pub fn is_hidden(name: &OsStr) -> bool {
     matches!(name.as_bytes().first(), Some(b'.' | b'_'))
 }
 
-/// As it was written, whether it is a path or not: for what is [checked](Location::to_path_buf) or shown as one.
+/// As it was written, whether it is a path or not: for what takes paths, as the roots of a node do.
 impl AsRef<Path> for Location {
     fn as_ref(&self) -> &Path {
         Path::new(&self.0)
@@ -237,6 +219,15 @@ mod tests {
             assert_eq!(Location::from(url).as_path(), Some(Path::new(OsStr::from_bytes(path))), "{url}");
         }
         assert_eq!(Location::from("file://localhostess/x").scheme(), Some("file"));
+    }
+
+    #[test]
+    fn a_path_is_made_absolute_and_a_url_is_already() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Location::from("in/x").absolute().unwrap().as_path(), Some(&*here.join("in/x")));
+        for name in ["/in/x", "s3://bucket/../x"] {
+            assert_eq!(Location::from(name).absolute().unwrap(), Location::from(name));
+        }
     }
 
     #[test]

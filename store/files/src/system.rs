@@ -20,7 +20,8 @@ pub trait FileSystem: Debug + Send + Sync {
     fn look_up(&self, location: &Location) -> Result<Kind, FileError>;
 
     /// What is in a folder, in the order of names by their bytes, but for what is [hidden](crate::is_hidden), and not what is in
-    /// folders in it. Each file is looked up when it is come to; links are not followed.
+    /// folders in it. Each file is looked up when it is come to; links are not followed. Where folders are what names begin with, one that is not
+    /// there has nothing in it.
     ///
     /// # Errors
     /// What the system says, of the folder or of a file. An iterator has no more after an error.

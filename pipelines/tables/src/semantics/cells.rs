@@ -48,6 +48,12 @@ enum Level {
     Places(Indirection),
 }
 
+impl Level {
+    fn is_places(&self) -> bool {
+        matches!(self, Self::Places(_))
+    }
+}
+
 #[derive(Debug)]
 enum CellValues {
     Null,
@@ -56,7 +62,8 @@ enum CellValues {
     Numbers(Kind, usize, Buffer),
     /// So many bytes each, as they are.
     Fixed(usize, Buffer),
-    Bytes(ByteRanges),
+    /// Text or binary, and whether a zero may be among the bytes.
+    Bytes(ByteRanges, bool),
     Lists(ElementRanges, Box<Cells>),
     FixedLists(usize, Box<Cells>),
     Struct(Vec<Cells>),
@@ -70,8 +77,25 @@ enum Kind {
 }
 
 impl Cells {
+    /// What is inside lists and structs.
+    fn inside(array: &ArrayRef, data_type: &DataType) -> Self {
+        let (levels, array) = Self::levels(array, &[]);
+        Self { levels, values: CellValues::of(&array, data_type) }
+    }
+
     /// The fields on this path down into structs, which end at this plain type, of an array of that type as `check_type` has it.
     pub(super) fn of(array: &ArrayRef, path: &[usize], data_type: &DataType) -> Self {
+        let (levels, array) = Self::levels(array, path);
+        let mut values = CellValues::of(&array, data_type);
+        // Of rows that lie one behind the other all bytes are looked at once; behind a dictionary or in a list there may be many that no row has.
+        if let (CellValues::Bytes(ranges, may_have_zeros), false) = (&mut values, levels.iter().any(Level::is_places)) {
+            *may_have_zeros = ranges.whole().is_none_or(has_zero);
+        }
+        Self { levels, values }
+    }
+
+    /// What is on the way to the fields on this path, and the array of these.
+    fn levels(array: &ArrayRef, path: &[usize]) -> (Vec<Level>, ArrayRef) {
         let (mut array, mut levels) = (array.clone(), Vec::new());
         for at in path.iter().copied().map(Some).chain([None]) {
             while let Some(indirection) = Indirection::of(array.as_ref()) {
@@ -83,7 +107,7 @@ impl Cells {
                 array = array.as_struct().column(at).clone();
             }
         }
-        Self { levels, values: CellValues::of(&array, data_type) }
+        (levels, array)
     }
 
     /// Where the value of a row is; `None`: it is null.
@@ -120,7 +144,8 @@ impl Cells {
             CellValues::Null => 0,
             CellValues::Bits(_) => 1,
             CellValues::Numbers(_, width, _) | CellValues::Fixed(width, _) => *width as u64,
-            CellValues::Bytes(ranges) => {
+            CellValues::Bytes(ranges, false) => ranges.bytes_of(row) as u64 + 2,
+            CellValues::Bytes(ranges, true) => {
                 let bytes = ranges.get(row);
                 (bytes.len() + bytes.iter().filter(|byte| **byte == 0).count()) as u64 + 2
             }
@@ -139,31 +164,86 @@ impl Cells {
         })
     }
 
-    /// Writes the value of a row.
-    pub(super) fn write(&self, row: usize, order: Order, out: &mut Vec<u8>) {
-        let Some(row) = self.place(row).filter(|_| !matches!(self.values, CellValues::Null)) else {
-            return out.push(order.null);
+    /// Adds the bytes that each row takes to what columns before it take; what is more than 4 GiB stays at that.
+    pub(super) fn add_lengths(&self, lengths: &mut [u32], path: &Path<'_>) -> Result<(), TableError> {
+        let fixed = match (&self.values, self.levels.is_empty()) {
+            (CellValues::Null, _) => Some(1),
+            (CellValues::Bits(_), true) => Some(2),
+            (CellValues::Numbers(_, width, _) | CellValues::Fixed(width, _), true) => Some(1 + *width as u32),
+            _ => None,
         };
-        out.push(VALUE);
+        for (row, length) in lengths.iter_mut().enumerate() {
+            let bytes = match (fixed, self.place(row)) {
+                (Some(bytes), _) => bytes,
+                (None, None) => 1,
+                (None, Some(place)) => u32::try_from(1 + self.bytes_of(place, path)?).unwrap_or(u32::MAX),
+            };
+            *length = length.saturating_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes the values of all rows, each where its row has come to, which then is behind it.
+    pub(super) fn write_all(&self, order: Order, ends: &mut [u32], out: &mut [u8]) {
+        let nulls = match &self.levels[..] {
+            [] => None,
+            [Level::Nulls(nulls)] => Some(nulls),
+            _ => return self.write_each(order, ends, out),
+        };
+        match &self.values {
+            CellValues::Numbers(kind, 4, bytes) => numbers::<4>((*kind, bytes, nulls), order, ends, out),
+            CellValues::Numbers(kind, 8, bytes) => numbers::<8>((*kind, bytes, nulls), order, ends, out),
+            CellValues::Numbers(kind, 16, bytes) => numbers::<16>((*kind, bytes, nulls), order, ends, out),
+            CellValues::Bytes(ByteRanges::Small(offsets, bytes), false) => {
+                let value = |row: usize| &bytes.as_slice()[offsets[row] as usize..offsets[row + 1] as usize];
+                texts((value, nulls), order, ends, out);
+            }
+            CellValues::Bytes(ranges, false) => texts((|row| ranges.get(row), nulls), order, ends, out),
+            _ => self.write_each(order, ends, out),
+        }
+    }
+
+    fn write_each(&self, order: Order, ends: &mut [u32], out: &mut [u8]) {
+        for (row, end) in ends.iter_mut().enumerate() {
+            *end = self.write(row, order, out, *end as usize) as u32;
+        }
+    }
+
+    /// Writes the value of a row at a place; what is behind it.
+    fn write(&self, row: usize, order: Order, out: &mut [u8], at: usize) -> usize {
+        let Some(row) = self.place(row).filter(|_| !matches!(self.values, CellValues::Null)) else {
+            out[at] = order.null;
+            return at + 1;
+        };
+        out[at] = VALUE;
+        let mut at = at + 1;
         match &self.values {
             CellValues::Null => unreachable!("all of them are null"),
-            CellValues::Bits(bits) => out.push(u8::from(bits.value(row)) ^ order.turned),
-            CellValues::Numbers(kind, width, bytes) => number(*kind, *width, bytes, row, order, out),
-            CellValues::Fixed(width, bytes) => turned(&bytes[row * width..(row + 1) * width], order, out),
-            CellValues::Bytes(ranges) => text(ranges.get(row), order, out),
+            CellValues::Bits(bits) => at = turned(&[u8::from(bits.value(row))], order, out, at),
+            CellValues::Numbers(kind, width, bytes) => at = number(*kind, *width, bytes, row, order, out, at),
+            CellValues::Fixed(width, bytes) => at = turned(&bytes[row * width..(row + 1) * width], order, out, at),
+            CellValues::Bytes(ranges, _) => at = text(ranges.get(row), order, out, at),
             CellValues::Lists(ranges, elements) => {
                 let (from, len) = ranges.get(row);
                 for element in from..from + len {
-                    out.push(MORE ^ order.turned);
-                    elements.write(element, order, out);
+                    out[at] = MORE ^ order.turned;
+                    at = elements.write(element, order, out, at + 1);
                 }
-                out.push(END ^ order.turned);
+                out[at] = END ^ order.turned;
+                at += 1;
             }
             CellValues::FixedLists(size, elements) => {
-                (row * size..(row + 1) * size).for_each(|element| elements.write(element, order, out));
+                for element in row * size..(row + 1) * size {
+                    at = elements.write(element, order, out, at);
+                }
             }
-            CellValues::Struct(fields) => fields.iter().for_each(|field| field.write(row, order, out)),
+            CellValues::Struct(fields) => {
+                for field in fields {
+                    at = field.write(row, order, out, at);
+                }
+            }
         }
+        at
     }
 }
 
@@ -190,18 +270,18 @@ impl CellValues {
                 Self::Fixed(width, bytes)
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-                Self::Bytes(ByteRanges::of(array.as_ref()).expect("the type was checked"))
+                Self::Bytes(ByteRanges::of(array.as_ref()).expect("the type was checked"), true)
             }
             DataType::List(of) | DataType::LargeList(of) => {
                 let (ranges, child) = ranges();
-                Self::Lists(ranges, Box::new(Cells::of(&child, &[], of.data_type())))
+                Self::Lists(ranges, Box::new(Cells::inside(&child, of.data_type())))
             }
             DataType::FixedSizeList(of, size) => {
-                Self::FixedLists(*size as usize, Box::new(Cells::of(&ranges().1, &[], of.data_type())))
+                Self::FixedLists(*size as usize, Box::new(Cells::inside(&ranges().1, of.data_type())))
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
-                Self::Struct(columns.map(|(field, column)| Cells::of(column, &[], field.data_type())).collect())
+                Self::Struct(columns.map(|(field, column)| Cells::inside(column, field.data_type())).collect())
             }
             number => {
                 let (width, bytes) = fixed_values(array.as_ref()).expect("the type was checked");
@@ -216,64 +296,126 @@ impl CellValues {
     }
 }
 
+fn has_zero(bytes: &[u8]) -> bool {
+    // Some at a time without an end in between, so that it is done many bytes at once.
+    bytes.chunks(4096).any(|some| some.iter().fold(false, |has, byte| has | (*byte == 0)))
+}
+
 #[inline]
-fn turned(bytes: &[u8], order: Order, out: &mut Vec<u8>) {
-    let from = out.len();
-    out.extend_from_slice(bytes);
-    if order.turned != 0 {
-        out[from..].iter_mut().for_each(|byte| *byte = !*byte);
+fn is_null(nulls: Option<&NullBuffer>, row: usize) -> bool {
+    nulls.is_some_and(|nulls| nulls.is_null(row))
+}
+
+/// Numbers that lie one behind the other.
+fn numbers<const WIDTH: usize>(
+    (kind, bytes, nulls): (Kind, &Buffer, Option<&NullBuffer>),
+    order: Order,
+    ends: &mut [u32],
+    out: &mut [u8],
+) {
+    let values = bytes.as_slice().as_chunks::<WIDTH>().0;
+    for (row, (end, value)) in ends.iter_mut().zip(values).enumerate() {
+        let at = *end as usize;
+        *end = match is_null(nulls, row) {
+            true => {
+                out[at] = order.null;
+                at + 1
+            }
+            false => {
+                out[at] = VALUE;
+                turned(&comparable(kind, *value), order, out, at + 1)
+            }
+        } as u32;
+    }
+}
+
+/// Text without zeros.
+fn texts<'a>(
+    (value, nulls): (impl Fn(usize) -> &'a [u8], Option<&NullBuffer>),
+    order: Order,
+    ends: &mut [u32],
+    out: &mut [u8],
+) {
+    for (row, end) in ends.iter_mut().enumerate() {
+        let at = *end as usize;
+        *end = match is_null(nulls, row) {
+            true => {
+                out[at] = order.null;
+                at + 1
+            }
+            false => {
+                out[at] = VALUE;
+                let at = turned(value(row), order, out, at + 1);
+                turned(&[0, 0], order, out, at)
+            }
+        } as u32;
     }
 }
 
 #[inline]
-fn text(bytes: &[u8], order: Order, out: &mut Vec<u8>) {
-    let from = out.len();
+fn turned(bytes: &[u8], order: Order, out: &mut [u8], at: usize) -> usize {
+    let to = &mut out[at..at + bytes.len()];
+    to.copy_from_slice(bytes);
+    if order.turned != 0 {
+        to.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    at + bytes.len()
+}
+
+fn text(bytes: &[u8], order: Order, out: &mut [u8], mut at: usize) -> usize {
     match bytes.contains(&0) {
-        false => out.extend_from_slice(bytes),
-        true => bytes.iter().for_each(|byte| match byte {
-            0 => out.extend_from_slice(&[0, 0xff]),
-            byte => out.push(*byte),
-        }),
+        false => at = turned(bytes, order, out, at),
+        true => {
+            for byte in bytes {
+                at = match byte {
+                    0 => turned(&[0, 0xff], order, out, at),
+                    byte => turned(&[*byte], order, out, at),
+                };
+            }
+        }
     }
-    out.extend_from_slice(&[0, 0]);
-    if order.turned != 0 {
-        out[from..].iter_mut().for_each(|byte| *byte = !*byte);
-    }
+    turned(&[0, 0], order, out, at)
 }
 
-#[inline]
-fn number(kind: Kind, width: usize, bytes: &Buffer, row: usize, order: Order, out: &mut Vec<u8>) {
+fn number(kind: Kind, width: usize, bytes: &Buffer, row: usize, order: Order, out: &mut [u8], at: usize) -> usize {
+    fn of<const WIDTH: usize>(
+        kind: Kind,
+        bytes: &Buffer,
+        row: usize,
+        order: Order,
+        out: &mut [u8],
+        at: usize,
+    ) -> usize {
+        turned(&comparable(kind, bytes.as_slice().as_chunks::<WIDTH>().0[row]), order, out, at)
+    }
     match width {
-        1 => wide::<1>(kind, bytes, row, order, out),
-        2 => wide::<2>(kind, bytes, row, order, out),
-        4 => wide::<4>(kind, bytes, row, order, out),
-        8 => wide::<8>(kind, bytes, row, order, out),
-        16 => wide::<16>(kind, bytes, row, order, out),
-        32 => wide::<32>(kind, bytes, row, order, out),
+        1 => of::<1>(kind, bytes, row, order, out, at),
+        2 => of::<2>(kind, bytes, row, order, out, at),
+        4 => of::<4>(kind, bytes, row, order, out, at),
+        8 => of::<8>(kind, bytes, row, order, out, at),
+        16 => of::<16>(kind, bytes, row, order, out, at),
+        32 => of::<32>(kind, bytes, row, order, out, at),
         other => unreachable!("no value of Arrow is {other} bytes wide"),
     }
 }
 
+/// A number in the order of the machine as bytes that compare as numbers do.
 #[inline]
-fn wide<const WIDTH: usize>(kind: Kind, bytes: &Buffer, row: usize, order: Order, out: &mut Vec<u8>) {
-    let value = bytes.as_slice().as_chunks::<WIDTH>().0[row];
-    let value = match kind {
-        Kind::Float => float(value),
-        _ => {
-            let mut value = value;
-            value.reverse();
-            value[0] ^= if kind == Kind::Signed { 0x80 } else { 0 };
-            value
-        }
-    };
-    turned(&value, order, out);
+fn comparable<const WIDTH: usize>(kind: Kind, mut value: [u8; WIDTH]) -> [u8; WIDTH] {
+    if kind == Kind::Float {
+        return float(value);
+    }
+    value.reverse();
+    value[0] ^= if kind == Kind::Signed { 0x80 } else { 0 };
+    value
 }
 
 /// A float of 2, 4 or 8 bytes as bits that compare as floats do, big-endian.
 #[inline]
 fn float<const WIDTH: usize>(value: [u8; WIDTH]) -> [u8; WIDTH] {
     let mut wide = [0; 8];
-    wide[..WIDTH].copy_from_slice(&value);
+    let width = WIDTH.min(8);
+    wide[..width].copy_from_slice(&value[..width]);
     let bits = u64::from_le_bytes(wide);
     let (sign, infinity, quiet): (u64, u64, u64) = match WIDTH {
         2 => (1 << 15, 0x7c00, 1 << 9),
@@ -287,5 +429,7 @@ fn float<const WIDTH: usize>(value: [u8; WIDTH]) -> [u8; WIDTH] {
         true => !bits,
         false => bits | sign,
     };
-    *bits.to_be_bytes().last_chunk().expect("8 bytes at most")
+    let mut value = [0; WIDTH];
+    value[..width].copy_from_slice(&bits.to_be_bytes()[8 - width..]);
+    value
 }

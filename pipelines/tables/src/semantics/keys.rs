@@ -114,20 +114,40 @@ impl KeyEncoder {
     /// The batch has another number of columns than the schema, or key columns of other names or types ([`check_type`]). [`TableError::KeysTooLarge`];
     /// [`TableError::TooManyElements`]. Nothing was added then.
     pub fn append(&self, batch: &RecordBatch, keys: &mut KeyRows) -> Result<(), TableError> {
-        let (cells, rows) = (self.cells(batch)?, batch.num_rows());
-        let bytes = self.measured(&cells, rows)?;
-        if keys.bytes.len() as u64 + bytes > u64::from(u32::MAX) {
-            return Err(TableError::KeysTooLarge { rows: keys.len() + rows });
-        }
-        keys.bytes.reserve_exact(bytes as usize);
+        let (cells, rows, before) = (self.cells(batch)?, batch.num_rows(), keys.len());
         keys.ends.reserve_exact(rows);
-        for row in 0..rows {
-            for (column, cells) in self.columns.iter().zip(&cells) {
-                cells.write(row, column.order, &mut keys.bytes);
+        keys.ends.resize(before + rows, 0);
+        match self.lengths(&cells, keys.bytes.len(), &mut keys.ends[before..]) {
+            Ok(bytes) => {
+                keys.bytes.reserve_exact(bytes - keys.bytes.len());
+                keys.bytes.resize(bytes, 0);
             }
-            keys.ends.push(keys.bytes.len() as u32);
+            Err(error) => {
+                keys.ends.truncate(before);
+                return Err(error);
+            }
+        }
+        // Each is written behind what was written of its row, until it is at its end.
+        for (column, cells) in self.columns.iter().zip(&cells) {
+            cells.write_all(column.order, &mut keys.ends[before..], &mut keys.bytes);
         }
         Ok(())
+    }
+
+    /// Where each key begins, the first of them behind so many bytes; where the last one ends.
+    fn lengths(&self, cells: &[Cells], mut at: usize, starts: &mut [u32]) -> Result<usize, TableError> {
+        for (column, cells) in self.columns.iter().zip(cells) {
+            cells.add_lengths(starts, &Path::new(None, &column.top.0))?;
+        }
+        let rows = starts.len();
+        for start in starts {
+            let length = std::mem::replace(start, at as u32) as usize;
+            at += length;
+            if at >= u32::MAX as usize {
+                return Err(TableError::KeysTooLarge { rows });
+            }
+        }
+        Ok(at)
     }
 
     /// The keys of all rows of a batch.
@@ -221,6 +241,12 @@ impl KeyRows {
     pub fn get(&self, row: usize) -> &[u8] {
         let from = if row == 0 { 0 } else { self.ends[row - 1] };
         &self.bytes[from as usize..self.ends[row] as usize]
+    }
+
+    /// Takes memory for so many more rows and bytes of keys at once, where several batches are to be added.
+    pub fn reserve(&mut self, rows: usize, key_bytes: usize) {
+        self.ends.reserve_exact(rows);
+        self.bytes.reserve_exact(key_bytes);
     }
 
     /// Forgets all keys and keeps their memory for others.

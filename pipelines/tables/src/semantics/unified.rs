@@ -42,7 +42,7 @@ impl UnifiedSchema {
     /// That of one file, which errors call `place`.
     ///
     /// # Errors
-    /// [`TableError::NamesAlike`]: two columns have one name, or names that differ by case alone. [`TableError::Unsupported`].
+    /// [`TableError::NamesAlike`]: two columns have one name, or names that differ by case alone. [`TableError::NoName`], [`TableError::Unsupported`].
     pub fn new(place: &str, schema: &Schema) -> Result<Self, TableError> {
         check_supported(schema.fields())?;
         let mut of = Self {
@@ -60,8 +60,11 @@ impl UnifiedSchema {
     /// Adds that of another file.
     ///
     /// # Errors
-    /// [`TableError::NotUnified`]: two types of a column have none that holds both. [`TableError::NamesAlike`], [`TableError::Unsupported`].
+    /// [`TableError::NotUnified`]: two types of a column have none that holds both. [`TableError::NamesAlike`], [`TableError::NoName`], [`TableError::Unsupported`].
     pub fn add(&mut self, place: &str, schema: &Schema) -> Result<(), TableError> {
+        for (key, value) in schema.metadata() {
+            self.metadata.entry(key.clone()).or_insert_with(|| value.clone());
+        }
         if *schema.fields() == self.last {
             return Ok(());
         }
@@ -81,9 +84,6 @@ impl UnifiedSchema {
         for (column, _) in self.columns.iter_mut().zip(is_here).filter(|(_, is_here)| !is_here) {
             column.field = nullable(&column.field, true);
         }
-        for (key, value) in schema.metadata() {
-            self.metadata.entry(key.clone()).or_insert_with(|| value.clone());
-        }
         self.last = schema.fields().clone();
         Ok(())
     }
@@ -96,6 +96,9 @@ impl UnifiedSchema {
 
     fn push(&mut self, field: FieldRef, place: &Arc<str>) -> Result<(), TableError> {
         let number = self.columns.len();
+        if field.name().is_empty() {
+            return Err(TableError::NoName { place: place.to_string() });
+        }
         if let Some(other) = self.lower.insert(field.name().to_lowercase(), number) {
             let other = &self.columns[other];
             return Err(alike(other.field.name(), &other.place, field.name(), place));

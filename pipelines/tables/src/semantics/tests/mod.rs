@@ -368,7 +368,11 @@ fn keys_are_added_behind_others_and_their_memory_is_used_again() {
     encoder.append(&batch, &mut keys).unwrap();
     encoder.append(&batch.slice(1, 1), &mut keys).unwrap();
     assert_eq!((keys.len(), keys.get(3)), (4, keys.get(1)));
+    keys.reserve(3, 100);
     let before = keys.memory_bytes();
+    assert!(before >= 7 * 4 + 100);
+    encoder.append(&batch, &mut keys).unwrap();
+    assert_eq!((keys.len(), keys.memory_bytes()), (7, before));
     keys.clear();
     assert!(keys.is_empty());
     encoder.append(&batch, &mut keys).unwrap();

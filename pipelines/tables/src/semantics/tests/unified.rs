@@ -188,7 +188,8 @@ fn schemas_are_unified_by_name() {
         inner(vec![Field::new("z", DataType::Utf8, false), Field::new("x", DataType::Int16, false)]),
     ]);
     let mut of = UnifiedSchema::new("a.parquet", &first.with_metadata([("k".into(), "a".into())].into())).unwrap();
-    of.add("b.parquet", &second.with_metadata([("k".into(), "b".into()), ("l".into(), "b".into())].into())).unwrap();
+    of.add("b.parquet", &second.clone().with_metadata([("k".into(), "b".into()), ("l".into(), "b".into())].into()))
+        .unwrap();
     let expected = schema(vec![
         Field::new("id", DataType::Int32, true),
         Field::new("name", DataType::LargeUtf8, false),
@@ -201,6 +202,9 @@ fn schemas_are_unified_by_name() {
     ]);
     let expected = expected.with_metadata([("k".into(), "a".into()), ("l".into(), "b".into())].into());
     assert_eq!(*of.schema(), expected);
+    // Of a file with the fields of the one before, too.
+    of.add("c.parquet", &second.with_metadata([("m".into(), "c".into())].into())).unwrap();
+    assert_eq!(of.schema().metadata()["m"], "c");
 }
 
 #[test]
@@ -215,6 +219,8 @@ fn schemas_that_do_not_unify_are_refused_with_both_places() {
     assert!(error.starts_with("column price in b.parquet and column Price in d.parquet have one name"), "{error}");
     let twice = schema(vec![Field::new("a", DataType::Int8, true), Field::new("a", DataType::Int8, true)]);
     assert!(matches!(UnifiedSchema::new("a", &twice).unwrap_err(), TableError::NamesAlike { .. }));
+    let error = UnifiedSchema::new("a.csv", &of("", DataType::Int8)).unwrap_err();
+    assert_eq!(error.to_string(), "a column in a.csv has no name: give it one");
     let mut unified = UnifiedSchema::new("a", &of("b", DataType::Int8)).unwrap();
     assert!(matches!(unified.add("c", &twice).unwrap_err(), TableError::NamesAlike { .. }));
     let fields = |name: &str| DataType::Struct(vec![Field::new(name, DataType::Int8, true)].into());
