@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
+use super::super::guard::guarded;
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::{InputFile, Place, SourceError};
-use super::guard::guarded;
 use super::thrift::{Cursor, DEPTH_MAX, Kind, Wrong};
 
 /// Bytes at the end of a file: how long the footer is, and the format's name.

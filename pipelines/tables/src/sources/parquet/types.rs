@@ -23,7 +23,7 @@ use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::file::metadata::FileMetaData;
 use parquet::schema::types::SchemaDescriptor;
 
-use super::guard::guarded;
+use super::super::guard::guarded;
 
 /// The schema of a file's rows, in plain types.
 pub(super) fn schema(file: &FileMetaData) -> Result<Schema, String> {

@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use super::super::batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch, cut, own_bytes};
 use super::super::memory::{MemoryBudget, Reservation};
 use super::super::schema_text::{print_column, print_type};
-use super::super::{InputFile, Place, SourceError};
+use super::super::{InputFile, Misfit, Place, SourceError};
 use super::bytes::{Packing, READ_BYTES, TextBytes};
 use super::columns::{Refused, TextColumn};
 use super::dialect::{Dialect, Ends, Field, Found, TextState, find_row};
@@ -158,6 +158,11 @@ impl TextLines {
         self.window.drain(..self.used);
         self.used = 0;
         let has = self.window.len();
+        let left = match self.piece.packing {
+            Packing::None => self.file.len().saturating_sub(self.read_to),
+            _ => u64::MAX,
+        };
+        let bytes = left.min(bytes as u64) as usize;
         let denied = |denied| SourceError::Memory {
             file: self.file.name().clone(),
             place: Place::Byte(self.at),
@@ -401,7 +406,8 @@ impl TextRows {
                     Refused::Misfit => {
                         let schema = print_column(&column, &values::wider(field.data_type(), &value));
                         let expected = print_type(field.data_type());
-                        SourceError::Misfit { file, line, column, value: shown(&value), expected, schema }
+                        let value = shown(&value);
+                        SourceError::Misfit(Box::new(Misfit { file, line, column, value, expected, schema }))
                     }
                 }
             }

@@ -5,7 +5,7 @@ use arrow_array::types::{Decimal128Type, Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
-use super::super::{FixedBudget, SourceBatch, parse_schema, print_schema};
+use super::super::{FixedBudget, Misfit, SourceBatch, parse_schema, print_schema};
 use super::*;
 use crate::samples::{MemoryFile, Value, row};
 
@@ -152,9 +152,8 @@ fn a_value_of_another_type_is_an_error_that_helps() {
     let check = |behind: &str, line: u64, column: &str, value: &str, schema: &str| {
         let file = inferred(format!("{text}{behind}"), &Dialect::csv()).unwrap();
         let error = read(&file).unwrap_err();
-        let SourceError::Misfit { line: found, column: of, value: bad, schema: helps, .. } = &error else {
-            panic!("{error}")
-        };
+        let SourceError::Misfit(misfit) = &error else { panic!("{error}") };
+        let Misfit { line: found, column: of, value: bad, schema: helps, .. } = misfit.as_ref();
         assert_eq!((*found, of.as_str(), bad.as_str(), helps.as_str()), (line, column, value, schema));
         assert!(error.to_string().contains(&format!("--schema \"{schema}\"")), "{error}");
         let said = parse_schema(helps).unwrap();
