@@ -16,6 +16,7 @@ mod front;
 mod guard;
 mod input;
 pub mod ipc;
+mod ipc_schema;
 mod memory;
 mod names;
 pub mod parquet;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::{Message, root_as_message_with_opts};
 use bytes::Bytes;
-use flatbuffers::VerifierOptions;
 
+use super::super::ipc_schema::verifier;
 use super::super::memory::{MemoryBudget, MemoryDenied, Reservation};
 use super::super::{InputFile, Place, SourceError};
 
@@ -20,16 +20,6 @@ pub(super) struct Encapsulated {
     pub(super) end: u64,
     body_at: u64,
     _memory: Reservation,
-}
-
-/// How a header is verified: what it says is no longer than a few times its bytes, since places in it may be said to be many things.
-pub(super) fn verifier(bytes: usize) -> VerifierOptions {
-    VerifierOptions { max_apparent_size: 4 * bytes + (64 << 10), ..VerifierOptions::default() }
-}
-
-/// Most bytes of memory of what a header of so many bytes is made.
-pub(super) fn made_bytes(bytes: u64) -> u64 {
-    40 * bytes + (64 << 10)
 }
 
 pub(super) fn damaged(file: &InputFile, at: u64, what: impl Into<String>) -> SourceError {

@@ -16,19 +16,19 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
-use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow_ipc::{
-    Block, DictionaryBatchBuilder, Endianness, MessageBuilder, MessageHeader, MetadataVersion,
-    root_as_footer_with_opts, root_as_message,
+    Block, DictionaryBatchBuilder, MessageBuilder, MessageHeader, MetadataVersion, root_as_footer_with_opts,
+    root_as_message,
 };
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
 
 use self::inflate::{Refused, check, inflate};
-use self::message::{Encapsulated, damaged, denied, made_bytes, verifier};
+use self::message::{Encapsulated, damaged, denied};
 use super::batches::{cut, own_bytes};
 use super::guard::guarded;
+use super::ipc_schema::{self, made_bytes, verifier};
 use super::memory::{MemoryBudget, Reservation};
 use super::{InputFile, Place, SourceBatch, SourceError, Split};
 use crate::plain::{check_supported, plain_schema};
@@ -199,12 +199,8 @@ impl IpcFile {
 }
 
 fn schema_of(file: &InputFile, at: u64, schema: arrow_ipc::Schema<'_>) -> Result<SchemaRef, SourceError> {
-    if schema.endianness() != Endianness::Little {
-        let what = "its numbers are big-endian; write it on another machine".to_owned();
-        return Err(SourceError::NotRead { file: file.name().clone(), place: Place::Byte(at), what });
-    }
-    let made = guarded(|| Ok::<_, ArrowError>(fb_to_schema(schema)));
-    Ok(Arc::new(made.map_err(|what| damaged(file, at, what))?))
+    let made = ipc_schema::made(schema);
+    Ok(Arc::new(made.map_err(|what| damaged(file, at, format!("its schema has {what}")))?))
 }
 
 fn plain_of(file: &InputFile, written: &Schema) -> Result<SchemaRef, SourceError> {

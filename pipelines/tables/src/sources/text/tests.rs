@@ -5,7 +5,7 @@ use arrow_array::types::{Decimal128Type, Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
-use super::super::{FixedBudget, Misfit, SourceBatch, parse_schema, print_schema};
+use super::super::{FixedBudget, Misfit, Place, SourceBatch, parse_schema, print_schema};
 use super::*;
 use crate::samples::{MemoryFile, Value, row};
 
@@ -195,6 +195,17 @@ fn rows_that_are_none_say_where_and_what_to_do() {
 }
 
 #[test]
+fn lines_are_those_of_the_file_in_each_split() {
+    let mut text = "a,b\n".to_owned();
+    (0..100).for_each(|n| text.push_str(&format!("{n},\"two\nlines\"\n")));
+    text.push_str("100\n");
+    let file = TextFile { split_bytes: 64, ..open(text, &Dialect::csv()).unwrap() };
+    assert!(file.splits().len() > 10);
+    let error = read(&file).unwrap_err();
+    assert!(matches!(&error, SourceError::Text { line: 202, .. }), "{error}");
+}
+
+#[test]
 fn memory_is_asked_for_and_given_back() {
     let text: String =
         std::iter::once("a,b\n".to_owned()).chain((0..400_000).map(|n| format!("{n},text {n}\n"))).collect();
@@ -213,8 +224,6 @@ fn memory_is_asked_for_and_given_back() {
     assert!(matches!(&error, SourceError::Memory { place: Place::Line(_), .. }), "{error}");
     assert_eq!(fixed.used_bytes(), 0);
 }
-
-use super::super::Place;
 
 /// Fields that make splits hard: quotes, doubled ones, line ends and delimiters within them.
 fn field() -> impl Strategy<Value = String> {
