@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use exobus_files::{LocalFiles, Location};
+use exobus_tables::sinks::{ParquetOptions, ParquetSink};
 use exobus_tables::sources::{InputFile, InputFormat, MemoryBudget, MemoryDenied, Source, SourceError, TextOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -182,6 +183,25 @@ fn what_reading_takes_was_granted() {
     let path = folder.path().join("t.csv.zst");
     std::fs::write(&path, zstd::bulk::compress(text.as_bytes(), 1).unwrap()).unwrap();
     check(&path, 200_000);
+}
+
+#[test]
+fn what_writing_takes_was_granted() {
+    let batch = table(120_000);
+    for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(Default::default())] {
+        let budget: Arc<dyn MemoryBudget> = Arc::new(OfThisThread(1 << 30));
+        begin();
+        let options = ParquetOptions { compression: codec, ..ParquetOptions::default() };
+        let mut sink = ParquetSink::new(std::io::sink(), &batch.schema(), &options, &budget).unwrap();
+        for at in (0..batch.num_rows()).step_by(10_000) {
+            sink.write(&batch.slice(at, 10_000)).unwrap();
+        }
+        sink.finish().unwrap();
+        COUNTS.set(false);
+        let _ = std::panic::take_hook();
+        assert_eq!(GRANTED.get(), 0);
+        assert!(UNASKED.get() <= UNASKED_MAX, "{} bytes were not granted", UNASKED.get());
+    }
 }
 
 #[test]

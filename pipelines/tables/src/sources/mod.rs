@@ -23,6 +23,7 @@ pub mod parquet;
 mod schema_text;
 pub mod text;
 
+pub(crate) use batches::value_bytes;
 pub use batches::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, SourceBatch};
 pub use error::{Misfit, Place, SourceError};
 pub use front::{InputFormat, Source, SourceRows, TextOptions};

@@ -1,0 +1,182 @@
+//! Parquet, a row group at a time.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::WriterProperties;
+
+use super::{SinkError, check_rows};
+use crate::sources::{MemoryBudget, Reservation, value_bytes};
+
+/// Most rows of a row group.
+pub const GROUP_ROWS: u64 = 122_880;
+/// Most bytes of values in a row group that has more than one row.
+pub const GROUP_BYTES: u64 = 64 << 20;
+/// Bytes of memory for a byte of values in the row group that is being written: encoded pages, and what they were made of while they are compressed.
+const MEMORY_FACTOR: u64 = 3;
+/// Bytes of memory for a column: pages that are being filled, tables of dictionaries.
+const COLUMN_BYTES: u64 = 64 << 10;
+
+/// How Parquet is written.
+#[derive(Clone, Debug)]
+pub struct ParquetOptions {
+    /// The codec of pages.
+    pub compression: Compression,
+    /// The columns that rows are sorted by, which readers are told; those behind the first that has others inside are not told.
+    pub sorted_by: Vec<SortedColumn>,
+    /// Most rows of a row group.
+    pub group_rows: u64,
+}
+
+impl Default for ParquetOptions {
+    fn default() -> Self {
+        Self { compression: Compression::SNAPPY, sorted_by: Vec::new(), group_rows: GROUP_ROWS }
+    }
+}
+
+/// A column that rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortedColumn {
+    /// Which column of the table.
+    pub column: usize,
+    /// From the largest to the smallest.
+    pub falling: bool,
+    /// Nulls before all values.
+    pub nulls_first: bool,
+}
+
+/// Writes a file. A row group is written when it has as many rows, or as many bytes, as it may have: never earlier, so memory that is denied is an error and no
+/// smaller row group.
+pub struct ParquetSink<W: Write + Send> {
+    writer: ArrowWriter<W>,
+    schema: SchemaRef,
+    group_rows: u64,
+    rows: u64,
+    bytes: u64,
+    all_rows: u64,
+    memory: Reservation,
+}
+
+impl<W: Write + Send> ParquetSink<W> {
+    /// Writes rows of a schema, in plain types, to `write`; metadata of the schema and its fields are kept.
+    ///
+    /// # Errors
+    /// Memory that was denied; a type that Parquet does not have.
+    pub fn new(
+        write: W,
+        schema: &SchemaRef,
+        options: &ParquetOptions,
+        budget: &Arc<dyn MemoryBudget>,
+    ) -> Result<Self, SinkError> {
+        let parquet = ArrowSchemaConverter::new().convert(schema).map_err(failed)?;
+        let leaf_of = |column: usize| {
+            let mut leaves = (0..parquet.num_columns()).filter(|leaf| parquet.get_column_root_idx(*leaf) == column);
+            leaves.next().filter(|_| !schema.field(column).data_type().is_nested())
+        };
+        let sorted = options.sorted_by.iter().map_while(|of| {
+            let column_idx = i32::try_from(leaf_of(of.column)?).ok()?;
+            Some(SortingColumn { column_idx, descending: of.falling, nulls_first: of.nulls_first })
+        });
+        let sorted: Vec<_> = sorted.collect();
+        let mut pairs: Vec<_> =
+            schema.metadata().iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+        pairs.sort_by(|one, other| one.key.cmp(&other.key));
+        let properties = WriterProperties::builder()
+            .set_created_by("exobus".to_owned())
+            .set_compression(options.compression)
+            .set_sorting_columns((!sorted.is_empty()).then_some(sorted))
+            .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
+            // It is ended here.
+            .set_max_row_group_row_count(None)
+            .build();
+        let mut memory = Reservation::none(budget);
+        memory.resize(foretold(0, parquet.num_columns())).map_err(denied)?;
+        let options_of_writer = ArrowWriterOptions::new().with_properties(properties);
+        let writer = ArrowWriter::try_new_with_options(write, schema.clone(), options_of_writer).map_err(failed)?;
+        let group_rows = options.group_rows.max(1);
+        Ok(Self { writer, schema: schema.clone(), group_rows, rows: 0, bytes: 0, all_rows: 0, memory })
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// Rows of another schema, memory that was denied, and what `write` says; the file cannot be finished then.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        check_rows(&self.schema, batch)?;
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let (rows, bytes) = self.fitting(batch, at);
+            if rows == 0 {
+                self.end_group()?;
+                continue;
+            }
+            let columns = self.writer_columns();
+            self.memory.at_least(foretold(self.bytes + bytes, columns)).map_err(denied)?;
+            self.writer.write(&batch.slice(at, rows)).map_err(failed)?;
+            self.rows += rows as u64;
+            self.bytes += bytes;
+            at += rows;
+            // What the library has is looked at, should it have more than was foretold.
+            self.memory.at_least(self.writer.memory_size() as u64).map_err(denied)?;
+        }
+        self.all_rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    fn writer_columns(&self) -> usize {
+        self.schema.flattened_fields().len()
+    }
+
+    /// How many rows from `at` on, and bytes, the row group takes still.
+    fn fitting(&self, batch: &RecordBatch, at: usize) -> (usize, u64) {
+        let most = (batch.num_rows() - at).min(usize::try_from(self.group_rows - self.rows).unwrap_or(usize::MAX));
+        let fits = |rows: usize| self.bytes + value_bytes(batch, at..at + rows) <= GROUP_BYTES;
+        let mut rows = most;
+        if !fits(most) {
+            let (mut low, mut high) = (0, most);
+            while low + 1 < high {
+                let middle = (low + high) / 2;
+                if fits(middle) { low = middle } else { high = middle }
+            }
+            // A row that is larger is alone.
+            rows = if low == 0 && self.rows == 0 { 1 } else { low };
+        }
+        (rows, value_bytes(batch, at..at + rows))
+    }
+
+    fn end_group(&mut self) -> Result<(), SinkError> {
+        self.writer.flush().map_err(failed)?;
+        (self.rows, self.bytes) = (0, 0);
+        // Smaller is never denied.
+        let _ = self.memory.resize(foretold(0, self.writer_columns()).min(self.memory.bytes()));
+        Ok(())
+    }
+
+    /// Writes the footer, and gives back what was written to and how many rows there are.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<(W, u64), SinkError> {
+        Ok((self.writer.into_inner().map_err(failed)?, self.all_rows))
+    }
+}
+
+/// Memory for a row group with so many bytes of values.
+fn foretold(bytes: u64, columns: usize) -> u64 {
+    MEMORY_FACTOR * bytes + COLUMN_BYTES * columns as u64
+}
+
+fn denied(denied: crate::sources::MemoryDenied) -> SinkError {
+    SinkError::Memory { what: "a row group", denied }
+}
+
+fn failed(error: ParquetError) -> SinkError {
+    SinkError::Write { format: "parquet", source: error.into() }
+}
