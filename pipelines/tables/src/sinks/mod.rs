@@ -1,17 +1,21 @@
 //! Files of tables, written front to back within memory that is asked for.
 //!
 //! - [`ParquetSink`]: row groups whose borders follow from the rows alone;
+//! - [`IpcSink`]: Arrow IPC;
 //! - [`TextSink`]: CSV and TSV.
 //!
 //! Promises: bytes of a file follow from schema, rows and options, however rows come in batches, and whatever memory there is; rows come in the types of the schema
 //! that is said, which are plain ([`plain`](crate::plain)).
 
+mod border;
+mod ipc;
 mod parquet;
 mod text;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
+pub use self::ipc::IpcSink;
 pub use self::parquet::{GROUP_BYTES, GROUP_ROWS, ParquetOptions, ParquetSink, SortedColumn};
 pub use self::text::TextSink;
 use crate::TableError;

@@ -12,8 +12,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::WriterProperties;
 
+use super::border::Border;
 use super::{SinkError, check_rows};
-use crate::sources::{MemoryBudget, Reservation, value_bytes};
+use crate::sources::{MemoryBudget, Reservation};
 
 /// Most rows of a row group.
 pub const GROUP_ROWS: u64 = 122_880;
@@ -57,10 +58,10 @@ pub struct SortedColumn {
 pub struct ParquetSink<W: Write + Send> {
     writer: ArrowWriter<W>,
     schema: SchemaRef,
-    group_rows: u64,
+    /// Columns of the file, which may be several for one of the table.
+    columns: usize,
+    border: Border,
     rows: u64,
-    bytes: u64,
-    all_rows: u64,
     memory: Reservation,
 }
 
@@ -100,8 +101,8 @@ impl<W: Write + Send> ParquetSink<W> {
         memory.resize(foretold(0, parquet.num_columns())).map_err(denied)?;
         let options_of_writer = ArrowWriterOptions::new().with_properties(properties);
         let writer = ArrowWriter::try_new_with_options(write, schema.clone(), options_of_writer).map_err(failed)?;
-        let group_rows = options.group_rows.max(1);
-        Ok(Self { writer, schema: schema.clone(), group_rows, rows: 0, bytes: 0, all_rows: 0, memory })
+        let (columns, border) = (parquet.num_columns(), Border::new(options.group_rows, GROUP_BYTES));
+        Ok(Self { writer, schema: schema.clone(), columns, border, rows: 0, memory })
     }
 
     /// Writes rows.
@@ -112,50 +113,26 @@ impl<W: Write + Send> ParquetSink<W> {
         check_rows(&self.schema, batch)?;
         let mut at = 0;
         while at < batch.num_rows() {
-            let (rows, bytes) = self.fitting(batch, at);
+            let rows = self.border.take(batch, at);
             if rows == 0 {
                 self.end_group()?;
                 continue;
             }
-            let columns = self.writer_columns();
-            self.memory.at_least(foretold(self.bytes + bytes, columns)).map_err(denied)?;
+            self.memory.at_least(foretold(self.border.bytes(), self.columns)).map_err(denied)?;
             self.writer.write(&batch.slice(at, rows)).map_err(failed)?;
-            self.rows += rows as u64;
-            self.bytes += bytes;
             at += rows;
             // What the library has is looked at, should it have more than was foretold.
             self.memory.at_least(self.writer.memory_size() as u64).map_err(denied)?;
         }
-        self.all_rows += batch.num_rows() as u64;
+        self.rows += batch.num_rows() as u64;
         Ok(())
-    }
-
-    fn writer_columns(&self) -> usize {
-        self.schema.flattened_fields().len()
-    }
-
-    /// How many rows from `at` on, and bytes, the row group takes still.
-    fn fitting(&self, batch: &RecordBatch, at: usize) -> (usize, u64) {
-        let most = (batch.num_rows() - at).min(usize::try_from(self.group_rows - self.rows).unwrap_or(usize::MAX));
-        let fits = |rows: usize| self.bytes + value_bytes(batch, at..at + rows) <= GROUP_BYTES;
-        let mut rows = most;
-        if !fits(most) {
-            let (mut low, mut high) = (0, most);
-            while low + 1 < high {
-                let middle = (low + high) / 2;
-                if fits(middle) { low = middle } else { high = middle }
-            }
-            // A row that is larger is alone.
-            rows = if low == 0 && self.rows == 0 { 1 } else { low };
-        }
-        (rows, value_bytes(batch, at..at + rows))
     }
 
     fn end_group(&mut self) -> Result<(), SinkError> {
         self.writer.flush().map_err(failed)?;
-        (self.rows, self.bytes) = (0, 0);
+        self.border.end();
         // Smaller is never denied.
-        let _ = self.memory.resize(foretold(0, self.writer_columns()).min(self.memory.bytes()));
+        let _ = self.memory.resize(foretold(0, self.columns).min(self.memory.bytes()));
         Ok(())
     }
 
@@ -164,7 +141,7 @@ impl<W: Write + Send> ParquetSink<W> {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn finish(self) -> Result<(W, u64), SinkError> {
-        Ok((self.writer.into_inner().map_err(failed)?, self.all_rows))
+        Ok((self.writer.into_inner().map_err(failed)?, self.rows))
     }
 }
 

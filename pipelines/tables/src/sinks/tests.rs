@@ -75,6 +75,22 @@ proptest! {
     }
 
     #[test]
+    fn arrow_is_read_as_it_was_written(seed in any::<u64>(), count in 1..300_usize) {
+        let batch = sample(seed, count);
+        let write = |batches: &[RecordBatch]| {
+            let mut sink = IpcSink::new(Vec::new(), &batch.schema(), &budget(1 << 30)).unwrap();
+            batches.iter().for_each(|batch| sink.write(batch).unwrap());
+            sink.finish().unwrap().0
+        };
+        let expected: Vec<_> = (0..count).map(|at| row(&batch, at)).collect();
+        let source = open(write(std::slice::from_ref(&batch)), InputFormat::Arrow, &TextOptions::default());
+        prop_assert_eq!(rows_of(&source), expected.clone());
+        let middle = count / 2;
+        let again = write(&[batch.slice(0, middle), batch.slice(middle, count - middle)]);
+        prop_assert_eq!(rows_of(&open(again, InputFormat::Arrow, &TextOptions::default())), expected);
+    }
+
+    #[test]
     fn text_is_read_as_it_was_written(texts in proptest::collection::vec(proptest::option::of("[a,\"\\n\\r é]{0,5}"), 1..30), tabs in any::<bool>()) {
         let days: Date32Array = (0..texts.len()).map(|at| (at % 3 != 1).then_some(at as i32 * 100_003 % 2_000_000 - 700_000)).collect();
         let times = (0..texts.len()).map(|at| (at % 5 != 2).then_some((at as i64 * 7_919_000_017) % 4_000_000_000_000_000 - 2_000_000_000_000_000));
@@ -116,6 +132,23 @@ fn row_groups_have_64_mib_at_most_and_bytes_are_the_same_each_time() {
     // The index of pages is there.
     assert!(file.metadata().row_group(0).column(0).column_index_offset().is_some());
     assert!(file.metadata().row_group(0).column(0).offset_index_offset().is_some());
+}
+
+#[test]
+fn batches_of_arrow_end_where_rows_say_and_not_where_batches_do() {
+    let ids = Int64Array::from_iter_values(0..200_000);
+    let batch = RecordBatch::try_from_iter([("a", Arc::new(ids) as ArrayRef)]).unwrap();
+    let write = |rows: usize| {
+        let mut sink = IpcSink::new(Vec::new(), &batch.schema(), &budget(1 << 30)).unwrap();
+        (0..200_000).step_by(rows).for_each(|at| sink.write(&batch.slice(at, rows.min(200_000 - at))).unwrap());
+        sink.finish().unwrap()
+    };
+    let (bytes, rows) = write(200_000);
+    assert_eq!(rows, 200_000);
+    assert!(bytes == write(7_000).0);
+    let reader = arrow_ipc::reader::FileReader::try_new(std::io::Cursor::new(bytes), None).unwrap();
+    let batches: Vec<_> = reader.map(|batch| batch.unwrap().num_rows()).collect();
+    assert_eq!(batches, [65_536, 65_536, 65_536, 3_392]);
 }
 
 #[test]
